@@ -1,0 +1,1 @@
+"""One folder per toolchain; each holds a Backend, its guide for authors and its kernels."""

@@ -1,0 +1,1 @@
+"""Hydra configuration, one file per verb."""

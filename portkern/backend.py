@@ -1,0 +1,187 @@
+"""The contract a toolchain fulfils. Implementations live in the top-level ``backends/``.
+
+The judge's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
+the jailed worker, because both touch the candidate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from portkern.candidate import Candidate
+from portkern.op import Scalar, Signature
+from portkern.target import Target
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The toolchain works here; ``toolchain`` names its parts and their versions."""
+
+    toolchain: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something is not here: the reason, and what would bring it (``''`` if nothing would)."""
+
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+
+@dataclass(frozen=True)
+class Venue:
+    """Where an artifact runs. ``device`` is what the worker opens: ``cpu``, ``cuda:0``, …
+
+    ``environment`` is set in the worker before anything is imported.
+    """
+
+    kind: Literal["hardware", "emulator"]
+    name: str
+    device: str = "cpu"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Venues:
+    """The target's own hardware and an emulator of its execution model, or why not."""
+
+    hardware: Venue | Missing
+    emulator: Venue | Missing
+
+    @property
+    def best(self) -> Venue | Missing:
+        if isinstance(self.hardware, Venue) or isinstance(self.emulator, Missing):
+            return self.hardware
+        return self.emulator
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a build uses of the target, as its compiler or its object file says; None = unknown.
+
+    ``registers``, ``agprs``: per thread; AMD's count VGPRs (``agprs`` accumulation VGPRs) and
+    ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread, or spilled VGPRs on AMD.
+    ``shared_bytes``: static shared memory or LDS per block. ``threads``: per block, when fixed.
+    """
+
+    kernel: str
+    registers: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Build:
+    """One request to a toolchain: this source, for this op and dtype, on this target.
+
+    ``dims`` are the sizes of a representative workload, for toolchains that specialise on them.
+    ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
+    target's object code is enough.
+    """
+
+    candidate: Candidate
+    signature: Signature
+    dtype: str
+    target: Target
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+    runnable: bool = True
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a build produced: files beneath ``path``'s folder, enough to load in another process."""
+
+    path: Path
+    kind: str
+    resources: tuple[Resources, ...] = ()
+    log: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Artifact:
+        resources = tuple(Resources(**r) for r in data["resources"])
+        return cls(Path(data["path"]), data["kind"], resources, data["log"])
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one launch; buffers belong to the kernel's :class:`Device`."""
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+
+
+class Device(Protocol):
+    """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's, on CPU."""
+
+    def upload(self, host: Any) -> Any: ...
+    def download(self, buffer: Any) -> Any: ...
+    def synchronize(self) -> None: ...
+
+    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
+        """Microseconds of each of ``repeats`` calls; caches are cold where the device allows it."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How ``time`` measures, for the record: ``"cuda events, L2 flushed"``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded artifact: ``launch`` enqueues one call and returns the output buffers."""
+
+    device: Device
+    launch: Callable[[Call], Sequence[Any]]
+
+
+class Backend(ABC):
+    """One toolchain. Holds no state; a target is data and never imports a toolchain."""
+
+    name: ClassVar[str]
+    #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
+    languages: ClassVar[Mapping[str, str]]
+    #: Modules that the fork server imports once so that each worker starts with them.
+    preload: ClassVar[tuple[str, ...]] = ()
+    #: Whether kernels of this backend take outputs (``dps``) or return them.
+    style: ClassVar[Literal["dps", "return"]] = "dps"
+
+    @abstractmethod
+    def supports(self, target: Target) -> bool:
+        """Whether this toolchain can compile for ``target`` at all. Pure; touches no device."""
+
+    @abstractmethod
+    def probe(self, target: Target) -> Ready | Missing:
+        """Look for the compiler. Never raises for something that is absent."""
+
+    @abstractmethod
+    def venues(self, target: Target) -> Venues:
+        """Where an artifact for ``target`` can run on this machine. Never raises, opens no device."""
+
+    @abstractmethod
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        """Compile into ``workdir``. Raises :class:`BuildError` with the compiler's log."""
+
+    @abstractmethod
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        """Open the device and the artifact, in the worker."""
+
+    def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
+        """Whether this language can express ``dtype`` at all; :class:`Missing` says why not."""
+        return True

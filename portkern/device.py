@@ -1,0 +1,66 @@
+"""The devices that torch opens: the host's CPU and a CUDA or ROCm GPU. Used inside the worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: Twice the largest L2 or last-level cache in targets/, in bytes.
+FLUSH_BYTES = 512 * 2**20
+
+
+class TorchDevice:
+    """Buffers are torch tensors on ``device`` (``cpu`` or ``cuda:0``; ROCm is also ``cuda``)."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.device = torch.device(device)
+        self.gpu = self.device.type == "cuda"
+        self.method = "cuda events, L2 flushed" if self.gpu else "host clock, caches warm"
+        self._flush: Any = None
+
+    @property
+    def stream(self) -> int:
+        """The raw handle that native code enqueues on; 0 on a CPU."""
+        import torch
+
+        return torch.cuda.current_stream(self.device).cuda_stream if self.gpu else 0
+
+    def upload(self, host: Any) -> Any:
+        return host.to(self.device, copy=True)
+
+    def download(self, buffer: Any) -> Any:
+        return buffer.detach().cpu()
+
+    def synchronize(self) -> None:
+        import torch
+
+        if self.gpu:
+            torch.cuda.synchronize(self.device)
+
+    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
+        return self._time_gpu(call, repeats) if self.gpu else self._time_cpu(call, repeats)
+
+    def _time_cpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+        samples = []
+        for _ in range(repeats):
+            start = time.perf_counter_ns()
+            call()
+            samples.append((time.perf_counter_ns() - start) / 1e3)
+        return samples
+
+    def _time_gpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+        import torch
+
+        if self._flush is None:
+            self._flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=self.device)
+        marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+        for start, end in marks:
+            self._flush.zero_()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize(self.device)
+        return [start.elapsed_time(end) * 1e3 for start, end in marks]

@@ -1,0 +1,58 @@
+"""What can go wrong, and whose fault it is.
+
+* PortkernError
+  - ConfigError          the user asked for something that does not exist or does not fit
+  - RecordError          a results file cannot be read
+  - BackendUnavailable   this machine lacks the toolchain or the device
+  - ToolError            a tool failed, could not start or ran out of time
+    + BuildError         the toolchain rejected the candidate
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PortkernError(Exception):
+    """Anything portkern says to its user in one line; ``exit_code`` is the process's."""
+
+    exit_code = 1
+
+
+class ConfigError(PortkernError):
+    """The request cannot be carried out as written."""
+
+    exit_code = 2
+
+
+class RecordError(PortkernError):
+    """A results file is not what portkern writes."""
+
+    exit_code = 2
+
+
+class BackendUnavailable(PortkernError):
+    """A toolchain or a device that was asked for by name is not on this machine."""
+
+    exit_code = 3
+
+
+class ToolError(PortkernError):
+    """A tool failed; ``log`` is what it printed."""
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class BuildError(ToolError):
+    """The toolchain rejected the candidate."""
+
+
+def no_such(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that is not there: the closest known name, or all of them."""
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"available: {', '.join(options) or 'none'}"
+    return ConfigError(f"No {kind} {name!r}; {hint}")

@@ -1,0 +1,161 @@
+"""An operator: named tensors over symbolic axes, a PyTorch reference, and what to run it on."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from portkern.errors import ConfigError, no_such
+
+#: A tensor of this dtype takes the dtype of the cell it runs in.
+CELL = "cell"
+ITEMSIZE = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+FLOATS = ("float32", "float16", "bfloat16")
+#: ``ci`` is emulator-sized, ``heldout`` is never shown to an author.
+WORKLOAD_SETS = ("ci", "typical", "edge", "heldout", "headline")
+
+Scalar = float | int | bool
+Precision = Literal["strict", "allow_tf32", "allow_reduced"]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """``shape`` names axes (or fixes a length); ``dtype`` is concrete or :data:`CELL`."""
+
+    name: str
+    shape: tuple[str | int, ...]
+    dtype: str = CELL
+
+    def sizes(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(dims[axis] if isinstance(axis, str) else axis for axis in self.shape)
+
+    def resolve(self, dtype: str) -> str:
+        return dtype if self.dtype == CELL else self.dtype
+
+    def nbytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        return math.prod(self.sizes(dims)) * ITEMSIZE[self.resolve(dtype)]
+
+
+@dataclass(frozen=True)
+class ScalarSpec:
+    """A parameter passed by value; ``dtype`` is float32, int64 or bool."""
+
+    name: str
+    dtype: str
+    default: Scalar
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One concrete size of an op."""
+
+    name: str
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel's author and the jailed worker may know of an op: everything but the answer.
+
+    Native kernels receive the pointers of inputs then outputs, the axes as ``int64_t`` in
+    declared order, then the scalars.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    scalars: tuple[ScalarSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        named = [t.name for t in (*self.inputs, *self.outputs)] + [s.name for s in self.scalars]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise ConfigError(f"Op {self.name!r} uses the name {twice[0]!r} more than once")
+        used = {a for t in (*self.inputs, *self.outputs) for a in t.shape if isinstance(a, str)}
+        if used != set(self.axes):
+            raise ConfigError(
+                f"Op {self.name!r} declares the axes {sorted(self.axes)}, its tensors use {sorted(used)}"
+            )
+
+    def scalar_values(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        return {s.name: given.get(s.name, s.default) for s in self.scalars}
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Signature:
+        def tensors(key: str) -> tuple[TensorSpec, ...]:
+            return tuple(TensorSpec(t["name"], tuple(t["shape"]), t["dtype"]) for t in data[key])
+
+        return cls(
+            data["name"], tuple(data["axes"]), tensors("inputs"), tensors("outputs"),
+            tuple(ScalarSpec(**s) for s in data["scalars"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Op:
+    """``reference`` takes the inputs in order, then the scalars by name, and returns the output
+    tensor or a tuple of them. It works at any float dtype: the judge runs it at float64.
+
+    ``flops`` counts floating-point operations as a function of the axes (an exponential or a
+    division counts as one).
+    """
+
+    signature: Signature
+    reference: Callable[..., Any]
+    flops: Callable[[Mapping[str, int]], float]
+    workloads: Mapping[str, tuple[Workload, ...]]
+    dtypes: tuple[str, ...] = FLOATS
+    precision: Precision = "strict"
+    description: str = ""
+    reference_source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.reference_source:
+            source = textwrap.dedent(inspect.getsource(self.reference))
+            object.__setattr__(self, "reference_source", source)
+        for which, workloads in self.workloads.items():
+            if which not in WORKLOAD_SETS:
+                raise no_such("workload set", which, WORKLOAD_SETS)
+            for workload in workloads:
+                self.check(workload)
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def check(self, workload: Workload) -> None:
+        """Raise ConfigError unless ``workload`` gives every axis a length, and only axes."""
+        if set(workload.dims) != set(self.signature.axes):
+            raise ConfigError(
+                f"Workload {workload.name!r} of {self.name!r} has the axes {sorted(workload.dims)}, "
+                f"expected {sorted(self.signature.axes)}"
+            )
+        unknown = set(workload.scalars) - {s.name for s in self.signature.scalars}
+        if unknown:
+            raise no_such("scalar", min(unknown), (s.name for s in self.signature.scalars))
+
+    def nbytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        """The least traffic: every input read once and every output written once, in bytes."""
+        tensors = (*self.signature.inputs, *self.signature.outputs)
+        return sum(t.nbytes(dims, dtype) for t in tensors)
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when a result of this op could mean something else."""
+        parts = json.dumps([self.signature.to_json(), self.reference_source, self.precision])
+        return hashlib.sha256(parts.encode()).hexdigest()[:12]

@@ -1,0 +1,30 @@
+"""The reference operations portkern ships with, one module each, and the sets they come in."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+
+from portkern.errors import ConfigError, no_such
+from portkern.op import Op
+
+CORE = (
+    "relu", "gelu", "add", "sum", "softmax", "layernorm", "rmsnorm", "matmul", "transpose",
+    "cumsum",
+)  # fmt: skip
+SETS = {"core": CORE, "all": CORE}
+
+
+def names() -> list[str]:
+    return sorted(CORE)
+
+
+@lru_cache
+def load(name: str) -> Op:
+    """The shipped op of this name. Raises ConfigError with the closest name."""
+    if name not in CORE:
+        raise no_such("op", name, [*names(), *SETS])
+    op = importlib.import_module(f"portkern.ops.{name}").OP
+    if not isinstance(op, Op):
+        raise ConfigError(f"portkern.ops.{name}.OP is a {type(op).__name__}, expected an Op")
+    return op

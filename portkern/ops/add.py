@@ -1,0 +1,34 @@
+"""Sum of a matrix and a row, broadcast over the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._sizes import workloads
+
+
+def run(a: Any, b: Any) -> Any:
+    return a + b
+
+
+SIGNATURE = Signature(
+    "add",
+    axes=("m", "n"),
+    inputs=(TensorSpec("a", ("m", "n")), TensorSpec("b", ("n",))),
+    outputs=(TensorSpec("c", ("m", "n")),),
+)
+
+OP = Op(
+    SIGNATURE,
+    reference=run,
+    flops=lambda d: d["m"] * d["n"],
+    description=__doc__,
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(7, 33), (128, 512)],
+        typical=[(2048, 2048), (8192, 4096), (16384, 8192)],
+        edge=[(0, 5), (1, 1), (1, 7919), (1021, 1), (127, 129)],
+        heldout=[(613, 769), (4099, 1537)],
+    ),
+)

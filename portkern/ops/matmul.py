@@ -1,0 +1,34 @@
+"""Matrix product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._sizes import workloads
+
+
+def run(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+SIGNATURE = Signature(
+    "matmul",
+    axes=("m", "n", "k"),
+    inputs=(TensorSpec("a", ("m", "k")), TensorSpec("b", ("k", "n"))),
+    outputs=(TensorSpec("c", ("m", "n")),),
+)
+
+OP = Op(
+    SIGNATURE,
+    reference=run,
+    flops=lambda d: 2.0 * d["m"] * d["n"] * d["k"],
+    description=__doc__,
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(33, 65, 17), (128, 128, 128)],
+        typical=[(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096)],
+        edge=[(0, 4, 4), (4, 4, 0), (1, 1, 1), (1, 1021, 509), (127, 1, 129)],
+        heldout=[(257, 383, 191), (613, 769, 1031)],
+    ),
+)

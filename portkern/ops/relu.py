@@ -1,0 +1,34 @@
+"""Rectified linear unit, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._sizes import workloads
+
+
+def run(x: Any) -> Any:
+    return x.relu()
+
+
+SIGNATURE = Signature(
+    "relu",
+    axes=("n",),
+    inputs=(TensorSpec("x", ("n",)),),
+    outputs=(TensorSpec("y", ("n",)),),
+)
+
+OP = Op(
+    SIGNATURE,
+    reference=run,
+    flops=lambda d: d["n"],
+    description=__doc__,
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(1000,), (65536,)],
+        typical=[(4194304,), (33554432,), (134217728,)],
+        edge=[(0,), (1,), (7919,), (1048579,), (134217729,)],
+        heldout=[(99991,), (1572869,)],
+    ),
+)

@@ -1,0 +1,34 @@
+"""Transpose of a matrix, written out contiguously."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._sizes import workloads
+
+
+def run(x: Any) -> Any:
+    return x.t().contiguous()
+
+
+SIGNATURE = Signature(
+    "transpose",
+    axes=("rows", "cols"),
+    inputs=(TensorSpec("x", ("rows", "cols")),),
+    outputs=(TensorSpec("y", ("cols", "rows")),),
+)
+
+OP = Op(
+    SIGNATURE,
+    reference=run,
+    flops=lambda d: 0.0,
+    description=__doc__,
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(33, 65), (128, 256)],
+        typical=[(2048, 2048), (8192, 4096), (16384, 8192)],
+        edge=[(0, 8), (1, 1), (1, 7919), (1021, 1), (127, 129)],
+        heldout=[(613, 769), (4099, 1537)],
+    ),
+)

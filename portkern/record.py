@@ -1,0 +1,272 @@
+"""One line of the results file: what was tried, where, and what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from portkern.errors import RecordError
+
+SCHEMA = 1
+
+
+class Verdict(StrEnum):
+    """Every cell ends in exactly one of these. The order is the order of the stages."""
+
+    UNSUPPORTED = "unsupported"  # the backend does not claim this target, op or dtype
+    UNAVAILABLE = "unavailable"  # it does, but this machine cannot show it
+    REJECTED = "rejected"  # the guard refused the source
+    BUILD_FAILED = "build_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    WRONG = "wrong"
+    SUSPICIOUS = "suspicious"
+    PASSED = "passed"
+
+    @property
+    def bad(self) -> bool:
+        """Whether the kernel was judged and failed; a cell nobody could run is not bad."""
+        return self not in (Verdict.UNSUPPORTED, Verdict.UNAVAILABLE, Verdict.PASSED)
+
+
+class Evidence(IntEnum):
+    """What stands behind a cell. Nothing is promoted or dropped silently."""
+
+    NONE = 0
+    BUILT = 1  # for the real instruction set
+    EMULATED = 2  # correct in an emulator of the target's execution model
+    VERIFIED = 3  # correct on the hardware
+    MEASURED = 4  # and timed there
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WorkloadRef(_Part):
+    set: str
+    name: str
+    dims: dict[str, int]
+    dtype: str
+    scalars: dict[str, float | int | bool] = {}
+
+
+class Errors(_Part):
+    """Worst over all inputs tried. ``vs_fp64`` and ``reference_vs_fp64`` are relative norms of
+    the kernel's and of the framework's own error against the float64 reference."""
+
+    max_abs: float
+    max_rel: float
+    vs_fp64: float
+    reference_vs_fp64: float
+
+
+class Timing(_Part):
+    """Microseconds per call. ``method`` says how they were taken."""
+
+    median_us: float
+    p20_us: float
+    p80_us: float
+    n: int
+    samples: list[float]
+    method: str
+
+
+class Speedup(_Part):
+    """Ratio of medians, baseline over kernel, from one interleaved run; 95 % bootstrap interval."""
+
+    value: float
+    ci95: tuple[float, float]
+
+
+class Roofline(_Part):
+    """``fraction`` of the bound that ``basis`` gives; None without a peak for this target."""
+
+    bytes: int
+    flops: float
+    fraction: float | None = None
+    basis: str = ""
+
+
+class BuildResources(_Part):
+    """Per kernel of the build; see :class:`portkern.backend.Resources`. ``occupancy`` is 0..1."""
+
+    kernel: str
+    registers: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    threads: int | None = None
+    occupancy: float | None = None
+
+
+class Environment(_Part):
+    """Where it ran. ``device`` is the hardware's own name, also for an emulator's host."""
+
+    machine: str
+    device: str
+    driver: str = ""
+    toolchain: dict[str, str] = {}
+    harness_version: str
+
+
+class Cost(_Part):
+    """What a model charged; None = unknown, which is not 0."""
+
+    usd: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class Record(_Part):
+    schema_: Literal[1] = SCHEMA
+    run: str
+    id: str
+    time: str  # UTC, ISO 8601
+    key: str  # what must be equal for a result to be reused
+    op: str
+    workload: WorkloadRef
+    backend: str
+    language: str
+    target: str
+    venue: str  # "hardware: NVIDIA H200", "emulator: Triton interpreter" or ""
+    source_hash: str
+    author: str
+    parents: list[str] = []
+    verdict: Verdict
+    detail: str = ""  # why this verdict, in one line; the log's end after it
+    evidence: Evidence
+    missing: str = ""  # why the next rung of evidence is missing
+    errors: Errors | None = None
+    precision: str = "strict"
+    timing: Timing | None = None
+    baselines: dict[str, Timing] = {}
+    speedup: dict[str, Speedup] = {}  # by baseline
+    roofline: Roofline | None = None
+    resources: list[BuildResources] = []
+    guard: list[str] = []
+    environment: Environment
+    cost: Cost = Cost()
+    seconds: dict[str, float] = {}  # build, run: what the cell took
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda n: n.rstrip("_"), populate_by_name=True
+    )
+
+    @field_validator("evidence", mode="before")
+    @classmethod
+    def _evidence_by_name(cls, value: Any) -> Any:
+        return Evidence[value.upper()] if isinstance(value, str) else value
+
+    @field_serializer("evidence")
+    def _evidence_as_name(self, value: Evidence) -> str:
+        return str(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.timing is not None) != (self.evidence is Evidence.MEASURED):
+            raise ValueError(f"timing goes with measured evidence, got {self.evidence}")
+        if self.evidence >= Evidence.EMULATED and self.verdict is not Verdict.PASSED:
+            raise ValueError(f"only a passed cell is {self.evidence}, got {self.verdict}")
+        if self.verdict is Verdict.PASSED and self.evidence < Evidence.EMULATED:
+            raise ValueError(f"a passed cell ran somewhere, got {self.evidence}")
+        if self.speedup and self.timing is None:
+            raise ValueError("a speedup needs a timing")
+        return self
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True, exclude_defaults=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        """Raises RecordError with the first thing that is wrong."""
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise RecordError(f"not JSON: {error}") from error
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise RecordError(f"schema {schema!r}, this portkern reads {SCHEMA}")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "record"
+            raise RecordError(f"{field}: {first['msg']}") from error
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A last line without its end: the writer was killed. It was never a result."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: the last line is cut off and was ignored"
+
+
+class RecordFile:
+    """An append-only JSON-lines file; whole lines only, whatever kills the writer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, records: Iterable[Record]) -> None:
+        """One write per record, on disk before return. A torn line is cut off first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            self._drop_torn_line(file)
+            for record in records:
+                file.write(record.to_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> tuple[list[Record], Torn | None]:
+        """All records, and the torn last line if there is one. Raises RecordError for the rest."""
+        if not self.path.exists():
+            return [], None
+        lines = self.path.read_bytes().split(b"\n")
+        tail = lines.pop()  # what follows the last newline
+        torn = Torn(self.path, len(lines) + 1) if tail.strip() else None
+        return list(self._parse(lines)), torn
+
+    def _parse(self, lines: list[bytes]) -> Iterator[Record]:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield Record.from_json(line.decode(errors="replace"))
+            except RecordError as error:
+                raise RecordError(f"{self.path}:{number}: {error}") from error
+
+    @staticmethod
+    def _drop_torn_line(file: Any) -> None:
+        file.seek(0, os.SEEK_END)
+        end = file.tell()
+        if end == 0:
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return
+        file.seek(0)
+        kept = file.read().rfind(b"\n") + 1
+        file.truncate(kept)

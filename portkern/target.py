@@ -1,0 +1,307 @@
+"""What a kernel is written for: one YAML of facts per architecture (``sm_90``) or product (``h200``).
+
+A product names its architecture and states only what it adds. A folder named by
+``PORTKERN_TARGETS_DIR`` may add targets, or override single values of ours, such as a peak
+measured on the machine at hand. No device, driver or toolchain is needed to read any of it.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from portkern.errors import ConfigError, no_such
+
+SITE = "PORTKERN_TARGETS_DIR"
+Kind = Literal["architecture", "product"]
+Vendor = Literal["nvidia", "amd", "cpu", "opencl"]
+# A product's and a site's words are added to those they build on; any other value replaces.
+_ACCUMULATE = frozenset({"hints", "sources", "uncertain"})
+_Text = Annotated[str, Field(min_length=1)]
+_Count = Annotated[int, Field(gt=0)]
+
+
+class _Facts(BaseModel):
+    # strict: a quoted number in YAML is a mistake, not a number
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Peak(_Facts):
+    """A ceiling on dense data, never with structured sparsity. No number without its basis."""
+
+    value: Annotated[float, Field(gt=0)]
+    unit: Literal["TFLOP/s", "GB/s"]
+    basis: Literal["datasheet", "derived", "measured"]
+    source: _Text
+    note: str = ""
+
+
+class NvidiaLimits(_Facts):
+    """Per streaming multiprocessor (sm), block or thread; occupancy.py says how they combine."""
+
+    vendor: Literal["nvidia"]
+    threads_block: _Count
+    block_dim_max: list[int]
+    grid_dim_max: list[int]
+    warps_sm: _Count
+    blocks_sm: _Count
+    subpartitions_sm: _Count
+    registers_sm: _Count
+    registers_block: _Count
+    registers_thread: _Count
+    register_granule: _Count  # registers of one warp are allocated in these steps
+    smem_sm_bytes: _Count
+    smem_block_bytes: _Count  # dynamic, opted into with cudaFuncSetAttribute
+    smem_static_bytes: _Count  # a declaration beyond this is refused by ptxas
+    smem_granule_bytes: _Count
+    smem_reserved_block_bytes: int
+    const_bytes: _Count
+    cluster_max: int | None = None  # blocks; 0: no clusters, None: not known here
+    tmem_sm_bytes: int = 0
+
+
+class AmdLimits(_Facts):
+    """Per unit (what the waves of a block share), SIMD, block or thread.
+
+    The unit is the CU on CDNA. On RDNA it is the WGP, two CUs, because code is compiled in WGP
+    mode unless ``-mcumode`` is given. A product's ``multiprocessors`` counts CUs on both.
+    """
+
+    vendor: Literal["amd"]
+    threads_block: _Count
+    block_dim_max: list[int]
+    grid_threads_max: _Count
+    unit: Literal["CU", "WGP"]
+    simds_unit: _Count
+    waves_simd: _Count
+    blocks_unit: _Count  # blocks of one wave need no barrier and are not counted
+    vgprs_simd: _Count  # per lane
+    vgprs_thread: _Count
+    agprs_thread: int  # accumulation VGPRs out of the same vgprs_simd; 0: the ISA has none
+    vgpr_granule: _Count
+    lds_unit_bytes: _Count
+    lds_block_bytes: _Count
+    lds_granule_bytes: _Count
+
+
+class CpuLimits(_Facts):
+    """Per core."""
+
+    vendor: Literal["cpu"]
+    simd_bits: _Count
+    vector_registers: _Count
+    cacheline_bytes: _Count
+
+
+class OpenClLimits(_Facts):
+    """What the standard promises; the rest is the device's answer at run time."""
+
+    vendor: Literal["opencl"]
+    local_min_bytes: _Count
+    wave_query: _Text
+
+
+class Features(_Facts):
+    """What the instruction set offers. ``fp8`` says which encoding: FNUZ bytes read as OCP are
+    off by a factor of two. ``tf32`` includes AMD's xf32."""
+
+    mma: list[str] = []
+    mma_dtypes: list[str] = []
+    async_copy: list[str] = []
+    fp8: Literal["none", "ocp", "fnuz"] = "none"
+    tf32: bool = False
+    extras: dict[str, bool | int | str] = {}
+
+
+class Target(_Facts):
+    """``l2_bytes`` is what one multiprocessor reaches (per XCD or GCD on CDNA), ``llc_bytes`` the
+    last-level cache behind it. ``knobs`` lists the legal values of a kernel's tuning parameters."""
+
+    name: _Text
+    kind: Kind
+    vendor: Vendor
+    arch: _Text
+    title: _Text
+    family: _Text
+    warp: int | None = None
+    march: str | None = None
+    limits: Annotated[
+        NvidiaLimits | AmdLimits | CpuLimits | OpenClLimits, Field(discriminator="vendor")
+    ]
+    features: Features = Features()
+    peaks: dict[str, Peak] = {}
+    memory_gb: float | None = None
+    l2_bytes: int | None = None
+    llc_bytes: int | None = None
+    multiprocessors: int | None = None
+    knobs: dict[str, Annotated[list[int], Field(min_length=1)]] = {}
+    hints: list[_Text] = []
+    sources: Annotated[list[_Text], Field(min_length=1)]
+    uncertain: list[_Text] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limits_by_vendor(cls, data: Any) -> Any:
+        # The union of limits is told apart by the vendor, which a file states once, at its top.
+        if isinstance(data, dict) and isinstance(data.get("limits"), dict):
+            return data | {"limits": {"vendor": data.get("vendor")} | data["limits"]}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Target:
+        if (self.kind == "product") == (self.arch == self.name):
+            msg = f"arch: got {self.arch!r}, expected a product to name its architecture"
+            raise ValueError(msg)
+        if (self.warp is not None) != self.is_gpu:
+            msg = f"warp: got {self.warp}, expected a number of lanes exactly when it is a GPU"
+            raise ValueError(msg)
+        if (self.march is not None) != (self.vendor == "cpu"):
+            msg = f"march: got {self.march!r}, expected -march's value exactly when it is a CPU"
+            raise ValueError(msg)
+        if self.kind == "product" and not (self.multiprocessors and "memory" in self.peaks):
+            msg = "multiprocessors, peaks.memory: missing; a product states both"
+            raise ValueError(msg)
+        for key, peak in self.peaks.items():
+            unit = "GB/s" if key.startswith("memory") else "TFLOP/s"
+            if peak.unit != unit:
+                msg = f"peaks.{key}.unit: got {peak.unit!r}, expected {unit!r}"
+                raise ValueError(msg)
+        if isinstance(self.limits, NvidiaLimits | AmdLimits) and self.warp:
+            # Triton's num_warps=32 is legal on 32 lanes and over the limit on 64 (Liger-Kernel#326)
+            most = self.limits.threads_block // self.warp
+            if max(self.knobs.get("num_warps", [0])) > most:
+                msg = f"knobs.num_warps: got {self.knobs['num_warps']}, expected at most {most}"
+                raise ValueError(msg)
+        return self
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.vendor in ("nvidia", "amd")
+
+    @property
+    def shared_block_bytes(self) -> int | None:
+        """The most shared memory (LDS) one block may have; None where the device must be asked."""
+        if isinstance(self.limits, NvidiaLimits):
+            return self.limits.smem_block_bytes
+        return self.limits.lds_block_bytes if isinstance(self.limits, AmdLimits) else None
+
+    def __hash__(self) -> int:
+        # The lists and dicts inside cannot be hashed; equal targets have equal names.
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def load(name: str) -> Target:
+    return _load(name, os.environ.get(SITE))
+
+
+def names(kind: Kind | None = None) -> list[str]:
+    site = os.environ.get(SITE)
+    return [name for name in sorted(_files(site)) if kind in (None, _load(name, site).kind)]
+
+
+@cache
+def _load(name: str, site: str | None) -> Target:
+    files = _files(site)
+    if name not in files:
+        raise no_such("target", name, files)
+    where = files[name][-1]  # ours are tested: what is wrong came with the last file
+    facts: dict[str, Any] = {}
+    for file in files[name]:
+        facts = _merge(facts, _read(file))
+    for field in facts.keys() & {"name", "kind"}:
+        msg = f"{where}: {field}: got {facts[field]!r}; delete it: the file name and 'arch' say it"
+        raise ConfigError(msg)
+    arch = facts.get("arch")
+    if arch is not None:
+        facts = _merge(_architecture(where, str(arch), site), facts)
+    facts |= {"name": name, "kind": "product" if arch else "architecture", "arch": arch or name}
+    try:
+        return Target.model_validate(facts)
+    except ValidationError as error:
+        msg = f"{where}: {_first_problem(error)}"
+        raise ConfigError(msg) from error
+
+
+def _files(site: str | None) -> dict[str, list[Traversable]]:
+    """The files of every target, ours before the site's: the order in which they merge."""
+    folders: list[Traversable] = [resources.files("portkern.targets")]
+    if site is not None:
+        if not Path(site).is_dir():
+            msg = f"{SITE}: got {site!r}, expected a folder of YAML files; create it or unset {SITE}"
+            raise ConfigError(msg)
+        folders.append(Path(site))
+    found: dict[str, list[Traversable]] = {}
+    for folder in folders:
+        for file in folder.iterdir():
+            if file.name.endswith(".yaml"):
+                found.setdefault(file.name.removesuffix(".yaml"), []).append(file)
+    return found
+
+
+def _read(file: Traversable) -> dict[str, Any]:
+    try:
+        facts = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        msg = f"{file}: line {line}: got YAML that does not parse: {error.problem}"
+        raise ConfigError(msg) from error
+    if not isinstance(facts, dict):
+        msg = f"{file}: got {type(facts).__name__}, expected fields such as 'title: ...'"
+        raise ConfigError(msg)
+    return facts
+
+
+def _architecture(where: Traversable, arch: str, site: str | None) -> dict[str, Any]:
+    """The facts a product builds on; loading them first lets their own file take the blame."""
+    try:
+        base = _load(arch, site)
+    except ConfigError as error:
+        if arch in _files(site):
+            raise
+        msg = f"{where}: arch: {error}"
+        raise ConfigError(msg) from error
+    if base.kind == "product":
+        msg = f"{where}: arch: got the product {arch!r}, expected its architecture {base.arch!r}"
+        raise ConfigError(msg)
+    return base.model_dump(exclude_unset=True)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merge(old, value)
+        elif key in _ACCUMULATE and isinstance(old, list) and isinstance(value, list):
+            merged[key] = old + value
+        else:
+            merged[key] = value
+    return merged
+
+
+def _first_problem(error: ValidationError) -> str:
+    """pydantic's first complaint in one line: the field, what was got, what was expected."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if path[:1] == ["limits"]:
+        del path[1:2]  # the vendor, which chose the kind of limits
+    field, got = ".".join(path), textwrap.shorten(repr(first["input"]), 80)
+    if first["type"] == "missing":
+        return f"{field}: missing; add it"
+    if first["type"] == "extra_forbidden":
+        return f"{field}: {no_such('field', path[-1], _fields(str(p) for p in first['loc']))}"
+    if not path:
+        return first["msg"].removeprefix("Value error, ")
+    return f"{field}: got {got}, expected {first['msg'].removeprefix('Input should be ')}"

@@ -1,0 +1,1 @@
+"""Hardware facts, one YAML file per architecture or product."""
