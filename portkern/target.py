@@ -1,4 +1,4 @@
-"""What a kernel is written for: one YAML of facts per architecture (``sm_90``) or product (``h200``).
+"""What a kernel is written for: a YAML of facts per architecture (``sm_90``) or product (``h200``).
 
 A product names its architecture and states only what it adds. A folder named by
 ``PORTKERN_TARGETS_DIR`` may add targets, or override single values of ours, such as a peak
@@ -124,7 +124,9 @@ class Features(_Facts):
 
 class Target(_Facts):
     """``l2_bytes`` is what one multiprocessor reaches (per XCD or GCD on CDNA), ``llc_bytes`` the
-    last-level cache behind it. ``knobs`` lists the legal values of a kernel's tuning parameters."""
+    last-level cache behind it. ``knobs`` lists the legal values of a kernel's tuning parameters.
+    ``cpu_flags`` is what /proc/cpuinfo must show to run ``march``; a driver's name for a product
+    contains one of ``device_names``."""
 
     name: _Text
     kind: Kind
@@ -134,6 +136,8 @@ class Target(_Facts):
     family: _Text
     warp: int | None = None
     march: str | None = None
+    cpu_flags: list[_Text] = []
+    device_names: list[_Text] = []
     limits: Annotated[
         NvidiaLimits | AmdLimits | CpuLimits | OpenClLimits, Field(discriminator="vendor")
     ]
@@ -153,7 +157,7 @@ class Target(_Facts):
     def _limits_by_vendor(cls, data: Any) -> Any:
         # The union of limits is told apart by the vendor, which a file states once, at its top.
         if isinstance(data, dict) and isinstance(data.get("limits"), dict):
-            return data | {"limits": {"vendor": data.get("vendor")} | data["limits"]}
+            return data | {"limits": data["limits"] | {"vendor": data.get("vendor")}}
         return data
 
     @model_validator(mode="after")
@@ -169,6 +173,9 @@ class Target(_Facts):
             raise ValueError(msg)
         if self.kind == "product" and not (self.multiprocessors and "memory" in self.peaks):
             msg = "multiprocessors, peaks.memory: missing; a product states both"
+            raise ValueError(msg)
+        if bool(self.device_names) != (self.kind == "product"):
+            msg = f"device_names: got {self.device_names}, expected names exactly for a product"
             raise ValueError(msg)
         for key, peak in self.peaks.items():
             unit = "GB/s" if key.startswith("memory") else "TFLOP/s"
@@ -202,20 +209,31 @@ class Target(_Facts):
         return self.name
 
 
+_PARTS: dict[str, type[BaseModel]] = {
+    "peaks": Peak,
+    "features": Features,
+    "nvidia": NvidiaLimits,
+    "amd": AmdLimits,
+    "cpu": CpuLimits,
+    "opencl": OpenClLimits,
+}
+
+
 def load(name: str) -> Target:
     return _load(name, os.environ.get(SITE))
 
 
 def names(kind: Kind | None = None) -> list[str]:
     site = os.environ.get(SITE)
-    return [name for name in sorted(_files(site)) if kind in (None, _load(name, site).kind)]
+    known = sorted(_files(site))
+    return known if kind is None else [name for name in known if _load(name, site).kind == kind]
 
 
 @cache
 def _load(name: str, site: str | None) -> Target:
     files = _files(site)
     if name not in files:
-        raise no_such("target", name, files)
+        raise no_such(kind="target", name=name, known=files)
     where = files[name][-1]  # ours are tested: what is wrong came with the last file
     facts: dict[str, Any] = {}
     for file in files[name]:
@@ -239,7 +257,9 @@ def _files(site: str | None) -> dict[str, list[Traversable]]:
     folders: list[Traversable] = [resources.files("portkern.targets")]
     if site is not None:
         if not Path(site).is_dir():
-            msg = f"{SITE}: got {site!r}, expected a folder of YAML files; create it or unset {SITE}"
+            msg = (
+                f"{SITE}: got {site!r}, expected a folder of YAML files; create it or unset {SITE}"
+            )
             raise ConfigError(msg)
         folders.append(Path(site))
     found: dict[str, list[Traversable]] = {}
@@ -253,9 +273,8 @@ def _files(site: str | None) -> dict[str, list[Traversable]]:
 def _read(file: Traversable) -> dict[str, Any]:
     try:
         facts = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        msg = f"{file}: line {line}: got YAML that does not parse: {error.problem}"
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        msg = f"{file}: got YAML that does not parse: {' '.join(str(error).split())}"
         raise ConfigError(msg) from error
     if not isinstance(facts, dict):
         msg = f"{file}: got {type(facts).__name__}, expected fields such as 'title: ...'"
@@ -301,7 +320,8 @@ def _first_problem(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{field}: missing; add it"
     if first["type"] == "extra_forbidden":
-        return f"{field}: {no_such('field', path[-1], _fields(str(p) for p in first['loc']))}"
+        owner = next((_PARTS[str(part)] for part in first["loc"][:-1] if part in _PARTS), Target)
+        return f"{field}: {no_such('field', path[-1], owner.model_fields)}"
     if not path:
         return first["msg"].removeprefix("Value error, ")
     return f"{field}: got {got}, expected {first['msg'].removeprefix('Input should be ')}"

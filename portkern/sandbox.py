@@ -1,0 +1,242 @@
+"""Workers from the judge's side: spawn, ask with a deadline, and see how they ended.
+
+Every worker has a process group and a scratch folder; both are gone when its session closes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from portkern.errors import PortkernError
+
+#: What a worker sees of the judge's environment; API keys and tokens are not among it.
+ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
+ALLOWED_PREFIXES = (
+    "CUDA", "NVIDIA", "ROCM", "ROCR", "HIP", "HSA", "POCL", "OCL", "OMP_", "MKL_", "NUMBA_",
+    "TRITON_", "JAX_", "XLA_", "PORTKERN_", "PYTHON", "TORCH_", "DO_NOT_TRACK",
+)  # fmt: skip
+#: The last bytes of what a worker printed, for the record.
+LOG_TAIL = 4000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the worker replied: data from the jail, to be checked like any other claim."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The worker reported an exception; ``error`` is its type's name."""
+
+    error: str
+    message: str
+    log: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """The worker ended without an answer; negative ``status`` is the signal that ended it."""
+
+    status: int
+    log: str
+
+    def __str__(self) -> str:
+        if self.status < 0:
+            return f"killed by {signal.Signals(-self.status).name}"
+        return f"exited with status {self.status} instead of answering"
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """No answer within the deadline; the whole process group was killed."""
+
+    limit_s: float
+    log: str
+
+
+Outcome = Answer | Failed | Died | TimedOut
+
+
+def scratch_root() -> Path | None:
+    """Memory-backed scratch when the system has it, so that tensors are not written to a disk."""
+    shm = Path("/dev/shm")
+    if shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 4 * 2**30:
+        return shm
+    return None
+
+
+class ForkServer:
+    """One warm process per set of preloaded modules; started on first use, thread-safe."""
+
+    def __init__(self, preload: tuple[str, ...]) -> None:
+        self._preload = preload
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def spawn(self, scratch: Path, environment: Mapping[str, str]) -> tuple[int, socket.socket]:
+        """A new worker's pid and the judge's end of its connection."""
+        ours, theirs = socket.socketpair()
+        request = {"spawn": {"scratch": str(scratch), "environment": dict(environment)}}
+        with theirs:
+            reply = self._ask(request, [theirs.fileno()])
+        return int(reply["pid"]), ours
+
+    def wait(self, pid: int) -> int:
+        """The exit status of a worker that has ended or was killed."""
+        return int(self._ask({"wait": pid}, [])["status"])
+
+    def close(self) -> None:
+        with self._lock:
+            if self._control and self._process:
+                self._control.close()
+                self._process.wait()
+            self._control = self._process = None
+
+    def _ask(self, request: dict[str, Any], handles: list[int]) -> dict[str, Any]:
+        with self._lock:
+            control = self._control or self._start()
+            try:
+                socket.send_fds(control, [json.dumps(request).encode()], handles)
+                reply = control.recv(1 << 16)
+            except OSError as error:
+                raise PortkernError(f"The fork server is gone: {error}") from error
+        if not reply:
+            raise PortkernError("The fork server ended; see the lines it printed above")
+        answer: dict[str, Any] = json.loads(reply)
+        return answer
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        argv = [sys.executable, "-m", "portkern.forkserver", str(theirs.fileno()), *self._preload]
+        with theirs:
+            self._process = subprocess.Popen(
+                argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment()
+            )
+        self._control = ours
+        return ours
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items()
+        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
+    }  # fmt: skip
+
+
+_SERVERS: dict[tuple[str, ...], ForkServer] = {}
+_SERVERS_LOCK = threading.Lock()
+
+
+def server(preload: tuple[str, ...]) -> ForkServer:
+    with _SERVERS_LOCK:
+        return _SERVERS.setdefault(preload, ForkServer(preload))
+
+
+def close_servers() -> None:
+    with _SERVERS_LOCK:
+        for warm in _SERVERS.values():
+            warm.close()
+        _SERVERS.clear()
+
+
+class Session:
+    """One worker. Asking a dead one is an error; see :attr:`alive`."""
+
+    def __init__(self, preload: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="portkern-", dir=scratch_root()))
+        self._server = server(preload)
+        self._pid, self._connection = self._server.spawn(self.scratch, environment)
+        self._received = b""
+        self.alive = True
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def ask(self, do: str, *, timeout_s: float, **arguments: Any) -> Outcome:
+        """Send one request; the worker does not survive a missed deadline."""
+        if not self.alive:
+            raise PortkernError("This worker has ended; open another session")
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            line = self._receive(deadline)
+        except OSError:
+            line = b""  # it closed the connection while we wrote: the same as no answer
+        if line is None:
+            self._end()
+            return TimedOut(timeout_s, self.log())
+        reply = _parse(line)
+        if reply is None:
+            return Died(self._end(), self.log())
+        if reply.get("ok") is True:
+            return Answer(reply)
+        return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
+
+    def log(self) -> str:
+        """The end of what the worker printed."""
+        path = self.scratch / "log"
+        if not path.exists():
+            return ""
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_TAIL))
+            return file.read().decode(errors="replace")
+
+    def close(self) -> None:
+        if self.alive:
+            self._end()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _receive(self, deadline: float) -> bytes | None:
+        """One line; ``b""`` when the connection closed first, None when time is up."""
+        while b"\n" not in self._received:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not select.select([self._connection], [], [], remaining)[0]:
+                return None
+            chunk = self._connection.recv(1 << 16)
+            if not chunk:
+                return b""
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    def _end(self) -> int:
+        """Kill the whole group, and the status of the worker itself."""
+        self.alive = False
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it had ended by itself
+        self._connection.close()
+        return self._server.wait(self._pid)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        reply = json.loads(line)
+    except ValueError:
+        return None
+    return reply if isinstance(reply, dict) else None
