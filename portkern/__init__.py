@@ -1,1 +1,28 @@
 """portkern takes one operator and gives a verified, measured kernel for every accelerator."""
+
+from __future__ import annotations
+
+import os
+
+
+def _quiet_libraries() -> None:
+    """Settings that libraries read once, when they are imported; the user's own values stay.
+
+    Nothing here may call home, and litellm's price map, fetched at import, can deadlock
+    ``mlflow server`` on a machine without a network.
+    """
+    user_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    settings = {
+        "DO_NOT_TRACK": "true",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_MODE": "PRODUCTION",  # otherwise the import also reads the .env of the folder
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is for --json
+        "POCL_CACHE_DIR": f"{user_cache}/portkern/pocl",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+
+
+_quiet_libraries()

@@ -39,13 +39,18 @@ class Missing:
 class Venue:
     """Where an artifact runs. ``device`` is what the worker opens: ``cpu``, ``cuda:0``, …
 
-    ``environment`` is set in the worker before anything is imported.
+    ``environment`` is set in the worker before anything is imported. ``baseline`` is the torch
+    device on which the framework's own kernels are timed beside it; ``device`` unless given.
     """
 
     kind: Literal["hardware", "emulator"]
     name: str
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
+    baseline: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,10 @@ class Build:
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
     runnable: bool = True
+
+
+#: Artifacts of these kinds are still source: they are no evidence of a build for the target.
+SOURCE_KINDS = ("python", "opencl", "stablehlo")
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,10 @@ class Backend(ABC):
     @abstractmethod
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         """Open the device and the artifact, in the worker."""
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """What the worker that builds for ``target`` needs in its environment before any import."""
+        return {}
 
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         """Whether this language can express ``dtype`` at all; :class:`Missing` says why not."""

@@ -181,7 +181,7 @@ def test_a_site_override_of_an_architecture_reaches_its_products(site: Path) -> 
 
 def test_a_site_adds_a_product(site: Path) -> None:
     (site / "h20.yaml").write_text(
-        "title: NVIDIA H20\narch: sm_90\nmultiprocessors: 78\n"
+        "title: NVIDIA H20\narch: sm_90\ndevice_names: [H20]\nmultiprocessors: 78\n"
         f"peaks: {{memory: {GOOD_PEAK}}}\nsources: [ours]\n"
     )
     assert "h20" in names("product")

@@ -1,1 +1,72 @@
-"""placeholder"""
+"""CUDA C++ through nvcc, or NVRTC where there is no host compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from portkern.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
+from portkern.device import TorchDevice
+from portkern.errors import BackendUnavailable
+from portkern.native import load_library
+from portkern.target import Target
+
+from . import gpu, nvcc, nvrtc, source
+
+OLDEST = 75  # the first architecture that nvcc 13 compiles for
+
+
+class CudaBackend(Backend):
+    """``.cu`` files with the C entry point that :mod:`portkern.abi` describes."""
+
+    name: ClassVar[str] = "cuda"
+    languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
+    preload: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def supports(self, target: Target) -> bool:
+        return target.vendor == "nvidia" and int(target.arch.removeprefix("sm_")) >= OLDEST
+
+    def probe(self, target: Target) -> Ready | Missing:
+        compiler = nvcc.find()
+        if isinstance(compiler, nvcc.Nvcc):
+            return Ready({"nvcc": compiler.version, "host compiler": compiler.host})
+        fallback = nvrtc.find()
+        if isinstance(fallback, nvrtc.Nvrtc):
+            return Ready({"nvrtc": fallback.version})
+        return compiler
+
+    def venues(self, target: Target) -> Venues:
+        missing = Missing("no emulator of CUDA source: this portkern has no SIMT executor")
+        return Venues(hardware=gpu.hardware(target, nvcc.find()), emulator=missing)
+
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        # A library names its entry; a cubin has no host code, so only the text can tell.
+        if not request.runnable and not source.defines_entry(request):
+            raise source.no_entry(request, ".cu", "cudaStream_t")
+        compiler = nvcc.find()
+        if isinstance(compiler, Missing):
+            return self._build_with_nvrtc(request, workdir, compiler)
+        text = source.numbered(request, source.prelude(request), ".cu")
+        artifact = nvcc.build(compiler, request, text, workdir)
+        if request.runnable and not source.exports(artifact.path, request.candidate.entry):
+            raise source.no_entry(request, ".cu", "cudaStream_t")
+        return artifact
+
+    def _build_with_nvrtc(self, request: Build, workdir: Path, why: Missing) -> Artifact:
+        fallback = nvrtc.find()
+        if isinstance(fallback, Missing):
+            raise BackendUnavailable(str(why))
+        return nvrtc.build(fallback, request, workdir)
+
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        return load_library(artifact, request, TorchDevice(venue.device))

@@ -1,1 +1,145 @@
-"""placeholder"""
+"""Triton, for NVIDIA and AMD: built without a device, run on a GPU or in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from portkern import host
+from portkern.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Call,
+    Device,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
+from portkern.device import TorchDevice
+from portkern.errors import BuildError, ToolError
+from portkern.target import Target
+from portkern.toolchain import package_dir, package_version
+
+#: ROCm's and Intel's builds of torch bring the same module under a name of their own.
+DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "triton-xpu", "pytorch-triton")
+_CACHE = "triton-cache"
+
+
+class TritonBackend(Backend):
+    name = "triton"
+    languages: ClassVar = {".py": "triton"}
+    # Not triton: what ``@triton.jit`` returns is decided by TRITON_INTERPRET when it is imported.
+    preload = ("torch",)
+
+    def supports(self, target: Target) -> bool:
+        return target.vendor in ("nvidia", "amd")
+
+    def probe(self, target: Target) -> Ready | Missing:
+        versions = {name: package_version(name) for name in DISTRIBUTIONS}
+        found = {name: version for name, version in versions.items() if version}
+        if not found:
+            return Missing("no Triton: none of " + ", ".join(DISTRIBUTIONS[:3]) + " is installed",
+                           "pip install 'portkern[triton]'")  # fmt: skip
+        torch = package_version("torch")
+        if torch is None:
+            return Missing("no torch, whose tensors Triton kernels take", "pip install torch")
+        return Ready(found | {"torch": torch})
+
+    def venues(self, target: Target) -> Venues:
+        ready = self.probe(target)
+        if isinstance(ready, Missing):
+            return Venues(ready, ready)
+        emulator = Venue(
+            "emulator", "Triton interpreter", environment={"TRITON_INTERPRET": "1"}
+        )  # fmt: skip
+        return Venues(_hardware(target), emulator)
+
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        """Compile every launch that the entry makes for ``request.dims``, with no device."""
+        source = workdir / f"{request.candidate.op}.py"
+        source.write_text(request.candidate.source, encoding="utf-8")
+        _set_environment(workdir)
+        import triton
+
+        from .standin import compile_launches
+
+        if triton.knobs.runtime.interpret:
+            raise ToolError("Triton cannot compile: TRITON_INTERPRET is set here; unset it")
+        launches = compile_launches(
+            lambda: _import_entry(source, request.candidate.entry), request, workdir / _CACHE
+        )
+        return Artifact(source, launches.kind, launches.resources, launches.log)
+
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        _set_environment(artifact.path.parent)
+        device = TorchDevice(venue.device)
+        if device.gpu:
+            import torch
+
+            torch.cuda.set_device(device.device)  # Triton launches on the current device
+        elif venue.kind == "emulator":
+            from .interpreter import repair_bfloat16
+
+            repair_bfloat16()
+        entry = _import_entry(artifact.path, request.candidate.entry)
+        returns = request.candidate.style == "return"
+
+        def launch(call: Call) -> Sequence[Any]:
+            if not returns:
+                entry(*call.inputs, *call.outputs, **call.scalars)
+                return call.outputs
+            result = entry(*call.inputs, **call.scalars)
+            return result if isinstance(result, tuple | list) else (result,)
+
+        opened: Device = device
+        return Kernel(opened, launch)
+
+
+def _hardware(target: Target) -> Venue | Missing:
+    gpu = host.gpu_for(target)
+    if gpu is None:
+        return Missing(f"no {target.name} here")
+    wanted = "cuda" if target.vendor == "nvidia" else "hip"
+    if not _torch_has(wanted):
+        title = "CUDA" if wanted == "cuda" else "ROCm"
+        return Missing(f"torch is not a {title} build", f"install torch for {title}")
+    return Venue("hardware", gpu.name, f"cuda:{gpu.index}")
+
+
+def _torch_has(runtime: str) -> bool:
+    """Whether torch was built for ``cuda`` or ``hip``, read from its version file unimported."""
+    folder = package_dir("torch")
+    file = folder / "version.py" if folder else None
+    if file is None or not file.is_file():
+        return False
+    return bool(re.search(rf"^{runtime}\b[^=]*= *['\"]", file.read_text(), re.MULTILINE))
+
+
+def _set_environment(folder: Path) -> None:
+    """Keep Triton's cache beside the candidate, so that nothing passes from one to the next."""
+    os.environ["TRITON_CACHE_DIR"] = str(folder / _CACHE)
+    # Unset, 3.9 warns and fuses, and 3.10 will not fuse: one answer for all versions.
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+
+def _import_entry(path: Path, entry: str) -> Callable[..., Any]:
+    """The candidate's host function. Raises BuildError for a file without it."""
+    name = f"portkern_candidate_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"Cannot import {path.name}; expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and Triton look a function's module up by name
+    spec.loader.exec_module(module)
+    function = getattr(module, entry, None)
+    if not callable(function):
+        raise BuildError(f"{path.name} defines no function {entry!r}; expected 'def {entry}(...)'")
+    return function

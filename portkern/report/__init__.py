@@ -1,1 +1,63 @@
-"""Views of the records for people."""
+"""Views of the records for people and for CI: everything here follows from ``records.jsonl``."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkern.backend import Missing
+from portkern.record import Record
+from portkern.report import html, junit, markdown, png, summary
+from portkern.report.table import Table
+
+__all__ = ["Report", "Table", "write"]
+
+_VIEWS = {
+    "summary.json": summary.render,
+    "matrix.md": markdown.render,
+    "matrix.html": html.render,
+    "matrix.png": png.render,
+    "junit.xml": junit.render,
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and why the rest was not."""
+
+    folder: Path
+    written: tuple[Path, ...]
+    skipped: Mapping[str, Missing]
+
+
+def write(records: Sequence[Record], folder: Path, *, title: str) -> Report:
+    """Write every view of ``records`` into ``folder``; a reader never sees half a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = Table.of(records)
+    written: list[Path] = []
+    skipped: dict[str, Missing] = {}
+    for name, render in _VIEWS.items():
+        content = render(table, title=title)
+        if isinstance(content, Missing):
+            skipped[name] = content
+            (folder / name).unlink(missing_ok=True)  # an old picture of other records would lie
+            continue
+        _replace(folder / name, content.encode() if isinstance(content, str) else content)
+        written.append(folder / name)
+    return Report(folder, tuple(written), skipped)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        # mkstemp makes files that only their owner reads; a report is for others too
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

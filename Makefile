@@ -1,0 +1,23 @@
+# Every target sets up .venv first; that takes no time when nothing changed.
+BIN := .venv/bin
+# The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
+
+.PHONY: setup demo test lint clean
+
+setup:
+	@sh tools/setup.sh
+
+demo: setup
+	$(BIN)/portkern matrix ops=core targets=demo workloads=ci run=demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find portkern backends targets conf tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,60 @@
+#define PARALLEL_FROM 32768  // knob: 8192 32768 131072
+#define TILE 256             // knob: 64 128 256 512
+#define BLOCK 512            // knob: 256 512 1024
+
+// The sum of a contiguous run. Blocks are summed on their own, so that the error grows with the
+// number of blocks and not of elements.
+static float sum_run(const scalar_t* x, int64_t n) {
+  float total = 0.0f;
+  for (int64_t start = 0; start < n; start += BLOCK * LANES) {
+    const int64_t end = start + BLOCK * LANES < n ? start + BLOCK * LANES : n;
+    vec s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    int64_t i = start;
+    for (; i + 4 * LANES <= end; i += 4 * LANES) {
+      s0 += load(x + i);
+      s1 += load(x + i + LANES);
+      s2 += load(x + i + 2 * LANES);
+      s3 += load(x + i + 3 * LANES);
+    }
+    for (; i + LANES <= end; i += LANES) s0 += load(x + i);
+    if (i < end) s1 += load(x + i, end - i);
+    total += reduce_add((s0 + s1) + (s2 + s3));
+  }
+  return total;
+}
+
+// Sums `count` rows of `width` <= TILE columns; `stride` elements lie between rows.
+static void add_rows(const scalar_t* x, float* total, int64_t count, int64_t width, int64_t stride) {
+  float part[TILE];
+  for (int64_t j = 0; j < width; ++j) total[j] = 0.0f;
+  for (int64_t start = 0; start < count; start += BLOCK) {
+    const int64_t end = start + BLOCK < count ? start + BLOCK : count;
+    for (int64_t j = 0; j < width; ++j) part[j] = 0.0f;
+    for (int64_t r = start; r < end; ++r) {
+      const scalar_t* row = x + r * stride;
+      int64_t j = 0;
+      for (; j + LANES <= width; j += LANES) store(part + j, load(part + j) + load(row + j));
+      for (; j < width; ++j) part[j] += row[j];
+    }
+    for (int64_t j = 0; j < width; ++j) total[j] += part[j];
+  }
+}
+
+extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner) {
+  const bool parallel = outer * reduce * inner >= PARALLEL_FROM;
+  if (inner == 1) {
+#pragma omp parallel for schedule(static) if (parallel)
+    for (int64_t o = 0; o < outer; ++o) y[o] = sum_run(x + o * reduce, reduce);
+    return 0;
+  }
+  const int64_t tiles = (inner + TILE - 1) / TILE;
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t job = 0; job < outer * tiles; ++job) {
+    const int64_t o = job / tiles, first = job % tiles * TILE;
+    const int64_t width = inner - first < TILE ? inner - first : TILE;
+    float total[TILE];
+    add_rows(x + o * reduce * inner + first, total, reduce, width, inner);
+    for (int64_t j = 0; j < width; ++j) y[o * inner + first + j] = total[j];
+  }
+  return 0;
+}

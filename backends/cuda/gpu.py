@@ -1,0 +1,35 @@
+"""Whether an NVIDIA GPU of this machine can run what nvcc built."""
+
+from __future__ import annotations
+
+import re
+
+from portkern import host
+from portkern.backend import Missing, Venue
+from portkern.target import Target
+from portkern.toolchain import package_dir
+
+from .nvcc import Nvcc
+
+
+def torch_runtime(kind: str) -> str | None:
+    """The ``cuda`` or ``hip`` version that the installed torch was built for, without importing
+    it: its local version tag is absent from PyPI's CUDA builds, its version.py is not."""
+    folder = package_dir("torch")
+    file = folder / "version.py" if folder else None
+    if file is None or not file.exists():
+        return None
+    found = re.search(rf"^{kind}\b[^=\n]*=\s*'([^']+)'", file.read_text(), re.MULTILINE)
+    return found[1] if found else None
+
+
+def hardware(target: Target, nvcc: Nvcc | Missing) -> Venue | Missing:
+    gpu = host.gpu_for(target)
+    if gpu is None:
+        return Missing(f"no NVIDIA {target.name} GPU here")
+    if isinstance(nvcc, Missing):
+        return nvcc
+    if torch_runtime("cuda") is None:
+        return Missing("the installed torch is not a CUDA build", "pip install torch")
+    # torch counts by speed unless told otherwise, nvidia-smi by bus
+    return Venue("hardware", gpu.name, f"cuda:{gpu.index}", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})

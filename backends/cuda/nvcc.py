@@ -1,0 +1,106 @@
+"""NVIDIA's compiler: where it is and what it makes. The hip backend builds for NVIDIA with it too."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from portkern.backend import Artifact, Build, Missing
+from portkern.errors import ToolError
+from portkern.target import Target
+from portkern.toolchain import package_dir, run_tool
+
+from . import ptxas, source
+
+REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
+BUILD_S = 300.0
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """A CUDA compiler that starts here, with the host compiler that it calls."""
+
+    path: Path
+    version: str
+    host: str
+
+
+def find() -> Nvcc | Missing:
+    """The first of PATH, ``$CUDA_HOME`` and PyPI's packages; asked once per setting of these."""
+    return _find(os.environ.get("PATH", ""), os.environ.get("CUDA_HOME", ""))
+
+
+def arch(target: Target) -> str:
+    """``90a`` for sm_90: from Hopper on, wgmma, tcgen05 and the like exist only with the ``a``,
+    and an artifact is built for one architecture anyway."""
+    number = target.arch.removeprefix("sm_")
+    return f"{number}a" if int(number) >= 90 else number
+
+
+def build(
+    nvcc: Nvcc, request: Build, text: str, workdir: Path, flags: Sequence[str] = ()
+) -> Artifact:
+    """Compile ``text``: to a shared library when it is to run here, to a cubin otherwise (which
+    halves the time: the host compiler stays out of it). Raises BuildError."""
+    # nvcc knows a language by its suffix, and .hip is none of its own
+    path = source.write(request, text, workdir, ".cu")
+    output = path.with_suffix(".so" if request.runnable else ".cubin")
+    # The static runtime: torch's own libcudart may be of another version than this nvcc's.
+    library = ["-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
+    number = arch(request.target)
+    log = run_tool(
+        [
+            nvcc.path, *(library if request.runnable else ["-cubin"]),
+            "-gencode", f"arch=compute_{number},code=sm_{number}",
+            "-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "--keep", "--keep-dir", workdir,
+            *flags, path, "-o", output,
+        ],
+        timeout_s=BUILD_S, cwd=workdir, env={"TMPDIR": str(workdir)},
+    )  # fmt: skip
+    ptx = path.with_suffix(".ptx")
+    declared = ptx.read_text() if ptx.exists() else ""
+    kind = "shared library" if request.runnable else "cubin"
+    return Artifact(output, kind, ptxas.resources(log, declared), log)
+
+
+@lru_cache
+def _find(path: str, cuda_home: str) -> Nvcc | Missing:
+    host = shutil.which("g++", path=path)
+    for candidate in _candidates(path, cuda_home):
+        version = _version(candidate)
+        if version is None:
+            continue
+        if host is None:
+            return Missing("no host compiler for nvcc: 'g++' is not on PATH", "install g++")
+        return Nvcc(candidate, version, host)
+    return Missing("no CUDA compiler: 'nvcc' is not on PATH, in $CUDA_HOME or from PyPI", REMEDY)
+
+
+def _candidates(path: str, cuda_home: str) -> Iterator[Path]:
+    if on_path := shutil.which("nvcc", path=path):
+        yield Path(on_path)
+    if cuda_home:
+        yield Path(cuda_home) / "bin" / "nvcc"
+    yield from (root / "bin" / "nvcc" for root in pypi_roots())
+
+
+def pypi_roots() -> list[Path]:
+    """Where NVIDIA's packages install themselves (``nvidia/cu13``), newest first."""
+    nvidia = package_dir("nvidia")
+    return sorted(nvidia.glob("cu[0-9]*"), reverse=True) if nvidia else []
+
+
+def _version(nvcc: Path) -> str | None:
+    if not os.access(nvcc, os.X_OK):
+        return None
+    try:
+        answer = run_tool([nvcc, "--version"], timeout_s=20, error=ToolError)
+    except ToolError:
+        return None  # an nvcc that does not start is no nvcc
+    found = re.search(r"release [\d.]+, V([\d.]+)", answer)
+    return found[1] if found else None

@@ -1,0 +1,66 @@
+"""What ptxas says about each kernel, and what its PTX declares."""
+
+from __future__ import annotations
+
+import re
+
+from portkern.backend import Resources
+
+_KERNEL = re.compile(r"Compiling entry function '(?P<symbol>[^']+)' for")
+_USED = re.compile(r"Used (\d+) registers([^\n]*)")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_SPILLS = r"Function properties for {}\n[^\n]*?(\d+) bytes spill stores, (\d+) bytes spill loads"
+_ENTRY = re.compile(r"\.entry (?P<symbol>[\w$]+)\(.*?\)(?P<directives>[^{]*)\{", re.DOTALL)
+_THREADS = re.compile(r"\.(?:max|req)ntid (\d+)(?:, (\d+))?(?:, (\d+))?")
+_INTEGER = re.compile(r"L[a-z](n?\d+)E")
+
+
+def resources(log: str, ptx: str = "") -> tuple[Resources, ...]:
+    """One value per kernel of a ``-Xptxas -v`` log; ``ptx`` adds the declared block size."""
+    threads = {m["symbol"]: _block(m["directives"]) for m in _ENTRY.finditer(ptx)}
+    starts = list(_KERNEL.finditer(log))
+    ends = [start.start() for start in starts[1:]] + [len(log)]
+    return tuple(
+        _kernel(start["symbol"], log[start.end() : end], threads.get(start["symbol"]))
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def _kernel(symbol: str, text: str, threads: int | None) -> Resources:
+    used = _USED.search(text)
+    shared = _SHARED.search(used[2]) if used else None
+    spills = re.search(_SPILLS.format(re.escape(symbol)), text)
+    return Resources(
+        kernel=readable(symbol),
+        registers=int(used[1]) if used else None,
+        spills=int(spills[1]) + int(spills[2]) if spills else None,
+        shared_bytes=int(shared[1]) if shared else 0 if used else None,
+        threads=threads,
+    )
+
+
+def _block(directives: str) -> int | None:
+    found = _THREADS.search(directives)
+    if not found:
+        return None
+    x, y, z = (int(text or 1) for text in found.groups())
+    return x * y * z
+
+
+def readable(symbol: str) -> str:
+    """``_Z6kernelILi4EEvPKf`` as ``kernel<4>``; arguments that are not integers are left out."""
+    text = symbol.removeprefix("_ZN").lstrip("L") if symbol.startswith("_ZN") else symbol[2:]
+    if not symbol.startswith("_Z"):
+        return symbol
+    name = symbol
+    while found := re.match(r"L?(\d+)", text):
+        start = found.end()
+        name, text = text[start : start + int(found[1])], text[start + int(found[1]) :]
+    if not text.startswith("I"):
+        return name
+    values = []
+    text = text[1:]
+    while found := _INTEGER.match(text):
+        values.append(found[1].replace("n", "-"))
+        text = text[found.end() :]
+    return f"{name}<{', '.join(values)}>" if values else name

@@ -1,0 +1,56 @@
+"""Root-mean-square normalisation of each row: held in registers when it fits, else two passes."""
+
+import triton
+import triton.language as tl
+
+RESIDENT = 16384  # knob: 4096 8192 16384
+LOOP_BLOCK = 8192  # knob: 2048 4096 8192
+TILE = 2048  # knob: 1024 2048 4096
+PER_THREAD = 16  # knob: 8 16 32
+
+
+@triton.jit
+def _resident(x, weight, y, rows, cols, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    start_row = tl.program_id(0) * ROWS
+    # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
+    start = start_row.to(tl.int64) * cols
+    row = tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows - start_row) & (col < cols)
+    offset = row * cols + col
+    value = tl.load(x + start + offset, mask=mask, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, axis=1) / cols + eps)
+    gain = tl.load(weight + col, mask=col < cols, other=0.0).to(tl.float32)
+    result = value * scale[:, None] * gain
+    tl.store(y + start + offset, result.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _looped(x, weight, y, cols, eps, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * cols
+    col = tl.arange(0, BLOCK)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, cols, BLOCK):
+        value = tl.load(x + start + first + col, mask=col < cols - first, other=0.0)
+        value = value.to(tl.float32)
+        squares += value * value
+    scale = 1.0 / tl.sqrt(tl.sum(squares, axis=0) / cols + eps)
+    for first in range(0, cols, BLOCK):
+        mask = col < cols - first
+        value = tl.load(x + start + first + col, mask=mask, other=0.0).to(tl.float32)
+        gain = tl.load(weight + first + col, mask=mask, other=0.0).to(tl.float32)
+        tl.store(y + start + first + col, (value * scale * gain).to(y.dtype.element_ty), mask=mask)
+
+
+def rmsnorm(x, weight, y, eps):
+    rows, cols = x.shape
+    if x.numel() == 0:
+        return
+    if cols > RESIDENT:
+        _looped[(rows,)](x, weight, y, cols, eps, BLOCK=LOOP_BLOCK, num_warps=16)
+        return
+    block = triton.next_power_of_2(cols)
+    tile_rows = max(1, TILE // block)
+    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    grid = (triton.cdiv(rows, tile_rows),)
+    _resident[grid](x, weight, y, rows, cols, eps, ROWS=tile_rows, BLOCK=block, num_warps=warps)

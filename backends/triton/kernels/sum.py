@@ -1,0 +1,56 @@
+"""y[o, i] = sum over r of x[o, r, i], accumulated in float32.
+
+With too few outputs to fill a device the reduction is split, and a second launch of the same
+kernel adds up the parts: no atomics, so the result does not depend on scheduling.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+TILE = 4096  # knob: 2048 4096 8192
+BLOCK_INNER = 64  # knob: 32 64 128
+PROGRAMS = 1024  # knob: 512 1024 2048
+NUM_WARPS = 8  # knob: 4 8
+
+
+@triton.jit
+def _sum(x, y, length, inner, span, BLOCK_R: tl.constexpr, BLOCK_I: tl.constexpr):
+    """Rows [part * span, part * span + span) of one outer slice, for BLOCK_I inner columns."""
+    tiles = tl.cdiv(inner, BLOCK_I)
+    outer = (tl.program_id(0) // tiles).to(tl.int64)
+    column = tl.program_id(0) % tiles * BLOCK_I + tl.arange(0, BLOCK_I)[None, :]
+    row = tl.arange(0, BLOCK_R)[:, None].to(tl.int64)
+    first = tl.program_id(1) * span
+    last = tl.minimum(first + span, length)
+    block = x + (outer * length + first) * inner + row * inner + column
+    total = tl.zeros((BLOCK_R, BLOCK_I), tl.float32)
+    for start in range(first, last, BLOCK_R):
+        mask = (row < last - start) & (column < inner)
+        total += tl.load(block, mask=mask, other=0.0).to(tl.float32)
+        block += BLOCK_R * inner
+    result = tl.sum(total, axis=0)[None, :].to(y.dtype.element_ty)
+    part = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles) + outer
+    tl.store(y + part * inner + column, result, mask=column < inner)
+
+
+def _launch(x, y, outer, length, inner, parts):
+    block_i = min(BLOCK_INNER, triton.next_power_of_2(inner))
+    block_r = min(TILE // block_i, triton.next_power_of_2(max(1, length)))
+    span = triton.cdiv(triton.cdiv(length, parts), block_r) * block_r
+    grid = (outer * triton.cdiv(inner, block_i), parts)
+    _sum[grid](x, y, length, inner, span, BLOCK_R=block_r, BLOCK_I=block_i, num_warps=NUM_WARPS)
+
+
+def sum(x, y):
+    outer, length, inner = x.shape
+    if y.numel() == 0:
+        return
+    programs = outer * triton.cdiv(inner, BLOCK_INNER)
+    parts = max(1, min(PROGRAMS // programs, length // 256))
+    if parts == 1:
+        _launch(x, y, outer, length, inner, parts=1)
+        return
+    partial = torch.empty((parts, outer, inner), dtype=torch.float32, device=x.device)
+    _launch(x, partial, outer, length, inner, parts)
+    _launch(partial, y, 1, parts, outer * inner, parts=1)

@@ -1,0 +1,250 @@
+"""Runs a candidate's host function with no GPU, so that Triton compiles what it would launch.
+
+Triton asks its driver for the target, its limits and a way to launch. A driver that answers from
+the target's YAML and launches nothing makes the whole JIT work without a device, with the
+specialisation, options and heuristics of a real call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch  # noqa: TID253 - imported by TritonBackend.build alone
+from torch.overrides import TorchFunctionMode  # noqa: TID253
+
+from portkern.backend import Build, Resources
+from portkern.errors import BuildError
+from portkern.target import Target
+
+#: Any address would do; the allocator's are divisible by more than the 16 that Triton looks for.
+_ADDRESS = 1 << 20
+_DEVICE = torch.device("cuda", 0)
+
+
+@dataclass(frozen=True)
+class Launches:
+    """``kind`` is the binaries' suffix, ``cubin`` or ``hsaco``."""
+
+    kind: str
+    resources: tuple[Resources, ...]
+    log: str
+
+
+def compile_launches(
+    import_entry: Callable[[], Callable[..., Any]], request: Build, cache: Path
+) -> Launches:
+    """Compile into ``cache``. Raises BuildError with the candidate's part of the traceback."""
+    kind = "cubin" if request.target.vendor == "nvidia" else "hsaco"
+    log = io.StringIO()
+    with _driver(request.target), _first_configuration(), contextlib.redirect_stdout(log):
+        try:
+            entry = import_entry()
+            with _StandIns():
+                _call(entry, request)
+        except BuildError:
+            raise
+        # The candidate's own code runs here, at import and on the host: it may raise anything.
+        except Exception as error:  # noqa: BLE001
+            raise _build_error(request, error) from error
+    resources = tuple(_resources(file, log.getvalue()) for file in _binaries(cache, kind))
+    if not resources:
+        sizes = " ".join(f"{axis}={length}" for axis, length in request.dims.items())
+        raise BuildError(f"{request.candidate.entry} launched no Triton kernel for {sizes}")
+    return Launches(kind, resources, log.getvalue().strip())
+
+
+def _call(entry: Callable[..., Any], request: Build) -> None:
+    def tensors(specs: Any) -> list[torch.Tensor]:
+        return [
+            torch.empty(
+                spec.sizes(request.dims), dtype=getattr(torch, spec.resolve(request.dtype)),
+                device=_DEVICE,
+            )
+            for spec in specs
+        ]  # fmt: skip
+
+    arguments = tensors(request.signature.inputs)
+    if request.candidate.style == "dps":
+        arguments += tensors(request.signature.outputs)
+    entry(*arguments, **request.scalars)
+
+
+class _StandIn(torch.Tensor):
+    """A tensor without storage that says it lies on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return _DEVICE
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+    def data_ptr(self) -> int:
+        return _ADDRESS
+
+
+class _StandIns(TorchFunctionMode):
+    """Whatever torch is asked to make on a GPU becomes a :class:`_StandIn`."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # fmt: skip
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") is None or torch.device(kwargs["device"]).type != "cuda":
+            return func(*args, **kwargs)
+        made = func(*args, **kwargs | {"device": "meta"})
+        return made.as_subclass(_StandIn) if isinstance(made, torch.Tensor) else made
+
+
+class _Utilities:
+    """What Triton asks of a device's runtime library."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def get_device_properties(self, device: object) -> dict[str, int]:
+        return {
+            "max_shared_mem": self.target.shared_block_bytes or 0,
+            "multiprocessor_count": self.target.multiprocessors or 1,
+            "warpSize": self.target.warp or 0,
+            "max_num_regs": 65536,
+        }
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: object) -> tuple[Any, ...]:
+        """Module (none, so that nothing is unloaded), function, registers, spills and the most
+        threads that a block may have."""
+        return None, 0, 0, 0, getattr(self.target.limits, "threads_block", 1024)
+
+
+class _Driver:
+    """Triton's driver interface for a device that is not here; launching does nothing."""
+
+    def __init__(self, target: Target) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.utils = _Utilities(target)
+        # Triton caches a device's limits by its number, so each target is a device of its own.
+        self.device = target.name
+        nvidia = target.vendor == "nvidia"
+        arch = int(target.arch.removeprefix("sm_")) if nvidia else target.arch
+        self.target = GPUTarget("cuda" if nvidia else "hip", arch, target.warp)
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_current_device(self) -> str:
+        return self.device
+
+    def set_current_device(self, device: object) -> None: ...
+
+    def get_current_stream(self, device: object) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return _DEVICE
+
+    def launcher_cls(self, source: object, metadata: object) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+@contextlib.contextmanager
+def _driver(target: Target) -> Iterator[None]:
+    import triton
+
+    config = triton.runtime.driver
+    # 3.6 and 3.9 keep the driver in this attribute; reading the property would look for a GPU.
+    before = config._active
+    config.set_active(_Driver(target))
+    try:
+        with triton.knobs.nvidia.scope():
+            triton.knobs.nvidia.dump_ptxas_log = True  # where spills are told, on stdout
+            yield
+    finally:
+        config.set_active(before)
+
+
+@contextlib.contextmanager
+def _first_configuration() -> Iterator[None]:
+    """An autotuner measures its configurations, which takes a GPU; the first one stands for all."""
+    from triton.runtime.autotuner import Autotuner
+
+    run = Autotuner.run
+
+    def run_first(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(self.configs) > 1:
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            self.configs = self.prune_configs(kwargs)[:1]
+        return run(self, *args, **kwargs)
+
+    Autotuner.run = run_first
+    try:
+        yield
+    finally:
+        Autotuner.run = run
+
+
+def _build_error(request: Build, error: Exception) -> BuildError:
+    """The error in one line, and the candidate's own lines of the traceback as its log."""
+    lines = str(error).strip().splitlines() or [""]
+    # A CompilationError quotes the kernel's source first and says what is wrong in its last line.
+    what = f"{type(error).__name__}: {lines[-1] if len(lines) > 1 else lines[0]}"
+    name = f"{request.candidate.op}.py"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == name]
+    places = [f"{name}:{f.lineno} in {f.name}: {f.line}" for f in frames]
+    causes = traceback.format_exception_only(error)
+    if error.__cause__ is not None:
+        causes += traceback.format_exception_only(error.__cause__)
+    return BuildError(
+        f"{request.candidate.entry} does not compile for {request.target.name}: {what}",
+        log="\n".join([*places, "".join(causes).strip()]),
+    )
+
+
+def _binaries(cache: Path, kind: str) -> list[Path]:
+    """One per kernel and specialisation, in the order in which they were compiled."""
+    return sorted(cache.glob(f"*/*.{kind}"), key=lambda file: file.stat().st_mtime_ns)
+
+
+def _resources(binary: Path, ptxas_log: str) -> Resources:
+    metadata = json.loads(binary.with_suffix(".json").read_text())
+    name = metadata["name"]
+    threads = metadata["num_warps"] * metadata["target"]["warp_size"]
+    if binary.suffix == ".hsaco":
+        return _amd(name, binary.with_suffix(".amdgcn").read_text(), metadata["shared"], threads)
+    found = re.search(
+        rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes spill stores, "
+        r"(\d+) bytes spill loads\n.*?Used (\d+) registers",
+        ptxas_log,
+    )
+    stores, loads, registers = map(int, found.groups()) if found else (None, None, None)
+    spills = None if stores is None or loads is None else stores + loads
+    return Resources(name, registers, spills=spills, shared_bytes=metadata["shared"],
+                     threads=threads)  # fmt: skip
+
+
+def _amd(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:
+    """From the metadata at the end of the assembly; ``.vgpr_count`` there includes the AGPRs."""
+
+    def number(pattern: str) -> int | None:
+        match = re.search(rf"^{pattern}:\s+(\d+)\s*$", assembly, re.MULTILINE)
+        return int(match[1]) if match else None
+
+    vgprs = number(r"; NumVgprs")
+    return Resources(
+        name,
+        registers=number(r"\s*\.vgpr_count") if vgprs is None else vgprs,
+        agprs=number(r"[\s-]*\.agpr_count") or 0,
+        sgprs=number(r"\s*\.sgpr_count"),
+        spills=number(r"\s*\.vgpr_spill_count"),
+        shared_bytes=shared_bytes,
+        threads=threads,
+    )

@@ -1,0 +1,73 @@
+"""The console script: a verb, then Hydra overrides. Verbs are imported when they are used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from portkern.errors import PortkernError, no_such
+
+VERBS = {
+    "doctor": "what this machine can build, emulate and run, and how to get the rest",
+    "check": "judge one kernel file: op=softmax backend=cpu source=FILE",
+    "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
+    "report": "write a run's report again from its records: report RUN",
+}
+HELP_FLAGS = ("-h", "--help", "help")
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """Exit codes: 0 done and good, 1 judged bad, 2 usage error, 3 nothing could run."""
+    if not argv or argv[0] in HELP_FLAGS:
+        print(_help())
+        return 0 if argv else 2
+    if argv[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("portkern"))
+        return 0
+    try:
+        return _dispatch(argv[0], argv[1:])
+    except PortkernError as error:
+        print(f"portkern: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr)
+        return 130
+
+
+def _dispatch(verb: str, rest: list[str]) -> int:
+    if verb not in VERBS:
+        raise no_such("verb", verb, VERBS)
+    if set(rest) & set(HELP_FLAGS):
+        print(_verb_help(verb))
+        return 0
+    module = importlib.import_module(f"portkern.verbs.{verb}")
+    return int(module.main(rest))
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:{width}}  {text}" for name, text in VERBS.items())
+    return (
+        f"usage: portkern VERB [key=value ...]\n\n{verbs}\n\n"
+        "Every verb takes --help and json=true. Exit codes: 0 done and good, 1 judged bad,\n"
+        "2 usage error, 3 nothing could run."
+    )
+
+
+def _verb_help(verb: str) -> str:
+    """The verb's own configuration file, which documents each key beside its default."""
+    from importlib.resources import files
+
+    text = (files("portkern.conf") / f"{verb}.yaml").read_text(encoding="utf-8")
+    _, _, body = text.partition("  - _self_\n")
+    return f"portkern {verb}: {VERBS[verb]}\n\n{body.strip()}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Hydra overrides into a verb's options dataclass; no DictConfig goes further."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from portkern.errors import ConfigError, no_such
+
+
+Options = TypeVar("Options")
+
+
+def resolve(verb: str, schema: type[Options], overrides: Sequence[str]) -> Options:
+    """``conf/<verb>.yaml`` and the command line's ``key=value``, checked against ``schema``.
+
+    Raises ConfigError in one line: an unknown key with the closest one, a value of another type.
+    """
+    for override in overrides:
+        if "=" not in override:
+            raise ConfigError(f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys")
+    ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
+    try:
+        with initialize_config_module("portkern.conf", version_base="1.3"):
+            composed = compose(verb, overrides=list(overrides))
+        options = OmegaConf.to_object(composed)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, schema) from error
+    assert isinstance(options, schema)
+    return options
+
+
+def names(value: Any) -> list[str]:
+    """A name or a list of names, as options take them."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return [str(item) for item in value]
+    raise ConfigError(f"Got {value!r}, expected a name or a list of names such as [relu,softmax]")
+
+
+def _explain(error: Exception, schema: type) -> ConfigError:
+    text = " ".join(str(error).split())
+    cause = " ".join(str(error.__cause__ or "").split())
+    known = [field.name for field in dataclasses.fields(schema)]
+    unknown = re.search(r"Key '([^']+)' (?:is )?not in", f"{text} {cause}")
+    if unknown:
+        return no_such("option", unknown[1], known)
+    missing = re.search(r"missing mandatory value: (\w+)", f"{text} {cause}")
+    if missing:
+        return ConfigError(f"{missing[1]}= is required; 'portkern VERB --help' says what it takes")
+    return ConfigError(f"{text} {cause}".strip().partition(" full_key")[0])

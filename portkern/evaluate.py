@@ -1,0 +1,397 @@
+"""Builds and judges kernels: every exit is a :class:`Result`, none is an exception.
+
+All kernels of one op and dtype are judged together, each in a worker of its own: they see the
+same fresh inputs, and are timed in turns with the baseline on the same device.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from portkern import check, registry, sandbox, timing
+from portkern.backend import Artifact, Build, Venue
+from portkern.cache import ArtifactCache, build_key
+from portkern.op import ITEMSIZE, Op, TensorSpec, Workload
+from portkern.record import Errors, Verdict
+from portkern.sandbox import Answer, Died, Failed, Outcome, Session, TimedOut
+from portkern.worker import build_to_json, read_tensor, write_tensor
+
+#: Larger inputs are drawn from fewer distributions; float64 references of them take seconds.
+MANY_ELEMENTS = 1 << 22
+LOG_LINES = 12
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which a worker is killed."""
+
+    build_s: float = 180.0
+    load_s: float = 120.0
+    run_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """``baselines``: ``eager`` and ``compile`` (torch.compile of the reference)."""
+
+    limits: Limits = field(default_factory=Limits)
+    plan: timing.Plan = field(default_factory=timing.Plan)
+    baselines: tuple[str, ...] = ("eager",)
+    distributions: tuple[str, ...] = tuple(check.DISTRIBUTIONS)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a kernel got no further, in one line; ``log`` holds the tool's or the worker's words."""
+
+    verdict: Verdict
+    detail: str
+    log: str = ""
+
+    def __str__(self) -> str:
+        kept = self.log.strip().splitlines()[:LOG_LINES]
+        return "\n".join([self.detail, *kept])
+
+
+@dataclass(frozen=True)
+class Built:
+    """The artifact or why there is none; ``seconds`` is 0 when it came from the cache."""
+
+    request: Build
+    outcome: Artifact | Failure
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A built kernel and where it runs."""
+
+    request: Build
+    artifact: Artifact
+    venue: Venue
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        return registry.load(self.request.candidate.backend).preload
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Microseconds per call and how they were taken."""
+
+    values: tuple[float, ...]
+    method: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contestant on one workload. ``samples`` are there when it passed on hardware."""
+
+    verdict: Verdict
+    detail: str = ""
+    errors: Errors | None = None
+    samples: Samples | None = None
+    baselines: Mapping[str, Samples] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def build_all(
+    requests: Sequence[Build], toolchains: Sequence[Mapping[str, str]], *, limits: Limits,
+    cache: ArtifactCache,
+) -> list[Built]:  # fmt: skip
+    """Build one candidate for several targets, in one worker for each environment they need."""
+    keys = [build_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
+    built: list[Built] = []
+    sessions: dict[tuple[tuple[str, str], ...], Session] = {}  # by environment
+    try:
+        for request, key in zip(requests, keys, strict=True):
+            hit = cache.get(key)
+            if hit is not None:
+                built.append(Built(request, hit))
+                continue
+            backend = registry.load(request.candidate.backend)
+            environment = tuple(backend.environment(request.target).items())
+            session = sessions.get(environment)
+            if session is None or not session.alive:
+                session = sessions[environment] = Session(backend.preload, dict(environment))
+            built.append(_build_one(session, request, key, limits, cache))
+    finally:
+        for session in sessions.values():
+            session.close()
+    return built
+
+
+def _build_one(
+    session: Session, request: Build, key: str, limits: Limits, cache: ArtifactCache
+) -> Built:
+    workdir = cache.workdir()
+    outcome = session.ask(
+        "build", timeout_s=limits.build_s, request=build_to_json(request), workdir=str(workdir)
+    )
+    if isinstance(outcome, Answer):
+        artifact = Artifact.from_json(outcome.data["artifact"])
+        return Built(request, cache.put(key, workdir, artifact), float(outcome.data["seconds"]))
+    failure = _failure(outcome, "the build")
+    if failure.verdict is Verdict.CRASHED:
+        failure = replace(failure, verdict=Verdict.BUILD_FAILED)
+    return Built(request, failure)
+
+
+def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
+    if isinstance(outcome, TimedOut):
+        detail = f"{stage} took longer than {outcome.limit_s:g} s"
+        return Failure(Verdict.TIMED_OUT, detail, outcome.log)
+    if isinstance(outcome, Died):
+        return Failure(Verdict.CRASHED, f"{stage} was {outcome}", outcome.log)
+    if outcome.error in ("BuildError", "LaunchError"):
+        return Failure(Verdict.CRASHED, outcome.message, outcome.log)
+    last = outcome.log.strip().splitlines()[-LOG_LINES:]
+    detail = f"{stage} raised {outcome.error}: {outcome.message.splitlines()[0:1]}"
+    return Failure(Verdict.CRASHED, detail, "\n".join(last))
+
+
+class Trial:
+    """The workers of all contestants for one op and dtype, and of the baselines they are timed
+    against. A worker that died is started again for the next workload."""
+
+    def __init__(
+        self, op: Op, dtype: str, contestants: Sequence[Contestant], options: Options
+    ) -> None:
+        self.op, self.dtype, self.options = op, dtype, options
+        self.contestants = list(contestants)
+        self._sessions: dict[int, Session] = {}
+        self._methods: dict[int, str] = {}
+        self._baselines: dict[tuple[str, str], tuple[Session, str] | Failure] = {}
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        opened = [b[0] for b in self._baselines.values() if not isinstance(b, Failure)]
+        for session in (*self._sessions.values(), *opened):
+            session.close()
+
+    def run(self, workload: Workload) -> list[Result]:
+        """Judge every contestant on ``workload``, in order."""
+        results: dict[int, Result] = {}
+        standing = list(range(len(self.contestants)))
+        case = None
+        for distribution in self._distributions(workload):
+            case = check.make_case(self.op, workload, self.dtype, distribution)
+            for index in list(standing):
+                result = self._judge(index, workload, case, results.get(index))
+                results[index] = result
+                if result.verdict is not Verdict.PASSED:
+                    standing.remove(index)
+        assert case is not None
+        for device in {self._device(i) for i in standing} - {""}:
+            racing = [i for i in standing if self._device(i) == device]
+            self._race(racing, device, workload, case, results)
+        return [results[index] for index in range(len(self.contestants))]
+
+    def _distributions(self, workload: Workload) -> tuple[str, ...]:
+        sizes = [math.prod(t.sizes(workload.dims)) for t in self.op.signature.inputs]
+        chosen = self.options.distributions
+        return chosen if max(sizes, default=0) <= MANY_ELEMENTS else chosen[:2]
+
+    def _device(self, index: int) -> str:
+        """The torch device of this contestant's baseline; empty when it is only emulated."""
+        venue = self.contestants[index].venue
+        return "" if venue.kind == "emulator" else venue.baseline or venue.device
+
+    def _judge(
+        self, index: int, workload: Workload, case: check.Case, before: Result | None
+    ) -> Result:
+        """One call on fresh inputs; errors are the worst of this and the calls before."""
+        session = self._open(index)
+        if isinstance(session, Failure):
+            return Result(session.verdict, str(session))
+        seconds = before.seconds if before else 0.0
+        outcome = self._ask_run(session, workload, case)
+        if not isinstance(outcome, Answer):
+            failure = _failure(outcome, "the kernel")
+            return Result(failure.verdict, str(failure), seconds=seconds)
+        seconds += float(outcome.data.get("seconds", 0.0))
+        actual = _collect(self.op, session.scratch, workload, self.dtype, outcome.data)
+        if isinstance(actual, str):
+            return Result(Verdict.WRONG, actual, seconds=seconds)
+        changed = _changed_input(self.op, session.scratch, case)
+        if changed:
+            return Result(Verdict.WRONG, f"the kernel changed its input {changed!r}")
+        compared = check.compare(actual=actual, case=case, precision=self.op.precision)
+        errors = _worst(before.errors if before else None, compared)
+        verdict = Verdict.WRONG if compared.problem else Verdict.PASSED
+        return Result(verdict, compared.problem, errors, seconds=seconds)
+
+    def _open(self, index: int) -> Session | Failure:
+        session = self._sessions.get(index)
+        if session is not None and session.alive:
+            return session
+        if session is not None:
+            session.close()
+        contestant = self.contestants[index]
+        session = Session(contestant.preload, contestant.venue.environment)
+        self._sessions[index] = session
+        outcome = session.ask(
+            "load", timeout_s=self.options.limits.load_s,
+            request=build_to_json(contestant.request), artifact=contestant.artifact.to_json(),
+            venue=asdict(contestant.venue),
+        )  # fmt: skip
+        if isinstance(outcome, Answer):
+            self._methods[index] = str(outcome.data["method"])
+            return session
+        if session.alive:
+            session.close()
+        return _failure(outcome, "loading the kernel")
+
+    def _ask_run(self, session: Session, workload: Workload, case: check.Case) -> Outcome:
+        signature, scratch = self.op.signature, session.scratch
+        inputs, outputs = [], []
+        for spec, tensor in zip(signature.inputs, case.inputs, strict=True):
+            inputs.append(_file(scratch / f"in-{spec.name}", spec, workload, self.dtype))
+            write_tensor(tensor, scratch / f"in-{spec.name}")
+        for spec in signature.outputs:
+            file = _file(scratch / f"out-{spec.name}", spec, workload, self.dtype)
+            write_tensor(check.poison(tuple(file["shape"]), file["dtype"]), Path(file["path"]))
+            outputs.append(file)
+        return session.ask(
+            "run", timeout_s=self.options.limits.run_s, inputs=inputs, outputs=outputs,
+            dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
+            results=[str(_result_path(scratch, spec)) for spec in signature.outputs],
+        )  # fmt: skip
+
+    def _race(
+        self, racing: Sequence[int], device: str, workload: Workload, case: check.Case,
+        results: dict[int, Result],
+    ) -> None:  # fmt: skip
+        """Time the standing contestants and the baselines of one device in turns."""
+        limit = self.options.limits.run_s
+        runners: dict[int | str, Session] = {i: self._sessions[i] for i in racing}
+        methods: dict[int | str, str] = {i: self._methods[i] for i in racing}
+        for name in self.options.baselines:
+            opened = self._baseline(name, device)
+            if isinstance(opened, Failure):
+                continue
+            if isinstance(self._ask_run(opened[0], workload, case), Answer):
+                runners[name], methods[name] = opened
+        samples, lost = take_turns(runners, self.options.plan, limit)
+        baselines = {
+            name: Samples(tuple(values), methods[name])
+            for name, values in samples.items() if isinstance(name, str)
+        }  # fmt: skip
+        for index in racing:
+            if index in lost:
+                failure = lost[index]
+                results[index] = Result(failure.verdict, str(failure), results[index].errors)
+                continue
+            own = Samples(tuple(samples[index]), methods[index])
+            results[index] = replace(results[index], samples=own, baselines=baselines)
+
+    def _baseline(self, name: str, device: str) -> tuple[Session, str] | Failure:
+        known = self._baselines.get((name, device))
+        if known is not None and (isinstance(known, Failure) or known[0].alive):
+            return known
+        session = Session(("torch",), {"OMP_WAIT_POLICY": "passive"})
+        outcome = session.ask(
+            "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
+            device=device, compiled=name == "compile",
+        )  # fmt: skip
+        if isinstance(outcome, Answer):
+            opened: tuple[Session, str] | Failure = (session, str(outcome.data["method"]))
+        else:
+            session.close()
+            opened = _failure(outcome, f"the {name} baseline")
+        self._baselines[name, device] = opened
+        return opened
+
+
+def take_turns(
+    runners: Mapping[int | str, Session], plan: timing.Plan, limit_s: float
+) -> tuple[dict[int | str, list[float]], dict[int | str, Failure]]:
+    """Bursts of calls, round after round, so that a drifting clock hits all runners alike."""
+    samples: dict[int | str, list[float]] = {key: [] for key in runners}
+    repeats: dict[int | str, int] = {}
+    lost: dict[int | str, Failure] = {}
+    for turn in range(-1, plan.rounds):  # the first turn warms up and says how long a call takes
+        for key, session in runners.items():
+            if key in lost:
+                continue
+            outcome = session.ask("time", timeout_s=limit_s, repeats=repeats.get(key, 2))
+            if not isinstance(outcome, Answer):
+                lost[key] = _failure(outcome, "the timed kernel")
+            elif turn < 0:
+                repeats[key] = plan.repeats(min(outcome.data["samples"]))
+            else:
+                samples[key] += outcome.data["samples"]
+    return {key: values for key, values in samples.items() if key not in lost}, lost
+
+
+def _file(path: Path, spec: TensorSpec, workload: Workload, dtype: str) -> dict[str, Any]:
+    shape = list(spec.sizes(workload.dims))
+    return {"path": str(path), "shape": shape, "dtype": spec.resolve(dtype)}
+
+
+def _result_path(scratch: Path, spec: TensorSpec) -> Path:
+    return scratch / f"result-{spec.name}"
+
+
+def _collect(
+    op: Op, scratch: Path, workload: Workload, dtype: str, claimed: Mapping[str, Any]
+) -> list[Any] | str:
+    """The output tensors, or what is wrong with their form."""
+    described = claimed.get("outputs")
+    if not isinstance(described, list) or len(described) != len(op.signature.outputs):
+        return f"the kernel returned {described!r}, expected {len(op.signature.outputs)} outputs"
+    actual = []
+    for spec, claim in zip(op.signature.outputs, described, strict=True):
+        path = _result_path(scratch, spec)
+        wanted = _file(path, spec, workload, dtype)
+        got = {"shape": claim.get("shape"), "dtype": claim.get("dtype")}
+        if got != {"shape": wanted["shape"], "dtype": wanted["dtype"]}:
+            return (
+                f"output {spec.name!r} is {got['dtype']}{got['shape']}, "
+                f"expected {wanted['dtype']}{wanted['shape']}"
+            )
+        size = math.prod(wanted["shape"]) * ITEMSIZE[wanted["dtype"]]
+        if path.is_symlink() or not path.is_file() or os.stat(path).st_size != size:
+            return f"output {spec.name!r} did not arrive as {size} bytes"
+        actual.append(read_tensor(**wanted))
+    return actual
+
+
+def _changed_input(op: Op, scratch: Path, case: check.Case) -> str:
+    """The name of the first input whose bytes differ after the call; '' when none does."""
+    import torch
+
+    for spec, tensor in zip(op.signature.inputs, case.inputs, strict=True):
+        if tensor.numel() == 0:
+            continue
+        path = scratch / f"in-{spec.name}.after"
+        size = tensor.numel() * tensor.element_size()
+        if not path.is_file() or path.stat().st_size != size:
+            return spec.name
+        after = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+        if not torch.equal(after, tensor.contiguous().reshape(-1).view(torch.uint8)):
+            return spec.name
+    return ""
+
+
+def _worst(before: Errors | None, now: check.Comparison) -> Errors:
+    names = ("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64")
+    return Errors(**{
+        name: max(getattr(now, name), getattr(before, name) if before else 0.0) for name in names
+    })  # fmt: skip
+
+
+def close() -> None:
+    """End the fork servers; call once the last trial is over."""
+    sandbox.close_servers()

@@ -1,0 +1,161 @@
+"""``matrix.html``: one file that needs no network; filters and curves are computed in the page."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import resources
+from importlib.metadata import version
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from portkern.record import Evidence, Record
+from portkern.report.table import BASELINE, WORST_FIRST, Table, clean, reason_of
+
+#: A compiler's log may be megabytes; the page keeps its beginning and points at the records.
+MOST_DETAIL = 4000
+
+
+def render(table: Table, *, title: str) -> str:
+    environment = Environment(
+        loader=PackageLoader("portkern.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("matrix.html.j2").render(
+        title=clean(title),
+        table=table,
+        version=version("portkern"),
+        runs=sorted({r.run for r in table.records}),
+        style=_asset("matrix.css"),
+        script=_asset("matrix.js"),
+        data=Markup(_embeddable(payload(table))),
+    )
+
+
+def _asset(name: str) -> Markup:
+    return Markup((resources.files("portkern.report") / "templates" / name).read_text("utf-8"))
+
+
+def _embeddable(data: object) -> str:
+    """JSON that cannot end a ``<script>`` element, whatever the strings in it say."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+class _Interned:
+    """Strings that many records share, once each; a record refers to them by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def strings(self) -> list[str]:
+        return list(self._numbers)
+
+
+def payload(table: Table) -> dict[str, Any]:
+    """What the page's script reads; samples stay in ``records.jsonl``."""
+    intern = _Interned()
+    environments = {e: i for i, e in enumerate(map(_environment, table.environments))}
+    columns = {column: i for i, column in enumerate(table.columns)}
+    records = [
+        _record(r, columns[table.column(r)], environments[_environment(r.environment)], intern)
+        for r in table.records
+    ]
+    return {
+        "baseline": BASELINE,
+        "ops": [clean(op) for op in table.ops],
+        "targets": [clean(target) for target in table.targets],
+        "columns": [
+            {"backend": clean(c.backend), "tool": clean(c.tool), "target": clean(c.target)}
+            for c in table.columns
+        ],
+        "verdicts": list(map(str, WORST_FIRST)),
+        "rungs": list(map(str, Evidence)),
+        "environments": list(environments),
+        "fields": list(records[0]) if records else [],
+        "rows": [list(record.values()) for record in records],
+        "resources": _resources(table),
+        "strings": intern.strings,
+    }
+
+
+def _record(record: Record, column: int, environment: int, intern: _Interned) -> dict[str, Any]:
+    w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
+    size = {**w.dims, **w.scalars}
+    return {
+        "op": intern(clean(record.op)),
+        "column": column,
+        "set": intern(clean(w.set)),
+        "workload": intern(clean(w.name)),
+        "size": intern(clean(" ".join(f"{k}={v}" for k, v in size.items()))),
+        "elements": math.prod(w.dims.values()),
+        "dtype": intern(clean(w.dtype)),
+        "verdict": intern(str(record.verdict)),
+        "evidence": int(record.evidence),
+        "reason": intern(reason_of(record)),
+        "detail": intern(_capped(clean(record.detail))),
+        "errors": _numbers(errors.vs_fp64, errors.reference_vs_fp64, errors.max_abs, errors.max_rel)
+        if errors
+        else None,
+        "precision": intern(clean(record.precision)),
+        "timing": [*_numbers(timing.median_us, timing.p20_us, timing.p80_us), timing.n]
+        if timing
+        else None,
+        "method": intern(clean(timing.method if timing else "")),
+        "baselines": {clean(k): _number(t.median_us) for k, t in record.baselines.items()},
+        "speedup": {clean(k): _numbers(s.value, *s.ci95) for k, s in record.speedup.items()},
+        "bytes": roof.bytes if roof else None,
+        "roofline": _number(roof.fraction) if roof and roof.fraction is not None else None,
+        "basis": intern(clean(roof.basis if roof else "")),
+        "venue": intern(clean(record.venue)),
+        "environment": environment,
+        "author": intern(clean(record.author)),
+        "source": intern(clean(record.source_hash[:12])),
+        "guard": [intern(clean(remark)) for remark in record.guard],
+        "seconds": _number(sum(record.seconds.values())),
+    }
+
+
+def _capped(text: str) -> str:
+    if len(text) <= MOST_DETAIL:
+        return text
+    return text[:MOST_DETAIL] + "\n… cut here; the whole text is in records.jsonl"
+
+
+def _number(value: float) -> float | str:
+    """Six significant digits; JSON has no infinity, and an infinite error must still be shown."""
+    return float(f"{value:.6g}") if math.isfinite(value) else str(value)
+
+
+def _numbers(*values: float) -> list[float | str]:
+    return [_number(value) for value in values]
+
+
+def _environment(environment: Any) -> str:
+    e = environment
+    parts = [e.machine, e.device, e.driver, *(f"{k} {v}" for k, v in sorted(e.toolchain.items()))]
+    return clean(" · ".join(part for part in (*parts, f"portkern {e.harness_version}") if part))
+
+
+def _resources(table: Table) -> list[list[Any]]:
+    """One row per distinct build: workloads share a kernel, so do most dtypes."""
+    columns = {column: i for i, column in enumerate(table.columns)}
+    rows: dict[str, list[Any]] = {}
+    for record in table.records:
+        for b in record.resources:
+            place = [clean(b.kernel), clean(record.op), clean(record.workload.dtype)]
+            used = [b.registers, b.agprs, b.sgprs, b.spills, b.shared_bytes, b.threads]
+            row = [*place, columns[table.column(record)], *used, b.occupancy]
+            rows.setdefault(json.dumps(row), row)
+    return list(rows.values())

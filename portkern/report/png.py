@@ -1,0 +1,155 @@
+"""``matrix.png``: the matrix as one picture, for slides and for pages that show no HTML."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from portkern.backend import Missing
+from portkern.record import Evidence
+from portkern.report.table import Cell, Column, Table, clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CELL_IN = (0.86, 0.32)
+#: The colour scale ends at 4× either way, as in the page.
+LIMIT_LOG2 = 2.0
+INK, PAPER, FAIL, EMPTY = "#1d2330", "#ffffff", "#a3004f", "#f1f2f4"
+RUNG = {
+    Evidence.NONE: ("–", EMPTY, None),
+    Evidence.BUILT: ("built", "#e3e6eb", "////"),
+    Evidence.EMULATED: ("emulated", "#d3d8e0", None),
+    Evidence.VERIFIED: ("verified", "#bfc6d1", None),
+}
+# Brown to blue through a near-white: told apart with any of the common colour-vision defects.
+DIVERGING = ("#8a4b08", "#d1893a", "#f3d9b5", "#f5f5f2", "#b9d6ea", "#4b93c4", "#0b4f82")
+
+
+def render(table: Table, *, title: str) -> bytes | Missing:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return Missing("matplotlib is not installed", "pip install 'portkern[report]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an op's name may hold glyphs that the font lacks
+        across, down = _size(table)
+        figure = Figure((across, down), dpi=120, facecolor=PAPER)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((2.0 / across, 0.85 / down, 1 - 2.2 / across, 1 - 2.05 / down))
+        _draw(axes, table)
+        head = f"{clean(title)}\nspeedup vs eager, geometric mean of measured cells"
+        figure.text(0.18 / across, 1 - 0.14 / down, head, va="top", size=11, color=INK)
+        _legend(figure, across, down)
+        out = io.BytesIO()
+        figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def _rows_are_columns(table: Table) -> bool:
+    """The longer side goes down: a picture 40 columns wide is unreadable on any page."""
+    return len(table.columns) > len(table.ops)
+
+
+def _size(table: Table) -> tuple[float, float]:
+    sides = [len(table.ops) + 1, len(table.columns)]
+    if not _rows_are_columns(table):
+        sides.reverse()
+    return max(7.5, 2.2 + CELL_IN[0] * sides[0]), max(3.0, 2.05 + CELL_IN[1] * sides[1])
+
+
+def _draw(axes: Axes, table: Table) -> None:
+    flip = _rows_are_columns(table)
+    ops = [*table.ops, None]  # None: the column's own geomean
+    for i, op in enumerate(ops):
+        for j, column in enumerate(table.columns):
+            x, y = (i, j) if flip else (j, i)
+            _cell(axes, x, y, *_look(table, op, column))
+    names = [clean(op) if op else "all ops" for op in ops]
+    columns = [f"{c.tool} · {c.target}" for c in table.columns]
+    across, down = (names, columns) if flip else (columns, names)
+    axes.set_xlim(0, max(len(across), 1))
+    axes.set_ylim(max(len(down), 1), 0)
+    axes.set_xticks([x + 0.5 for x in range(len(across))], across, size=8.5)
+    axes.set_yticks([y + 0.5 for y in range(len(down))], down, size=8.5)
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, colors=INK)
+    if not flip:
+        for label in axes.get_xticklabels():
+            label.set(rotation=35, ha="left")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    _separate(axes, table.columns, flip)
+
+
+def _separate(axes: Axes, columns: tuple[Column, ...], flip: bool) -> None:
+    for j in range(1, len(columns)):
+        if columns[j].tool != columns[j - 1].tool:
+            (axes.axhline if flip else axes.axvline)(j, color=INK, linewidth=1.2)
+
+
+def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, str | None]:
+    """Text, background, ink and hatch of one cell."""
+    if op is None:
+        total = table.totals[column]
+        shown = str(total.speedup) if total.speedup else f"{total.passed}/{len(total)}"
+        return shown, PAPER, INK, None
+    cell = table.cells.get((op, column))
+    if cell is None:
+        return "", PAPER, INK, None
+    if cell.verdict.bad:
+        return str(cell.verdict).replace("_", " "), FAIL, PAPER, None
+    if cell.speedup is None:
+        text, background, hatch = RUNG.get(cell.evidence, RUNG[Evidence.VERIFIED])
+        return text, background, INK, hatch
+    return _measured(cell)
+
+
+def _measured(cell: Cell) -> tuple[str, str, str, str | None]:
+    assert cell.speedup is not None
+    background, dark = _colour(cell.speedup.value)
+    partial = "" if cell.speedup.n == len(cell) else "*"
+    return f"{cell.speedup}{partial}", background, PAPER if dark else INK, None
+
+
+def _colour(speedup: float) -> tuple[str, bool]:
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+    colours = LinearSegmentedColormap.from_list("diverging", list(DIVERGING))
+    at = max(-1.0, min(1.0, math.log2(speedup) / LIMIT_LOG2))
+    r, g, b, _ = colours((at + 1) / 2)
+    return to_hex((r, g, b)), 0.299 * r + 0.587 * g + 0.114 * b < 0.55
+
+
+def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str | None) -> None:
+    from matplotlib.patches import Rectangle
+
+    box: dict[str, Any] = {"facecolor": back, "edgecolor": PAPER, "linewidth": 1.5}
+    axes.add_patch(Rectangle((x, y), 1, 1, **box))
+    if hatch:
+        quiet = {"facecolor": "none", "edgecolor": "#c5cbd5", "linewidth": 0, "hatch": hatch}
+        axes.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, **quiet))
+    bold = "bold" if back == FAIL else "normal"
+    size = 8.5 if len(text) < 9 else 7.5
+    axes.text(x + 0.5, y + 0.53, text, ha="center", va="center", size=size, color=ink, weight=bold)
+
+
+def _legend(figure: Any, across: float, down: float) -> None:
+    lines = (
+        "none < built (real ISA) < emulated (correct in emulation) < verified (correct on the"
+        " hardware) < measured (timed there)\n"
+        "a cell is the worst of its workloads and dtypes; * some of them are not measured;"
+        " colours end at 0.25× and 4×"
+    )
+    figure.text(0.18 / across, 0.18 / down, lines, va="bottom", size=7.5, color="#5a6272")
+    strip = figure.add_axes((0.18 / across, 0.62 / down, 1.8 / across, 0.1 / down))
+    strip.imshow([[i / 60 for i in range(-60, 61)]], aspect="auto", cmap=_colormap())
+    strip.set_axis_off()
+
+
+def _colormap() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("diverging", list(DIVERGING))

@@ -1,0 +1,76 @@
+"""``summary.json``: the counts and aggregates a script wants, without reading every record."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from typing import Any
+
+from portkern.record import Record
+from portkern.report.table import BASELINE, ColumnTotal, Geomean, Group, Table, headline
+
+
+def render(table: Table, *, title: str) -> str:
+    return json.dumps(document(table, title=title), indent=1, ensure_ascii=False) + "\n"
+
+
+def document(table: Table, *, title: str) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "title": title,
+        "portkern": version("portkern"),
+        "generated": table.generated,
+        "runs": sorted({r.run for r in table.records}),
+        "baseline": BASELINE,
+        "superseded": table.superseded,
+        "ops": list(table.ops),
+        "targets": list(table.targets),
+        **_counts(table.whole),
+        "columns": [_column(total) for total in table.totals.values()],
+        "bad": [_bad(table, record) for record in table.whole.failing],
+        "environments": [e.model_dump() for e in table.environments],
+    }
+
+
+def _counts(group: Group) -> dict[str, Any]:
+    return {
+        "cells": len(group),
+        "passed": group.passed,
+        "failed": len(group.failing),
+        "verdicts": {str(v): n for v, n in group.verdicts.items()},
+        "evidence": {str(e): n for e, n in group.rungs.items()},
+        "speedup": _geomean(group.speedup),
+    }
+
+
+def _geomean(speedup: Geomean | None) -> dict[str, float] | None:
+    return None if speedup is None else {"geomean": round(speedup.value, 6), "n": speedup.n}
+
+
+def _column(total: ColumnTotal) -> dict[str, Any]:
+    column = total.column
+    return {
+        "backend": column.backend,
+        "language": column.language,
+        "target": column.target,
+        **_counts(total),
+        "ops": {
+            **{str(e): [c.op for c in cells] for e, cells in total.ops_by_rung.items()},
+            "failed": [c.op for c in total.ops_failing],
+        },
+        "roofline_worst": total.roofline,
+        "missing": list(total.missing),
+    }
+
+
+def _bad(table: Table, record: Record) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "op": record.op,
+        "column": str(table.column(record)),
+        "set": record.workload.set,
+        "workload": record.workload.name,
+        "dtype": record.workload.dtype,
+        "verdict": str(record.verdict),
+        "detail": headline(record.detail),
+    }

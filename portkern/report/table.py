@@ -1,0 +1,306 @@
+"""The pivot behind every view: ops by (backend, target), never better than its parts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from portkern.record import Environment, Evidence, Record, Verdict
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+DASH = "\N{EN DASH}"
+#: Speedups in every view are against this baseline; a record may carry others.
+BASELINE = "eager"
+
+# A wrong answer is worse than none: it is the one that gets shipped.
+WORST_FIRST = (
+    Verdict.WRONG,
+    Verdict.SUSPICIOUS,
+    Verdict.CRASHED,
+    Verdict.TIMED_OUT,
+    Verdict.BUILD_FAILED,
+    Verdict.REJECTED,
+    Verdict.UNAVAILABLE,
+    Verdict.UNSUPPORTED,
+    Verdict.PASSED,
+)
+# Compilers colour their logs, and XML 1.0 cannot hold control characters at all.
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def clean(text: str) -> str:
+    """``text`` without terminal colours and characters that XML or a browser would refuse."""
+    return _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n")))
+
+
+def headline(text: str) -> str:
+    """The first line that says something: a record's detail has the log's end after it."""
+    return next((line.strip() for line in clean(text).splitlines() if line.strip()), "")
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Sorts ``sm_90`` before ``sm_100``."""
+    return tuple(
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)
+    )
+
+
+@dataclass(frozen=True)
+class Column:
+    """``language`` is empty unless the backend has kernels in several."""
+
+    backend: str
+    target: str
+    language: str = ""
+
+    @property
+    def tool(self) -> str:
+        return f"{self.backend}/{self.language}" if self.language else self.backend
+
+    def __str__(self) -> str:
+        return f"{self.tool}@{self.target}"
+
+    @property
+    def order(self) -> tuple[str, str, tuple[tuple[int, str], ...]]:
+        return self.backend, self.language, natural(self.target)
+
+
+@dataclass(frozen=True)
+class Geomean:
+    """Geometric mean of ``n`` measured speedups."""
+
+    value: float
+    n: int
+
+    def __str__(self) -> str:
+        return times(self.value)
+
+
+def times(value: float) -> str:
+    """Three significant digits until 1000, and a multiplication sign."""
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f}{TIMES}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records seen as one: the worst verdict, the lowest evidence, and how many of each."""
+
+    records: tuple[Record, ...]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return min((r.verdict for r in self.records), key=WORST_FIRST.index)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return min(r.evidence for r in self.records)
+
+    @cached_property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        counts = Counter(r.verdict for r in self.records)
+        return {v: counts[v] for v in WORST_FIRST if counts[v]}
+
+    @cached_property
+    def rungs(self) -> Mapping[Evidence, int]:
+        counts = Counter(r.evidence for r in self.records)
+        return {e: counts[e] for e in sorted(Evidence, reverse=True) if counts[e]}
+
+    @property
+    def best(self) -> Evidence:
+        """The highest rung among them; a view shows it only with its share."""
+        return max(self.rungs)
+
+    @cached_property
+    def passed(self) -> int:
+        return self.verdicts.get(Verdict.PASSED, 0)
+
+    @cached_property
+    def failing(self) -> tuple[Record, ...]:
+        return tuple(r for r in self.records if r.verdict.bad)
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """The distinct reasons for a missing rung, the most frequent first."""
+        return tuple(
+            reason for reason, _ in Counter(map(reason_of, self.records)).most_common() if reason
+        )
+
+    @cached_property
+    def speedup(self) -> Geomean | None:
+        """Over the measured records only; None when there is none."""
+        values = [s for s in map(speedup_of, self.records) if s is not None]
+        if not values:
+            return None
+        return Geomean(math.exp(math.fsum(map(math.log, values)) / len(values)), len(values))
+
+    @cached_property
+    def roofline(self) -> float | None:
+        """The lowest fraction of the bound that a record reached."""
+        fractions = (r.roofline.fraction for r in self.records if r.timing and r.roofline)
+        return min((f for f in fractions if f is not None), default=None)
+
+
+def speedup_of(record: Record) -> float | None:
+    if record.evidence is not Evidence.MEASURED or BASELINE not in record.speedup:
+        return None
+    value = record.speedup[BASELINE].value
+    return value if 0 < value < math.inf else None  # a clock that read 0 is not a speedup
+
+
+def reason_of(record: Record) -> str:
+    """Why the next rung is missing; a failure speaks for itself, in ``detail``."""
+    if record.verdict.bad or record.evidence is Evidence.MEASURED:
+        return ""
+    return headline(record.missing) or headline(record.detail)
+
+
+@dataclass(frozen=True)
+class Cell(Group):
+    """All workloads and dtypes of one op in one column."""
+
+    op: str
+    column: Column
+
+
+@dataclass(frozen=True)
+class ColumnTotal(Group):
+    """One column's cells and all of their records."""
+
+    column: Column
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def ops_failing(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.verdict.bad)
+
+    @cached_property
+    def ops_by_rung(self) -> Mapping[Evidence, tuple[Cell, ...]]:
+        """Ops that did not fail by the lowest evidence of their records, the highest rung first."""
+        good = [cell for cell in self.cells if not cell.verdict.bad]
+        rungs = {
+            e: tuple(c for c in good if c.evidence is e) for e in sorted(Evidence, reverse=True)
+        }
+        return {e: cells for e, cells in rungs.items() if cells}
+
+
+@dataclass(frozen=True)
+class Table:
+    """``records`` are the current ones, one per cell of op, workload, dtype and column."""
+
+    records: tuple[Record, ...]
+    superseded: int
+    polyglots: frozenset[str]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Table:
+        kept = current(records)
+        return cls(tuple(kept), len(records) - len(kept), _polyglots(kept))
+
+    @cached_property
+    def ops(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(r.op for r in self.records))
+
+    @cached_property
+    def cells(self) -> Mapping[tuple[str, Column], Cell]:
+        parts: dict[tuple[str, Column], list[Record]] = {}
+        for record in self.records:
+            parts.setdefault((record.op, self.column(record)), []).append(record)
+        return {(op, c): Cell(tuple(records), op, c) for (op, c), records in parts.items()}
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(sorted({c for _, c in self.cells}, key=lambda c: c.order))
+
+    @cached_property
+    def totals(self) -> Mapping[Column, ColumnTotal]:
+        found = {}
+        for column in self.columns:
+            cells = tuple(self.cells[op, column] for op in self.ops if (op, column) in self.cells)
+            records = tuple(record for cell in cells for record in cell.records)
+            found[column] = ColumnTotal(records, column, cells)
+        return found
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Those with the best evidence first, then by name."""
+        best: dict[str, Evidence] = {}
+        for total in self.totals.values():
+            top = max(total.rungs)
+            best[total.column.target] = max(top, best.get(total.column.target, Evidence.NONE))
+        return tuple(sorted(best, key=lambda target: (-best[target], natural(target))))
+
+    @cached_property
+    def whole(self) -> Group:
+        return Group(self.records)
+
+    @cached_property
+    def generated(self) -> str:
+        """The time of the newest record: the same records give the same report."""
+        return max((r.time for r in self.records), default="")
+
+    @cached_property
+    def environments(self) -> tuple[Environment, ...]:
+        seen = {r.environment.model_dump_json(): r.environment for r in self.records}
+        return tuple(seen[key] for key in sorted(seen))
+
+    @cached_property
+    def machines(self) -> tuple[Environment, ...]:
+        """The environments with the toolchains of one machine and device taken together."""
+        tools: dict[Environment, dict[str, set[str]]] = {}
+        for e in self.environments:
+            of_machine = tools.setdefault(_Bare.of(e), {})
+            for name, version in e.toolchain.items():
+                of_machine.setdefault(name, set()).add(version)
+        return tuple()
+
+    def column(self, record: Record) -> Column:
+        language = record.language if record.backend in self.polyglots else ""
+        return Column(record.backend, record.target, language)
+
+
+def current(records: Iterable[Record]) -> list[Record]:
+    """One record per cell, in order of the cells' first appearance.
+
+    A results file is append-only and may hold several machines' work. The newest record of each
+    machine counts; of those, only the ones for the newest judged source. Then a failure on any
+    machine beats everything, else the highest rung that was really reached.
+    """
+    attempts: dict[tuple[object, ...], dict[str, Record]] = {}
+    for record in records:
+        by_machine = attempts.setdefault(_place(record), {})
+        earlier = by_machine.get(record.environment.machine)
+        if earlier is None or record.time >= earlier.time:
+            by_machine[record.environment.machine] = record
+    return [_strongest(list(by_machine.values())) for by_machine in attempts.values()]
+
+
+def _place(record: Record) -> tuple[object, ...]:
+    w = record.workload
+    size = tuple(sorted(w.dims.items())), tuple(sorted(w.scalars.items()))
+    return record.op, w.set, w.name, size, w.dtype, record.backend, record.language, record.target
+
+
+def _strongest(records: list[Record]) -> Record:
+    sourced = [r for r in records if r.source_hash]
+    if sourced:
+        newest = max(sourced, key=lambda r: r.time).source_hash
+        records = [r for r in sourced if r.source_hash == newest]
+    return max(records, key=lambda r: (r.verdict.bad, r.evidence, r.time))
+
+
+def _polyglots(records: Iterable[Record]) -> frozenset[str]:
+    """Backends whose records are in more than one language."""
+    spoken: dict[str, set[str]] = {}
+    for record in records:
+        if record.language:  # a cell without a candidate has none
+            spoken.setdefault(record.backend, set()).add(record.language)
+    return frozenset(backend for backend, languages in spoken.items() if len(languages) > 1)

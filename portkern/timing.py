@@ -1,0 +1,76 @@
+"""Samples into timings: medians, and ratios that carry their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from portkern.record import Roofline, Speedup, Timing
+from portkern.target import Target
+
+RESAMPLES = 1000
+#: More samples than this are kept as evenly spaced order statistics.
+KEPT = 100
+_PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds alternate between all that are timed; each call's share of a round is
+    ``burst_s``, of at least ``least`` and at most ``most`` calls."""
+
+    rounds: int = 5
+    burst_s: float = 0.01
+    least: int = 3
+    most: int = 100
+
+    def repeats(self, call_us: float) -> int:
+        return int(min(self.most, max(self.least, self.burst_s * 1e6 / max(call_us, 1.0))))
+
+
+def summarize(samples: Sequence[float], method: str) -> Timing:
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    p20, median, p80 = np.quantile(values, [0.2, 0.5, 0.8])
+    if len(values) > KEPT:
+        kept = values[np.linspace(0, len(values) - 1, KEPT).round().astype(int)]
+    else:
+        kept = values
+    return Timing(
+        median_us=float(median), p20_us=float(p20), p80_us=float(p80), n=len(values),
+        samples=[round(float(v), 3) for v in kept], method=method,
+    )  # fmt: skip
+
+
+def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
+    """Median of the baseline over median of the kernel, with a percentile bootstrap interval."""
+    from scipy.stats import bootstrap
+
+    def ratio(k: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.asarray(np.median(b, axis=axis) / np.median(k, axis=axis))
+
+    samples = (np.asarray(kernel), np.asarray(baseline))
+    value = float(ratio(*samples))
+    if min(map(len, samples)) < 2 or all(len(set(map(float, s))) == 1 for s in samples):
+        return Speedup(value=value, ci95=(value, value))
+    interval = bootstrap(
+        samples, ratio, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Speedup(value=value, ci95=(float(interval.low), float(interval.high)))
+
+
+def roofline(
+    target: Target, *, nbytes: int, flops: float, dtype: str, median_us: float | None
+) -> Roofline:
+    """The share of what the target's peaks allow: max(bytes / bandwidth, flops / rate) / time."""
+    memory, compute = target.peaks.get("memory"), target.peaks.get(_PEAK.get(dtype, ""))
+    if memory is None or median_us is None:
+        return Roofline(bytes=nbytes, flops=flops)
+    seconds = nbytes / (memory.value * 1e9)
+    basis = f"{memory.basis} memory {memory.value:g} {memory.unit}"
+    if compute is not None and flops / (compute.value * 1e12) > seconds:
+        seconds = flops / (compute.value * 1e12)
+        basis = f"{compute.basis} {dtype} {compute.value:g} {compute.unit}"
+    fraction = seconds * 1e6 / median_us if median_us > 0 else None
+    return Roofline(bytes=nbytes, flops=flops, fraction=fraction, basis=basis)

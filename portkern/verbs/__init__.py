@@ -1,0 +1,1 @@
+"""One module per verb of the command line: its options and what it does."""

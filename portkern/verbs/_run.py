@@ -1,0 +1,97 @@
+"""What the verbs that run cells share: the run's folder, progress and the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from portkern import evaluate, timing
+from portkern.cache import ArtifactCache, root
+from portkern.cells import Cell
+from portkern.errors import ConfigError
+from portkern.evaluate import Limits, Options
+from portkern.matrix import Matrix, Progress
+from portkern.record import Record, RecordFile, Verdict
+
+RECORDS = "records.jsonl"
+
+
+def run_folder(reports: str, run: str) -> Path:
+    """``reports/<run>``; a run's name is a folder's name."""
+    if not run or run in (".", "..") or "/" in run:
+        raise ConfigError(f"Got run={run!r}, expected a folder name such as 'nightly'")
+    return Path(reports) / run
+
+
+def options(*, baselines: Sequence[str], rounds: int, timeout_s: float) -> Options:
+    unknown = set(baselines) - {"eager", "compile"}
+    if unknown:
+        raise ConfigError(f"Got baseline {min(unknown)!r}, expected 'eager' or 'compile'")
+    if rounds < 1 or timeout_s <= 0:
+        raise ConfigError(f"Got rounds={rounds} timeout_s={timeout_s:g}, expected both above 0")
+    limits = Limits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
+    return Options(limits, timing.Plan(rounds=rounds), tuple(baselines))
+
+
+def run_cells(
+    cells: Sequence[Cell], folder: Path, chosen: Options, *, fresh: bool, quiet: bool
+) -> list[Record]:
+    """Run what the records in ``folder`` do not answer yet; one run at a time per folder."""
+    from filelock import FileLock, Timeout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        with lock.acquire(timeout=0), _progress(len(cells), quiet) as show:
+            matrix = Matrix(
+                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(root() / "artifacts"),
+                chosen, fresh, show,
+            )  # fmt: skip
+            records = matrix.execute()
+    except Timeout:
+        raise ConfigError(f"Another portkern is writing to {folder}; wait, or choose run=NAME") from None
+    finally:
+        evaluate.close()
+    if matrix.torn:
+        print(f"portkern: note: {matrix.torn}", file=sys.stderr)
+    return records
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(progress: Progress) -> None:
+            latest = progress.record
+            what = f"{latest.op} · {latest.backend} · {latest.target}" if latest else "reused"
+            bar.update(task, completed=progress.done, description=what)
+
+        yield show
+
+
+def exit_code(records: Sequence[Record]) -> int:
+    """0 = done and good, 1 = a kernel was judged bad, 3 = nothing could run."""
+    if any(record.verdict.bad for record in records):
+        return 1
+    ran = any(r.verdict is Verdict.PASSED or r.evidence for r in records)
+    return 0 if ran else 3
+
+
+def print_json(document: Any) -> None:
+    json.dump(document, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
+    sys.stdout.write("\n")

@@ -1,0 +1,89 @@
+"""``portkern check``: judge one kernel file from anywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+from portkern import catalogue, ops, registry, target
+from portkern.cells import Cell, Question, default_target
+from portkern.config import names, resolve
+from portkern.errors import ConfigError
+from portkern.record import Record, Verdict
+from portkern.verbs import _run
+
+
+@dataclass
+class CheckOptions:
+    """``target`` empty: the first one whose hardware is here, else the first that is emulated."""
+
+    op: str = MISSING
+    backend: str = MISSING
+    source: str = MISSING
+    target: str = ""
+    entry: str = ""
+    style: str = ""
+    workloads: Any = "ci"
+    dtypes: Any = "float32"
+    reports: str = "reports"
+    run: str = "check"
+    rounds: int = 5
+    timeout_s: float = 120.0
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("check", CheckOptions, overrides)
+    op, backend = ops.load(options.op), registry.load(options.backend)
+    where = target.load(options.target) if options.target else default_target(backend)
+    if options.style not in ("", "dps", "return"):
+        raise ConfigError(f"Got style={options.style!r}, expected 'dps' or 'return'")
+    candidate = catalogue.from_file(
+        Path(options.source), op=op.name, backend=backend, entry=options.entry or None
+    )
+    if options.style:
+        candidate = replace(candidate, style=options.style)
+    question = Question(
+        [op.name], [where.name], [backend.name], names(options.workloads), names(options.dtypes)
+    )
+    first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
+    cells = [replace(cell, candidate=candidate) for cell in first.values()]
+    records = _run.run_cells(
+        cells, _run.run_folder(options.reports, options.run),
+        _run.options(baselines=["eager"], rounds=options.rounds, timeout_s=options.timeout_s),
+        fresh=True, quiet=options.json,
+    )  # fmt: skip
+    return _conclude(cells, records, options)
+
+
+def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOptions) -> int:
+    code = _run.exit_code(records)
+    if options.json:
+        documents = [record.model_dump(mode="json", by_alias=True) for record in records]
+        _run.print_json({"records": documents, "exit_code": code})
+        return code
+    for record in records:
+        print(_line(record))
+        rest = record.detail.partition("\n")[2]
+        if rest:
+            print("    " + rest.replace("\n", "\n    "), file=sys.stderr)
+    return code
+
+
+def _line(record: Record) -> str:
+    where = f"{record.backend}@{record.target}"
+    work = f"{record.op}[{record.workload.set}/{record.workload.name}, {record.workload.dtype}]"
+    what = f"{record.verdict} ({record.evidence})"
+    if record.verdict is not Verdict.PASSED:
+        return f"{where} {work}: {what}: {record.detail.partition(chr(10))[0]}"
+    told = f"error {record.errors.vs_fp64:.1e} (framework {record.errors.reference_vs_fp64:.1e})" if record.errors else ""
+    if record.timing and "eager" in record.speedup:
+        ratio = record.speedup["eager"]
+        low, high = ratio.ci95
+        told += f", {record.timing.median_us:.1f} us, {ratio.value:.2f}x eager [{low:.2f}, {high:.2f}]"
+    return f"{where} {work}: {what}: {told}"

@@ -1,0 +1,94 @@
+"""``portkern doctor``: what this machine can build, emulate and run, and how to get the rest."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from portkern import host, registry, target
+from portkern.backend import Backend, Missing, Ready, Venue
+from portkern.cache import root
+from portkern.config import resolve
+from portkern.target import Target
+from portkern.toolchain import package_version
+from portkern.verbs import _run
+
+
+@dataclass
+class DoctorOptions:
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("doctor", DoctorOptions, overrides)
+    found = {name: _examine(registry.load(name)) for name in registry.names()}
+    document = {"machine": _machine(), "backends": found}
+    if options.json:
+        _run.print_json(document)
+    else:
+        _print(document)
+    works = any(t["build"] is True for b in found.values() for t in b["targets"].values())
+    return 0 if works else 3
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "portkern": version("portkern"), "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}", "cpu": host.cpu_name(),
+        "torch": package_version("torch"), "cache": str(root()),
+        "gpus": [f"{gpu.name} ({gpu.arch}, driver {gpu.driver})" for gpu in host.gpus()],
+    }  # fmt: skip
+
+
+def _examine(backend: Backend) -> dict[str, Any]:
+    """Per claimed target: true or the reason why not, for building, emulating and running."""
+    claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
+    toolchain: dict[str, str] = {}
+    for where in claimed:
+        probe = backend.probe(where)
+        toolchain |= dict(probe.toolchain) if isinstance(probe, Ready) else {}
+    return {"toolchain": toolchain, "targets": {t.name: _abilities(backend, t) for t in claimed}}
+
+
+def _abilities(backend: Backend, where: Target) -> dict[str, Any]:
+    probe, venues = backend.probe(where), backend.venues(where)
+    return {
+        "build": True if isinstance(probe, Ready) else str(probe),
+        "emulate": venues.emulator.name if isinstance(venues.emulator, Venue) else False,
+        "emulate_missing": str(venues.emulator) if isinstance(venues.emulator, Missing) else "",
+        "run": venues.hardware.name if isinstance(venues.hardware, Venue) else False,
+        "run_missing": str(venues.hardware) if isinstance(venues.hardware, Missing) else "",
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(file=sys.stdout)
+    machine = document["machine"]
+    gpus = ", ".join(machine["gpus"]) or "none"
+    console.print(
+        f"portkern {machine['portkern']} · Python {machine['python']} · torch {machine['torch']} · "
+        f"{machine['system']} · {machine['cpu']} · GPUs: {gpus}", highlight=False,
+    )  # fmt: skip
+    table = Table("backend", "toolchain", "builds for", "emulates", "runs on", title_justify="left")
+    reasons: dict[str, list[str]] = {}
+    for name, backend in document["backends"].items():
+        rows = backend["targets"]
+        builds = [t for t, able in rows.items() if able["build"] is True]
+        emulates = [t for t, able in rows.items() if able["emulate"]]
+        runs = [t for t, able in rows.items() if able["run"]]
+        tools = "\n".join(f"{tool} {which}" for tool, which in backend["toolchain"].items())
+        table.add_row(name, tools or "—", *(" ".join(x) or "—" for x in (builds, emulates, runs)))
+        for where, able in rows.items():
+            for why in (able["build"] if able["build"] is not True else "", able["run_missing"]):
+                if why:
+                    reasons.setdefault(f"{name}: {why}", []).append(where)
+    console.print(table)
+    for why, where in reasons.items():
+        console.print(f"- {why} [dim]({' '.join(where)})[/dim]", highlight=False)

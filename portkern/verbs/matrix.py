@@ -1,0 +1,76 @@
+"""``portkern matrix``: every cell of ops × targets × backends × dtypes × workloads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from portkern.cells import Question
+from portkern.config import names, resolve
+from portkern.record import Record
+from portkern.verbs import _run
+
+
+@dataclass
+class MatrixOptions:
+    """Names take one name, a list, or a set: core, all; targets also host, demo, architectures,
+    products."""
+
+    ops: Any = "core"
+    targets: Any = "all"
+    backends: Any = "all"
+    workloads: Any = "ci"
+    dtypes: Any = "float32"
+    run: str = ""
+    reports: str = "reports"
+    fresh: bool = False
+    baselines: Any = field(default_factory=lambda: ["eager"])
+    rounds: int = 5
+    timeout_s: float = 120.0
+    track: bool = True
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("matrix", MatrixOptions, overrides)
+    question = Question(
+        names(options.ops), names(options.targets), names(options.backends),
+        names(options.workloads), names(options.dtypes),
+    )  # fmt: skip
+    run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
+    folder = _run.run_folder(options.reports, run)
+    chosen = _run.options(
+        baselines=names(options.baselines), rounds=options.rounds, timeout_s=options.timeout_s
+    )
+    records = _run.run_cells(
+        question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
+    )
+    return _conclude(records, folder, options)
+
+
+def _conclude(records: Sequence[Record], folder: Any, options: MatrixOptions) -> int:
+    from portkern import report
+
+    written = report.write(records, folder, title=folder.name)
+    for note in [*written.skipped, *_track(records, folder, options)]:
+        print(f"portkern: note: {note}", file=sys.stderr)
+    code = _run.exit_code(records)
+    if options.json:
+        _run.print_json(report.summary(records) | {"folder": str(folder), "exit_code": code})
+    else:
+        report.print_overview(records)
+        print(f"\nreport: {folder / 'matrix.html'}")
+    return code
+
+
+def _track(records: Sequence[Record], folder: Any, options: MatrixOptions) -> list[str]:
+    """Notes about tracking; losing it loses no result."""
+    if not options.track:
+        return []
+    from portkern import tracking
+
+    suite = "-".join(names(options.ops))
+    tracked = tracking.track(records, experiment=suite, run_name=folder.name, folder=folder, uri=None)
+    return [f"MLflow: {tracked.reason}"] if isinstance(tracked, tracking.Skipped) else []
