@@ -69,7 +69,9 @@ class Candidate:
                 raise no_such("knob", name, self.knobs)
             if value not in self.knobs[name].choices:
                 offered = " ".join(map(str, self.knobs[name].choices))
-                raise ConfigError(f"Knob {name} of {self.op!r} cannot be {value}; offered: {offered}")
+                raise ConfigError(
+                    f"Knob {name} of {self.op!r} cannot be {value}; offered: {offered}"
+                )
 
         def rewrite(match: re.Match[str]) -> str:
             value = settings.get(match["name"], int(match["value"]))

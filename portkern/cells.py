@@ -35,7 +35,11 @@ class Cell:
 
     @property
     def language(self) -> str:
-        return self.candidate.language if self.candidate else next(iter(self.backend.languages.values()))
+        return (
+            self.candidate.language
+            if self.candidate
+            else next(iter(self.backend.languages.values()))
+        )
 
     @property
     def ready(self) -> Ready | Missing:
@@ -123,15 +127,14 @@ class Question:
         BackendUnavailable when a backend asked for by name cannot work for any of the targets."""
         loaded = [ops.load(name) for name in _expand(self.ops, ops.SETS)]
         targets = [target.load(name) for name in _expand(self.targets, _target_sets())]
-        backends = [registry.load(name) for name in _expand(self.backends, {"all": registry.names()})]
+        backends = [
+            registry.load(name) for name in _expand(self.backends, {"all": registry.names()})
+        ]
         if "all" not in self.backends:
             for backend in backends:
                 _require(backend, targets)
         return [
-            cell
-            for op in loaded
-            for backend in backends
-            for cell in self._of(op, backend, targets)
+            cell for op in loaded for backend in backends for cell in self._of(op, backend, targets)
         ]
 
     def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[Cell]:
@@ -148,7 +151,9 @@ class Question:
                             yield Cell(op, which, workload, dtype, backend, where, candidate)
 
 
-def _expand(chosen: Sequence[str], sets: dict[str, Sequence[str]] | dict[str, tuple[str, ...]]) -> list[str]:
+def _expand(
+    chosen: Sequence[str], sets: dict[str, Sequence[str]] | dict[str, tuple[str, ...]]
+) -> list[str]:
     """Names with the sets among them replaced by their members, each once, in order."""
     if not chosen:
         raise ConfigError("An empty list selects nothing; name at least one, or 'all'")

@@ -103,9 +103,7 @@ def poison(shape: tuple[int, ...], dtype: str) -> Any:
     return raw.view(getattr(torch, dtype)).reshape(shape)
 
 
-def compare(
-    *, actual: Sequence[Any], case: Case, precision: Precision = "strict"
-) -> Comparison:
+def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict") -> Comparison:
     """Judge all outputs of one call; the worst of them is reported."""
     worst = Comparison("")
     for index, output in enumerate(actual):

@@ -36,7 +36,9 @@ def run(argv: list[str]) -> int:
         print(f"portkern: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr)
+        print(
+            "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr
+        )
         return 130
 
 

@@ -26,7 +26,9 @@ def resolve(verb: str, schema: type[Options], overrides: Sequence[str]) -> Optio
     """
     for override in overrides:
         if "=" not in override:
-            raise ConfigError(f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys")
+            raise ConfigError(
+                f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys"
+            )
     ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
     try:
         with initialize_config_module("portkern.conf", version_base="1.3"):

@@ -258,8 +258,7 @@ def _times(result: Result) -> dict[str, object]:
             for name, base in result.baselines.items()
         },
         "speedup": {
-            name: timing.speedup(own.values, base.values)
-            for name, base in result.baselines.items()
+            name: timing.speedup(own.values, base.values) for name, base in result.baselines.items()
         },
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -21,7 +21,7 @@ from pydantic import (
 
 from portkern.errors import RecordError
 
-SCHEMA = 1
+SCHEMA: Final = 1
 
 
 class Verdict(StrEnum):
@@ -57,7 +57,9 @@ class Evidence(IntEnum):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # JSON has no infinity, and pydantic's null for it could not be read back: an overflowing
+    # kernel's max_abs would make the whole file unreadable.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class WorkloadRef(_Part):

@@ -29,7 +29,9 @@ def load(name: str) -> Backend:
     """The backend of this name, built in or a plugin's. Raises ConfigError for any other."""
     for plugin in entry_points(group=GROUP, name=name):
         if name in BUILTIN:
-            raise ConfigError(f"Backend {name!r} is built in; {plugin.dist} must choose another name")
+            raise ConfigError(
+                f"Backend {name!r} is built in; {plugin.dist} must choose another name"
+            )
         return _instantiate(name, plugin.value)
     if name not in BUILTIN:
         raise no_such("backend", name, names())

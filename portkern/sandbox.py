@@ -96,7 +96,11 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         request = {"spawn": {"scratch": str(scratch), "environment": dict(environment)}}
         with theirs:
-            reply = self._ask(request, [theirs.fileno()])
+            try:
+                reply = self._ask(request, [theirs.fileno()])
+            except PortkernError:
+                ours.close()
+                raise
         return int(reply["pid"]), ours
 
     def wait(self, pid: int) -> int:
@@ -105,23 +109,28 @@ class ForkServer:
 
     def close(self) -> None:
         with self._lock:
-            if self._control and self._process:
-                self._control.close()
-                self._process.wait()
-            self._control = self._process = None
+            self._stop()
 
     def _ask(self, request: dict[str, Any], handles: list[int]) -> dict[str, Any]:
+        """A server that is gone is an error now and started again for the next request."""
         with self._lock:
             control = self._control or self._start()
             try:
                 socket.send_fds(control, [json.dumps(request).encode()], handles)
                 reply = control.recv(1 << 16)
-            except OSError as error:
-                raise PortkernError(f"The fork server is gone: {error}") from error
-        if not reply:
-            raise PortkernError("The fork server ended; see the lines it printed above")
+            except OSError:
+                reply = b""
+            if not reply:
+                self._stop()
+                raise PortkernError("The fork server ended; see the lines it printed above")
         answer: dict[str, Any] = json.loads(reply)
         return answer
+
+    def _stop(self) -> None:
+        if self._control and self._process:
+            self._control.close()  # the server ends when it reads this
+            self._process.wait()
+        self._control = self._process = None
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -68,7 +68,7 @@ def track(
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     try:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError

@@ -61,6 +61,11 @@ class Compiler:
         return _first_line(self.argv)
 
     @property
+    def linker(self) -> list[str]:
+        """zig's C++ driver would compile its C++ library from source for each -mcpu: 47 s."""
+        return ["cc" if argument == "c++" else argument for argument in self.argv]
+
+    @property
     def openmp(self) -> tuple[str, ...]:
         """clang comes without an OpenMP runtime on many systems: then its kernels use one thread."""
         return ("-fopenmp",) if self.cross or _links_openmp(self.argv) else ("-fopenmp-simd",)
@@ -135,9 +140,7 @@ def compiler(wanted: str) -> Compiler | Missing:
         if path := shutil.which(name):
             return Compiler(name, (path,), cross=not native)
     if package_dir("ziglang"):
-        # Without its C++ library, which zig would compile from source for each -mcpu: 47 s.
-        zig = (sys.executable, "-m", "ziglang", "c++", "-nostdlib++")
-        argv = (*zig, "-target", f"{wanted}-linux-gnu")
+        argv = (sys.executable, "-m", "ziglang", "c++", "-target", f"{wanted}-linux-gnu")
         return Compiler("zig", argv, cross=not native)
     return Missing(
         f"no C++ compiler for {wanted}: {' or '.join(names)} is not on PATH",
@@ -185,17 +188,22 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     file = workdir / f"{entry}.cpp"
     line = f'#line 1 "{signature.name}.cpp"\n'
     file.write_text(prelude + line + request.candidate.source, encoding="utf-8")
-    artifact = file.with_suffix(".o" if found.cross else ".so")
-    link = ["-c"] if found.cross else ["-shared", "-Wl,-z,defs"]
-    argv = [*found.argv, *FLAGS, found.march(request.target), *found.openmp, *link]
+    artifact = file.with_suffix(".o")
+    env = _zig_caches(found, workdir)
+    compile_ = [*found.argv, *FLAGS, found.march(request.target), *found.openmp, "-c"]
     log = run_tool(
-        [*argv, "-I", HARNESS.parent, file, "-o", artifact],
-        timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=_zig_caches(found, workdir),
+        [*compile_, "-I", HARNESS.parent, file, "-o", artifact],
+        timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env,
     )  # fmt: skip
     if not defines(artifact, entry):
         wanted = abi.prototype(signature, entry, TYPES)
         raise BuildError(f"The source defines no C function {entry!r}; expected {wanted}", log=log)
-    return Artifact(artifact, "object" if found.cross else "shared library", log=log)
+    if found.cross:
+        return Artifact(artifact, "object", log=log)
+    library = file.with_suffix(".so")
+    link = [*found.linker, *found.openmp, "-shared", "-Wl,-z,defs", artifact, "-o", library]
+    log += run_tool(link, timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
+    return Artifact(library, "shared library", log=log)
 
 
 def _zig_caches(found: Compiler, workdir: Path) -> dict[str, str]:

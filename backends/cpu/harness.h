@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__F16C__)
+#include <utility>
+
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -89,6 +91,55 @@ struct bf16_t {
 
 PORTKERN_INLINE vec splat(float f) { return f - vec{}; }
 
+// Compilers find these three instructions on some -march values only.
+PORTKERN_INLINE uvec widen(hvec h) {
+#if defined(__AVX512F__)
+  return as<uvec>(_mm512_cvtepu16_epi32(as<__m256i>(h)));
+#elif defined(__AVX2__)
+  return as<uvec>(_mm256_cvtepu16_epi32(as<__m128i>(h)));
+#else
+  return __builtin_convertvector(h, uvec);
+#endif
+}
+
+PORTKERN_INLINE hvec narrow(uvec u) {
+#if defined(__AVX512F__)
+  return as<hvec>(_mm512_cvtepi32_epi16(as<__m512i>(u)));
+#else
+  return __builtin_convertvector(u, hvec);
+#endif
+}
+
+PORTKERN_INLINE vec to_float(hvec h, half_t) {
+#if defined(__AVX512F__)
+  return as<vec>(_mm512_cvtph_ps(as<__m256i>(h)));
+#elif defined(__F16C__)
+  return as<vec>(_mm256_cvtph_ps(as<__m128i>(h)));
+#elif defined(__ARM_NEON)
+  return __builtin_convertvector(as<fp16_vec>(h), vec);
+#else
+  return half_to_float_bits<vec, uvec>(widen(h));
+#endif
+}
+
+PORTKERN_INLINE hvec from_float(vec v, half_t) {
+#if defined(__AVX512F__)
+  return as<hvec>(_mm512_cvtps_ph(as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+  return as<hvec>(_mm256_cvtps_ph(as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__ARM_NEON)
+  return as<hvec>(__builtin_convertvector(v, fp16_vec));
+#else
+  return narrow(float_to_half_bits<vec, uvec>(v));
+#endif
+}
+
+PORTKERN_INLINE vec to_float(hvec h, bf16_t) { return as<vec>(widen(h) << 16); }
+
+PORTKERN_INLINE hvec from_float(vec v, bf16_t) {
+  return narrow(float_to_bfloat16_bits<vec, uvec>(v));
+}
+
 PORTKERN_INLINE vec load(const float* p) {
   vec v;
   memcpy(&v, p, sizeof(v));
@@ -97,45 +148,42 @@ PORTKERN_INLINE vec load(const float* p) {
 
 PORTKERN_INLINE void store(float* p, vec v) { memcpy(p, &v, sizeof(v)); }
 
-PORTKERN_INLINE vec load(const half_t* p) {
+template <typename Half>
+PORTKERN_INLINE vec load(const Half* p) {
   hvec h;
   memcpy(&h, p, sizeof(h));
-#if defined(__AVX512F__)
-  return as<vec>(_mm512_cvtph_ps(as<__m256i>(h)));
-#elif defined(__F16C__)
-  return as<vec>(_mm256_cvtph_ps(as<__m128i>(h)));
-#elif defined(__ARM_NEON)
-  return __builtin_convertvector(as<fp16_vec>(h), vec);
-#else
-  return half_to_float_bits<vec, uvec>(__builtin_convertvector(h, uvec));
-#endif
+  return to_float(h, Half());
 }
 
-PORTKERN_INLINE void store(half_t* p, vec v) {
-#if defined(__AVX512F__)
-  const hvec h = as<hvec>(_mm512_cvtps_ph(as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
-  const hvec h = as<hvec>(_mm256_cvtps_ph(as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__ARM_NEON)
-  const hvec h = as<hvec>(__builtin_convertvector(v, fp16_vec));
-#else
-  const hvec h = __builtin_convertvector((float_to_half_bits<vec, uvec>(v)), hvec);
-#endif
+template <typename Half>
+PORTKERN_INLINE void store(Half* p, vec v) {
+  const hvec h = from_float(v, Half());
   memcpy(p, &h, sizeof(h));
 }
 
-PORTKERN_INLINE vec load(const bf16_t* p) {
-  hvec h;
-  memcpy(&h, p, sizeof(h));
-  return as<vec>(__builtin_convertvector(h, uvec) << 16);
+// The first n < LANES elements; the other lanes of a load are `fill`.
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+PORTKERN_INLINE uint16_t first_lanes(int64_t n) { return uint16_t((1u << n) - 1u); }
+
+PORTKERN_INLINE vec load(const float* p, int64_t n, float fill = 0.0f) {
+  return as<vec>(_mm512_mask_loadu_ps(as<__m512>(splat(fill)), first_lanes(n), p));
 }
 
-PORTKERN_INLINE void store(bf16_t* p, vec v) {
-  const hvec h = __builtin_convertvector((float_to_bfloat16_bits<vec, uvec>(v)), hvec);
-  memcpy(p, &h, sizeof(h));
+PORTKERN_INLINE void store(float* p, vec v, int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), as<__m512>(v));
 }
 
-// The first n < LANES elements; the other lanes are `fill`.
+template <typename Half>
+PORTKERN_INLINE vec load(const Half* p, int64_t n, float fill = 0.0f) {
+  const vec v = to_float(as<hvec>(_mm256_maskz_loadu_epi16(first_lanes(n), p)), Half());
+  return as<vec>(_mm512_mask_blend_ps(first_lanes(n), as<__m512>(splat(fill)), as<__m512>(v)));
+}
+
+template <typename Half>
+PORTKERN_INLINE void store(Half* p, vec v, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), as<__m256i>(from_float(v, Half())));
+}
+#else
 template <typename T>
 PORTKERN_INLINE vec load(const T* p, int64_t n, float fill = 0.0f) {
   T lanes[LANES];
@@ -150,32 +198,69 @@ PORTKERN_INLINE void store(T* p, vec v, int64_t n) {
   store(lanes, v);
   memcpy(p, lanes, size_t(n) * sizeof(T));
 }
+#endif
 
-// a where it is greater, else b: a NaN in b stays, one in a is dropped.
+// The greater (the less); when either is a NaN, the second.
 PORTKERN_INLINE vec max(vec a, vec b) { return a > b ? a : b; }
+PORTKERN_INLINE vec min(vec a, vec b) { return a < b ? a : b; }
 
 PORTKERN_INLINE float reduce_add(vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(as<__m512>(v));
+#else
   float lanes[LANES];
   store(lanes, v);
   for (int width = LANES / 2; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
   return lanes[0];
+#endif
 }
 
 PORTKERN_INLINE float reduce_max(vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps(as<__m512>(v));
+#else
   float lanes[LANES];
   store(lanes, v);
   for (int width = LANES / 2; width > 0; width /= 2)
     for (int i = 0; i < width; ++i)
       lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
   return lanes[0];
+#endif
 }
+
+// Moves of whole lanes, for vectors of LANES elements of any type.
+
+template <typename V, int... K>
+PORTKERN_INLINE V low_lanes(V a, V b, std::integer_sequence<int, K...>) {
+  return __builtin_shufflevector(a, b, (K / 2 + K % 2 * LANES)...);
+}
+
+template <typename V, int... K>
+PORTKERN_INLINE V high_lanes(V a, V b, std::integer_sequence<int, K...>) {
+  return __builtin_shufflevector(a, b, (LANES / 2 + K / 2 + K % 2 * LANES)...);
+}
+
+template <int STEP, typename V, int... K>
+PORTKERN_INLINE V shifted_lanes(V v, std::integer_sequence<int, K...>) {
+  return __builtin_shufflevector(V{}, v, (K < STEP ? K : LANES + K - STEP)...);
+}
+
+using Lanes = std::make_integer_sequence<int, LANES>;
+
+// a0 b0 a1 b1 ... of the lower and of the upper halves.
+template <typename V>
+PORTKERN_INLINE V interleave_low(V a, V b) { return low_lanes(a, b, Lanes()); }
+template <typename V>
+PORTKERN_INLINE V interleave_high(V a, V b) { return high_lanes(a, b, Lanes()); }
+
+// Lane i becomes lane i + STEP; zeros come in.
+template <int STEP, typename V>
+PORTKERN_INLINE V shift_lanes(V v) { return shifted_lanes<STEP>(v, Lanes()); }
 
 // e^x within 1.2e-7 of its value: 0 far below, infinity far above, NaN for NaN.
 PORTKERN_INLINE vec exp(vec x) {
-  const vec low = splat(-104.0f), high = splat(89.0f);
-  x = x < low ? low : x;
-  x = x > high ? high : x;
+  x = min(splat(89.0f), max(splat(-104.0f), x));
   // Adding 1.5 * 2^23 leaves the nearest integer of x / ln 2 in the low bits.
   const vec shifted = x * 1.44269504f + 12582912.0f;
   const vec whole = shifted - 12582912.0f;

@@ -1,1 +1,116 @@
-"""placeholder"""
+"""JAX's Pallas through its Triton lowering, run on a GPU or in Pallas' interpret mode."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from portkern import host
+from portkern.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Call,
+    Device,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
+from portkern.errors import BuildError
+from portkern.target import Target
+from portkern.toolchain import package_version
+
+#: Distributions that let JAX open a vendor's GPU.
+PLUGINS = {
+    "nvidia": ("jax-cuda13-plugin", "jax-cuda12-plugin", "jax-cuda13-pjrt", "jax-cuda12-pjrt"),
+    "amd": ("jax-rocm7-plugin", "jax-rocm6-plugin", "jax-rocm60-plugin"),
+}
+
+
+class PallasBackend(Backend):
+    name = "pallas"
+    languages: ClassVar = {".py": "pallas"}
+    # Not jax: its import starts threads, and a process forked from them may hang.
+    preload = ("torch",)
+    style: ClassVar[Literal["return"]] = "return"
+
+    def supports(self, target: Target) -> bool:
+        return target.vendor in PLUGINS
+
+    def probe(self, target: Target) -> Ready | Missing:
+        versions = {name: package_version(name) for name in ("jax", "jaxlib")}
+        absent = [name for name, version in versions.items() if version is None]
+        if absent:
+            return Missing(f"no {absent[0]}", "pip install 'portkern[pallas]'")
+        plugins = {name: package_version(name) for name in PLUGINS.get(target.vendor, ())}
+        triton = {"triton": package_version("triton")}
+        return Ready({k: v for k, v in (versions | plugins | triton).items() if v})
+
+    def venues(self, target: Target) -> Venues:
+        ready = self.probe(target)
+        if isinstance(ready, Missing):
+            return Venues(ready, ready)
+        emulator = Venue("emulator", "Pallas interpret mode", environment={"JAX_PLATFORMS": "cpu"})
+        return Venues(_hardware(target), emulator)
+
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        """Lower for the target's platform with no device. The artifact's kind says how far that
+        went: ``cubin`` or ``hsaco`` are the target's code, ``stablehlo`` is not."""
+        source = workdir / f"{request.candidate.op}.py"
+        source.write_text(request.candidate.source, encoding="utf-8")
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # lowering opens no GPU
+        os.environ["TRITON_CACHE_DIR"] = str(workdir / "triton-cache")
+        os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as XLA does
+        from ..triton.candidate import build_error, import_entry
+        from .lowering import compile_modules, lower
+
+        try:
+            entry = import_entry(source, request.candidate.entry)
+            modules = lower(entry, request, workdir)
+        except BuildError:
+            raise
+        # The candidate's own code runs here, at import and while traced: it may raise anything.
+        except Exception as error:  # noqa: BLE001
+            raise build_error(request, error) from error
+        if not modules:
+            raise BuildError(f"{request.candidate.entry} calls no pallas_call with a Triton lowering")
+        kind, resources, log = compile_modules(modules, request.target, workdir)
+        return Artifact(source, kind, resources, log)
+
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        import jax
+
+        from ..triton.candidate import import_entry
+        from .device import JaxDevice
+
+        device = JaxDevice(venue.device)
+        entry = import_entry(artifact.path, request.candidate.entry)
+        function = jax.jit(
+            partial(entry, interpret=venue.kind == "emulator"),
+            static_argnames=[scalar.name for scalar in request.signature.scalars],
+        )
+
+        def launch(call: Call) -> Sequence[Any]:
+            result = function(*call.inputs, **call.scalars)
+            outputs = result if isinstance(result, tuple | list) else (result,)
+            device.enqueued(outputs)
+            return outputs
+
+        opened: Device = device
+        return Kernel(opened, launch)
+
+
+def _hardware(target: Target) -> Venue | Missing:
+    gpu = host.gpu_for(target)
+    if gpu is None:
+        return Missing(f"no {target.name} here")
+    if not any(package_version(plugin) for plugin in PLUGINS[target.vendor]):
+        plugin = PLUGINS[target.vendor][0]
+        return Missing(f"jax has no plugin for {target.vendor} GPUs", f"pip install {plugin}")
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return Venue("hardware", gpu.name, f"cuda:{gpu.index}", environment)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +22,11 @@ from portkern.backend import (
     Venues,
 )
 from portkern.device import TorchDevice
-from portkern.errors import BuildError, ToolError
+from portkern.errors import ToolError
 from portkern.target import Target
 from portkern.toolchain import package_dir, package_version
+
+from .candidate import import_entry
 
 #: ROCm's and Intel's builds of torch bring the same module under a name of their own.
 DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "triton-xpu", "pytorch-triton")
@@ -74,7 +74,7 @@ class TritonBackend(Backend):
         if triton.knobs.runtime.interpret:
             raise ToolError("Triton cannot compile: TRITON_INTERPRET is set here; unset it")
         launches = compile_launches(
-            lambda: _import_entry(source, request.candidate.entry), request, workdir / _CACHE
+            lambda: import_entry(source, request.candidate.entry), request, workdir / _CACHE
         )
         return Artifact(source, launches.kind, launches.resources, launches.log)
 
@@ -89,7 +89,7 @@ class TritonBackend(Backend):
             from .interpreter import repair_bfloat16
 
             repair_bfloat16()
-        entry = _import_entry(artifact.path, request.candidate.entry)
+        entry = import_entry(artifact.path, request.candidate.entry)
         returns = request.candidate.style == "return"
 
         def launch(call: Call) -> Sequence[Any]:
@@ -128,18 +128,3 @@ def _set_environment(folder: Path) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(folder / _CACHE)
     # Unset, 3.9 warns and fuses, and 3.10 will not fuse: one answer for all versions.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-
-
-def _import_entry(path: Path, entry: str) -> Callable[..., Any]:
-    """The candidate's host function. Raises BuildError for a file without it."""
-    name = f"portkern_candidate_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BuildError(f"Cannot import {path.name}; expected a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and Triton look a function's module up by name
-    spec.loader.exec_module(module)
-    function = getattr(module, entry, None)
-    if not callable(function):
-        raise BuildError(f"{path.name} defines no function {entry!r}; expected 'def {entry}(...)'")
-    return function

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import re
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,9 @@ from torch.overrides import TorchFunctionMode  # noqa: TID253
 from portkern.backend import Build, Resources
 from portkern.errors import BuildError
 from portkern.target import Target
+
+from .binaries import kind_of, resources
+from .candidate import build_error
 
 #: Any address would do; the allocator's are divisible by more than the 16 that Triton looks for.
 _ADDRESS = 1 << 20
@@ -42,7 +42,7 @@ def compile_launches(
     import_entry: Callable[[], Callable[..., Any]], request: Build, cache: Path
 ) -> Launches:
     """Compile into ``cache``. Raises BuildError with the candidate's part of the traceback."""
-    kind = "cubin" if request.target.vendor == "nvidia" else "hsaco"
+    kind = kind_of(request.target)
     log = io.StringIO()
     with _driver(request.target), _first_configuration(), contextlib.redirect_stdout(log):
         try:
@@ -52,20 +52,23 @@ def compile_launches(
         except BuildError:
             raise
         # The candidate's own code runs here, at import and on the host: it may raise anything.
-        except Exception as error:  # noqa: BLE001
-            raise _build_error(request, error) from error
-    resources = tuple(_resources(file, log.getvalue()) for file in _binaries(cache, kind))
-    if not resources:
+        except Exception as error:
+            raise build_error(request, error) from error
+    found = resources(cache, kind, log.getvalue())
+    if not found:
         sizes = " ".join(f"{axis}={length}" for axis, length in request.dims.items())
         raise BuildError(f"{request.candidate.entry} launched no Triton kernel for {sizes}")
-    return Launches(kind, resources, log.getvalue().strip())
+    return Launches(kind, found, log.getvalue().strip())
 
 
 def _call(entry: Callable[..., Any], request: Build) -> None:
+    # An empty tensor launches nothing, and the target's code is still asked for.
+    dims = {axis: length or 1 for axis, length in request.dims.items()}
+
     def tensors(specs: Any) -> list[torch.Tensor]:
         return [
             torch.empty(
-                spec.sizes(request.dims), dtype=getattr(torch, spec.resolve(request.dtype)),
+                spec.sizes(dims), dtype=getattr(torch, spec.resolve(request.dtype)),
                 device=_DEVICE,
             )
             for spec in specs
@@ -125,18 +128,23 @@ class _Utilities:
         return None, 0, 0, 0, getattr(self.target.limits, "threads_block", 1024)
 
 
+def gpu_target(target: Target) -> Any:
+    """``target`` as Triton's compiler names it."""
+    from triton.backends.compiler import GPUTarget
+
+    if target.vendor == "nvidia":
+        return GPUTarget("cuda", int(target.arch.removeprefix("sm_")), target.warp)
+    return GPUTarget("hip", target.arch, target.warp)
+
+
 class _Driver:
     """Triton's driver interface for a device that is not here; launching does nothing."""
 
     def __init__(self, target: Target) -> None:
-        from triton.backends.compiler import GPUTarget
-
         self.utils = _Utilities(target)
         # Triton caches a device's limits by its number, so each target is a device of its own.
         self.device = target.name
-        nvidia = target.vendor == "nvidia"
-        arch = int(target.arch.removeprefix("sm_")) if nvidia else target.arch
-        self.target = GPUTarget("cuda" if nvidia else "hip", arch, target.warp)
+        self.target = gpu_target(target)
 
     def get_current_target(self) -> Any:
         return self.target
@@ -190,61 +198,3 @@ def _first_configuration() -> Iterator[None]:
         yield
     finally:
         Autotuner.run = run
-
-
-def _build_error(request: Build, error: Exception) -> BuildError:
-    """The error in one line, and the candidate's own lines of the traceback as its log."""
-    lines = str(error).strip().splitlines() or [""]
-    # A CompilationError quotes the kernel's source first and says what is wrong in its last line.
-    what = f"{type(error).__name__}: {lines[-1] if len(lines) > 1 else lines[0]}"
-    name = f"{request.candidate.op}.py"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == name]
-    places = [f"{name}:{f.lineno} in {f.name}: {f.line}" for f in frames]
-    causes = traceback.format_exception_only(error)
-    if error.__cause__ is not None:
-        causes += traceback.format_exception_only(error.__cause__)
-    return BuildError(
-        f"{request.candidate.entry} does not compile for {request.target.name}: {what}",
-        log="\n".join([*places, "".join(causes).strip()]),
-    )
-
-
-def _binaries(cache: Path, kind: str) -> list[Path]:
-    """One per kernel and specialisation, in the order in which they were compiled."""
-    return sorted(cache.glob(f"*/*.{kind}"), key=lambda file: file.stat().st_mtime_ns)
-
-
-def _resources(binary: Path, ptxas_log: str) -> Resources:
-    metadata = json.loads(binary.with_suffix(".json").read_text())
-    name = metadata["name"]
-    threads = metadata["num_warps"] * metadata["target"]["warp_size"]
-    if binary.suffix == ".hsaco":
-        return _amd(name, binary.with_suffix(".amdgcn").read_text(), metadata["shared"], threads)
-    found = re.search(
-        rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes spill stores, "
-        r"(\d+) bytes spill loads\n.*?Used (\d+) registers",
-        ptxas_log,
-    )
-    stores, loads, registers = map(int, found.groups()) if found else (None, None, None)
-    spills = None if stores is None or loads is None else stores + loads
-    return Resources(name, registers, spills=spills, shared_bytes=metadata["shared"],
-                     threads=threads)  # fmt: skip
-
-
-def _amd(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:
-    """From the metadata at the end of the assembly; ``.vgpr_count`` there includes the AGPRs."""
-
-    def number(pattern: str) -> int | None:
-        match = re.search(rf"^{pattern}:\s+(\d+)\s*$", assembly, re.MULTILINE)
-        return int(match[1]) if match else None
-
-    vgprs = number(r"; NumVgprs")
-    return Resources(
-        name,
-        registers=number(r"\s*\.vgpr_count") if vgprs is None else vgprs,
-        agprs=number(r"[\s-]*\.agpr_count") or 0,
-        sgprs=number(r"\s*\.sgpr_count"),
-        spills=number(r"\s*\.vgpr_spill_count"),
-        shared_bytes=shared_bytes,
-        threads=threads,
-    )

@@ -75,12 +75,12 @@ def payload(table: Table) -> dict[str, Any]:
     return {
         "baseline": BASELINE,
         "ops": [clean(op) for op in table.ops],
-        "targets": [clean(target) for target in table.targets],
+        "targets": list(table.targets),
         "columns": [
-            {"backend": clean(c.backend), "tool": clean(c.tool), "target": clean(c.target)}
-            for c in table.columns
+            {"backend": c.backend, "tool": c.tool, "target": c.target} for c in table.columns
         ],
         "verdicts": list(map(str, WORST_FIRST)),
+        "bad": [str(v) for v in WORST_FIRST if v.bad],
         "rungs": list(map(str, Evidence)),
         "environments": list(environments),
         "fields": list(records[0]) if records else [],
@@ -116,7 +116,7 @@ def _record(record: Record, column: int, environment: int, intern: _Interned) ->
         "baselines": {clean(k): _number(t.median_us) for k, t in record.baselines.items()},
         "speedup": {clean(k): _numbers(s.value, *s.ci95) for k, s in record.speedup.items()},
         "bytes": roof.bytes if roof else None,
-        "roofline": _number(roof.fraction) if roof and roof.fraction is not None else None,
+        "roofline": _number(roof.fraction) if timing and roof and roof.fraction else None,
         "basis": intern(clean(roof.basis if roof else "")),
         "venue": intern(clean(record.venue)),
         "environment": environment,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from portkern.backend import Missing
 from portkern.record import Record, Verdict
@@ -22,12 +23,13 @@ def render(table: Table, *, title: str) -> bytes | Missing:
     return out.getvalue()
 
 
-def _suite(total: ColumnTotal) -> object:
+def _suite(total: ColumnTotal) -> Any:
     from junitparser import Failure, Skipped, TestCase, TestSuite
 
     suite = TestSuite(str(total.column))
+    classname = f"{total.column.tool}.{total.column.target}"
     for record in total.records:
-        case = TestCase(_name(record), f"{total.column.tool}.{record.target}", _seconds(record))
+        case = TestCase(_name(record), classname, _seconds(record))
         if record.verdict.bad:
             failure = Failure(f"{record.verdict}: {headline(record.detail)}", str(record.verdict))
             failure.text = clean(record.detail)

@@ -44,15 +44,16 @@ def render(table: Table, *, title: str) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def overview(records: Sequence[Record], *, most_targets: int = 6) -> str:
-    """A short table for a README: backends down, the targets with the most evidence across.
+def overview(records: Sequence[Record], *, targets: Sequence[str] = (), most: int = 6) -> str:
+    """A short table for a README: backends down, ``targets`` across.
 
-    The same records, in any order, give the same text.
+    Unless named, they are the ``most`` targets with the best evidence. The same records, in any
+    order, give the same text.
     """
     table = Table.of(sorted(records, key=lambda r: (r.time, r.id)))
     if not table.records:
         return "No records yet.\n"
-    targets = table.targets[:most_targets]
+    targets = [t for t in targets if t in table.targets] or table.targets[:most]
     tools = sorted({c.tool for c in table.columns if c.target in targets})
     totals = {(c.tool, c.target): total for c, total in table.totals.items()}
     rows = [
@@ -112,13 +113,12 @@ def _summary(table: Table, reasons: _Reasons) -> str:
 
 
 def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
-    """``8/10 measured 1.32×, 1 built, **1 failed**``: ops by the least that holds for each."""
+    """``8/10 measured, 1/10 built, **1 failed**``: ops by the least that holds for each."""
     if total is None:
         return "—"
     parts = []
     for rung, cells in total.ops_by_rung.items():
-        count = f"{len(cells)}/{len(total.cells)}"
-        parts.append(f"{count} {_rung(rung, cells)}")
+        parts.append(f"{len(cells)}/{len(total.cells)} {_rung(rung, cells)}")
     if total.speedup:
         parts.append(f"{total.speedup}")
     if total.ops_failing:
@@ -127,6 +127,9 @@ def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
 
 
 def _rung(rung: Evidence, cells: Iterable[Cell]) -> str:
+    records = Group(tuple(record for cell in cells for record in cell.records))
+    if records.best > rung:  # the lowest of some dtype or size; say how far the others came
+        return f"partly {records.best} ({records.rungs[records.best]} of {len(records)} cells)"
     if rung is not Evidence.NONE:
         return str(rung)
     return str(min((c.verdict for c in cells), key=lambda v: v is not Verdict.UNAVAILABLE))
@@ -167,6 +170,8 @@ def _cell(cell: Cell | None, reasons: _Reasons) -> str:
     if cell.speedup is not None:
         partial = f" ({cell.speedup.n}/{len(cell)})" if cell.speedup.n < len(cell) else ""
         return f"{cell.speedup}{partial}{reasons.mark(cell)}"
+    if cell.best > cell.evidence:
+        return f"{cell.rungs[cell.best]}/{len(cell)} {cell.best}{reasons.mark(cell)}"
     return _RUNG_TEXT[cell.evidence] + reasons.mark(cell)
 
 
@@ -228,9 +233,7 @@ def _builds(table: Table) -> str:
         "over kernels and dtypes. Spills are bold."
     )
     body = "\n\n".join([note, *tables])
-    return (
-        f"## Builds\n\n<details><summary>Registers, spills, LDS</summary>\n\n{body}\n\n</details>"
-    )
+    return "## Builds\n\n" + _details("Registers, spills, shared memory", body)
 
 
 def _resources(builds: Sequence[BuildResources]) -> str:
@@ -253,7 +256,7 @@ def _failures(table: Table) -> str:
             _text(r.op),
             _code(str(table.column(r))),
             _text(f"{r.workload.set}/{r.workload.name}"),
-            r.workload.dtype,
+            _text(r.workload.dtype),
             f"**{_words(r.verdict)}**",
             _text(_short(headline(r.detail) or "no detail recorded")),
         ]
@@ -274,13 +277,17 @@ def _environments(table: Table) -> str:
             _text(", ".join(f"{k} {v}" for k, v in sorted(e.toolchain.items()))) or "—",
             _text(e.harness_version),
         ]
-        for e in table.environments
+        for e in table.machines
     ]
     if not rows:
         return ""
     heads = ["machine", "device", "driver", "toolchain", "portkern"]
     body = _table(heads, rows)
-    return f"<details><summary>Environments</summary>\n\n{body}\n\n</details>"
+    return _details("Environments", body)
+
+
+def _details(summary: str, body: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool = False) -> str:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from portkern.backend import Missing
 from portkern.record import Evidence
-from portkern.report.table import Cell, Column, Table, clean
+from portkern.report.table import DASH, Cell, Column, Table, clean, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CELL_IN = (0.86, 0.32)
-#: The colour scale ends at 4× either way, as in the page.
+#: The colour scale ends at a factor of 4 either way, as in the page.
 LIMIT_LOG2 = 2.0
 INK, PAPER, FAIL, EMPTY = "#1d2330", "#ffffff", "#a3004f", "#f1f2f4"
+# Otherwise a name with two dollar signs is read as TeX, and bad TeX raises.
+PLAIN: dict[str, Any] = {"parse_math": False}
 RUNG = {
-    Evidence.NONE: ("–", EMPTY, None),
+    Evidence.NONE: (DASH, EMPTY, None),
     Evidence.BUILT: ("built", "#e3e6eb", "////"),
     Evidence.EMULATED: ("emulated", "#d3d8e0", None),
     Evidence.VERIFIED: ("verified", "#bfc6d1", None),
@@ -39,10 +41,10 @@ def render(table: Table, *, title: str) -> bytes | Missing:
         across, down = _size(table)
         figure = Figure((across, down), dpi=120, facecolor=PAPER)
         FigureCanvasAgg(figure)
-        axes = figure.add_axes((2.0 / across, 0.85 / down, 1 - 2.2 / across, 1 - 2.05 / down))
+        axes = figure.add_axes((2.0 / across, 0.85 / down, 1 - 2.2 / across, 1 - 1.85 / down))
         _draw(axes, table)
         head = f"{clean(title)}\nspeedup vs eager, geometric mean of measured cells"
-        figure.text(0.18 / across, 1 - 0.14 / down, head, va="top", size=11, color=INK)
+        figure.text(0.18 / across, 1 - 0.14 / down, head, va="top", size=11, color=INK, **PLAIN)
         _legend(figure, across, down)
         out = io.BytesIO()
         figure.savefig(out, format="png", metadata={"Software": None})
@@ -58,7 +60,7 @@ def _size(table: Table) -> tuple[float, float]:
     sides = [len(table.ops) + 1, len(table.columns)]
     if not _rows_are_columns(table):
         sides.reverse()
-    return max(7.5, 2.2 + CELL_IN[0] * sides[0]), max(3.0, 2.05 + CELL_IN[1] * sides[1])
+    return max(7.5, 2.2 + CELL_IN[0] * sides[0]), max(3.0, 1.85 + CELL_IN[1] * sides[1])
 
 
 def _draw(axes: Axes, table: Table) -> None:
@@ -69,16 +71,13 @@ def _draw(axes: Axes, table: Table) -> None:
             x, y = (i, j) if flip else (j, i)
             _cell(axes, x, y, *_look(table, op, column))
     names = [clean(op) if op else "all ops" for op in ops]
-    columns = [f"{c.tool} · {c.target}" for c in table.columns]
+    columns = [f"{c.tool} · {c.target}" if flip else f"{c.tool}\n{c.target}" for c in table.columns]
     across, down = (names, columns) if flip else (columns, names)
     axes.set_xlim(0, max(len(across), 1))
     axes.set_ylim(max(len(down), 1), 0)
-    axes.set_xticks([x + 0.5 for x in range(len(across))], across, size=8.5)
-    axes.set_yticks([y + 0.5 for y in range(len(down))], down, size=8.5)
+    axes.set_xticks([x + 0.5 for x in range(len(across))], across, size=8.5, **PLAIN)
+    axes.set_yticks([y + 0.5 for y in range(len(down))], down, size=8.5, **PLAIN)
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, colors=INK)
-    if not flip:
-        for label in axes.get_xticklabels():
-            label.set(rotation=35, ha="left")
     for spine in axes.spines.values():
         spine.set_visible(False)
     _separate(axes, table.columns, flip)
@@ -86,7 +85,7 @@ def _draw(axes: Axes, table: Table) -> None:
 
 def _separate(axes: Axes, columns: tuple[Column, ...], flip: bool) -> None:
     for j in range(1, len(columns)):
-        if columns[j].tool != columns[j - 1].tool:
+        if columns[j].backend != columns[j - 1].backend:
             (axes.axhline if flip else axes.axvline)(j, color=INK, linewidth=1.2)
 
 
@@ -94,7 +93,8 @@ def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, 
     """Text, background, ink and hatch of one cell."""
     if op is None:
         total = table.totals[column]
-        shown = str(total.speedup) if total.speedup else f"{total.passed}/{len(total)}"
+        best = f"{total.rungs[total.best]}/{len(total)}"
+        shown = str(total.speedup) if total.speedup else best if total.best else DASH
         return shown, PAPER, INK, None
     cell = table.cells.get((op, column))
     if cell is None:
@@ -103,6 +103,8 @@ def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, 
         return str(cell.verdict).replace("_", " "), FAIL, PAPER, None
     if cell.speedup is None:
         text, background, hatch = RUNG.get(cell.evidence, RUNG[Evidence.VERIFIED])
+        if cell.best > cell.evidence:
+            text = f"{cell.rungs[cell.best]}/{len(cell)} {cell.best}"
         return text, background, INK, hatch
     return _measured(cell)
 
@@ -119,6 +121,7 @@ def _colour(speedup: float) -> tuple[str, bool]:
 
     colours = LinearSegmentedColormap.from_list("diverging", list(DIVERGING))
     at = max(-1.0, min(1.0, math.log2(speedup) / LIMIT_LOG2))
+    at = math.copysign(abs(at) ** 0.75, at)  # most speedups are near 1
     r, g, b, _ = colours((at + 1) / 2)
     return to_hex((r, g, b)), 0.299 * r + 0.587 * g + 0.114 * b < 0.55
 
@@ -126,14 +129,15 @@ def _colour(speedup: float) -> tuple[str, bool]:
 def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str | None) -> None:
     from matplotlib.patches import Rectangle
 
-    box: dict[str, Any] = {"facecolor": back, "edgecolor": PAPER, "linewidth": 1.5}
-    axes.add_patch(Rectangle((x, y), 1, 1, **box))
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=back, edgecolor=PAPER, linewidth=1.5))
     if hatch:
-        quiet = {"facecolor": "none", "edgecolor": "#c5cbd5", "linewidth": 0, "hatch": hatch}
-        axes.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, **quiet))
+        lines = Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, fill=False, edgecolor="#c5cbd5")
+        lines.set(linewidth=0, hatch=hatch)
+        axes.add_patch(lines)
     bold = "bold" if back == FAIL else "normal"
     size = 8.5 if len(text) < 9 else 7.5
-    axes.text(x + 0.5, y + 0.53, text, ha="center", va="center", size=size, color=ink, weight=bold)
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
+    axes.text(x + 0.5, y + 0.53, text, size=size, weight=bold, **middle)
 
 
 def _legend(figure: Any, across: float, down: float) -> None:
@@ -141,7 +145,7 @@ def _legend(figure: Any, across: float, down: float) -> None:
         "none < built (real ISA) < emulated (correct in emulation) < verified (correct on the"
         " hardware) < measured (timed there)\n"
         "a cell is the worst of its workloads and dtypes; * some of them are not measured;"
-        " colours end at 0.25× and 4×"
+        f" colours end at {times(0.25)} and {times(4)}"
     )
     figure.text(0.18 / across, 0.18 / down, lines, va="bottom", size=7.5, color="#5a6272")
     strip = figure.add_axes((0.18 / across, 0.62 / down, 1.8 / across, 0.1 / down))

@@ -254,17 +254,21 @@ class Table:
 
     @cached_property
     def machines(self) -> tuple[Environment, ...]:
-        """The environments with the toolchains of one machine and device taken together."""
-        tools: dict[Environment, dict[str, set[str]]] = {}
+        """The environments, with what each machine's cells say of its toolchain put together."""
+        found: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for e in self.environments:
-            of_machine = tools.setdefault(_Bare.of(e), {})
+            tools = found.setdefault((e.machine, e.device, e.driver, e.harness_version), {})
             for name, version in e.toolchain.items():
-                of_machine.setdefault(name, set()).add(version)
-        return tuple()
+                others = tools[name].split(" or ") if name in tools else []
+                tools[name] = " or ".join(dict.fromkeys([*others, version]))
+        return tuple(
+            Environment(machine=m, device=d, driver=v, harness_version=h, toolchain=tools)
+            for (m, d, v, h), tools in found.items()
+        )
 
     def column(self, record: Record) -> Column:
         language = record.language if record.backend in self.polyglots else ""
-        return Column(record.backend, record.target, language)
+        return Column(clean(record.backend), clean(record.target), clean(language))
 
 
 def current(records: Iterable[Record]) -> list[Record]:

@@ -53,7 +53,9 @@ def run_cells(
             )  # fmt: skip
             records = matrix.execute()
     except Timeout:
-        raise ConfigError(f"Another portkern is writing to {folder}; wait, or choose run=NAME") from None
+        raise ConfigError(
+            f"Another portkern is writing to {folder}; wait, or choose run=NAME"
+        ) from None
     finally:
         evaluate.close()
     if matrix.torn:
@@ -72,7 +74,12 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
     if quiet or not console.is_terminal:
         yield lambda _: None
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
 

@@ -81,9 +81,15 @@ def _line(record: Record) -> str:
     what = f"{record.verdict} ({record.evidence})"
     if record.verdict is not Verdict.PASSED:
         return f"{where} {work}: {what}: {record.detail.partition(chr(10))[0]}"
-    told = f"error {record.errors.vs_fp64:.1e} (framework {record.errors.reference_vs_fp64:.1e})" if record.errors else ""
+    told = (
+        f"error {record.errors.vs_fp64:.1e} (framework {record.errors.reference_vs_fp64:.1e})"
+        if record.errors
+        else ""
+    )
     if record.timing and "eager" in record.speedup:
         ratio = record.speedup["eager"]
         low, high = ratio.ci95
-        told += f", {record.timing.median_us:.1f} us, {ratio.value:.2f}x eager [{low:.2f}, {high:.2f}]"
+        told += (
+            f", {record.timing.median_us:.1f} us, {ratio.value:.2f}x eager [{low:.2f}, {high:.2f}]"
+        )
     return f"{where} {work}: {what}: {told}"

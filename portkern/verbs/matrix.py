@@ -72,5 +72,7 @@ def _track(records: Sequence[Record], folder: Any, options: MatrixOptions) -> li
     from portkern import tracking
 
     suite = "-".join(names(options.ops))
-    tracked = tracking.track(records, experiment=suite, run_name=folder.name, folder=folder, uri=None)
+    tracked = tracking.track(
+        records, experiment=suite, run_name=folder.name, folder=folder, uri=None
+    )
     return [f"MLflow: {tracked.reason}"] if isinstance(tracked, tracking.Skipped) else []

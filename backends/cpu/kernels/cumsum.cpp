@@ -1,28 +1,33 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 
-// Sums a vector's lanes from the left, in log2(LANES) steps.
+// The running sum of a vector's lanes, in log2(LANES) steps.
 PORTKERN_INLINE vec scan(vec v) {
-  for (int step = 1; step < LANES; step *= 2) {
-    float lanes[2 * LANES] = {};
-    store(lanes + LANES, v);
-    v += load(lanes + LANES - step);
-  }
+  v += shift_lanes<1>(v);
+  v += shift_lanes<2>(v);
+  if (LANES > 4) v += shift_lanes<4>(v);
+  if (LANES > 8) v += shift_lanes<8>(v);
   return v;
 }
 
-// Eight rows' running sums side by side would hide the latency; one row's chain is as long as
-// its number of vectors. The carry is compensated (Neumaier's sum): no error grows along it.
-static void row_scan(const scalar_t* x, scalar_t* y, int64_t cols) {
-  float carry = 0.0f, lost = 0.0f;
-  for (int64_t i = 0; i < cols; i += LANES) {
-    const int64_t n = cols - i < LANES ? cols - i : LANES;
-    const vec sums = n == LANES ? scan(load(x + i)) : scan(load(x + i, n));
-    const vec out = sums + lost + carry;
-    if (n == LANES) store(y + i, out); else store(y + i, out, n);
-    const float total = sums[LANES - 1], next = carry + total;
-    lost += fabsf(carry) >= fabsf(total) ? (carry - next) + total : (total - next) + carry;
-    carry = next;
+// What earlier vectors add up to. Its rounding errors are kept beside it (Knuth's two-sum), so
+// that the last column is as exact as the first.
+struct Carry {
+  float sum = 0.0f, error = 0.0f;
+
+  vec add_to(vec sums) {
+    const vec out = sums + (sum + error);
+    const float x = sums[LANES - 1], next = sum + x, rounded = next - sum;
+    error += (sum - (next - rounded)) + (x - rounded);
+    sum = next;
+    return out;
   }
+};
+
+static void row_scan(const scalar_t* x, scalar_t* y, int64_t cols) {
+  Carry carry;
+  int64_t i = 0;
+  for (; i + LANES <= cols; i += LANES) store(y + i, carry.add_to(scan(load(x + i))));
+  if (i < cols) store(y + i, carry.add_to(scan(load(x + i, cols - i))), cols - i);
 }
 
 extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {

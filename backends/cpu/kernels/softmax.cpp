@@ -1,4 +1,5 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
+#define ROOM 16384           // knob: 1024 4096 16384 65536
 
 static float row_max(const scalar_t* x, int64_t cols) {
   vec m0 = splat(-INFINITY), m1 = m0, m2 = m0, m3 = m0;
@@ -14,29 +15,42 @@ static float row_max(const scalar_t* x, int64_t cols) {
   return reduce_max(max(max(m0, m1), max(m2, m3)));
 }
 
-// The sum of e^(x - top); float32 outputs keep the terms, halves would round them.
-static float exp_sum(const scalar_t* x, scalar_t* y, int64_t cols, float top) {
-  constexpr bool keep = sizeof(scalar_t) == sizeof(float);
+// The sum of e^(x - top); the terms are kept where there is room.
+static float exp_sum(const scalar_t* x, float* terms, int64_t cols, float top) {
   vec s0 = {}, s1 = {};
   int64_t i = 0;
   for (; i + 2 * LANES <= cols; i += 2 * LANES) {
     const vec e0 = exp(load(x + i) - top), e1 = exp(load(x + i + LANES) - top);
-    if (keep) store(y + i, e0);
-    if (keep) store(y + i + LANES, e1);
+    if (terms) store(terms + i, e0);
+    if (terms) store(terms + i + LANES, e1);
     s0 += e0;
     s1 += e1;
   }
-  for (; i < cols; i += LANES) {
-    const int64_t n = cols - i < LANES ? cols - i : LANES;
-    const vec e = exp(load(x + i, n, -INFINITY) - top);
-    if (keep) store(y + i, e, n);
-    s0 += e;
+  for (; i < cols; ++i) {
+    const vec e = exp(splat(float(x[i]) - top));
+    if (terms) terms[i] = e[0];
+    s0[0] += e[0];
   }
   return reduce_add(s0 + s1);
 }
 
-PORTKERN_INLINE vec share(vec x, float top, float scale) {
-  return (sizeof(scalar_t) == sizeof(float) ? x : exp(x - top)) * scale;
+static void scale_terms(const float* terms, scalar_t* y, int64_t cols, float scale) {
+  int64_t i = 0;
+  for (; i + LANES <= cols; i += LANES) store(y + i, load(terms + i) * scale);
+  for (; i < cols; ++i) y[i] = terms[i] * scale;
+}
+
+static void exp_again(const scalar_t* x, scalar_t* y, int64_t cols, float top, float scale) {
+  int64_t i = 0;
+  for (; i + LANES <= cols; i += LANES) store(y + i, exp(load(x + i) - top) * scale);
+  if (i < cols) store(y + i, exp(load(x + i, cols - i) - top) * scale, cols - i);
+}
+
+// A float32 output has room for a row's terms; a half would round them.
+static float* room(float* y, int64_t) { return y; }
+static float* room(void*, int64_t cols) {
+  static thread_local float terms[ROOM];
+  return cols <= ROOM ? terms : nullptr;
 }
 
 extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {
@@ -44,12 +58,13 @@ extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t col
   for (int64_t row = 0; row < rows; ++row) {
     const scalar_t* in = x + row * cols;
     scalar_t* out = y + row * cols;
+    float* terms = room(out, cols);
     const float top = row_max(in, cols);
-    const float scale = 1.0f / exp_sum(in, out, cols, top);
-    const scalar_t* from = sizeof(scalar_t) == sizeof(float) ? out : in;
-    int64_t i = 0;
-    for (; i + LANES <= cols; i += LANES) store(out + i, share(load(from + i), top, scale));
-    if (i < cols) store(out + i, share(load(from + i, cols - i), top, scale), cols - i);
+    const float scale = 1.0f / exp_sum(in, terms, cols, top);
+    if (terms)
+      scale_terms(terms, out, cols, scale);
+    else
+      exp_again(in, out, cols, top, scale);
   }
   return 0;
 }

@@ -29,7 +29,7 @@ __device__ __forceinline__ float2 block_sum(float2 value, float2* partial) {
 
 template <int V>
 __device__ __forceinline__ Pack<V> scaled(const float (&deviation)[V], float shift, float scale,
-                                          const Pack<V>& weight, const Pack<V>& bias) {
+                                          Pack<V> weight, Pack<V> bias) {
     Pack<V> result;
 #pragma unroll
     for (int j = 0; j < V; ++j)

@@ -21,7 +21,7 @@ __device__ __forceinline__ float block_sum(float value) {
 }
 
 template <int V>
-__device__ __forceinline__ Pack<V> scaled(const Pack<V>& values, float scale, const Pack<V>& weight) {
+__device__ __forceinline__ Pack<V> scaled(Pack<V> values, float scale, Pack<V> weight) {
     Pack<V> result;
 #pragma unroll
     for (int j = 0; j < V; ++j)

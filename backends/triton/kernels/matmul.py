@@ -10,7 +10,7 @@ BLOCK_K = 64  # knob: 32 64
 NUM_WARPS = 8  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 # For float32, which runs on the ordinary multipliers.
-BLOCK_F32 = 64  # knob: 32 64 128
+BLOCK_F32 = 128  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 8 16 32
 GROUP = 8  # knob: 1 4 8 16
 
@@ -59,6 +59,6 @@ def matmul(a, b, c):
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _matmul[grid](
         a, b, c, m, n, k, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP=GROUP,
-        num_warps=min(4 if strict else NUM_WARPS, max(1, block_m * block_n // 1024)),
+        num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
         num_stages=NUM_STAGES,
     )  # fmt: skip

@@ -1,13 +1,13 @@
 "use strict";
 // Everything in the page comes through textContent: the data holds compilers' and kernels' own words.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const RUNGS = ["none", "built", "emulated", "verified", "measured"];
+const RUNGS = DATA.rungs;
 const GLYPHS = ["○", "◔", "◑", "◕", "●"];
 const MEANING = [
   "nothing shown yet", "compiled for the real instruction set", "correct in emulation",
   "correct on the hardware", "correct and timed on the hardware",
 ];
-const BAD = new Set(["wrong", "suspicious", "crashed", "timed_out", "build_failed", "rejected"]);
+const BAD = new Set(DATA.bad);
 // Okabe and Ito's palette without its yellow, which vanishes on white.
 const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b6fc0", "#7a7a7a"];
 const DASHES = { float32: "", float16: "6 3", bfloat16: "2 3" };
@@ -235,8 +235,8 @@ function buildLegend() {
 
 function tint(speedup) {
   const log = Math.max(-LIMIT_LOG2, Math.min(LIMIT_LOG2, Math.log2(speedup)));
-  const much = Math.round((Math.abs(log) / LIMIT_LOG2) * 100);
-  return { style: `--tint: var(--${log < 0 ? "slow" : "fast"}); --much: ${much}%`, strong: much > 52 };
+  const much = Math.round((Math.abs(log) / LIMIT_LOG2) ** 0.75 * 100); // most speedups are near 1
+  return { style: `--tint: var(--${log < 0 ? "slow" : "fast"}); --much: ${much}%`, strong: much > 80 };
 }
 
 function describe(op, column, cell) {
@@ -253,7 +253,9 @@ function cellButton(op, column, cell) {
   };
   const make = (kind, ...children) => el("button", { ...attributes, class: `cell ${kind}` }, ...children);
   if (BAD.has(cell.verdict)) {
-    return make("failed", `✕ ${words(cell.verdict).replace("build failed", "build")}`, el("span", { class: "part" }, `${cell.failed}/${cell.records.length}`));
+    const word = words(cell.verdict);
+    const part = word.length < 9 ? el("span", { class: "part" }, `${cell.failed}/${cell.records.length}`) : null;
+    return make("failed", `✕ ${word}`, part);
   }
   const glyph = el("span", { class: "glyph" }, GLYPHS[cell.evidence]);
   if (cell.speedup !== null) {
@@ -262,7 +264,9 @@ function cellButton(op, column, cell) {
     const part = cell.n < cell.records.length ? el("span", { class: "part" }, `${cell.n}/${cell.records.length}`) : null;
     return make(colour.strong ? "measured strong" : "measured", glyph, times(cell.speedup), part);
   }
-  const word = cell.evidence === 0 ? words(cell.verdict) : RUNGS[cell.evidence];
+  const best = Math.max(...cell.rungs.keys());
+  const lowest = cell.evidence === 0 ? words(cell.verdict) : RUNGS[cell.evidence];
+  const word = best > cell.evidence ? `${cell.rungs.get(best)}/${cell.records.length} ${RUNGS[best]}` : lowest;
   return make(RUNGS[cell.evidence], el("span", { class: "word" }, glyph, word));
 }
 
@@ -274,7 +278,9 @@ function slot(cells, op, column) {
 function total(records) {
   const all = summarize(records);
   const speed = all.speedup === null ? null : el("b", {}, times(all.speedup));
-  return el("td", { class: "total" }, speed, el("span", { class: all.failed ? "bad-text" : "quiet" }, `${speed ? " " : ""}${all.passed}/${all.records.length}`));
+  const best = Math.max(...all.rungs.keys());
+  const rest = all.passed || !best ? `${all.passed}/${all.records.length}` : `${all.rungs.get(best)}/${all.records.length} ${RUNGS[best]}`;
+  return el("td", { class: "total" }, speed, el("span", { class: all.failed ? "bad-text" : "quiet" }, `${speed ? " " : ""}${rest}`));
 }
 
 function drawGrid(records) {
@@ -553,6 +559,7 @@ function drawPanel(records) {
     el("h3", {}, `Speedup vs ${state.baseline} over size`), shapeCurve(op, column, records),
     el("h3", {}, plural(cell.records.length, "workload")), workloadTable(cell), ...logs(cell));
   panel.scrollTop = 0;
+  $("grid").querySelector(`[aria-expanded="true"]`).scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function facts(cell) {
@@ -579,7 +586,7 @@ function facts(cell) {
 function workloadTable(cell) {
   const base = state.baseline;
   const node = el("table", { class: "plain" });
-  const heads = [["Workload"], ["Dtype"], ["Result"], ["Time", true, "median; p20 to p80 in the tooltip"], [base, true], ["Speedup [95 % CI]", true], ["Roofline", true], ["Error", true, "relative to the float64 reference"], ["Framework's", true, "the framework's own error against the same reference"]];
+  const heads = [["Workload"], ["Dtype"], ["Result"], ["Time", true, "median; p20 to p80 in the tooltip"], [base, true], ["Speedup [95 % CI]", true], ["Roofline", true], ["Error", true, "relative to the float64 reference"], ["Framework", true, "the framework's own error against the same reference"]];
   table(node, heads, cell.records.map((r) => {
     const bad = BAD.has(r.verdict);
     const result = bad ? el("span", { class: "bad-text" }, `✕ ${words(r.verdict)}`) : `${GLYPHS[r.evidence]} ${r.evidence ? RUNGS[r.evidence] : words(r.verdict)}`;

@@ -1,0 +1,198 @@
+"""What every backend must do, as a pytest suite that third-party backends run too.
+
+Subclass :class:`BackendContract` in a test file and define the fixtures ``backend`` and
+``target`` (one that this machine can build for); see tests/test_backend_contract.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portkern import catalogue, evaluate, ops, target
+from portkern.backend import Backend, Missing, Ready, Venue, Venues
+from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
+from portkern.evaluate import Built, Contestant, Failure, Limits, Options, Result, Trial
+from portkern.op import Op, Workload
+from portkern.record import Verdict
+from portkern.target import Target
+from portkern.timing import Plan
+
+#: relu kernels that compute nothing: each must be judged wrong. A plugin adds its language.
+NO_OPS = {
+    "c++": 'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) { return 0; }',
+    "cuda": (
+        'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream)'
+        " { return 0; }"
+    ),
+    "hip": (
+        'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, hipStream_t stream)'
+        " { return 0; }"
+    ),
+    "numba": "import numba\n\n@numba.njit\ndef relu(x, y):\n    pass\n",
+    "opencl": 'SOURCE = ""\n\ndef relu(queue, program, x, y, *, n):\n    pass\n',
+    "pallas": (
+        "import jax.numpy as jnp\n\ndef relu(x, *, interpret=False):\n    return jnp.zeros_like(x)\n"
+    ),
+    "triton": "def relu(x, y):\n    pass\n",
+}
+QUICK = Options(limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5))
+
+
+def judge(
+    candidate: Candidate, op: Op, backend: Backend, where: Target, workloads: list[Workload], *,
+    dtype: str = "float32", folder: Path, options: Options = QUICK,
+) -> Built | list[Result]:  # fmt: skip
+    """Build a candidate and judge it on its best venue: the results, or the build that has none."""
+    ready, venue = backend.probe(where), backend.venues(where).best
+    assert isinstance(ready, Ready), ready
+    request = evaluate.Build(
+        candidate, op.signature, dtype, where, workloads[0].dims,
+        op.signature.scalar_values(workloads[0].scalars),
+        runnable=isinstance(backend.venues(where).hardware, Venue),
+    )  # fmt: skip
+    [built] = evaluate.build_all(
+        [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
+    )
+    if isinstance(built.outcome, Failure) or isinstance(venue, Missing):
+        return built
+    contestant = Contestant(request, built.outcome, venue)
+    with Trial(op, dtype, [contestant], options) as trial:
+        return [trial.run(workload)[0] for workload in workloads]
+
+
+class BackendContract:
+    """Each test is one promise that the rest of portkern relies on."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+        yield tmp_path_factory.mktemp("artifacts")
+        evaluate.close()
+
+    @pytest.fixture
+    def live(self, backend: Backend, target: Target) -> Backend:
+        """The backend, if its toolchain is here; skips with the backend's own reason."""
+        state = backend.probe(target)
+        if isinstance(state, Missing):
+            pytest.skip(f"{backend.name}: {state}")
+        return backend
+
+    @pytest.fixture
+    def running(self, live: Backend, target: Target) -> Backend:
+        """The backend, if something here runs its kernels; skips with the reason."""
+        venue = live.venues(target).best
+        if isinstance(venue, Missing):
+            pytest.skip(f"{live.name}: {venue}")
+        return live
+
+    def test_it_has_a_name_languages_and_a_guide(self, backend: Backend) -> None:
+        assert backend.name.isidentifier()
+        assert backend.languages
+        assert all(suffix.startswith(".") for suffix in backend.languages)
+        assert len(guide(backend)) > 500
+
+    def test_it_claims_its_target_and_not_everything(
+        self, backend: Backend, target: Target
+    ) -> None:
+        assert backend.supports(target) is True
+        claims = [backend.supports(where) for where in all_targets()]
+        assert not all(claims)
+
+    def test_probing_any_target_answers_with_a_toolchain_or_a_reason(
+        self, backend: Backend
+    ) -> None:
+        for where in filter(backend.supports, all_targets()):
+            state = backend.probe(where)
+            assert isinstance(state, Ready | Missing)
+            assert state.toolchain if isinstance(state, Ready) else state.reason
+
+    def test_every_missing_venue_says_why(self, backend: Backend) -> None:
+        for where in filter(backend.supports, all_targets()):
+            venues = backend.venues(where)
+            assert isinstance(venues, Venues)
+            for venue, kind in ((venues.hardware, "hardware"), (venues.emulator, "emulator")):
+                assert venue.kind == kind if isinstance(venue, Venue) else venue.reason
+
+    @pytest.mark.parametrize("op", ops.CORE)
+    def test_it_ships_a_kernel_for_every_core_op(self, backend: Backend, op: str) -> None:
+        shipped = catalogue.candidates(op, backend)
+        assert [c.language for c in shipped] == list(backend.languages.values())
+
+    def test_prose_is_a_failed_build_with_the_tools_words(
+        self, live: Backend, target: Target, folder: Path
+    ) -> None:
+        for language in live.languages.values():
+            failure = self.failed_build(live, target, language, "this is not a kernel", folder)
+            assert failure.verdict is Verdict.BUILD_FAILED
+            assert failure.log or failure.detail
+
+    def test_a_source_without_the_entry_is_told_what_was_expected(
+        self, live: Backend, target: Target, folder: Path
+    ) -> None:
+        for language in live.languages.values():
+            source = NO_OPS[language].replace("relu", "another")
+            failure = self.failed_build(live, target, language, source, folder)
+            assert failure.verdict is Verdict.BUILD_FAILED
+            assert "relu" in failure.detail
+
+    def failed_build(
+        self, backend: Backend, where: Target, language: str, source: str, folder: Path
+    ) -> Failure:
+        op = ops.load("relu")
+        candidate = Candidate("relu", backend.name, language, source, "relu", style=backend.style)
+        workloads = list(op.workloads["ci"][:1])
+        built = judge(candidate, op, backend, where, workloads, folder=folder)
+        assert isinstance(built, Built) and isinstance(built.outcome, Failure), built
+        return built.outcome
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+    def test_its_softmax_is_right_at_small_and_odd_sizes(
+        self, running: Backend, target: Target, folder: Path, dtype: str
+    ) -> None:
+        op = ops.load("softmax")
+        workloads = [*op.workloads["ci"], *op.workloads["edge"]]
+        for candidate in catalogue.candidates("softmax", running):
+            if isinstance(running.accepts(candidate, dtype), Missing):
+                continue
+            results = judge(candidate, op, running, target, workloads, dtype=dtype, folder=folder)
+            assert isinstance(results, list), results
+            bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
+            assert not bad
+
+    def test_a_kernel_that_does_nothing_is_wrong(
+        self, running: Backend, target: Target, folder: Path
+    ) -> None:
+        op = ops.load("relu")
+        for language in running.languages.values():
+            source = NO_OPS[language]
+            candidate = Candidate(
+                "relu", running.name, language, source, "relu", style=running.style
+            )
+            results = judge(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)
+            assert isinstance(results, list), results
+            assert {r.verdict for r in results} == {Verdict.WRONG}
+
+    def test_hardware_results_are_timed_and_emulated_ones_are_not(
+        self, running: Backend, target: Target, folder: Path
+    ) -> None:
+        op = ops.load("relu")
+        [candidate, *_] = catalogue.candidates("relu", running)
+        results = judge(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)
+        assert isinstance(results, list), results
+        on_hardware = isinstance(running.venues(target).hardware, Venue)
+        assert [r.samples is not None for r in results] == [on_hardware] * len(results)
+
+
+def all_targets() -> list[Target]:
+    return [target.load(name) for name in target.names()]
+
+
+def guide(backend: Backend) -> str:
+    """What an author is told about this backend: ``guide.md`` beside its module."""
+    from importlib.resources import files
+
+    file = files(type(backend).__module__) / "guide.md"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""

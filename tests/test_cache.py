@@ -1,0 +1,66 @@
+"""Artifacts are kept by everything that decides them, whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from portkern import ops
+from portkern.backend import Artifact, Build, Resources
+from portkern.cache import ArtifactCache, build_key
+from portkern.target import load
+
+from .kernels import RIGHT, relu
+
+
+def request() -> Build:
+    return Build(relu(RIGHT), ops.load("relu").signature, "float32", load("sm_90"), {"n": 8}, {})
+
+
+def test_a_key_follows_source_dtype_architecture_and_toolchain() -> None:
+    one = request()
+    others = [
+        build_key(replace(one, candidate=relu("return 0;")), {}),
+        build_key(replace(one, dtype="float16"), {}),
+        build_key(replace(one, target=load("sm_80")), {}),
+        build_key(replace(one, runnable=False), {}),
+        build_key(one, {"nvcc": "13.0"}),
+    ]
+    assert len({build_key(one, {}), *others}) == 6
+
+
+def test_a_product_shares_its_architectures_builds() -> None:
+    assert build_key(request(), {}) == build_key(replace(request(), target=load("h200")), {})
+
+
+def fill(cache: ArtifactCache, text: str = "code") -> tuple[Path, Artifact]:
+    workdir = cache.workdir()
+    (workdir / "k.so").write_text(text)
+    return workdir, Artifact(
+        workdir / "k.so", "shared library", (Resources("k", registers=3),), "log"
+    )
+
+
+def test_an_entry_comes_back_as_it_was_put(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    put = cache.put("key", *fill(cache))
+    assert cache.get("key") == put
+    assert put.path.read_text() == "code"
+    assert put.resources[0].registers == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["key"]
+
+
+def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    first, second = fill(cache, "first"), fill(cache, "second")
+    cache.put("key", *first)
+    assert cache.put("key", *second).path.read_text() == "first"
+
+
+def test_a_damaged_entry_is_a_miss_and_is_replaced(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    cache.put("key", *fill(cache)).path.unlink()
+    assert cache.get("key") is None
+    (tmp_path / "key" / "artifact.json").write_text("{")
+    assert cache.get("key") is None
+    assert cache.put("key", *fill(cache, "again")).path.read_text() == "again"

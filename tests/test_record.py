@@ -1,0 +1,146 @@
+"""Records: what may be said of a cell, and a file that survives its writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portkern.errors import RecordError
+from portkern.record import (
+    Environment,
+    Evidence,
+    Record,
+    RecordFile,
+    Speedup,
+    Timing,
+    Verdict,
+    WorkloadRef,
+)
+
+TIMING = Timing(median_us=1.0, p20_us=0.9, p80_us=1.1, n=3, samples=[0.9, 1.0, 1.1], method="clock")
+
+
+def record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "run": "r", "id": "0", "time": "2026-01-01T00:00:00+00:00", "key": "k", "op": "relu",
+        "workload": WorkloadRef(set="ci", name="8", dims={"n": 8}, dtype="float32"),
+        "backend": "cpu", "language": "c++", "target": "x86_64", "venue": "hardware: CPU",
+        "source_hash": "0", "author": "catalogue", "verdict": Verdict.PASSED,
+        "evidence": Evidence.MEASURED, "timing": TIMING,
+        "environment": Environment(machine="m", device="CPU", harness_version="0"),
+    }  # fmt: skip
+    return Record(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timing": None}, "timing goes with measured"),
+        ({"evidence": Evidence.EMULATED}, "timing goes with measured"),
+        ({"verdict": Verdict.WRONG}, "only a passed cell is measured"),
+        ({"verdict": Verdict.PASSED, "evidence": Evidence.BUILT, "timing": None}, "ran somewhere"),
+        (
+            {"evidence": Evidence.VERIFIED, "timing": None,
+             "speedup": {"eager": Speedup(value=2.0, ci95=(1.9, 2.1))}},
+            "a speedup needs a timing",
+        ),
+    ],
+)  # fmt: skip
+def test_a_state_that_must_not_exist_cannot_be_built(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        record(**changes)
+
+
+@given(
+    st.text(),
+    st.dictionaries(st.text(min_size=1), st.floats(allow_nan=False, allow_infinity=False)),
+)
+def test_a_record_survives_its_line(detail: str, seconds: dict[str, float]) -> None:
+    one = record(detail=detail, seconds=seconds)
+    line = one.to_json()
+    assert "\n" not in line
+    assert Record.from_json(line) == one
+
+
+def test_the_line_speaks_the_designs_names() -> None:
+    data = json.loads(record().to_json())
+    assert (data["schema"], data["verdict"], data["evidence"]) == (1, "passed", "measured")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ('{"schema": 99}', "schema 99, this portkern reads 1"),
+        ("[]", "schema None"),
+        ('{"schema": 1}', "Field required"),
+        (record().to_json().replace('"passed"', '"pased"'), "verdict: "),
+        (record().to_json().replace('"run":', '"rum":'), "run: Field required"),
+    ],
+)
+def test_a_malformed_line_is_one_line_of_error(line: str, message: str) -> None:
+    with pytest.raises(RecordError, match=message) as problem:
+        Record.from_json(line)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_bad_line_is_named_with_its_file_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(record().to_json() + "\nnonsense\n" + record().to_json() + "\n")
+    with pytest.raises(RecordError, match=r"records\.jsonl:2: not JSON"):
+        RecordFile(path).read()
+
+
+def test_a_torn_last_line_is_reported_and_cut_off_by_the_next_append(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "records.jsonl")
+    file.append([record(id="1")])
+    with file.path.open("a") as out:
+        out.write(record(id="2").to_json()[:40])
+    records, torn = file.read()
+    assert [r.id for r in records] == ["1"]
+    assert str(torn).endswith("records.jsonl:2: the last line is cut off and was ignored")
+    file.append([record(id="3")])
+    records, torn = file.read()
+    assert [r.id for r in records] == ["1", "3"]
+    assert torn is None
+
+
+def test_a_missing_file_holds_no_records(tmp_path: Path) -> None:
+    assert RecordFile(tmp_path / "none.jsonl").read() == ([], None)
+
+
+def test_a_writer_killed_at_any_moment_loses_no_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pathlib import Path\n"
+        "from portkern.record import Record, RecordFile\n"
+        "file = RecordFile(Path(sys.argv[1])); line = sys.stdin.read(); n = 0\n"
+        "while True:\n"
+        "    file.append([Record.from_json(line)]); n += 1; print(n, flush=True)\n"
+    )
+    argv = [sys.executable, "-c", code, str(path), os.fspath(Path(__file__).parents[1])]
+    for delay in (0.0, 0.02, 0.05):
+        writer = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert writer.stdin and writer.stdout
+        before = len(RecordFile(path).read()[0])
+        writer.stdin.write(record().to_json())
+        writer.stdin.close()
+        writer.stdout.readline()
+        time.sleep(delay)
+        writer.send_signal(signal.SIGKILL)
+        told = writer.stdout.read().split()
+        writer.wait()
+        writer.stdout.close()
+        records, _ = RecordFile(path).read()
+        assert len(records) >= before + (int(told[-1]) if told else 1)

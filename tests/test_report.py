@@ -1,0 +1,327 @@
+"""The report is a view of the records: nothing is promoted, dropped or broken by what they say."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import runpy
+import struct
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern import report
+from portkern.record import Evidence, Record, Verdict
+from portkern.report import html, markdown, summary
+from portkern.report.table import Column, Table, clean, current, natural, times
+
+# Run by path: with --import-mode=importlib a test cannot import its sibling.
+_builder = runpy.run_path(str(Path(__file__).with_name("report_records.py")))
+records: Callable[[], list[Record]] = _builder["records"]
+make: Callable[..., Record] = _builder["make"]
+
+FILES = {"summary.json", "matrix.md", "matrix.html", "matrix.png", "junit.xml"}
+HOSTILE = "</script><script>alert(1)</script> | \u2028 \x1b[1m]]> & $\\frac$ \x00 <!-- 漢字 é"
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    return Table.of(records())
+
+
+def measured(value: float, **changes: object) -> Record:
+    return make(speedup={"eager": {"value": value, "ci95": [value, value]}}, **changes)
+
+
+def unmeasured(verdict: Verdict, evidence: Evidence, **changes: object) -> Record:
+    gone: dict[str, object] = {
+        "timing": None,
+        "speedup": {},
+        "baselines": {},
+        "errors": None,
+        "venue": "",
+    }
+    return make(**{**gone, "verdict": verdict, "evidence": evidence, **changes})
+
+
+def sized(name: str) -> dict[str, object]:
+    return {"set": "ci", "name": name, "dims": {"n": int(name)}, "dtype": "float32"}
+
+
+def on(machine: str) -> dict[str, object]:
+    return {"machine": machine, "device": "x", "harness_version": "0.1.0"}
+
+
+# ---- the pivot
+
+
+def test_a_cell_is_the_worst_of_its_parts() -> None:
+    cell = _only_cell(
+        measured(2.0, workload=sized("1")),
+        unmeasured(Verdict.UNAVAILABLE, Evidence.BUILT, workload=sized("2"), missing="no GPU"),
+        unmeasured(Verdict.WRONG, Evidence.BUILT, workload=sized("3"), detail="off by 1"),
+    )
+    assert cell.verdict is Verdict.WRONG
+    assert cell.evidence is Evidence.BUILT
+    assert cell.rungs == {Evidence.MEASURED: 1, Evidence.BUILT: 2}
+    assert cell.missing == ("no GPU",)
+    assert [r.detail for r in cell.failing] == ["off by 1"]
+
+
+def test_the_speedup_is_the_geometric_mean_of_measured_records_alone() -> None:
+    cell = _only_cell(
+        measured(2.0, workload=sized("1")),
+        measured(8.0, workload=sized("2")),
+        unmeasured(Verdict.UNAVAILABLE, Evidence.BUILT, workload=sized("3")),
+    )
+    assert cell.speedup is not None
+    assert cell.speedup.value == pytest.approx(4.0)
+    assert cell.speedup.n == 2
+
+
+def test_a_cell_without_a_measurement_has_no_speedup() -> None:
+    cell = _only_cell(unmeasured(Verdict.PASSED, Evidence.EMULATED, venue="emulator: x"))
+    assert cell.speedup is None
+
+
+def _only_cell(*parts: Record) -> report.table.Cell:
+    (cell,) = Table.of(parts).cells.values()
+    return cell
+
+
+def test_a_column_shows_its_language_only_where_a_backend_has_several(table: Table) -> None:
+    assert Column("cpu", "x86_64", "numba") in table.columns
+    assert Column("cuda", "h200") in table.columns
+
+
+def test_targets_with_the_best_evidence_come_first_and_numbers_sort_as_numbers(
+    table: Table,
+) -> None:
+    assert table.targets == ("h200", "x86_64", "gfx942", "gfx1100", "sm_80", "sm_100")
+    assert sorted(["sm_100", "sm_90"], key=natural) == ["sm_90", "sm_100"]
+
+
+def test_totals_count_every_record_once(table: Table) -> None:
+    assert sum(len(total) for total in table.totals.values()) == len(table.records) == 702
+    assert len(table.whole.failing) == 10
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.316, "1.32"), (12.34, "12.3"), (456.7, "457")])
+def test_speedups_have_three_digits(value: float, text: str) -> None:
+    assert times(value) == f"{text}\N{MULTIPLICATION SIGN}"
+
+
+# ---- which record of a cell counts
+
+
+def test_the_newest_record_of_a_machine_counts() -> None:
+    old, new = measured(2.0, time="2026-01-01"), measured(3.0, time="2026-01-02")
+    assert current([new, old]) == [new]
+
+
+def test_another_machine_without_the_device_does_not_hide_a_measurement() -> None:
+    here = measured(2.0, environment=on("gpu"), time="1")
+    there = unmeasured(Verdict.UNAVAILABLE, Evidence.BUILT, environment=on("cpu"), time="2")
+    assert current([here, there]) == [here]
+
+
+def test_a_failure_on_any_machine_counts() -> None:
+    good = measured(2.0, environment=on("a"), time="2")
+    bad = unmeasured(Verdict.CRASHED, Evidence.BUILT, environment=on("b"), time="1")
+    assert current([good, bad]) == [bad]
+
+
+def test_a_new_source_replaces_what_other_machines_said_of_the_old_one() -> None:
+    old = measured(2.0, environment=on("a"), time="1", source_hash="old")
+    new = unmeasured(
+        Verdict.UNAVAILABLE, Evidence.BUILT, environment=on("b"), time="2", source_hash="new"
+    )
+    assert current([old, new]) == [new]
+
+
+def test_superseded_attempts_are_counted_and_said() -> None:
+    table = Table.of([measured(2.0, time="1"), measured(3.0, time="2")])
+    assert table.superseded == 1
+    assert "1 earlier attempts superseded" in markdown.render(table, title="t")
+
+
+# ---- the files
+
+
+def test_write_makes_every_view_and_leaves_nothing_else(tmp_path: Path) -> None:
+    done = report.write(records(), tmp_path / "run", title="nightly")
+    assert {path.name for path in done.written} == FILES
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
+    assert not done.skipped
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        report.write(records(), tmp_path / folder, title="nightly")
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_no_records_is_a_report_too(tmp_path: Path) -> None:
+    done = report.write([], tmp_path, title="empty")
+    assert {path.name for path in done.written} == FILES
+    assert json.loads((tmp_path / "summary.json").read_text())["cells"] == 0
+
+
+def test_hostile_text_in_every_field_breaks_no_view(tmp_path: Path) -> None:
+    bad = unmeasured(
+        Verdict.CRASHED, Evidence.BUILT, op=HOSTILE, detail=HOSTILE, author=HOSTILE,
+        backend=HOSTILE, target=HOSTILE, guard=[HOSTILE],
+        workload={"set": HOSTILE, "name": HOSTILE, "dims": {HOSTILE: 3}, "dtype": HOSTILE},
+    )  # fmt: skip
+    done = report.write([bad, *records()], tmp_path, title=HOSTILE)
+    assert not done.skipped
+    ElementTree.parse(tmp_path / "junit.xml")
+    assert "<script" not in (tmp_path / "matrix.md").read_text()
+    page = (tmp_path / "matrix.html").read_text()
+    assert page.count("</script>") == 2
+    assert _data(page)["strings"]
+
+
+def test_without_the_extra_the_reason_is_returned_and_no_stale_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report.write(records(), tmp_path, title="t")
+    monkeypatch.setitem(sys.modules, "junitparser", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = report.write(records(), tmp_path, title="t")
+    assert {path.name for path in done.written} == FILES - {"matrix.png", "junit.xml"}
+    assert "matplotlib is not installed" in str(done.skipped["matrix.png"])
+    assert "portkern[report]" in str(done.skipped["junit.xml"])
+    assert not (tmp_path / "matrix.png").exists()
+
+
+def test_an_interrupted_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report.write([], tmp_path, title="old")
+    before = (tmp_path / "summary.json").read_bytes()
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        report.write(records(), tmp_path, title="new")
+    assert (tmp_path / "summary.json").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+# ---- summary.json
+
+
+def test_the_summary_counts_columns_and_bad_cells(table: Table) -> None:
+    found = json.loads(summary.render(table, title="t"))
+    assert found["generated"] == max(r.time for r in table.records)
+    assert sum(found["verdicts"].values()) == sum(found["evidence"].values()) == 702
+    assert len(found["bad"]) == found["failed"] == 10
+    cuda = next(c for c in found["columns"] if (c["backend"], c["target"]) == ("cuda", "h200"))
+    assert cuda["ops"]["failed"] == ["matmul"]
+    assert cuda["speedup"]["n"] == 52
+    built = next(c for c in found["columns"] if c["target"] == "sm_80")
+    assert built["speedup"] is None
+    assert built["missing"] == ["no device of this architecture on this machine"]
+
+
+# ---- matrix.md
+
+
+def test_every_markdown_table_is_rectangular(table: Table) -> None:
+    blocks = re.findall(r"(?:^\|.*\n)+", markdown.render(table, title="t"), re.MULTILINE)
+    assert len(blocks) >= 6
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1, block
+
+
+def test_markdown_shows_failures_bold_and_numbers_the_reasons(table: Table) -> None:
+    text = markdown.render(table, title="t")
+    assert "**wrong** 2/6" in text
+    assert "8/9 measured" in text
+    assert "&lt;script&gt;" in text
+    assert re.search(r"^\d\. no device of this architecture on this machine$", text, re.MULTILINE)
+    marks = {int(n) for found in re.findall(r"<sup>([\d,]+)", text) for n in found.split(",") if n}
+    assert marks == set(range(1, len(marks) + 1))
+
+
+def test_the_overview_does_not_depend_on_the_order_of_the_records() -> None:
+    shuffled = records()
+    random.Random(1).shuffle(shuffled)
+    assert markdown.overview(shuffled) == markdown.overview(records())
+    assert "`sm_100`" not in markdown.overview(records(), most=3)
+    assert "`h200`" not in markdown.overview(records(), targets=["x86_64"])
+
+
+# ---- matrix.html
+
+
+def test_the_page_refers_to_nothing_outside_itself(table: Table) -> None:
+    page = html.render(table, title="t").replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//cdn|@import|url\(|\bsrc=|\bhref=|<link|<img|fetch\(", page)
+
+
+def test_the_page_carries_every_record_and_no_samples(table: Table) -> None:
+    data = _data(html.render(table, title="t"))
+    assert len(data["rows"]) == 702
+    assert "samples" not in data["fields"]
+    assert len(html.render(table, title="t")) < 400 * 702
+
+
+def test_an_infinite_error_reaches_the_page_as_a_word() -> None:
+    errors = {"max_abs": float("inf"), "max_rel": float("nan"), "vs_fp64": float("inf")}
+    wrong = make(errors={**errors, "reference_vs_fp64": 1e-7})
+    data = _data(html.render(Table.of([wrong]), title="t"))
+    assert data["rows"][0][data["fields"].index("errors")] == ["inf", 1e-7, "inf", "nan"]
+
+
+def test_a_record_with_an_infinite_error_can_be_read_back() -> None:
+    errors = {"max_abs": float("inf"), "max_rel": 1.0, "vs_fp64": 1.0, "reference_vs_fp64": 0.0}
+    read = Record.from_json(make(errors=errors).to_json()).errors
+    assert read is not None and read.max_abs == float("inf")
+
+
+def test_cleaning_removes_colours_and_control_characters() -> None:
+    assert clean("\x1b[1;31merror\x1b[0m\tat\r\nline\x07 é") == "error\tat\nline é"
+
+
+def _data(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+# ---- matrix.png, junit.xml
+
+
+def test_the_picture_grows_with_the_matrix(tmp_path: Path) -> None:
+    sizes = []
+    for name, some in (("small", records()[:60]), ("large", records())):
+        report.write(some, tmp_path / name, title="t")
+        head = (tmp_path / name / "matrix.png").read_bytes()[:24]
+        assert head.startswith(b"\x89PNG")
+        sizes.append(struct.unpack(">II", head[16:24]))
+    assert sizes[1][1] > sizes[0][1]
+    assert max(sizes[1]) < 4000
+
+
+def test_junit_has_one_case_per_cell_and_tells_failed_from_skipped(tmp_path: Path) -> None:
+    report.write(records(), tmp_path, title="t")
+    root = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    cases = list(root.iter("testcase"))
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 702
+    assert len(list(root.iter("failure"))) == 10
+    assert len(list(root.iter("skipped"))) == 702 - 10 - 451
+    built = next(c for c in cases if c.get("classname") == "cuda.sm_80")
+    assert built.get("name") == "relu[ci/64x1024,float32]"
+    skipped = built.find("skipped")
+    assert skipped is not None and "no device" in (skipped.get("message") or "")
+    assert float(built.get("time") or 0) == 0.75

@@ -1,0 +1,171 @@
+"""matrix.html in a real browser: what its script makes of the data, without a network."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from portkern.record import Evidence, Record
+from portkern.report import html
+from portkern.report.table import Table
+
+records: Callable[[], list[Record]] = runpy.run_path(
+    str(Path(__file__).with_name("report_records.py"))
+)["records"]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars", "--enable-logging=stderr",
+)  # fmt: skip
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason=f"no browser on PATH: none of {', '.join(NAMES)}"
+)
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    return Table.of(records())
+
+
+@pytest.fixture(scope="module")
+def page(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "matrix.html"
+    path.write_text(html.render(table, title="nightly <b>&"), encoding="utf-8")
+    return path
+
+
+def browse(page: Path, *options: str, fragment: str = "") -> str:
+    """Open the page as a user would; returns what the browser printed on stdout."""
+    url = page.as_uri() + (f"#{fragment}" if fragment else "")
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    command = [str(BROWSER), *FLAGS, profile, *options, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not console, console  # an uncaught error, or something the page's policy refused
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def dom(page: Path, fragment: str = "") -> str:
+    return browse(page, "--dump-dom", fragment=fragment)
+
+
+def act(page: Path, script: str) -> str:
+    """The body's ``data-result`` after ``script`` ran at the end of the page."""
+    acted = page.with_name("acted.html")
+    text = page.read_text(encoding="utf-8")
+    run = f"<script>document.body.dataset.result = (() => {{ {script} }})();</script></body>"
+    acted.write_text(text.replace("</body>", run), encoding="utf-8")
+    found = re.search(r'data-result="([^"]*)"', dom(acted))
+    assert found is not None
+    return found[1]
+
+
+def test_the_grid_agrees_with_the_table(page: Path, table: Table) -> None:
+    shown = dom(page)
+    assert 'data-ready="1"' in shown
+    assert 'data-records="702"' in shown
+    cells = _cells(shown)
+    assert len(cells) == len(table.cells)
+    for (op, column), cell in table.cells.items():
+        text = cells[f"{op}:{column}"]
+        if cell.verdict.bad:
+            assert str(cell.verdict).replace("_", " ") in text
+        elif cell.speedup is not None:
+            assert str(cell.speedup) in text
+        elif cell.evidence is not Evidence.NONE:
+            assert str(cell.evidence) in text
+
+
+def _cells(shown: str) -> dict[str, str]:
+    buttons = re.findall(r'<button[^>]*data-key="([^"]+)"[^>]*>(.*?)</button>', shown, re.DOTALL)
+    return {key: re.sub("<[^>]+>", "", inner) for key, inner in buttons}
+
+
+def test_the_address_filters_the_matrix(page: Path) -> None:
+    shown = dom(page, "backend=cuda&dtype=float32&set=typical")
+    assert 'data-records="54"' in shown  # 3 targets, 9 ops, 2 sizes
+    assert {key.partition(":")[2] for key in _cells(shown)} == {
+        "cuda@h200", "cuda@sm_80", "cuda@sm_100",
+    }  # fmt: skip
+    assert re.search(r'data-filter="backend=cuda" aria-pressed="true"', shown)
+
+
+def test_the_address_opens_a_cell_with_its_records_and_curve(page: Path) -> None:
+    shown = dom(page, "cell=matmul:cuda@h200")
+    panel = shown[shown.index('<aside id="panel"') : shown.index("</aside>")]
+    assert "matmul on cuda@h200" in panel
+    assert "6 workloads" in panel
+    assert panel.count("<circle") > 20
+    assert "max error 0.31" in panel
+
+
+def test_text_from_the_records_never_becomes_markup(page: Path) -> None:
+    shown = dom(page, "cell=matmul:cuda@h200")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+    assert shown.count("<script") == 2
+    assert "<h1>nightly &lt;b&gt;&amp;</h1>" in shown
+
+
+def test_the_matrix_works_from_the_keyboard(page: Path) -> None:
+    script = """
+      const press = (key) => document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+      const seen = [];
+      document.querySelector('.cell[tabindex="0"]').focus();
+      seen.push(document.activeElement.dataset.key, document.getElementById("tip").hidden);
+      press("ArrowRight"); press("ArrowDown");
+      seen.push(document.activeElement.dataset.key);
+      document.activeElement.click();
+      seen.push(document.getElementById("panel").hidden, document.activeElement.id, location.hash);
+      press("Escape");
+      seen.push(document.getElementById("panel").hidden, document.activeElement.dataset.key);
+      return seen.join(" ");
+    """
+    assert act(page, script) == (
+        "relu:cuda@h200 false gelu:hip@h200 false panel #cell=gelu:hip@h200 true gelu:hip@h200"
+    )
+
+
+def test_the_resource_table_sorts_by_a_heading(page: Path) -> None:
+    script = """
+      const table = document.getElementById("resources");
+      const heads = [...table.querySelectorAll("th")];
+      const heading = heads.findIndex((th) => th.textContent === "Spills");
+      const first = () => table.tBodies[0].rows[0].cells[heading].textContent;
+      const click = () => heads[heading].firstChild.click();
+      click(); const down = first(); click();
+      return `${down} ${first()} ${heads[heading].getAttribute("aria-sort")}`;
+    """
+    assert act(page, script) == "8 0 ascending"
+
+
+def test_clearing_a_filter_brings_everything_back(page: Path) -> None:
+    script = """
+      const chip = document.querySelector('[data-filter="dtype=bfloat16"]');
+      const count = () => document.body.dataset.records;
+      chip.click(); const filtered = `${count()} ${location.hash}`; chip.click();
+      return `${filtered} ${count()} [${location.hash}]`;
+    """
+    assert act(page, script) == "351 #dtype=bfloat16 702 []"
+
+
+def test_light_and_dark_are_both_drawn(page: Path, tmp_path: Path) -> None:
+    pictures = []
+    for name, scheme in (("light", 1), ("dark", 0)):
+        shot = tmp_path / f"{name}.png"
+        preference = f"--blink-settings=preferredColorScheme={scheme}"
+        browse(page, preference, "--window-size=1400,900", f"--screenshot={shot}")
+        pictures.append(shot.read_bytes())
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 30_000 for picture in pictures)
+    assert pictures[0] != pictures[1]

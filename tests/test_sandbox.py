@@ -1,0 +1,169 @@
+"""Workers are separate processes that can be asked, outlived and killed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from portkern import evaluate, ops, registry, sandbox
+from portkern.backend import Build
+from portkern.cache import ArtifactCache
+from portkern.cells import host_targets
+from portkern.errors import PortkernError
+from portkern.evaluate import Contestant, Limits, Trial
+from portkern.record import Verdict
+from portkern.sandbox import Failed, Session
+from portkern.target import load
+from portkern.testing import QUICK, judge
+
+from .kernels import RIGHT, relu
+
+CPU = registry.load("cpu")
+HOST = load(host_targets()[0])
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artifacts")
+
+
+def verdict(body: str, artifacts: Path, *, run_s: float = 60.0) -> tuple[Verdict, str]:
+    op = ops.load("relu")
+    options = evaluate.Options(limits=Limits(run_s=run_s), plan=QUICK.plan)
+    results = judge(
+        relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts, options=options
+    )
+    assert isinstance(results, list), results
+    return results[0].verdict, results[0].detail
+
+
+def test_a_right_kernel_passes_and_is_timed_beside_the_baseline(artifacts: Path) -> None:
+    assert verdict(RIGHT, artifacts) == (Verdict.PASSED, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("abort();", "killed by SIGABRT"),
+        ("*(volatile int*)8 = 1; return 0;", "killed by SIGSEGV"),
+        ("_exit(0);", "exited with status 0 instead of answering"),
+        ("exit(3);", "exited with status 3 instead of answering"),
+        ("return 7;", "relu returned 7, expected 0"),
+        ("kill(getpid(), 9); return 0;", "killed by SIGKILL"),
+    ],
+)
+def test_a_kernel_that_ends_its_process_is_a_crash(body: str, told: str, artifacts: Path) -> None:
+    found, detail = verdict(body, artifacts)
+    assert found is Verdict.CRASHED
+    assert told in detail
+
+
+def test_a_kernel_that_hangs_is_timed_out(artifacts: Path) -> None:
+    start = time.monotonic()
+    found, detail = verdict("for (volatile int i = 0;; ++i); return 0;", artifacts, run_s=1.0)
+    assert found is Verdict.TIMED_OUT
+    assert "longer than 1 s" in detail
+    assert time.monotonic() - start < 30
+
+
+def test_children_of_a_kernel_die_with_it(artifacts: Path) -> None:
+    """The kernel leaves a process behind that would sleep for an hour."""
+    left = 'if (fork() == 0) { execlp("sleep", "portkern-orphan", "3600", (char*)0); } ' + RIGHT
+    verdict(left, artifacts)
+    evaluate.close()
+    time.sleep(0.2)
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert not [command for command in commands if "portkern-orphan" in command]
+
+
+def test_a_crash_at_one_size_leaves_the_other_sizes_judged(artifacts: Path) -> None:
+    op = ops.load("relu")
+    body = "if (n == 1000) abort(); " + RIGHT
+    results = judge(relu(body), op, CPU, HOST, list(op.workloads["ci"]), folder=artifacts)
+    assert isinstance(results, list)
+    assert [r.verdict for r in results] == [Verdict.CRASHED, Verdict.PASSED]
+
+
+def test_a_crash_leaves_its_neighbours_judged(artifacts: Path) -> None:
+    op = ops.load("relu")
+    contestants = [_contestant(body, artifacts) for body in ("abort();", RIGHT, "return 0;")]
+    with Trial(op, "float32", contestants, QUICK) as trial:
+        results = trial.run(op.workloads["ci"][0])
+    assert [r.verdict for r in results] == [Verdict.CRASHED, Verdict.PASSED, Verdict.WRONG]
+
+
+def test_a_kernel_that_writes_its_input_is_wrong(artifacts: Path) -> None:
+    found, detail = verdict("const_cast<scalar_t*>(x)[0] = 7; " + RIGHT, artifacts)
+    assert found is Verdict.WRONG
+    assert "changed its input 'x'" in detail
+
+
+def _contestant(body: str, artifacts: Path) -> Contestant:
+    op = ops.load("relu")
+    request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
+    [built] = evaluate.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
+    assert not isinstance(built.outcome, evaluate.Failure), built.outcome
+    venue = CPU.venues(HOST).hardware
+    assert isinstance(venue, evaluate.Venue)
+    return Contestant(request, built.outcome, venue)
+
+
+def test_an_unknown_request_is_an_answer_with_the_traceback() -> None:
+    with Session(("torch",), {}) as session:
+        outcome = session.ask("dance", timeout_s=30)
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "AttributeError"
+    assert "Traceback" in outcome.log
+
+
+def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate.close()  # the next server starts under the environment below
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("POCL_CACHE_DIR", "/somewhere")
+    source = "import os\ndef run(x):\n    return x\nassert os.environ['POCL_CACHE_DIR']\n"
+    leak = source + "raise KeyError(sorted(k for k in os.environ if 'OPENAI' in k))\n"
+    with Session(("torch",), {}) as session:
+        outcome = session.ask("reference", timeout_s=60, source=leak, device="cpu", compiled=False)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "[]"
+    evaluate.close()
+
+
+def test_a_session_leaves_no_scratch_and_no_process() -> None:
+    with Session(("torch",), {}) as session:
+        scratch, pid = session.scratch, session._pid
+        assert scratch.is_dir()
+        assert psutil.pid_exists(pid)
+    assert not scratch.exists()
+    assert not psutil.pid_exists(pid)
+
+
+def test_an_ended_worker_cannot_be_asked() -> None:
+    with Session(("torch",), {}) as session:
+        session.close()
+        with pytest.raises(PortkernError, match="has ended"):
+            session.ask("run", timeout_s=1)
+
+
+def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> None:
+    with Session(("torch",), {}):
+        pass
+    start = time.monotonic()
+    with Session(("torch",), {}) as session:
+        session.ask("nothing", timeout_s=30)
+    assert time.monotonic() - start < 1.0
+
+
+def test_a_dead_server_is_an_error_and_starts_again() -> None:
+    server = sandbox.ForkServer(("torch",))
+    server.spawn(Path("/tmp"), {})[1].close()
+    assert server._process is not None
+    server._process.kill()
+    server._process.wait()
+    with pytest.raises(PortkernError, match="fork server ended"):
+        server.spawn(Path("/tmp"), {})
+    server.spawn(Path("/tmp"), {})[1].close()
+    server.close()

@@ -1,0 +1,63 @@
+"""Samples into medians and ratios with honest intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portkern.target import load
+from portkern.timing import KEPT, Plan, roofline, speedup, summarize
+
+
+def test_a_summary_keeps_order_statistics_of_many_samples() -> None:
+    timing = summarize(list(range(10_000)), "clock")
+    assert (timing.n, len(timing.samples), timing.samples[0], timing.samples[-1]) == (
+        10_000,
+        KEPT,
+        0,
+        9999,
+    )
+    assert timing.median_us == pytest.approx(4999.5)
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=300))
+def test_quantiles_are_ordered_and_within_the_samples(samples: list[float]) -> None:
+    timing = summarize(samples, "clock")
+    assert min(samples) <= timing.p20_us <= timing.median_us <= timing.p80_us <= max(samples)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 1000))
+def test_the_interval_holds_the_true_ratio(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, baseline = rng.normal(10, 0.3, 60), rng.normal(20, 0.6, 60)
+    ratio = speedup(kernel.tolist(), baseline.tolist())
+    low, high = ratio.ci95
+    assert low <= ratio.value <= high
+    assert 1.9 < low < high < 2.1
+
+
+def test_equal_samples_give_a_point() -> None:
+    assert speedup([5.0, 5.0], [10.0, 10.0]).ci95 == (2.0, 2.0)
+
+
+def test_a_burst_is_at_least_a_few_calls_and_at_most_the_cap() -> None:
+    plan = Plan(burst_s=0.01, least=3, most=100)
+    assert [plan.repeats(us) for us in (0.0, 200.0, 1e7)] == [100, 50, 3]
+
+
+def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:
+    h200 = load("h200")
+    copy = roofline(h200, nbytes=4_800_000_000, flops=1.0, dtype="float32", median_us=1250)
+    assert copy.fraction == pytest.approx(0.8)
+    assert copy.basis == "datasheet memory 4800 GB/s"
+    product = roofline(h200, nbytes=1, flops=66.9e12, dtype="float32", median_us=2e6)
+    assert product.fraction == pytest.approx(0.5)
+    assert product.basis == "datasheet float32 66.9 TFLOP/s"
+
+
+def test_without_a_peak_there_is_no_fraction() -> None:
+    bound = roofline(load("x86_64"), nbytes=1, flops=1.0, dtype="float32", median_us=1.0)
+    assert bound.fraction is None
