@@ -136,7 +136,7 @@ class Call:
 
 
 class Device(Protocol):
-    """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's, on CPU."""
+    """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's."""
 
     def upload(self, host: Any) -> Any: ...
     def download(self, buffer: Any) -> Any: ...
@@ -181,7 +181,7 @@ class Backend(ABC):
 
     @abstractmethod
     def venues(self, target: Target) -> Venues:
-        """Where an artifact for ``target`` can run on this machine. Never raises, opens no device."""
+        """Where an artifact for ``target`` runs on this machine. Never raises, opens no device."""
 
     @abstractmethod
     def build(self, request: Build, workdir: Path) -> Artifact:

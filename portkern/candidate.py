@@ -11,7 +11,7 @@ from typing import Literal
 
 from portkern.errors import ConfigError, no_such
 
-#: ``#define BLOCK 256  // knob: 128 256 512`` in C-like files, ``BLOCK = 256  # knob: 128 256`` in Python.
+#: ``#define BLOCK 256  // knob: 128 256 512`` in C, ``BLOCK = 256  # knob: 128 256`` in Python.
 _KNOB = re.compile(
     r"^(?P<head>(?:#define[ \t]+)?(?P<name>[A-Z][A-Z0-9_]*)(?:[ \t]*=)?[ \t]+)(?P<value>-?\d+)"
     r"(?P<tail>[ \t]*(?://|\#)[ \t]*knob:(?P<choices>(?:[ \t]+-?\d+)+)[ \t]*)$",

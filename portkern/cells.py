@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import version
@@ -151,9 +151,7 @@ class Question:
                             yield Cell(op, which, workload, dtype, backend, where, candidate)
 
 
-def _expand(
-    chosen: Sequence[str], sets: dict[str, Sequence[str]] | dict[str, tuple[str, ...]]
-) -> list[str]:
+def _expand(chosen: Sequence[str], sets: Mapping[str, Sequence[str]]) -> list[str]:
     """Names with the sets among them replaced by their members, each once, in order."""
     if not chosen:
         raise ConfigError("An empty list selects nothing; name at least one, or 'all'")

@@ -15,7 +15,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from portkern.errors import ConfigError, no_such
 
-
 Options = TypeVar("Options")
 
 

@@ -56,7 +56,8 @@ class TorchDevice:
 
         if self._flush is None:
             self._flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=self.device)
-        marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+        event: Any = torch.cuda.Event  # torch leaves it untyped
+        marks = [[event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
         for start, end in marks:
             self._flush.zero_()
             start.record()

@@ -7,7 +7,6 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -362,7 +361,7 @@ def _collect(
                 f"expected {wanted['dtype']}{wanted['shape']}"
             )
         size = math.prod(wanted["shape"]) * ITEMSIZE[wanted["dtype"]]
-        if path.is_symlink() or not path.is_file() or os.stat(path).st_size != size:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size != size:
             return f"output {spec.name!r} did not arrive as {size} bytes"
         actual.append(read_tensor(**wanted))
     return actual

@@ -5,6 +5,7 @@ The judge's process must not create a CUDA context, so NVIDIA's tool and the ker
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -26,6 +27,12 @@ class Gpu:
     arch: str
     index: int
     driver: str
+
+
+def machine() -> str:
+    """What this machine is, in words that name no person's host."""
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{system}, {os.cpu_count()} CPUs, {cpu_name()}"
 
 
 @lru_cache

@@ -1,37 +1,21 @@
-"""Runs the cells of a matrix and turns every outcome into a record, as soon as it is there."""
+"""Runs the cells of a matrix; every outcome is a record in the run's file at once."""
 
 from __future__ import annotations
 
 import os
-import platform
-import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from threading import Lock
 
-from portkern import evaluate, host, timing
-from portkern.backend import SOURCE_KINDS, Artifact, Missing, Ready, Resources, Venue
-from portkern.cache import ArtifactCache, build_key
+from portkern import evaluate
+from portkern.backend import Artifact, Missing, Ready, Venue
+from portkern.cache import ArtifactCache
 from portkern.cells import Cell
-from portkern.errors import ConfigError
-from portkern.evaluate import Built, Contestant, Failure, Options, Result, Trial
-from portkern.occupancy import occupancy
-from portkern.op import Workload
-from portkern.record import (
-    BuildResources,
-    Environment,
-    Evidence,
-    Record,
-    RecordFile,
-    Torn,
-    Verdict,
-    WorkloadRef,
-)
-from portkern.target import Target
+from portkern.evaluate import Built, Contestant, Failure, Options, Trial
+from portkern.record import Record, RecordFile, Torn, Verdict
+from portkern.recording import judged, unbuilt, unrun
 
 
 @dataclass(frozen=True)
@@ -56,7 +40,6 @@ class Matrix:
     report: Callable[[Progress], None] = lambda _: None
     _records: dict[str, Record] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
-    _started: float = 0.0
     torn: Torn | None = None
 
     def execute(self) -> list[Record]:
@@ -64,9 +47,7 @@ class Matrix:
         if not self.fresh:
             self._reuse()
         todo = [cell for cell in self.cells if cell.key not in self._records]
-        self._emit(
-            self._record(cell, *cell.hopeless, Evidence.NONE) for cell in todo if cell.hopeless
-        )
+        self._emit(unbuilt(self.run, cell) for cell in todo if cell.hopeless)
         self._work([cell for cell in todo if not cell.hopeless])
         return [self._records[cell.key] for cell in self.cells]
 
@@ -92,7 +73,7 @@ class Matrix:
                 for cell, result in done.result():
                     built[_identity(cell)] = result
                     if isinstance(result.outcome, Failure) or isinstance(cell.venues.best, Missing):
-                        self._emit([self._unrun(cell, result)])
+                        self._emit([unrun(self.run, cell, result)])
                     elif isinstance(cell.venues.hardware, Venue):
                         hardware.append(cell)
                     else:
@@ -131,61 +112,7 @@ class Matrix:
                 for cell in asked:
                     outcome = built[_identity(cell)]
                     key = _venue_identity(_contestant(cell, outcome))
-                    self._emit([self._judged(cell, outcome, results[order[key]])])
-
-    def _unrun(self, cell: Cell, built: Built) -> Record:
-        """A cell that ended with its build: it failed, or there is nowhere to run it."""
-        if isinstance(built.outcome, Failure):
-            return self._record(
-                cell, built.outcome.verdict, str(built.outcome), Evidence.NONE, built=built
-            )
-        reason = str(cell.venues.hardware)
-        return self._record(
-            cell, Verdict.UNAVAILABLE, reason, _built_evidence(built.outcome), built=built
-        )
-
-    def _judged(self, cell: Cell, built: Built, result: Result) -> Record:
-        assert isinstance(built.outcome, Artifact)
-        evidence, missing = _built_evidence(built.outcome), ""
-        if result.verdict is Verdict.PASSED:
-            if isinstance(cell.venues.hardware, Missing):
-                evidence, missing = Evidence.EMULATED, str(cell.venues.hardware)
-            elif result.samples is None:
-                evidence, missing = Evidence.VERIFIED, "it could not be timed"
-            else:
-                evidence = Evidence.MEASURED
-        return self._record(
-            cell, result.verdict, result.detail, evidence, built=built, result=result,
-            missing=missing,
-        )  # fmt: skip
-
-    def _record(
-        self, cell: Cell, verdict: Verdict, detail: str, evidence: Evidence, *,
-        built: Built | None = None, result: Result | None = None, missing: str = "",
-    ) -> Record:  # fmt: skip
-        venue = cell.venues.best
-        ran = str(venue) if result is not None and isinstance(venue, Venue) else ""
-        dims = cell.workload.dims
-        times = _times(result) if result else {}
-        median = times["timing"].median_us if "timing" in times else None
-        return Record(
-            run=self.run, id=secrets.token_hex(8), key=cell.key,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-            op=cell.op.name, workload=_workload_ref(cell.workload_set, cell.workload, cell.dtype),
-            backend=cell.backend.name, language=cell.language, target=cell.target.name,
-            venue=ran, source_hash=cell.candidate.digest if cell.candidate else "",
-            author=cell.candidate.author if cell.candidate else "",
-            verdict=verdict, detail=detail, evidence=evidence,
-            missing=missing or ("" if evidence is Evidence.MEASURED else detail.partition("\n")[0]),
-            errors=result.errors if result else None, precision=cell.op.precision,
-            roofline=timing.roofline(
-                cell.target, nbytes=cell.op.nbytes(dims, cell.dtype), flops=cell.op.flops(dims),
-                dtype=cell.dtype, median_us=median,
-            ),
-            resources=_resources(cell.target, built),
-            environment=_environment(cell),
-            seconds=_seconds(built, result), **times,
-        )  # fmt: skip
+                    self._emit([judged(self.run, cell, outcome, results[order[key]])])
 
     def _emit(self, records: Iterable[Record]) -> None:
         with self._lock:
@@ -233,68 +160,3 @@ def _venue_identity(contestant: Contestant) -> tuple[str, str]:
     candidate, venue = contestant.request.candidate, contestant.venue
     what = candidate.digest if venue.kind == "emulator" else str(contestant.artifact.path)
     return what, repr(venue)
-
-
-def _built_evidence(artifact: Artifact) -> Evidence:
-    return Evidence.NONE if artifact.kind in SOURCE_KINDS else Evidence.BUILT
-
-
-def _workload_ref(which: str, workload: Workload, dtype: str) -> WorkloadRef:
-    return WorkloadRef(
-        set=which, name=workload.name, dims=dict(workload.dims), dtype=dtype,
-        scalars=dict(workload.scalars),
-    )  # fmt: skip
-
-
-def _times(result: Result) -> dict[str, object]:
-    """The fields of a record that a measured result fills; none for any other."""
-    if result.samples is None:
-        return {}
-    own = result.samples
-    return {
-        "timing": timing.summarize(own.values, own.method),
-        "baselines": {
-            name: timing.summarize(base.values, base.method)
-            for name, base in result.baselines.items()
-        },
-        "speedup": {
-            name: timing.speedup(own.values, base.values) for name, base in result.baselines.items()
-        },
-    }
-
-
-def _resources(target: Target, built: Built | None) -> list[BuildResources]:
-    if built is None or isinstance(built.outcome, Failure):
-        return []
-    return [
-        BuildResources(**asdict(used), occupancy=_occupancy(target, used))
-        for used in built.outcome.resources
-    ]
-
-
-def _occupancy(target: Target, used: Resources) -> float | None:
-    """The fraction that the build allows; None when the block's size is only known at launch."""
-    if not target.is_gpu or used.registers is None or used.threads is None:
-        return None
-    return occupancy(
-        target, registers=used.registers, agprs=used.agprs or 0,
-        shared_bytes=used.shared_bytes or 0, threads=used.threads,
-    ).fraction  # fmt: skip
-
-
-def _environment(cell: Cell) -> Environment:
-    venue = cell.venues.best
-    ready = cell.ready
-    gpu = host.gpu_for(cell.target)
-    return Environment(
-        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, {host.cpu_name()}",
-        device=venue.name if isinstance(venue, Venue) else "",
-        driver=gpu.driver if gpu else "",
-        toolchain=dict(ready.toolchain) if isinstance(ready, Ready) else {},
-        harness_version=version("portkern"),
-    )
-
-
-def _seconds(built: Built | None, result: Result | None) -> dict[str, float]:
-    seconds = {"build": round(built.seconds, 3)} if built and built.seconds else {}
-    return seconds | ({"run": round(result.seconds, 3)} if result else {})

@@ -86,7 +86,8 @@ class Signature:
         used = {a for t in (*self.inputs, *self.outputs) for a in t.shape if isinstance(a, str)}
         if used != set(self.axes):
             raise ConfigError(
-                f"Op {self.name!r} declares the axes {sorted(self.axes)}, its tensors use {sorted(used)}"
+                f"Op {self.name!r} declares the axes {sorted(self.axes)}, "
+                f"its tensors use {sorted(used)}"
             )
 
     def scalar_values(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -142,8 +143,8 @@ class Op:
         """Raise ConfigError unless ``workload`` gives every axis a length, and only axes."""
         if set(workload.dims) != set(self.signature.axes):
             raise ConfigError(
-                f"Workload {workload.name!r} of {self.name!r} has the axes {sorted(workload.dims)}, "
-                f"expected {sorted(self.signature.axes)}"
+                f"Workload {workload.name!r} of {self.name!r} has the axes "
+                f"{sorted(workload.dims)}, expected {sorted(self.signature.axes)}"
             )
         unknown = set(workload.scalars) - {s.name for s in self.signature.scalars}
         if unknown:

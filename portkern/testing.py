@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from portkern import catalogue, evaluate, ops, target
-from portkern.backend import Backend, Missing, Ready, Venue, Venues
+from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.evaluate import Built, Contestant, Failure, Limits, Options, Result, Trial
@@ -35,7 +35,8 @@ NO_OPS = {
     "numba": "import numba\n\n@numba.njit\ndef relu(x, y):\n    pass\n",
     "opencl": 'SOURCE = ""\n\ndef relu(queue, program, x, y, *, n):\n    pass\n',
     "pallas": (
-        "import jax.numpy as jnp\n\ndef relu(x, *, interpret=False):\n    return jnp.zeros_like(x)\n"
+        "import jax.numpy as jnp\n\n"
+        "def relu(x, *, interpret=False):\n    return jnp.zeros_like(x)\n"
     ),
     "triton": "def relu(x, y):\n    pass\n",
 }
@@ -49,7 +50,7 @@ def judge(
     """Build a candidate and judge it on its best venue: the results, or the build that has none."""
     ready, venue = backend.probe(where), backend.venues(where).best
     assert isinstance(ready, Ready), ready
-    request = evaluate.Build(
+    request = Build(
         candidate, op.signature, dtype, where, workloads[0].dims,
         op.signature.scalar_values(workloads[0].scalars),
         runnable=isinstance(backend.venues(where).hardware, Venue),

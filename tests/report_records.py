@@ -37,6 +37,7 @@ COLUMNS = (
     ("cpu", "c++", "x86_64", Evidence.MEASURED),
     ("cpu", "numba", "x86_64", Evidence.MEASURED),
     ("pallas", "pallas", "x86_64", Evidence.EMULATED),
+    ("cuda", "cuda", "gfx942", Evidence.NONE),
 )
 DEVICES = {"h200": "NVIDIA H200", "x86_64": "AMD EPYC 9654"}
 FAILURES = {
@@ -63,7 +64,7 @@ BIAS = {"cuda": 0.35, "triton": 0.1, "hip": 0.0, "opencl": -0.7, "cpu": -0.4, "p
 
 
 def records(seed: int = 7) -> list[Record]:
-    """The same list for the same seed: 13 columns of 9 ops, 3 sizes and 2 dtypes."""
+    """The same list for the same seed: 14 columns of 9 ops, 3 sizes and 2 dtypes."""
     rng = random.Random(seed)
     cells = itertools.product(COLUMNS, OPS, SIZES, DTYPES)
     return [_record(i, *cell, rng) for i, cell in enumerate(cells)]
@@ -89,7 +90,9 @@ def _record(
     verdict, detail = Verdict.PASSED, ""
     if evidence < Evidence.EMULATED:
         verdict = Verdict.UNAVAILABLE
-    if dtype == "bfloat16" and backend == "opencl":
+    if (backend, target) == ("cuda", "gfx942"):
+        verdict, detail = Verdict.UNSUPPORTED, "cuda does not compile for gfx942"
+    elif dtype == "bfloat16" and backend == "opencl":
         verdict, evidence, detail = Verdict.UNSUPPORTED, Evidence.NONE, "OpenCL C has no bfloat16"
     elif (backend, target, op) in FAILURES and dtype == "float32" and which == "typical":
         verdict, detail = FAILURES[backend, target, op]

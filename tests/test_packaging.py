@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from fnmatch import fnmatch
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -91,3 +95,57 @@ def test_the_poisoned_litellm_is_excluded_and_not_pinned() -> None:
     assert "!=1.82.7" in litellm
     assert "!=1.82.8" in litellm
     assert pins("base.txt")["litellm"] not in ("1.82.7", "1.82.8")
+
+
+# tools/setup.py, which has no other test than to run it
+
+
+def load_setup() -> Any:
+    spec = spec_from_file_location("portkern_setup", ROOT / "tools" / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SETUP = load_setup()
+
+
+def test_uv_is_told_what_pip_is_configured_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UV_FIND_LINKS", "UV_INDEX", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://mine.invalid/simple")
+    pip = {
+        "find-links": ["/a", "/b"],
+        "extra-index-url": ["https://x.invalid", "https://y.invalid"],
+        "index-url": ["https://z.invalid"],
+        "timeout": ["9"],
+    }
+    assert SETUP.uv_settings(pip) == {
+        "UV_FIND_LINKS": "/a,/b",
+        "UV_INDEX": "https://x.invalid https://y.invalid",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+@pytest.mark.parametrize(
+    ("requires", "constraints", "extras"),
+    [
+        (["filelock"], "cpu.txt", {"triton", "hip"}),
+        (["triton==3.7.1; platform_system == 'Linux'"], "base.txt", {"triton", "hip"}),
+        (["triton-rocm==3.7.1"], "base.txt", {"clang"}),
+        (["pytorch-triton-xpu==3.5.0"], "base.txt", {"clang"}),
+    ],
+    ids=["cpu", "cuda", "rocm", "xpu"],
+)
+def test_what_is_installed_depends_on_the_torch_that_is_there(
+    requires: list[str], constraints: str, extras: set[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    torch = SETUP.Torch("2.13.0+x", requires)
+    monkeypatch.setattr(SETUP, "VENV", tmp_path)
+    text = SETUP.write_constraints(torch).read_text()
+    assert f"{constraints}\ntorch==2.13.0+x\n" in text
+    assert {"triton", "hip", "clang"} & set(SETUP.wanted_extras(torch)) == extras
+    assert {"cuda", "tracking", "dev"} <= set(SETUP.wanted_extras(torch))

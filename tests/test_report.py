@@ -107,7 +107,7 @@ def test_targets_with_the_best_evidence_come_first_and_numbers_sort_as_numbers(
 
 
 def test_totals_count_every_record_once(table: Table) -> None:
-    assert sum(len(total) for total in table.totals.values()) == len(table.records) == 702
+    assert sum(len(total) for total in table.totals.values()) == len(table.records) == 756
     assert len(table.whole.failing) == 10
 
 
@@ -223,7 +223,7 @@ def test_an_interrupted_write_leaves_the_old_file(
 def test_the_summary_counts_columns_and_bad_cells(table: Table) -> None:
     found = json.loads(summary.render(table, title="t"))
     assert found["generated"] == max(r.time for r in table.records)
-    assert sum(found["verdicts"].values()) == sum(found["evidence"].values()) == 702
+    assert sum(found["verdicts"].values()) == sum(found["evidence"].values()) == 756
     assert len(found["bad"]) == found["failed"] == 10
     cuda = next(c for c in found["columns"] if (c["backend"], c["target"]) == ("cuda", "h200"))
     assert cuda["ops"]["failed"] == ["matmul"]
@@ -241,6 +241,13 @@ def test_every_markdown_table_is_rectangular(table: Table) -> None:
     assert len(blocks) >= 6
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1, block
+
+
+def test_a_pair_that_cannot_exist_is_told_but_takes_no_room(table: Table) -> None:
+    impossible = Column("cuda", "gfx942")
+    assert impossible in table.columns
+    assert impossible not in table.supported
+    assert "| unsupported <sup>" in markdown.render(table, title="t")
 
 
 def test_markdown_shows_failures_bold_and_numbers_the_reasons(table: Table) -> None:
@@ -271,9 +278,9 @@ def test_the_page_refers_to_nothing_outside_itself(table: Table) -> None:
 
 def test_the_page_carries_every_record_and_no_samples(table: Table) -> None:
     data = _data(html.render(table, title="t"))
-    assert len(data["rows"]) == 702
+    assert len(data["rows"]) == 756
     assert "samples" not in data["fields"]
-    assert len(html.render(table, title="t")) < 400 * 702
+    assert len(html.render(table, title="t")) < 400 * 756
 
 
 def test_an_infinite_error_reaches_the_page_as_a_word() -> None:
@@ -317,9 +324,9 @@ def test_junit_has_one_case_per_cell_and_tells_failed_from_skipped(tmp_path: Pat
     report.write(records(), tmp_path, title="t")
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     cases = list(root.iter("testcase"))
-    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 702
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 756
     assert len(list(root.iter("failure"))) == 10
-    assert len(list(root.iter("skipped"))) == 702 - 10 - 451
+    assert len(list(root.iter("skipped"))) == 756 - 10 - 451
     built = next(c for c in cases if c.get("classname") == "cuda.sm_80")
     assert built.get("name") == "relu[ci/64x1024,float32]"
     skipped = built.find("skipped")

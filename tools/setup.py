@@ -69,19 +69,22 @@ class Torch(NamedTuple):
 
 def main() -> int:
     stamp = fingerprint()
-    if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == stamp:
-        return 0
+    if PYTHON.exists() and STAMP.exists():
+        installed, _, missing = STAMP.read_text().partition("\n")
+        if installed == stamp:
+            if missing:
+                say(f"without [{missing}] since last time; rm {STAMP.relative_to(ROOT)} to retry")
+            return 0
     started = time.monotonic()
     accelerator = find_accelerator()
     shared_torch = make_venv(accelerator)
     installers = find_installers(pip_only=shared_torch)
     torch = ensure_torch(installers, accelerator)
     constraints = write_constraints(torch)
-    missing = install(installers, wanted_extras(torch), constraints)
+    left_out = install(installers, wanted_extras(torch), constraints)
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         say("no g++ or clang++ on PATH: kernels that need a host compiler will be unavailable")
-    if not missing:
-        STAMP.write_text(stamp)
+    STAMP.write_text(f"{stamp}\n{','.join(left_out)}")
     say(f"ready in {time.monotonic() - started:.0f} s: .venv/bin/portkern (torch {torch.version})")
     return 0
 
@@ -253,17 +256,17 @@ def install(installers: Sequence[Installer], extras: list[str], constraints: Pat
         if installer.run(*editable(extras)).returncode == 0:
             return []
     say("the whole set does not install here; trying one extra after the other")
-    last = installers[-1]
-    if last.run(*editable([])).returncode != 0:
+    working = next((i for i in installers if i.run(*editable([])).returncode == 0), None)
+    if working is None:
         raise fail("portkern itself could not be installed: the messages above say why")
-    missing = []
+    left_out = []
     for extra in extras:
-        tried = last.run(*editable([extra]), quiet=True)
+        tried = working.run(*editable([extra]), quiet=True)
         if tried.returncode != 0:
-            missing.append(extra)
-            reason = (tried.stderr.strip() or tried.stdout.strip()).splitlines()[-1:]
-            say(f"without [{extra}]: {''.join(reason)}")
-    return missing
+            left_out.append(extra)
+            reason = " ".join(tried.stderr.split())[-300:]
+            say(f"without [{extra}]: {reason}")
+    return left_out
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ class Compiler:
     @property
     def openmp(self) -> tuple[str, ...]:
         """clang comes without an OpenMP runtime on many systems: then its kernels use one thread."""
-        return ("-fopenmp",) if self.cross or _links_openmp(self.argv) else ("-fopenmp-simd",)
+        parallel = self.cross or _has_openmp(self.name, self.argv)
+        return ("-fopenmp",) if parallel else ("-fopenmp-simd",)
 
     def march(self, target: Target) -> str:
         if self.name != "zig":
@@ -105,6 +106,9 @@ class CpuBackend(Backend):
             "OMP_WAIT_POLICY": "passive"
         }
         return Venues(Venue("hardware", host.cpu_name(), "cpu", environment), emulator)
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        return numba_environment(target)
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return numba_environment(target)
@@ -158,15 +162,14 @@ def _first_line(argv: tuple[str, ...]) -> str:
 
 
 @lru_cache
-def _links_openmp(argv: tuple[str, ...]) -> bool:
-    if argv[0].endswith("g++") and not argv[0].endswith("clang++"):
-        return True  # libgomp comes with it
-    link = [*argv, "-fopenmp", "-shared", "-x", "c++", os.devnull, "-o", os.devnull]
+def _has_openmp(name: str, argv: tuple[str, ...]) -> bool:
+    if name != "clang++":
+        return name != "zig"  # g++ brings libgomp, zig brings no runtime
     try:
-        run_tool(link, timeout_s=60, error=ToolError)
+        library = run_tool([*argv, "-print-file-name=libomp.so"], timeout_s=60, error=ToolError)
     except ToolError:
         return False
-    return True
+    return Path(library.strip()).is_absolute()  # clang echoes the bare name when it finds none
 
 
 def _why_not_here(target: Target) -> Missing:
@@ -269,7 +272,9 @@ def _compile(function: Any, request: Build) -> None:
         numba.types.Array(getattr(numba.types, t.resolve(request.dtype)), len(t.shape), "C")
         for t in tensors
     ]
-    scalars = [getattr(numba.types, s.dtype.replace("bool", "boolean")) for s in request.signature.scalars]
+    scalars = [
+        getattr(numba.types, s.dtype.replace("bool", "boolean")) for s in request.signature.scalars
+    ]
     function.compile((*arrays, *scalars))
 
 
@@ -301,7 +306,9 @@ def _load_numba(artifact: Artifact, request: Build, device: TorchDevice) -> Kern
     function = _entry(artifact.path, request)
     _compile(function, request)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
-    kinds = {s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars}
+    kinds = {
+        s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars
+    }
 
     def launch(call: Call) -> Sequence[Any]:
         arrays = [tensor.numpy() for tensor in (*call.inputs, *call.outputs)]

@@ -1,4 +1,4 @@
-"""NVIDIA's compiler: where it is and what it makes. The hip backend builds for NVIDIA with it too."""
+"""NVIDIA's compiler: where it is and what it makes. The hip backend builds with it too."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def find() -> Nvrtc | Missing:
         major, minor = ctypes.c_int(), ctypes.c_int()
         ctypes.CDLL(str(libraries[0])).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         return Nvrtc(libraries[0], root / "include", f"{major.value}.{minor.value}")
-    return Missing("no NVRTC: nvidia-cuda-nvrtc and nvidia-cuda-runtime are not installed", nvcc.REMEDY)
+    return Missing("no NVRTC: nvidia-cuda-nvrtc or nvidia-cuda-runtime is absent", nvcc.REMEDY)
 
 
 def build(nvrtc: Nvrtc, request: Build, workdir: Path) -> Artifact:
@@ -64,7 +64,7 @@ def build(nvrtc: Nvrtc, request: Build, workdir: Path) -> Artifact:
         output = workdir / f"{request.signature.name}.cubin"
         output.write_bytes(program.read("CUBIN"))
         ptx = program.read("PTX").decode(errors="replace")
-    return Artifact(output, "cubin", ptxas.resources(log, ptx), log)
+    return Artifact(output, "cubin", ptxas.resources(log, ptx, linked=False), log)
 
 
 class _Program:

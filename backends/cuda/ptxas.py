@@ -15,26 +15,30 @@ _THREADS = re.compile(r"\.(?:max|req)ntid (\d+)(?:, (\d+))?(?:, (\d+))?")
 _INTEGER = re.compile(r"L[a-z](n?\d+)E")
 
 
-def resources(log: str, ptx: str = "") -> tuple[Resources, ...]:
-    """One value per kernel of a ``-Xptxas -v`` log; ``ptx`` adds the declared block size."""
+def resources(log: str, ptx: str = "", *, linked: bool = True) -> tuple[Resources, ...]:
+    """One value per kernel of a ``-Xptxas -v`` log; ``ptx`` adds the declared block size.
+
+    Relocatable code (not ``linked``) has its shared memory laid out later: ptxas says nothing.
+    """
     threads = {m["symbol"]: _block(m["directives"]) for m in _ENTRY.finditer(ptx)}
     starts = list(_KERNEL.finditer(log))
-    ends = [start.start() for start in starts[1:]] + [len(log)]
+    ends = [*(start.start() for start in starts[1:]), len(log)]
     return tuple(
-        _kernel(start["symbol"], log[start.end() : end], threads.get(start["symbol"]))
-        for start, end in zip(starts, ends, strict=True)
+        _kernel(start["symbol"], log[start.end() : end], threads.get(start["symbol"]), linked)
+        for start, end in zip(starts, ends, strict=False)  # no kernel leaves one end over
     )
 
 
-def _kernel(symbol: str, text: str, threads: int | None) -> Resources:
+def _kernel(symbol: str, text: str, threads: int | None, linked: bool) -> Resources:
     used = _USED.search(text)
     shared = _SHARED.search(used[2]) if used else None
+    none_said = 0 if used and linked else None
     spills = re.search(_SPILLS.format(re.escape(symbol)), text)
     return Resources(
         kernel=readable(symbol),
         registers=int(used[1]) if used else None,
         spills=int(spills[1]) + int(spills[2]) if spills else None,
-        shared_bytes=int(shared[1]) if shared else 0 if used else None,
+        shared_bytes=int(shared[1]) if shared else none_said,
         threads=threads,
     )
 

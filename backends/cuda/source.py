@@ -1,4 +1,4 @@
-"""The source that a GPU compiler sees: our prelude, then the author's lines under their own numbers."""
+"""What a GPU compiler sees: our prelude, then the author's lines under their own numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def write(request: Build, text: str, workdir: Path, suffix: str) -> Path:
 def defines_entry(request: Build) -> bool:
     """Whether the text holds a body for the entry; compiling for the device alone needs none."""
     text = _COMMENT_OR_STRING.sub(" ", request.candidate.source)
-    return re.search(rf"\b{re.escape(request.candidate.entry)}\s*\([^;{{}}]*\)\s*{{", text) is not None
+    entry = re.escape(request.candidate.entry)
+    return re.search(rf"\b{entry}\s*\([^;{{}}]*\)\s*{{", text) is not None
 
 
 def no_entry(request: Build, suffix: str, stream: str) -> BuildError:

@@ -1,1 +1,110 @@
-"""placeholder"""
+"""HIP C++ for AMD (ROCm, or PyPI's clang for code objects) and, through nvcc, for NVIDIA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from portkern import abi, host
+from portkern.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
+from portkern.device import TorchDevice
+from portkern.errors import BackendUnavailable
+from portkern.native import load_library
+from portkern.target import Target
+
+from ..cuda import CudaBackend, gpu, nvcc, source
+from . import clang, rocm
+
+TYPES = source.TYPES | {"bfloat16": "__hip_bfloat16"}
+_HEADERS = {"float16": "hip/hip_fp16.h", "bfloat16": "hip/hip_bf16.h"}
+_ON_NVIDIA = Path(__file__).parent / "include" / "nvidia"
+
+
+class HipBackend(Backend):
+    """``.hip`` files with the C entry point that :mod:`portkern.abi` describes."""
+
+    name: ClassVar[str] = "hip"
+    languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
+    preload: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def supports(self, target: Target) -> bool:
+        return target.vendor == "amd" or CudaBackend().supports(target)
+
+    def probe(self, target: Target) -> Ready | Missing:
+        if target.vendor == "nvidia":
+            compiler = nvcc.find()
+            if isinstance(compiler, Missing):
+                return compiler
+            return Ready({"nvcc": compiler.version, "host compiler": compiler.host})
+        hipcc, fallback = rocm.find(), clang.find()
+        if isinstance(hipcc, rocm.Hipcc):
+            return Ready({"hipcc": hipcc.version})
+        return fallback if isinstance(fallback, Missing) else Ready(dict(fallback.versions))
+
+    def venues(self, target: Target) -> Venues:
+        missing = Missing("no emulator of HIP source: this portkern has no SIMT executor")
+        if target.vendor == "nvidia":
+            return Venues(hardware=gpu.hardware(target, nvcc.find()), emulator=missing)
+        return Venues(hardware=_amd_hardware(target), emulator=missing)
+
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        # A library names its entry; a code object has no host code, so only the text can tell.
+        if not request.runnable and not source.defines_entry(request):
+            raise source.no_entry(request, ".hip", "hipStream_t")
+        artifact = self._compile(request, workdir)
+        if request.runnable and not source.exports(artifact.path, request.candidate.entry):
+            raise source.no_entry(request, ".hip", "hipStream_t")
+        return artifact
+
+    def _compile(self, request: Build, workdir: Path) -> Artifact:
+        if request.target.vendor == "nvidia":
+            compiler = nvcc.find()
+            if isinstance(compiler, Missing):
+                raise BackendUnavailable(str(compiler))
+            text = source.numbered(request, _prelude(request), ".hip")
+            return nvcc.build(compiler, request, text, workdir, flags=["-I", str(_ON_NVIDIA)])
+        hipcc, fallback = rocm.find(), clang.find()
+        if isinstance(hipcc, rocm.Hipcc):
+            text = source.numbered(request, _prelude(request), ".hip")
+            return rocm.build(hipcc, request, source.write(request, text, workdir, ".hip"), workdir)
+        if isinstance(fallback, Missing):
+            raise BackendUnavailable(str(fallback))
+        target = request.target
+        before = _prelude(request) + clang.constants(target.arch, target.warp or 64)
+        text = source.numbered(request, before, ".hip")
+        return clang.build(fallback, request, source.write(request, text, workdir, ".hip"), workdir)
+
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        return load_library(artifact, request, TorchDevice(venue.device))
+
+
+def _prelude(request: Build) -> str:
+    """HIP's headers, ``scalar_t`` and the entry's prototype."""
+    used = (_HEADERS[d] for d in sorted(source.dtypes(request)) if d in _HEADERS)
+    headers = ["hip/hip_runtime.h", *used]
+    return abi.prelude(
+        request.signature, request.candidate.entry, request.dtype, TYPES,
+        include="\n".join(f"#include <{h}>" for h in headers), stream="hipStream_t",
+    )  # fmt: skip
+
+
+def _amd_hardware(target: Target) -> Venue | Missing:
+    device = host.gpu_for(target)
+    if device is None:
+        return Missing(f"no AMD {target.name} GPU here")
+    hipcc = rocm.find()
+    if isinstance(hipcc, Missing):
+        return hipcc
+    if gpu.torch_runtime("hip") is None:
+        return Missing("the installed torch is not a ROCm build", "install torch for ROCm")
+    return Venue("hardware", device.name, f"cuda:{device.index}")

@@ -1,1 +1,152 @@
-"""placeholder"""
+"""OpenCL through pyopencl: any vendor's GPU, and CPUs through PoCL."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from portkern.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Call,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
+from portkern.errors import BackendUnavailable, BuildError
+from portkern.op import Signature
+from portkern.target import Target
+from portkern.toolchain import package_version
+
+from . import platforms
+from .device import ClDevice, Program
+from .platforms import ClDescription, choose
+
+
+class OpenClBackend(Backend):
+    name = "opencl"
+    languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
+    preload = ("torch",)
+
+    def supports(self, target: Target) -> bool:
+        # The driver compiles for the CPU as it is, so there is nothing to say about avx2 or avx512.
+        generic_cpu = target.vendor == "cpu" and target.name in ("x86_64", "aarch64")
+        return generic_cpu or target.is_gpu or target.vendor == "opencl"
+
+    def probe(self, target: Target) -> Ready | Missing:
+        found = platforms.devices()
+        if isinstance(found, Missing):
+            return found
+        parts = {"pyopencl": str(package_version("pyopencl"))}
+        return Ready(parts | {d.name: d.driver for d in found})
+
+    def venues(self, target: Target) -> Venues:
+        found = platforms.devices()
+        if isinstance(found, Missing):
+            return Venues(found, found)
+        device = choose(target, found)
+        hardware = device if isinstance(device, Missing) else _venue("hardware", device)
+        if not target.is_gpu:
+            return Venues(hardware, Missing("no emulator: whatever runs OpenCL is the hardware"))
+        return Venues(hardware, _emulator(found))
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        return platforms.environment()
+
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        """Compile for the device that will run it: OpenCL's drivers know no other."""
+        path = workdir / f"{request.candidate.entry}.py"
+        path.write_text(request.candidate.source, encoding="utf-8")
+        source, _ = _module(path, request)
+        Program(_open_for(request.target), source, request.dtype)
+        return Artifact(path, "opencl")
+
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        device = _open(venue.device, request.target, emulated=venue.kind == "emulator")
+        source, enqueue = _module(artifact.path, request)
+        program = Program(device, source, request.dtype)
+        arguments = _by_value(request.signature)
+
+        def launch(call: Call) -> Sequence[Any]:
+            buffers = [tensor.buffer for tensor in (*call.inputs, *call.outputs)]
+            enqueue(device.queue, program, *buffers, **arguments(call))
+            return call.outputs
+
+        return Kernel(device, launch)
+
+
+def _venue(kind: Any, device: ClDescription) -> Venue:
+    baseline = "cuda:0" if device.kind == "gpu" else "cpu"
+    return Venue(kind, device.name, device.address, platforms.environment(), baseline)
+
+
+def _emulator(found: Sequence[ClDescription]) -> Venue | Missing:
+    """A CPU device runs the kernels that a GPU would get, work-groups and barriers included."""
+    for device in found:
+        if device.kind == "cpu":
+            return _venue("emulator", device)
+    return Missing("no OpenCL driver for this CPU", f"{platforms.PIP} brings PoCL")
+
+
+def _open(address: str, target: Target, *, emulated: bool) -> ClDevice:
+    device = ClDevice(address, cpu=False)
+    device.cpu = not device.gpu and not emulated
+    return device
+
+
+def _open_for(target: Target) -> ClDevice:
+    """The device of ``target``, or the one that stands in for it, in this process."""
+    from .device import load_pyopencl
+
+    load_pyopencl()
+    found = [ClDescription(**description) for description, _ in platforms.visible()]
+    device = choose(target, found)
+    if isinstance(device, ClDescription):
+        return _open(device.address, target, emulated=False)
+    stand_in = _emulator(found) if target.is_gpu else device
+    if isinstance(stand_in, Missing):
+        raise BackendUnavailable(f"OpenCL compiles on the device that runs it: {stand_in}")
+    return _open(stand_in.device, target, emulated=True)
+
+
+def _module(path: Path, request: Build) -> tuple[str, Callable[..., object]]:
+    """SOURCE and the entry function of a candidate; raises BuildError when one is missing."""
+    name = request.candidate.entry
+    spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
+    assert spec is not None and spec.loader is not None  # the suffix is .py
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, NameError, ImportError, AttributeError, TypeError, ValueError) as error:
+        raise BuildError(f"{path.name} cannot be imported: {error}") from error
+    source, function = getattr(module, "SOURCE", None), getattr(module, name, None)
+    if not isinstance(source, str):
+        raise BuildError("The module has no string SOURCE; expected the program in OpenCL C")
+    if not callable(function):
+        wanted = _expected(request.signature, name)
+        raise BuildError(f"The module has no function {name!r}; expected {wanted}")
+    return source, function
+
+
+def _expected(signature: Signature, entry: str) -> str:
+    buffers = [t.name for t in (*signature.inputs, *signature.outputs)]
+    values = [*signature.axes, *(s.name for s in signature.scalars)]
+    return f"def {entry}({', '.join(['queue', 'program', *buffers, '*', *values])})"
+
+
+def _by_value(signature: Signature) -> Callable[[Call], dict[str, Any]]:
+    """Axes and scalars as the numpy types that OpenCL's ``long`` and ``float`` are set from."""
+    import numpy
+
+    kinds = {"float32": numpy.float32, "int64": numpy.int64, "bool": numpy.int8}
+
+    def arguments(call: Call) -> dict[str, Any]:
+        axes = {axis: numpy.int64(call.dims[axis]) for axis in signature.axes}
+        return axes | {s.name: kinds[s.dtype](call.scalars[s.name]) for s in signature.scalars}
+
+    return arguments

@@ -75,10 +75,12 @@ class PallasBackend(Backend):
         except BuildError:
             raise
         # The candidate's own code runs here, at import and while traced: it may raise anything.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             raise build_error(request, error) from error
         if not modules:
-            raise BuildError(f"{request.candidate.entry} calls no pallas_call with a Triton lowering")
+            raise BuildError(
+                f"{request.candidate.entry} calls no pallas_call with a Triton lowering"
+            )
         kind, resources, log = compile_modules(modules, request.target, workdir)
         return Artifact(source, kind, resources, log)
 

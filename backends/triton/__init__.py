@@ -86,9 +86,9 @@ class TritonBackend(Backend):
 
             torch.cuda.set_device(device.device)  # Triton launches on the current device
         elif venue.kind == "emulator":
-            from .interpreter import repair_bfloat16
+            from .interpreter import repair
 
-            repair_bfloat16()
+            repair()
         entry = import_entry(artifact.path, request.candidate.entry)
         returns = request.candidate.style == "return"
 

@@ -1,8 +1,9 @@
-"""Makes Triton's interpreter compute in bfloat16.
+"""Makes Triton's interpreter calculate as the hardware does.
 
 It keeps bfloat16 as the bits in a uint16 and calculates with those as if they were integers, and
 it truncates where the hardware rounds to nearest even ("does not support operations on bfloat16",
-says Triton's debugging guide; so in 3.6 and 3.9). A kernel that is right would be judged wrong.
+says Triton's debugging guide; so in 3.6 and 3.9). A kernel that is right would be judged wrong. And 3.6 cannot
+take a tensor as a loop's bound: NumPy 2.4 no longer makes an int of an array with one axis.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 _ARITHMETIC = ("binary_op", "unary_op", "create_fma", "create_erf", "create_rsqrt", "create_dot")
 
 
-def repair_bfloat16() -> None:
-    """Widen bfloat16 operands to float32, calculate, and round what was bfloat16 once."""
+def repair() -> None:
+    """Widen bfloat16 operands to float32, calculate, and round what was bfloat16 once; let any
+    tensor of one element be an index."""
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
@@ -26,7 +28,16 @@ def repair_bfloat16() -> None:
         setattr(builder, name, _widened(getattr(builder, name)))
     for reduction in (interpreter.ReduceOps, interpreter.ScanOps):
         reduction.apply_impl = _reduced(reduction.apply_impl)
+    interpreter._patch_lang_tensor = _indexed(interpreter._patch_lang_tensor)
     builder.portkern_repaired = True
+
+
+def _indexed(original: Callable[..., Any]) -> Callable[..., Any]:
+    def patch(tensor: Any, *scope: Any) -> None:
+        original(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    return patch
 
 
 def _widen(handle: Any) -> Any:

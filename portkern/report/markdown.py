@@ -118,7 +118,10 @@ def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
         return "—"
     parts = []
     for rung, cells in total.ops_by_rung.items():
-        parts.append(f"{len(cells)}/{len(total.cells)} {_rung(rung, cells)}")
+        count = f"{len(cells)}/{len(total.cells)} "
+        if total.best is Evidence.NONE and len(cells) == len(total.cells):
+            count = ""  # "unsupported" says it
+        parts.append(count + _rung(rung, cells))
     if total.speedup:
         parts.append(f"{total.speedup}")
     if total.ops_failing:

@@ -45,7 +45,7 @@ def render(table: Table, *, title: str) -> bytes | Missing:
         _draw(axes, table)
         head = f"{clean(title)}\nspeedup vs eager, geometric mean of measured cells"
         figure.text(0.18 / across, 1 - 0.14 / down, head, va="top", size=11, color=INK, **PLAIN)
-        _legend(figure, across, down)
+        _legend(figure, table, across, down)
         out = io.BytesIO()
         figure.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()
@@ -53,11 +53,11 @@ def render(table: Table, *, title: str) -> bytes | Missing:
 
 def _rows_are_columns(table: Table) -> bool:
     """The longer side goes down: a picture 40 columns wide is unreadable on any page."""
-    return len(table.columns) > len(table.ops)
+    return len(table.supported) > len(table.ops)
 
 
 def _size(table: Table) -> tuple[float, float]:
-    sides = [len(table.ops) + 1, len(table.columns)]
+    sides = [len(table.ops) + 1, len(table.supported)]
     if not _rows_are_columns(table):
         sides.reverse()
     return max(7.5, 2.2 + CELL_IN[0] * sides[0]), max(3.0, 1.85 + CELL_IN[1] * sides[1])
@@ -67,11 +67,13 @@ def _draw(axes: Axes, table: Table) -> None:
     flip = _rows_are_columns(table)
     ops = [*table.ops, None]  # None: the column's own geomean
     for i, op in enumerate(ops):
-        for j, column in enumerate(table.columns):
+        for j, column in enumerate(table.supported):
             x, y = (i, j) if flip else (j, i)
             _cell(axes, x, y, *_look(table, op, column))
     names = [clean(op) if op else "all ops" for op in ops]
-    columns = [f"{c.tool} · {c.target}" if flip else f"{c.tool}\n{c.target}" for c in table.columns]
+    columns = [
+        f"{c.tool} · {c.target}" if flip else f"{c.tool}\n{c.target}" for c in table.supported
+    ]
     across, down = (names, columns) if flip else (columns, names)
     axes.set_xlim(0, max(len(across), 1))
     axes.set_ylim(max(len(down), 1), 0)
@@ -80,7 +82,7 @@ def _draw(axes: Axes, table: Table) -> None:
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, colors=INK)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    _separate(axes, table.columns, flip)
+    _separate(axes, table.supported, flip)
 
 
 def _separate(axes: Axes, columns: tuple[Column, ...], flip: bool) -> None:
@@ -93,8 +95,9 @@ def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, 
     """Text, background, ink and hatch of one cell."""
     if op is None:
         total = table.totals[column]
-        best = f"{total.rungs[total.best]}/{len(total)}"
-        shown = str(total.speedup) if total.speedup else best if total.best else DASH
+        good = sum(r.evidence is total.best and not r.verdict.bad for r in total.records)
+        count = f"{good or total.passed}/{len(total)}" if total.best else DASH
+        shown = str(total.speedup) if total.speedup else count
         return shown, PAPER, INK, None
     cell = table.cells.get((op, column))
     if cell is None:
@@ -140,13 +143,16 @@ def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str
     axes.text(x + 0.5, y + 0.53, text, size=size, weight=bold, **middle)
 
 
-def _legend(figure: Any, across: float, down: float) -> None:
+def _legend(figure: Any, table: Table, across: float, down: float) -> None:
     lines = (
         "none < built (real ISA) < emulated (correct in emulation) < verified (correct on the"
         " hardware) < measured (timed there)\n"
         "a cell is the worst of its workloads and dtypes; * some of them are not measured;"
         f" colours end at {times(0.25)} and {times(4)}"
     )
+    left_out = len(table.columns) - len(table.supported)
+    if left_out:
+        lines += f"; {left_out} unsupported pairs are not shown"
     figure.text(0.18 / across, 0.18 / down, lines, va="bottom", size=7.5, color="#5a6272")
     strip = figure.add_axes((0.18 / across, 0.62 / down, 1.8 / across, 0.1 / down))
     strip.imshow([[i / 60 for i in range(-60, 61)]], aspect="auto", cmap=_colormap())

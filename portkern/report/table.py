@@ -221,6 +221,13 @@ class Table:
         return tuple(sorted({c for _, c in self.cells}, key=lambda c: c.order))
 
     @cached_property
+    def supported(self) -> tuple[Column, ...]:
+        """The columns in which something could be tried; half of all pairs cannot."""
+        return tuple(
+            c for c in self.columns if set(self.totals[c].verdicts) != {Verdict.UNSUPPORTED}
+        )
+
+    @cached_property
     def totals(self) -> Mapping[Column, ColumnTotal]:
         found = {}
         for column in self.columns:

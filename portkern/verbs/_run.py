@@ -48,7 +48,7 @@ def run_cells(
     try:
         with lock.acquire(timeout=0), _progress(len(cells), quiet) as show:
             matrix = Matrix(
-                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(root() / "artifacts"),
+                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(root() / "builds"),
                 chosen, fresh, show,
             )  # fmt: skip
             records = matrix.execute()
@@ -89,6 +89,29 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
             bar.update(task, completed=progress.done, description=what)
 
         yield show
+
+
+def conclude(
+    records: Sequence[Record], folder: Path, *, as_json: bool, notes: Sequence[str] = ()
+) -> int:
+    """Write the report, show it, and say how the run ended."""
+    from rich.console import Console
+
+    from portkern import report
+    from portkern.report import summary, terminal
+
+    written = report.write(records, folder, title=folder.name)
+    skipped = [f"{name} was not written: {why}" for name, why in written.skipped.items()]
+    for note in [*skipped, *notes]:
+        print(f"portkern: note: {note}", file=sys.stderr)
+    table, code = report.Table.of(records), exit_code(records)
+    if as_json:
+        document = summary.document(table, title=folder.name)
+        print_json(document | {"folder": str(folder), "exit_code": code})
+    else:
+        terminal.show(table, Console())
+        print(f"\nreport: {folder / 'matrix.html'}")
+    return code
 
 
 def exit_code(records: Sequence[Record]) -> int:

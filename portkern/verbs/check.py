@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from portkern import catalogue, ops, registry, target
+from portkern.candidate import Style
 from portkern.cells import Cell, Question, default_target
 from portkern.config import names, resolve
 from portkern.errors import ConfigError
@@ -41,13 +42,11 @@ def main(overrides: Sequence[str]) -> int:
     options = resolve("check", CheckOptions, overrides)
     op, backend = ops.load(options.op), registry.load(options.backend)
     where = target.load(options.target) if options.target else default_target(backend)
-    if options.style not in ("", "dps", "return"):
-        raise ConfigError(f"Got style={options.style!r}, expected 'dps' or 'return'")
     candidate = catalogue.from_file(
         Path(options.source), op=op.name, backend=backend, entry=options.entry or None
     )
     if options.style:
-        candidate = replace(candidate, style=options.style)
+        candidate = replace(candidate, style=_style(options.style))
     question = Question(
         [op.name], [where.name], [backend.name], names(options.workloads), names(options.dtypes)
     )
@@ -59,6 +58,12 @@ def main(overrides: Sequence[str]) -> int:
         fresh=True, quiet=options.json,
     )  # fmt: skip
     return _conclude(cells, records, options)
+
+
+def _style(text: str) -> Style:
+    if text == "dps" or text == "return":
+        return text
+    raise ConfigError(f"Got style={text!r}, expected 'dps' or 'return'")
 
 
 def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOptions) -> int:

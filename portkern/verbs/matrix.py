@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from portkern.cells import Question
@@ -47,25 +47,11 @@ def main(overrides: Sequence[str]) -> int:
     records = _run.run_cells(
         question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
     )
-    return _conclude(records, folder, options)
+    notes = _track(records, folder, options)
+    return _run.conclude(records, folder, as_json=options.json, notes=notes)
 
 
-def _conclude(records: Sequence[Record], folder: Any, options: MatrixOptions) -> int:
-    from portkern import report
-
-    written = report.write(records, folder, title=folder.name)
-    for note in [*written.skipped, *_track(records, folder, options)]:
-        print(f"portkern: note: {note}", file=sys.stderr)
-    code = _run.exit_code(records)
-    if options.json:
-        _run.print_json(report.summary(records) | {"folder": str(folder), "exit_code": code})
-    else:
-        report.print_overview(records)
-        print(f"\nreport: {folder / 'matrix.html'}")
-    return code
-
-
-def _track(records: Sequence[Record], folder: Any, options: MatrixOptions) -> list[str]:
+def _track(records: Sequence[Record], folder: Path, options: MatrixOptions) -> list[str]:
     """Notes about tracking; losing it loses no result."""
     if not options.track:
         return []

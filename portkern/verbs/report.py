@@ -30,15 +30,5 @@ def main(overrides: Sequence[str]) -> int:
         raise ConfigError(f"No records in {folder / _run.RECORDS}; 'portkern matrix' writes them")
     if torn:
         print(f"portkern: note: {torn}", file=sys.stderr)
-    from portkern import report
-
     latest = list({record.key: record for record in records}.values())
-    written = report.write(latest, folder, title=folder.name)
-    for note in written.skipped:
-        print(f"portkern: note: {note}", file=sys.stderr)
-    if options.json:
-        _run.print_json(report.summary(latest) | {"folder": str(folder)})
-    else:
-        report.print_overview(latest)
-        print(f"\nreport: {folder / 'matrix.html'}")
-    return _run.exit_code(latest)
+    return _run.conclude(latest, folder, as_json=options.json)

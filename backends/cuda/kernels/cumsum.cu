@@ -1,5 +1,6 @@
 // Inclusive running sum along the last axis, one block per row. A thread sums its 16 bytes, warps
-// scan by shuffles, and a carry joins the chunks of BLOCK packs; the next chunk loads meanwhile.
+// scan by shuffles, and a carry joins the chunks of BLOCK packs, compensated so that long rows lose
+// nothing to it; the next chunk loads meanwhile.
 #define BLOCK 256  // knob: 128 256 512
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
@@ -18,7 +19,7 @@ __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restric
     const int64_t packs = cols / V, step = blockDim.x;
     const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
     Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
-    float carry = 0.0f;
+    float carry = 0.0f, lost = 0.0f;
     int turn = 0;
     Pack<V> next;
     if (threadIdx.x < packs) next = in[threadIdx.x];
@@ -42,16 +43,20 @@ __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restric
         if (lane == 0) before = 0.0f;
         if (lane == 31) totals[turn][warp] = scan;
         __syncthreads();
-        float earlier = carry;
+        float chunk = 0.0f;  // its own sum is small, so it keeps digits that the carry would drop
         for (int w = 0; w < warps; ++w) {
-            if (w == warp) earlier = carry;
-            carry += totals[turn][w];
+            if (w == warp) before += chunk;
+            chunk += totals[turn][w];
         }
-        if (i >= packs) continue;
-        before += earlier;
+        if (i < packs) {
 #pragma unroll
-        for (int j = 0; j < V; ++j) values.at[j] = scalar_t(before + v[j]);
-        out[i] = values;
+            for (int j = 0; j < V; ++j) values.at[j] = scalar_t(carry + (lost + (before + v[j])));
+            out[i] = values;
+        }
+        const float add = chunk + lost, sum = carry + add, part = sum - carry;
+        lost = (carry - (sum - part)) + (add - part);  // what the rounding of sum has dropped
+        if (lost != lost) lost = 0.0f;  // an infinity has nothing to lose
+        carry = sum;
     }
 }
 

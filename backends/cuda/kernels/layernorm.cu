@@ -109,6 +109,7 @@ __global__ __launch_bounds__(BLOCK) void layernorm_wide(
     sums = block_sum(sums, partial[1]);
     const float shift = sums.x / cols;
     const float scale = rsqrtf(fmaxf(sums.y / cols - shift * shift, 0.0f) + eps);
+#pragma unroll 1  // more at once would not fit the registers of three blocks
     for (int64_t i = threadIdx.x; i < packs; i += BLOCK) {
         const Pack<V> values = in[i];
         float deviation[V];

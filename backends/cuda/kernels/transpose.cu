@@ -33,7 +33,7 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
         Pack<V> values;
 #pragma unroll
         for (int j = 0; j < V; ++j) values.at[j] = tile[r + j][c];
-        // Counted in packs: nvcc merges the stores only where the type shows the alignment.
+        // Counted in packs: compilers merge the stores only where the type shows the alignment.
         reinterpret_cast<Pack<V>*>(y)[((col0 + c) * rows + row0 + r) / V] = values;
     }
 }

@@ -45,14 +45,14 @@ def _looped(x_ref, weight_ref, bias_ref, y_ref, *, cols, eps):
 
     def add(step, total):
         where, mask = part(step)
-        return total + load(x_ref.at[0, where], mask)
+        return total + load(x_ref.at[where], mask)
 
     mean = jnp.sum(jax.lax.fori_loop(0, steps, add, zero)) / cols
 
     def deviate(step, carry):
         rest, squares = carry
         where, mask = part(step)
-        value = jnp.where(mask, load(x_ref.at[0, where], mask) - mean, 0.0)
+        value = jnp.where(mask, load(x_ref.at[where], mask) - mean, 0.0)
         return rest + value, squares + value * value
 
     rest, squares = jax.lax.fori_loop(0, steps, deviate, (zero, zero))
@@ -61,9 +61,9 @@ def _looped(x_ref, weight_ref, bias_ref, y_ref, *, cols, eps):
 
     def write(step, carry):
         where, mask = part(step)
-        value = (load(x_ref.at[0, where], mask) - mean - correction) * scale
+        value = (load(x_ref.at[where], mask) - mean - correction) * scale
         result = value * load(weight_ref.at[where], mask) + load(bias_ref.at[where], mask)
-        plt.store(y_ref.at[0, where], result.astype(y_ref.dtype), mask=mask)
+        plt.store(y_ref.at[where], result.astype(y_ref.dtype), mask=mask)
         return carry
 
     jax.lax.fori_loop(0, steps, write, 0)
@@ -76,12 +76,13 @@ def layernorm(x, weight, bias, *, eps, interpret=False):
     if cols > RESIDENT:
         kernel, tile_rows, warps = partial(_looped, cols=cols, eps=eps), 1, 16
         block = pl.cdiv(cols, LOOP_BLOCK) * LOOP_BLOCK
+        tile = pl.BlockSpec((None, block), lambda i: (i, 0))
     else:
         block = pl.next_power_of_2(cols)
         tile_rows = max(1, TILE // block)
         kernel = partial(_resident, rows=rows, cols=cols, eps=eps)
         warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-    tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
+        tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
     vector = pl.BlockSpec((block,), lambda i: (0,))
     return pl.pallas_call(
         kernel,

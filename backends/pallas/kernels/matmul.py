@@ -60,9 +60,7 @@ def matmul(a, b, *, interpret=False):
     block_n = _fit(n, BLOCK_F32 if strict else BLOCK_N)
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     return pl.pallas_call(
-        partial(
-            _kernel, m=m, n=n, k=k, block_m=block_m, block_n=block_n, block_k=block_k
-        ),
+        partial(_kernel, m=m, n=n, k=k, block_m=block_m, block_n=block_n, block_k=block_k),
         grid=(pl.cdiv(m, block_m) * pl.cdiv(n, block_n),),
         out_shape=jax.ShapeDtypeStruct((m, n), a.dtype),
         compiler_params=plt.CompilerParams(

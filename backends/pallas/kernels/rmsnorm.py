@@ -37,7 +37,7 @@ def _looped(x_ref, weight_ref, y_ref, *, cols, eps):
 
     def accumulate(step, squares):
         where, mask = part(step)
-        value = load(x_ref.at[0, where], mask)
+        value = load(x_ref.at[where], mask)
         return squares + value * value
 
     squares = jax.lax.fori_loop(0, steps, accumulate, jnp.zeros((LOOP_BLOCK,), jnp.float32))
@@ -45,8 +45,8 @@ def _looped(x_ref, weight_ref, y_ref, *, cols, eps):
 
     def write(step, carry):
         where, mask = part(step)
-        result = load(x_ref.at[0, where], mask) * scale * load(weight_ref.at[where], mask)
-        plt.store(y_ref.at[0, where], result.astype(y_ref.dtype), mask=mask)
+        result = load(x_ref.at[where], mask) * scale * load(weight_ref.at[where], mask)
+        plt.store(y_ref.at[where], result.astype(y_ref.dtype), mask=mask)
         return carry
 
     jax.lax.fori_loop(0, steps, write, 0)
@@ -59,12 +59,13 @@ def rmsnorm(x, weight, *, eps, interpret=False):
     if cols > RESIDENT:
         kernel, tile_rows, warps = partial(_looped, cols=cols, eps=eps), 1, 16
         block = pl.cdiv(cols, LOOP_BLOCK) * LOOP_BLOCK
+        tile = pl.BlockSpec((None, block), lambda i: (i, 0))
     else:
         block = pl.next_power_of_2(cols)
         tile_rows = max(1, TILE // block)
         kernel = partial(_resident, rows=rows, cols=cols, eps=eps)
         warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-    tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
+        tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
     return pl.pallas_call(
         kernel,
         grid=(pl.cdiv(rows, tile_rows),),

@@ -30,7 +30,7 @@ def _looped(x_ref, y_ref, *, cols):
 
     def load(step):
         mask = jnp.arange(LOOP_BLOCK) < cols - step * LOOP_BLOCK
-        part = x_ref.at[0, pl.ds(step * LOOP_BLOCK, LOOP_BLOCK)]
+        part = x_ref.at[pl.ds(step * LOOP_BLOCK, LOOP_BLOCK)]
         return plt.load(part, mask=mask, other=-jnp.inf).astype(jnp.float32), mask
 
     def accumulate(step, carry):
@@ -47,7 +47,7 @@ def _looped(x_ref, y_ref, *, cols):
     def write(step, carry):
         value, mask = load(step)
         result = jnp.exp(value - top) / total
-        part = y_ref.at[0, pl.ds(step * LOOP_BLOCK, LOOP_BLOCK)]
+        part = y_ref.at[pl.ds(step * LOOP_BLOCK, LOOP_BLOCK)]
         plt.store(part, result.astype(y_ref.dtype), mask=mask)
         return carry
 
@@ -61,12 +61,13 @@ def softmax(x, *, interpret=False):
     if cols > RESIDENT:
         kernel, tile_rows, warps = partial(_looped, cols=cols), 1, 16
         block = pl.cdiv(cols, LOOP_BLOCK) * LOOP_BLOCK
+        tile = pl.BlockSpec((None, block), lambda i: (i, 0))
     else:
         block = pl.next_power_of_2(cols)
         tile_rows = max(1, TILE // block)
         kernel = partial(_resident, rows=rows, cols=cols)
         warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-    tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
+        tile = pl.BlockSpec((tile_rows, block), lambda i: (i, 0))
     return pl.pallas_call(
         kernel,
         grid=(pl.cdiv(rows, tile_rows),),

@@ -26,12 +26,12 @@ def _kernel(x_ref, y_ref, *, length, inner, span, block_r, block_i):
     def add(step, total):
         start = first + step * block_r
         mask = (jnp.arange(block_r) < length - start)[:, None] & in_inner[None, :]
-        part = x_ref.at[0, pl.ds(start, block_r), pl.ds(column, block_i)]
+        part = x_ref.at[pl.ds(start, block_r), pl.ds(column, block_i)]
         return total + plt.load(part, mask=mask, other=0.0).astype(jnp.float32)
 
     zero = jnp.zeros((block_r, block_i), jnp.float32)
     total = jnp.sum(jax.lax.fori_loop(0, span // block_r, add, zero), axis=0)
-    plt.store(y_ref.at[0, 0, :], total.astype(y_ref.dtype), mask=in_inner)
+    plt.store(y_ref, total.astype(y_ref.dtype), mask=in_inner)
 
 
 def _reduce(x, dtype, parts, interpret):
@@ -40,12 +40,10 @@ def _reduce(x, dtype, parts, interpret):
     block_r = min(TILE // block_i, pl.next_power_of_2(length))
     span = pl.cdiv(pl.cdiv(length, parts), block_r) * block_r
     return pl.pallas_call(
-        partial(
-            _kernel, length=length, inner=inner, span=span, block_r=block_r, block_i=block_i
-        ),
+        partial(_kernel, length=length, inner=inner, span=span, block_r=block_r, block_i=block_i),
         grid=(outer, pl.cdiv(inner, block_i), parts),
-        in_specs=[pl.BlockSpec((1, length, inner), lambda o, i, p: (o, 0, 0))],
-        out_specs=pl.BlockSpec((1, 1, block_i), lambda o, i, p: (p, o, i)),
+        in_specs=[pl.BlockSpec((None, length, inner), lambda o, i, p: (o, 0, 0))],
+        out_specs=pl.BlockSpec((None, None, block_i), lambda o, i, p: (p, o, i)),
         out_shape=jax.ShapeDtypeStruct((parts, outer, inner), dtype),
         compiler_params=plt.CompilerParams(num_warps=NUM_WARPS),
         interpret=interpret,

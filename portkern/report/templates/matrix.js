@@ -62,7 +62,7 @@ const BASELINES = distinct([DATA.baseline, ...RECORDS.flatMap((r) => Object.keys
 
 // ---- state; the address bar holds it, so that a view can be sent to somebody
 
-const state = { backend: new Set(), dtype: new Set(), set: new Set(), workload: "", find: "", baseline: DATA.baseline, swap: false, cell: "" };
+const state = { backend: new Set(), dtype: new Set(), set: new Set(), workload: "", find: "", baseline: DATA.baseline, swap: false, unsupported: false, cell: "" };
 
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -75,6 +75,7 @@ function readHash() {
   state.find = given.get("find") || "";
   state.baseline = BASELINES.includes(given.get("baseline")) ? given.get("baseline") : DATA.baseline;
   state.swap = given.get("swap") === "1";
+  state.unsupported = given.get("unsupported") === "1";
   state.cell = given.get("cell") || "";
 }
 
@@ -85,14 +86,20 @@ function writeHash() {
   if (state.find) out.set("find", state.find);
   if (state.baseline !== DATA.baseline) out.set("baseline", state.baseline);
   if (state.swap) out.set("swap", "1");
+  if (state.unsupported) out.set("unsupported", "1");
   if (state.cell) out.set("cell", state.cell);
   const text = out.toString().replaceAll("%2C", ",").replaceAll("%40", "@").replaceAll("%3A", ":");
   history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
 }
 
+// Half of all backend-target pairs cannot exist (CUDA C++ on an AMD GPU); they would bury the rest.
+const POSSIBLE = new Set(RECORDS.filter((r) => r.verdict !== "unsupported").map((r) => r.column));
+const IMPOSSIBLE = POSSIBLE.size ? DATA.columns.length - POSSIBLE.size : 0;
+
 function visible() {
   const words = state.find.toLowerCase().split(/\s+/).filter(Boolean);
   return RECORDS.filter((r) =>
+    (!IMPOSSIBLE || state.unsupported || POSSIBLE.has(r.column)) &&
     (!state.backend.size || state.backend.has(r.column.backend)) &&
     (!state.dtype.size || state.dtype.has(r.dtype)) &&
     (!state.set.size || state.set.has(r.set)) &&
@@ -178,7 +185,7 @@ function drawCards(records) {
     card(all.failed, "failed", all.failed > 0),
     card(measured, "measured"),
     card((all.rungs.get(3) || 0) + (all.rungs.get(2) || 0), "verified or emulated"),
-    card(all.rungs.get(1) || 0, "built only"),
+    card(records.filter((r) => r.evidence === 1 && !BAD.has(r.verdict)).length, "built only"),
     card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`),
   );
 }
@@ -207,6 +214,7 @@ function buildFilters() {
     chips("Backend", "backend", BACKENDS), chips("Dtype", "dtype", DTYPES), chips("Workloads", "set", SETS),
     WORKLOADS.length > 1 ? chooser("Size", "workload", WORKLOADS, "any") : null,
     BASELINES.length > 1 ? chooser("Speedup vs", "baseline", BASELINES, null) : null, find, swap,
+    IMPOSSIBLE ? el("button", { type: "button", class: "chip", id: "unsupported", "aria-pressed": "false", onclick: () => { state.unsupported = !state.unsupported; draw(); } }, `Show ${plural(IMPOSSIBLE, "unsupported pair")}`) : null,
   ];
   $("filters").replaceChildren(...parts.filter(Boolean));
   $("filters").addEventListener("submit", (event) => event.preventDefault());
@@ -220,6 +228,7 @@ function showFilters() {
   for (const select of document.querySelectorAll("[data-choice]")) select.value = state[select.dataset.choice];
   if ($("find") !== document.activeElement) $("find").value = state.find;
   $("swap").setAttribute("aria-pressed", String(state.swap));
+  if (IMPOSSIBLE) $("unsupported").setAttribute("aria-pressed", String(state.unsupported));
 }
 
 function buildLegend() {
@@ -279,7 +288,8 @@ function total(records) {
   const all = summarize(records);
   const speed = all.speedup === null ? null : el("b", {}, times(all.speedup));
   const best = Math.max(...all.rungs.keys());
-  const rest = all.passed || !best ? `${all.passed}/${all.records.length}` : `${all.rungs.get(best)}/${all.records.length} ${RUNGS[best]}`;
+  const good = records.filter((r) => r.evidence === best && !BAD.has(r.verdict)).length;
+  const rest = all.passed || !best || !good ? `${all.passed}/${all.records.length}` : `${good}/${all.records.length} ${RUNGS[best]}`;
   return el("td", { class: "total" }, speed, el("span", { class: all.failed ? "bad-text" : "quiet" }, `${speed ? " " : ""}${rest}`));
 }
 

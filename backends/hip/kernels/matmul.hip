@@ -1,0 +1,199 @@
+// Matrix product, accumulated in float32: register tiles of FMA, which every target has, and for
+// float16 and bfloat16 the matrix cores of CDNA.
+#define FEW_TILES 256  // knob: 64 128 256 512
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+constexpr int THREADS = 256;
+constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
+
+struct alignas(16) Pack {
+    scalar_t at[VEC];
+};
+
+// A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
+template <bool ALIGNED>
+__device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t row, int64_t column,
+                                     int64_t rows, int64_t columns) {
+    Pack pack;
+    const int64_t at = row * columns + column;
+    if (ALIGNED && row < rows && column < columns)
+        return reinterpret_cast<const Pack*>(from)[at / VEC];
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        const bool inside = !ALIGNED && row < rows && column + j < columns;
+        pack.at[j] = inside ? from[at + j] : scalar_t(0.0f);
+    }
+    return pack;
+}
+
+// A block computes a square of 16 * T; each of its 16 x 16 threads T x T elements, in groups of 4
+// rows and 4 columns that lie 64 apart. DEPTH makes the tiles of A and B 1024 elements each.
+template <int T, bool ALIGNED>
+__device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
+                             scalar_t* __restrict__ c, int64_t m, int64_t n, int64_t k,
+                             int64_t row0, int64_t column0) {
+    constexpr int SIDE = 16 * T, DEPTH = 64 / T;
+    __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
+    __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
+    const int t = threadIdx.x, ty = t / 16 * 4, tx = t % 16 * 4;
+    const int a_row = t / (DEPTH / VEC), a_depth = t % (DEPTH / VEC) * VEC;
+    const int b_depth = t / (SIDE / VEC), b_column = t % (SIDE / VEC) * VEC;
+    const bool loads = t < SIDE * DEPTH / VEC;  // two bytes per element keep half the threads busy
+    Pack next_a, next_b;
+    const auto fetch = [&](int64_t depth) {
+        if (!loads) return;
+        next_a = load<ALIGNED>(a, row0 + a_row, depth + a_depth, m, k);
+        next_b = load<ALIGNED>(b, depth + b_depth, column0 + b_column, k, n);
+    };
+    const auto stage = [&](int s) {
+        if (!loads) return;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile_a[s][a_depth + j][a_row] = float(next_a.at[j]);
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile_b[s][b_depth][b_column + j] = float(next_b.at[j]);
+    };
+    float sums[T][T] = {};
+    fetch(0);
+    stage(0);
+    __syncthreads();
+    int turn = 0;
+    for (int64_t depth = 0; depth < k; depth += DEPTH, turn ^= 1) {
+        if (depth + DEPTH < k) fetch(depth + DEPTH);
+#pragma unroll 2  // all of them at once would take twice the registers
+        for (int d = 0; d < DEPTH; ++d) {
+            float left[T], right[T];
+#pragma unroll
+            for (int i = 0; i < T; ++i) {
+                left[i] = tile_a[turn][d][i / 4 * 64 + ty + i % 4];
+                right[i] = tile_b[turn][d][i / 4 * 64 + tx + i % 4];
+            }
+#pragma unroll
+            for (int i = 0; i < T; ++i)
+#pragma unroll
+                for (int j = 0; j < T; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
+        }
+        if (depth + DEPTH < k) stage(turn ^ 1);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < T; ++i)
+#pragma unroll
+        for (int j = 0; j < T; ++j) {
+            const int64_t row = row0 + i / 4 * 64 + ty + i % 4;
+            const int64_t column = column0 + j / 4 * 64 + tx + j % 4;
+            if (row < m && column < n) c[row * n + column] = scalar_t(sums[i][j]);
+        }
+}
+
+// These macros exist in the device's pass only, so the host launches the same grid either way.
+#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
+#define MATRIX_CORES 1
+
+typedef float Sums __attribute__((ext_vector_type(4)));
+#ifdef PORTKERN_FLOAT16
+typedef _Float16 Four __attribute__((ext_vector_type(4)));
+#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
+#else
+typedef short Four __attribute__((ext_vector_type(4)));
+#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
+#endif
+
+// A block computes 128 x 128, its 4 waves 64 x 64 each, in pieces of 16 x 16. Lane l gives row
+// (column) l % 16 of A (B) at 4 neighbouring depths from l / 16 * 4, and gets 4 rows of column
+// l % 16. Both tiles lie with the depth inside, padded by 16 bytes against bank conflicts.
+template <bool ALIGNED>
+__device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
+                              scalar_t* __restrict__ c, int64_t m, int64_t n, int64_t k,
+                              int64_t row0, int64_t column0) {
+    constexpr int SIDE = 128, DEPTH = 32, PITCH = DEPTH + 8, SHARE = SIDE * DEPTH / 8 / THREADS;
+    __shared__ alignas(16) scalar_t tile_a[SIDE * PITCH];
+    __shared__ alignas(16) scalar_t tile_b[SIDE * PITCH];
+    const int t = threadIdx.x, lane = t % 64, wave_row = t / 128 * 64, wave_column = t / 64 % 2 * 64;
+    Pack next_a[SHARE], next_b[SHARE];
+    const auto fetch = [&](int64_t depth) {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = i * THREADS + t;
+            next_a[i] = load<ALIGNED>(a, row0 + p / 4, depth + p % 4 * 8, m, k);
+            next_b[i] = load<ALIGNED>(b, depth + p / 16, column0 + p % 16 * 8, k, n);
+        }
+    };
+    const auto stage = [&] {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = i * THREADS + t;
+            *reinterpret_cast<Pack*>(&tile_a[p / 4 * PITCH + p % 4 * 8]) = next_a[i];
+#pragma unroll
+            for (int j = 0; j < 8; ++j) tile_b[(p % 16 * 8 + j) * PITCH + p / 16] = next_b[i].at[j];
+        }
+    };
+    const scalar_t* left_of = tile_a + (wave_row + lane % 16) * PITCH + lane / 16 * 4;
+    const scalar_t* right_of = tile_b + (wave_column + lane % 16) * PITCH + lane / 16 * 4;
+    Sums sums[4][4] = {};
+    fetch(0);
+    for (int64_t depth = 0; depth < k; depth += DEPTH) {
+        stage();
+        __syncthreads();
+        if (depth + DEPTH < k) fetch(depth + DEPTH);
+#pragma unroll
+        for (int d = 0; d < DEPTH; d += 16) {
+            Four left[4], right[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                left[i] = *reinterpret_cast<const Four*>(left_of + i * 16 * PITCH + d);
+                right[i] = *reinterpret_cast<const Four*>(right_of + i * 16 * PITCH + d);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int64_t row = row0 + wave_row + i * 16 + lane / 16 * 4 + e;
+                const int64_t column = column0 + wave_column + j * 16 + lane % 16;
+                if (row < m && column < n) c[row * n + column] = scalar_t(sums[i][j][e]);
+            }
+}
+#endif
+
+template <int T, bool ALIGNED>
+__global__ __launch_bounds__(THREADS) void matmul_kernel(const scalar_t* __restrict__ a,
+                                                         const scalar_t* __restrict__ b,
+                                                         scalar_t* __restrict__ c, int64_t m,
+                                                         int64_t n, int64_t k, int64_t across) {
+    const int64_t row0 = blockIdx.x / across * (16 * T), column0 = blockIdx.x % across * (16 * T);
+#ifdef MATRIX_CORES
+    multiply_mfma<ALIGNED>(a, b, c, m, n, k, row0, column0);
+#else
+    multiply_fma<T, ALIGNED>(a, b, c, m, n, k, row0, column0);
+#endif
+}
+
+template <int T, bool ALIGNED>
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
+           hipStream_t stream) {
+    const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
+    if constexpr (T == 8 && !SMALL_TYPE)
+        if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
+            return launch<4, ALIGNED>(a, b, c, m, n, k, stream);
+    const unsigned blocks = (unsigned)(across * down);
+    matmul_kernel<T, ALIGNED><<<blocks, THREADS, 0, stream>>>(a, b, c, m, n, k, across);
+    return (int)hipGetLastError();
+}
+
+extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
+                      int64_t k, hipStream_t stream) {
+    if (m == 0 || n == 0) return 0;
+    const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
+    const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
+    return aligned ? launch<8, true>(a, b, c, m, n, k, stream)
+                   : launch<8, false>(a, b, c, m, n, k, stream);
+}

@@ -1,0 +1,60 @@
+"""ROCm's hipcc: libraries that run on this machine's AMD GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from portkern.backend import Artifact, Build, Missing
+from portkern.errors import ToolError
+from portkern.toolchain import run_tool
+
+from . import clang, codeobject
+
+
+@dataclass(frozen=True)
+class Hipcc:
+    path: Path
+    version: str
+
+
+def find() -> Hipcc | Missing:
+    """hipcc of PATH, ``$ROCM_PATH`` or /opt/rocm; asked once per setting of these."""
+    return _find(os.environ.get("PATH", ""), os.environ.get("ROCM_PATH", "/opt/rocm"))
+
+
+def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact:
+    """Compile to a shared library when it is to run here, to a code object otherwise."""
+    arch = f"--offload-arch={request.target.arch}"
+    output = source.with_suffix(".so" if request.runnable else ".hsaco")
+    device = ["--offload-device-only", "--no-gpu-bundle-output"]
+    library = ["-shared", "-fPIC", "--save-temps=obj"]  # the code object is kept beside it
+    log = run_tool(
+        [
+            hipcc.path, "-x", "hip", arch, "-O3", "-std=c++17",
+            *(library if request.runnable else device), source, "-o", output,
+        ],
+        timeout_s=clang.BUILD_S, cwd=workdir, env={"TMPDIR": str(workdir)},
+    )  # fmt: skip
+    if not request.runnable:
+        return Artifact(output, "hsaco", codeobject.resources(output), log)
+    objects = sorted(workdir.glob(f"*{request.target.arch}*.out"))
+    found = codeobject.resources(objects[0]) if objects else ()
+    return Artifact(output, "shared library", found, log)
+
+
+@lru_cache
+def _find(path: str, rocm: str) -> Hipcc | Missing:
+    found = shutil.which("hipcc", path=path) or shutil.which("hipcc", path=f"{rocm}/bin")
+    if found is None:
+        return Missing("no hipcc on PATH or in $ROCM_PATH", "install ROCm")
+    try:
+        answer = run_tool([found, "--version"], timeout_s=60, error=ToolError)
+    except ToolError as error:
+        return Missing(f"hipcc does not start: {error}", "reinstall ROCm")
+    version = re.search(r"HIP version: (\S+)", answer)
+    return Hipcc(Path(found), version[1] if version else "unknown")

@@ -1,0 +1,151 @@
+"""An OpenCL device inside the worker: its buffers, its clock and its compiled programs."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from portkern.device import FLUSH_BYTES
+from portkern.errors import BuildError
+from portkern.op import ITEMSIZE
+
+HARNESS = Path(__file__).parent / "harness.cl"
+
+
+@dataclass(frozen=True)
+class ClTensor:
+    """A buffer of bytes, and what they are; ``buffer`` is what a kernel receives."""
+
+    buffer: Any
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ITEMSIZE[self.dtype]
+
+
+class ClDevice:
+    """Opened by its address, ``opencl:<platform>:<index>``.
+
+    ``cpu`` says that its kernels take the shape that suits a CPU; an emulated GPU's do not.
+    """
+
+    def __init__(self, address: str, *, cpu: bool) -> None:
+        cl = load_pyopencl()
+        _, number, index = address.split(":")
+        self.cl = cl
+        device = cl.get_platforms()[int(number)].get_devices()[int(index)]
+        self.context = cl.Context([device])
+        self.gpu = device.type == cl.device_type.GPU
+        self.cpu = cpu
+        profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
+        self.queue = cl.CommandQueue(self.context, properties=profiling)
+        self.method = (
+            "OpenCL profiling markers, L2 flushed" if self.gpu
+            else "host clock around launch and finish, caches warm"
+        )  # fmt: skip
+        self._flush: Any = None
+
+    def upload(self, host: Any) -> ClTensor:
+        flags = self.cl.mem_flags.READ_WRITE
+        raw = _bytes(host.contiguous())
+        # OpenCL has no empty buffers
+        buffer = self.cl.Buffer(self.context, flags, max(raw.nbytes, 16))
+        if raw.nbytes:
+            self.cl.enqueue_copy(self.queue, buffer, raw)
+        return ClTensor(buffer, tuple(host.shape), str(host.dtype).removeprefix("torch."))
+
+    def download(self, buffer: ClTensor) -> Any:
+        import torch
+
+        host = torch.empty(buffer.shape, dtype=getattr(torch, buffer.dtype))
+        if buffer.nbytes:
+            self.cl.enqueue_copy(self.queue, _bytes(host), buffer.buffer)
+        return host
+
+    def synchronize(self) -> None:
+        self.queue.finish()
+
+    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
+        return self._time_gpu(call, repeats) if self.gpu else self._time_host(call, repeats)
+
+    def _time_host(self, call: Callable[[], object], repeats: int) -> list[float]:
+        samples = []
+        for _ in range(repeats):
+            start = time.perf_counter_ns()
+            call()
+            self.queue.finish()
+            samples.append((time.perf_counter_ns() - start) / 1e3)
+        return samples
+
+    def _time_gpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+        import numpy
+
+        cl = self.cl
+        if self._flush is None:
+            self._flush = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, FLUSH_BYTES)
+        marks = []
+        for _ in range(repeats):
+            cl.enqueue_fill_buffer(self.queue, self._flush, numpy.int32(0), 0, FLUSH_BYTES)
+            start = cl.enqueue_marker(self.queue)
+            call()
+            marks.append((start, cl.enqueue_marker(self.queue)))
+            self.queue.flush()
+        self.queue.finish()
+        return [(end.profile.end - start.profile.end) / 1e3 for start, end in marks]
+
+
+def _bytes(tensor: Any) -> Any:
+    """A contiguous tensor's memory as a numpy array, which knows no bfloat16."""
+    import torch
+
+    return (
+        tensor.reshape(-1).view(torch.uint8).numpy()
+        if tensor.numel()
+        else tensor.new_empty(0).byte().numpy()
+    )
+
+
+class Program:
+    """The compiled SOURCE: ``program.name(queue, global_size, local_size, *arguments)``.
+
+    ``cpu`` and ``vec`` are PORTKERN_CPU and VEC of the harness.
+    """
+
+    def __init__(self, device: ClDevice, source: str, dtype: str) -> None:
+        """Raises BuildError with the driver's log."""
+        self.cpu = device.cpu
+        self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
+        options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
+        text = f'{HARNESS.read_text(encoding="utf-8")}\n#line 1 "SOURCE"\n{source}'
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", device.cl.CompilerWarning)
+                self._program = device.cl.Program(device.context, text).build(options)
+        except device.cl.RuntimeError as error:
+            raise BuildError("The OpenCL driver rejected SOURCE", log=str(error)) from error
+
+    def __getattr__(self, name: str) -> Any:
+        # Each retrieval from pyopencl makes a new kernel, so one is kept.
+        kernel = getattr(self._program, name)
+        setattr(self, name, kernel)
+        return kernel
+
+
+@lru_cache
+def load_pyopencl() -> Any:
+    """pyopencl, once PoCL's cache is a private folder: it holds machine code that it loads."""
+    os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-")
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    import pyopencl
+
+    return pyopencl

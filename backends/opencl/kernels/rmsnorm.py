@@ -1,0 +1,38 @@
+WG = 256  # knob: 64 128 256 512
+
+SOURCE = (
+    r"""
+#define WG %d
+
+kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
+                    long cols, float eps) {
+  local float scratch[WG];
+  const long start = (long)get_group_id(0) * cols, me = get_local_id(0), step = get_local_size(0);
+  const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
+  vec_t squares = 0.0f;
+  float square = 0.0f;
+  for (long i = me * VEC; i < whole; i += step * VEC) {
+    const vec_t v = LOADV(x, start + i);
+    squares += v * v;
+  }
+  for (long i = whole + me; i < cols; i += step) {
+    const float v = LOAD(x, start + i);
+    square += v * v;
+  }
+  square = group_sum(square + sum_of(squares), scratch);
+  const float scale = 1.0f / sqrt(square / (float)cols + eps);
+  for (long i = me * VEC; i < whole; i += step * VEC)
+    STOREV(y, start + i, LOADV(x, start + i) * scale * LOADV(weight, i));
+  for (long i = whole + me; i < cols; i += step)
+    STORE(y, start + i, LOAD(x, start + i) * scale * LOAD(weight, i));
+}
+"""
+    % WG
+)
+
+
+def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
+    if rows == 0 or cols == 0:
+        return
+    wg = 1 if program.cpu else WG
+    program.rmsnorm(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)

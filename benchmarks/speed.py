@@ -1,0 +1,138 @@
+"""How fast portkern itself is: prints a table and writes results/speed.json.
+
+    .venv/bin/python benchmarks/speed.py             start-up, one candidate, the matrix, memory
+    .venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
+                                                     (downloads everything again)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from portkern import evaluate, host, ops, registry
+from portkern.cells import host_targets
+from portkern.target import load
+from portkern.testing import judge
+
+ROOT = Path(__file__).parents[1]
+PORTKERN = str(Path(sys.executable).parent / "portkern")
+MATRIX = ["matrix", "ops=core", "targets=all", "workloads=ci", "run=speed", "track=false"]
+
+
+def main() -> None:
+    measured = {
+        "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
+        "help_s": median(lambda: seconds([PORTKERN, "--help"]), 7),
+        **candidate(),
+        **matrix(),
+    }
+    if "--setup" in sys.argv:
+        measured |= setup()
+    target = ROOT / "benchmarks" / "results" / "speed.json"
+    known = json.loads(target.read_text()) if target.exists() else {}
+    target.write_text(json.dumps(known | measured, indent=1) + "\n")
+    for name, value in measured.items():
+        print(f"{name:28} {value}")
+
+
+def candidate() -> dict[str, float]:
+    """softmax in C++ from source to verdict: the first one of a process, then compiled anew with
+    the workers warm, then with the build in the cache."""
+    op, backend, where = ops.load("softmax"), registry.load("cpu"), load(host_targets()[0])
+    source = (ROOT / "backends/cpu/kernels/softmax.cpp").read_text()
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("first", source), ("source", source + "\n"), ("cached", source + "\n")):
+            from portkern.candidate import Candidate
+
+            kernel = Candidate("softmax", "cpu", "c++", text, "softmax")
+            start = time.perf_counter()
+            results = judge(kernel, op, backend, where, list(op.workloads["ci"]), folder=Path(folder))
+            found[f"candidate_{name}_s"] = round(time.perf_counter() - start, 2)
+            assert isinstance(results, list) and all(r.samples for r in results), results
+    evaluate.close()
+    return found
+
+
+def matrix() -> dict[str, float]:
+    """The whole matrix at ci sizes with empty caches, then again with nothing changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
+        argv = [PORTKERN, *MATRIX, f"reports={folder}"]
+        peak = Peak()
+        with peak:
+            first = seconds(argv, environment)
+        again = seconds(argv, environment)
+    return {"matrix_first_s": first, "matrix_again_s": again, "peak_gib": round(peak.gib, 2)}
+
+
+def setup() -> dict[str, float]:
+    """`make demo` on a clone with nothing installed and empty package caches, then warm."""
+    found = {}
+    for installer in ("uv", "pip"):
+        with tempfile.TemporaryDirectory() as folder:
+            clone = Path(folder) / "portkern"
+            subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+            environment = {
+                "PORTKERN_INSTALLER": installer, "PORTKERN_CACHE_DIR": f"{folder}/cache",
+                "UV_CACHE_DIR": f"{folder}/uv", "PIP_NO_CACHE_DIR": "1",
+            }  # fmt: skip
+            demo = ["make", "-C", str(clone), "demo"]
+            found[f"demo_cold_{installer}_s"] = seconds(demo, environment)
+            found[f"demo_warm_{installer}_s"] = seconds(demo, environment)
+            shutil.rmtree(clone)
+    return found
+
+
+class Peak:
+    """The most memory that this process's descendants held at once, shared pages counted once."""
+
+    gib = 0.0
+
+    def __enter__(self) -> None:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.5):
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    total += process.memory_full_info().pss
+            self.gib = max(self.gib, total / 2**30)
+
+
+def seconds(argv: list[str], environment: dict[str, str] | None = None) -> float:
+    start = time.perf_counter()
+    done = subprocess.run(
+        argv, env=os.environ | (environment or {}), capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{argv} exited {done.returncode}:\n{done.stderr[-2000:]}")
+    return round(time.perf_counter() - start, 3)
+
+
+def median(measure: Callable[[], float], repeats: int) -> float:
+    return round(statistics.median(measure() for _ in range(repeats)), 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The matrix as a terminal shows it when a run ends."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from portkern.record import Evidence, Verdict
+from portkern.report.table import ColumnTotal, Table, headline
+
+#: Failing cells that are named; the report names the rest.
+MOST_FAILURES = 20
+
+
+def show(table: Table, console: Console) -> None:
+    """One row per backend and target that is claimed, then what failed."""
+    rows = RichTable("backend", "target", "passed", "evidence", "speedup", "next rung needs")
+    for total in table.totals.values():
+        if set(total.verdicts) == {Verdict.UNSUPPORTED}:
+            continue
+        rows.add_row(
+            total.column.tool, total.column.target, f"{total.passed}/{len(total)}",
+            _rungs(total), str(total.speedup or "—"), headline(next(iter(total.missing), "")),
+        )  # fmt: skip
+    console.print(rows)
+    failing = table.whole.failing
+    for record in failing[:MOST_FAILURES]:
+        work = f"{record.op}[{record.workload.name}, {record.workload.dtype}]"
+        where = f"{record.backend}@{record.target}"
+        console.print(
+            f"[bold]{record.verdict}[/bold] {where} {work}: {headline(record.detail)}",
+            highlight=False, markup=True,
+        )  # fmt: skip
+    if len(failing) > MOST_FAILURES:
+        console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
+
+
+def _rungs(total: ColumnTotal) -> str:
+    counts = {rung: count for rung, count in total.rungs.items() if count}
+    return ", ".join(f"{counts[rung]} {rung}" for rung in sorted(counts, reverse=True)) or str(
+        Evidence.NONE
+    )

@@ -1,0 +1,102 @@
+"""Which cells a question has, and when a result may be reused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from portkern import host, registry, target
+from portkern.backend import Missing
+from portkern.cells import Question, default_target, host_targets
+from portkern.errors import BackendUnavailable, ConfigError
+from portkern.op import Workload
+from portkern.record import Verdict
+
+
+def question(**changes: list[str]) -> Question:
+    fields = {
+        "ops": ["relu"], "targets": ["x86_64"], "backends": ["cpu"], "workloads": ["ci"],
+        "dtypes": ["float32"],
+    }  # fmt: skip
+    return Question(**(fields | changes))
+
+
+def test_a_cell_for_every_combination_and_language() -> None:
+    cells = question(ops=["relu", "softmax"], targets=["x86_64", "sm_90"]).cells()
+    assert len(cells) == 2 * 2 * 2 * 2  # ops, targets, languages of cpu, ci workloads
+    assert {c.language for c in cells} == {"c++", "numba"}
+
+
+def test_sets_and_names_mix_and_nothing_comes_twice() -> None:
+    cells = question(ops=["softmax", "core"]).cells()
+    assert next(c.op.name for c in cells) == "softmax"
+    assert len({(c.op.name, c.language, c.workload.name) for c in cells}) == len(cells)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ops": ["relo"]}, "No op 'relo'; did you mean 'relu'"),
+        ({"targets": ["gfx94"]}, "No target 'gfx94'; did you mean 'gfx942'"),
+        ({"backends": ["cudaa"]}, "No backend 'cudaa'; did you mean 'cuda'"),
+        ({"workloads": ["typcal"]}, "No workload set 'typcal'; did you mean 'typical'"),
+        ({"dtypes": ["float31"]}, "No dtype 'float31'; did you mean 'float32'"),
+        ({"ops": []}, "An empty list selects nothing"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_the_closest(
+    changes: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        question(**changes).cells()
+
+
+def test_what_a_backend_does_not_claim_is_unsupported_with_the_reason() -> None:
+    [first, *_] = question(targets=["gfx942"]).cells()
+    assert first.hopeless == (Verdict.UNSUPPORTED, "cpu does not compile for gfx942")
+
+
+def test_what_a_language_cannot_express_is_unsupported_with_the_reason() -> None:
+    cells = question(dtypes=["bfloat16"]).cells()
+    reasons = {c.language: c.hopeless for c in cells}
+    assert reasons["c++"] is None
+    assert reasons["numba"] is not None
+    assert "bfloat16" in reasons["numba"][1]
+
+
+def test_a_backend_asked_for_by_name_must_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = registry.load("cuda")
+    absent = Missing("no CUDA compiler", "pip install 'portkern[cuda]'")
+    monkeypatch.setattr(type(cuda), "probe", lambda *_: absent)
+    monkeypatch.setattr("portkern.cells._probe", lambda backend, where: backend.probe(where))
+    with pytest.raises(BackendUnavailable, match=r"'cuda' cannot work here: .*portkern\[cuda\]"):
+        question(backends=["cuda"], targets=["sm_90"]).cells()
+    cells = question(backends=["all"], targets=["sm_90"]).cells()
+    skipped = [c for c in cells if c.backend.name == "cuda"]
+    assert {c.hopeless for c in skipped} == {(Verdict.UNAVAILABLE, str(absent))}
+
+
+def test_a_key_follows_what_decides_a_result() -> None:
+    [one, *_] = question().cells()
+    assert one.candidate is not None
+    others = [
+        replace(one, dtype="float16"),
+        replace(one, workload=Workload("8", {"n": 8})),
+        replace(one, workload_set="edge"),
+        replace(one, target=target.load("x86_64_avx2")),
+        replace(one, candidate=replace(one.candidate, source="other")),
+        replace(one, op=replace(one.op, reference_source="def run(x): return x")),
+    ]
+    assert len({one.key, *(cell.key for cell in others)}) == 7
+    assert replace(one).key == one.key
+
+
+def test_this_machine_is_its_most_specific_targets() -> None:
+    for name in host_targets():
+        where = target.load(name)
+        assert host.runs_here(where) or host.gpu_for(where)
+
+
+def test_the_default_target_of_the_cpu_backend_is_this_cpu() -> None:
+    assert host.runs_here(default_target(registry.load("cpu")))

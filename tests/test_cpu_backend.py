@@ -1,0 +1,355 @@
+"""The cpu backend: C++ for every CPU target, Numba for this one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from portkern import catalogue, host, ops, registry
+from portkern import target as targets
+from portkern.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
+from portkern.backends.cpu import HARNESS, compiler
+from portkern.backends.cpu.elf import defines
+from portkern.candidate import Candidate
+from portkern.errors import BuildError
+from portkern.target import Target
+
+X86 = ("x86_64", "x86_64_avx2", "x86_64_avx512")
+HERE = [name for name in X86 if host.runs_here(targets.load(name))]
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    return registry.load("cpu")
+
+
+def request(
+    source: str, *, op: str = "relu", dtype: str = "float32", where: str = "x86_64",
+    language: str = "c++",
+) -> Build:  # fmt: skip
+    signature = ops.load(op).signature
+    dims = ops.load(op).workloads["ci"][0].dims
+    candidate = Candidate(op, "cpu", language, source, entry=op)
+    target, scalars = targets.load(where), signature.scalar_values({})
+    return Build(candidate, signature, dtype, target, dims, scalars)
+
+
+def shipped(op: str, language: str = "c++") -> str:
+    found = catalogue.candidates(op, registry.load("cpu"))
+    return next(c.source for c in found if c.language == language)
+
+
+def call(kernel: Kernel, inputs: list[Any], outputs: list[Any], **scalars: float) -> Any:
+    device = kernel.device
+    arguments = Call(
+        [device.upload(t) for t in inputs], [device.upload(t) for t in outputs],
+        {"n": inputs[0].numel(), "rows": inputs[0].shape[0], "cols": inputs[0].shape[-1]}, scalars,
+    )  # fmt: skip
+    return device.download(kernel.launch(arguments)[0])
+
+
+def loaded(backend: Backend, build: Build, folder: Path) -> Kernel:
+    venue = backend.venues(build.target).hardware
+    if isinstance(venue, Missing):
+        pytest.skip(str(venue))
+    return backend.load(backend.build(build, folder), build, venue)
+
+
+def test_it_claims_every_cpu_and_no_gpu(backend: Backend) -> None:
+    claimed = {name for name in targets.names() if backend.supports(targets.load(name))}
+    assert claimed == {name for name in targets.names() if targets.load(name).vendor == "cpu"}
+
+
+def test_probe_names_the_compiler_and_its_version(backend: Backend) -> None:
+    state = backend.probe(targets.load("x86_64"))
+    assert isinstance(state, Ready)
+    assert any(character.isdigit() for character in state.toolchain["c++"])
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, backend: Backend
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("portkern.backends.cpu.package_dir", lambda module: None)
+    compiler.cache_clear()
+    try:
+        state = backend.probe(targets.load("x86_64"))
+    finally:
+        compiler.cache_clear()
+    assert isinstance(state, Missing)
+    assert "g++" in state.reason and "ziglang" in state.remedy
+
+
+def test_another_machines_code_has_no_venue_here(backend: Backend) -> None:
+    other = "aarch64" if HERE else "x86_64"
+    venues = backend.venues(targets.load(other))
+    assert isinstance(venues.hardware, Missing) and "this CPU is" in venues.hardware.reason
+    assert isinstance(venues.emulator, Missing)
+
+
+def test_a_cpu_that_lacks_instructions_is_told_which(
+    monkeypatch: pytest.MonkeyPatch, backend: Backend
+) -> None:
+    target = targets.load("x86_64_avx512")
+    monkeypatch.setattr(host, "cpu_flags", lambda: frozenset({"sse4_2", "avx2"}))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    hardware = backend.venues(target).hardware
+    assert isinstance(hardware, Missing)
+    assert "avx512f" in hardware.reason and "sse4_2" not in hardware.reason
+
+
+@pytest.mark.parametrize("where", HERE)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_each_instruction_set_computes_softmax(
+    backend: Backend, where: str, dtype: str, tmp_path: Path
+) -> None:
+    kernel = loaded(
+        backend, request(shipped("softmax"), op="softmax", dtype=dtype, where=where), tmp_path
+    )
+    kind = getattr(torch, dtype)
+    x = torch.randn(5, 131).to(kind)
+    x[1] = -1e4
+    x[2, :-1] = -torch.inf
+    y = call(kernel, [x], [torch.full_like(x, torch.nan)])
+    wanted = x.double().softmax(-1)
+    assert torch.allclose(y.double(), wanted, atol=torch.finfo(kind).eps)
+
+
+def test_relu_keeps_a_nan(backend: Backend, tmp_path: Path) -> None:
+    kernel = loaded(backend, request(shipped("relu")), tmp_path)
+    x = torch.tensor([-1.0, torch.nan, 2.0, -torch.inf] * 9)
+    y = call(kernel, [x], [torch.zeros_like(x)])
+    assert torch.equal(y.isnan(), x.isnan()) and torch.equal(y[2::4], x[2::4])
+
+
+def test_aarch64_code_is_an_object_file_that_defines_the_entry(
+    backend: Backend, tmp_path: Path
+) -> None:
+    state = backend.probe(targets.load("aarch64"))
+    if isinstance(state, Missing):
+        pytest.skip(str(state))
+    build = request(shipped("softmax"), op="softmax", dtype="float16", where="aarch64")
+    artifact = backend.build(build, tmp_path)
+    assert artifact.kind in ("object", "shared library")
+    assert artifact.path.read_bytes()[18] == 183  # ELF's number for AArch64
+    assert defines(artifact.path, "softmax") and not defines(artifact.path, "expf")
+
+
+def test_a_wrong_prototype_is_the_compilers_error_on_the_authors_line(
+    backend: Backend, tmp_path: Path
+) -> None:
+    source = 'extern "C" int relu(const scalar_t* x, scalar_t* y) { return 0; }'
+    with pytest.raises(BuildError) as caught:
+        backend.build(request("\n" + source), tmp_path)
+    assert "relu.cpp:2" in caught.value.log and "conflicting" in caught.value.log
+
+
+@pytest.mark.parametrize(
+    "source", ["", "int relu(float* x, scalar_t* y, int64_t n) { return 0; }"],
+    ids=["nothing", "a C++ overload"],
+)  # fmt: skip
+def test_a_missing_entry_is_told_the_expected_prototype(
+    backend: Backend, tmp_path: Path, source: str
+) -> None:
+    expected = r'extern "C" int relu\(const scalar_t\* x, scalar_t\* y, int64_t n\);'
+    with pytest.raises(BuildError, match=expected):
+        backend.build(request(source), tmp_path)
+
+
+def test_an_undefined_function_fails_at_the_link_and_not_in_the_worker(
+    backend: Backend, tmp_path: Path
+) -> None:
+    source = "int elsewhere();\n" + shipped("relu").replace("return 0", "return elsewhere()")
+    with pytest.raises(BuildError) as caught:
+        backend.build(request(source), tmp_path)
+    assert "elsewhere" in caught.value.log
+
+
+CONVERSIONS = """
+#include "harness.h"
+extern "C" void half_to_float(const half_t* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) store(y + i, load(x + i));
+}
+extern "C" void half_to_float_scalar(const half_t* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+}
+extern "C" void float_to_half(const float* x, half_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) store(y + i, load(x + i));
+}
+extern "C" void float_to_half_scalar(const float* x, half_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+}
+extern "C" void float_to_bf16(const float* x, bf16_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) store(y + i, load(x + i));
+}
+extern "C" void float_to_bf16_scalar(const float* x, bf16_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+}
+extern "C" void exp_of(const float* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) store(y + i, exp(load(x + i)));
+}
+"""
+
+
+@pytest.fixture(scope="module", params=HERE)
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    found, target = compiler("x86_64"), targets.load(request.param)
+    if isinstance(found, Missing):
+        pytest.skip(str(found))
+    folder = tmp_path_factory.mktemp("harness")
+    (folder / "probe.cpp").write_text(CONVERSIONS)
+    flags = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-trapping-math", f"-I{HARNESS.parent}"]
+    subprocess.run(
+        [*found.linker, *flags, found.march(target), "probe.cpp", "-o", "probe.so"],
+        cwd=folder, check=True,
+    )  # fmt: skip
+    library = ctypes.CDLL(str(folder / "probe.so"))
+
+    def convert(function: str, x: Any, kind: Any) -> Any:
+        y = numpy.zeros(x.size, kind)
+        getattr(library, function)(
+            x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_int64(x.size),
+        )  # fmt: skip
+        return y
+
+    return convert
+
+
+def hard_floats() -> Any:
+    """Every 2048th bit pattern, every half, and what lies just beside the ties between halves."""
+    bits = numpy.arange(0, 2**32, 2048, dtype=numpy.uint64).astype(numpy.uint32)
+    halves = numpy.arange(65536, dtype=numpy.uint16).view(numpy.float16).astype(numpy.float32)
+    exact = halves.view(numpy.uint32)
+    near = [exact, exact + 0xFFF, exact + 0x1000, exact + 0x1001, bits, bits + 1]
+    return numpy.concatenate(near).view(numpy.float32)
+
+
+@pytest.mark.parametrize("suffix", ["", "_scalar"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy on overflow to infinity
+def test_half_conversions_are_ieees(harness: Any, suffix: str) -> None:
+    halves = numpy.arange(65536, dtype=numpy.uint16)
+    wanted = halves.view(numpy.float16).astype(numpy.float32)
+    got = harness(f"half_to_float{suffix}", halves, numpy.float32)
+    assert numpy.array_equal(got, wanted, equal_nan=True)
+    floats = hard_floats()
+    got = harness(f"float_to_half{suffix}", floats, numpy.uint16).view(numpy.float16)
+    assert numpy.array_equal(got, floats.astype(numpy.float16), equal_nan=True)
+
+
+@pytest.mark.parametrize("suffix", ["", "_scalar"])
+def test_bfloat16_conversions_are_torchs(harness: Any, suffix: str) -> None:
+    floats = hard_floats()
+    wanted = torch.from_numpy(floats.copy()).bfloat16()
+    bits = harness(f"float_to_bf16{suffix}", floats, numpy.int16)
+    got = torch.from_numpy(bits).view(torch.bfloat16)
+    assert torch.equal(got.isnan(), wanted.isnan())
+    assert torch.equal(got[~got.isnan()], wanted[~wanted.isnan()])
+
+
+def test_the_vector_exponential_is_as_exact_as_float32(harness: Any) -> None:
+    x = numpy.linspace(-87.0, 88.7, 1 << 16, dtype=numpy.float32)
+    got = harness("exp_of", x, numpy.float32).astype(numpy.float64)
+    assert numpy.max(numpy.abs(got / numpy.exp(x.astype(numpy.float64)) - 1)) < 1.2e-7
+    ends = numpy.array([-numpy.inf, -1e4, 0, 1e4, numpy.inf, numpy.nan] + [0] * 10, numpy.float32)
+    got = harness("exp_of", ends, numpy.float32)
+    assert numpy.array_equal(got[:6], [0, 0, 1, numpy.inf, numpy.inf, numpy.nan], equal_nan=True)
+
+
+def test_numba_says_that_it_has_no_halves(backend: Backend) -> None:
+    candidate = request(shipped("relu", "numba"), language="numba").candidate
+    assert backend.accepts(candidate, "float32") is True
+    refused = backend.accepts(candidate, "bfloat16")
+    assert isinstance(refused, Missing) and "bfloat16" in refused.reason
+
+
+NUMBA_CELL = """
+import sys, time, torch
+from pathlib import Path
+from portkern import backends, registry
+from portkern import target as targets
+from portkern.backend import Artifact, Build, Call
+from portkern.candidate import Candidate
+from portkern import ops
+backend, where, folder, todo = registry.load("cpu"), targets.load(sys.argv[1]), *sys.argv[2:]
+source = Path(folder, "source.txt").read_text()
+op = ops.load("rmsnorm")
+candidate = Candidate("rmsnorm", "cpu", "numba", source, entry="rmsnorm")
+build = Build(candidate, op.signature, "float32", where, {"rows": 3, "cols": 37}, {"eps": 1e-6})
+if todo == "build":
+    print(backend.build(build, Path(folder)).path)
+else:
+    import numba
+    start = time.perf_counter()
+    kernel = backend.load(Artifact(Path(folder, "rmsnorm.py"), "numba"), build, backend.venues(where).hardware)
+    x, w, y = torch.randn(3, 37), torch.randn(37), torch.empty(3, 37)
+    kernel.launch(Call([x, w], [y], build.dims, build.scalars))
+    seconds = time.perf_counter() - start
+    error = (y - torch.nn.functional.rms_norm(x, (37,), w, 1e-6)).abs().max().item()
+    print(numba.core.config.CPU_NAME, error, seconds)
+"""
+
+
+def numba_cell(where: str, folder: Path, todo: str) -> str:
+    argv = [sys.executable, "-c", NUMBA_CELL, where, str(folder), todo]
+    backend = registry.load("cpu")
+    environment = {**os.environ, **backend.environment(targets.load(where))}
+    return subprocess.run(
+        argv, check=True, capture_output=True, text=True, env=environment
+    ).stdout.strip()
+
+
+def test_numba_compiles_for_the_target_once_and_loads_from_its_cache(
+    backend: Backend, tmp_path: Path
+) -> None:
+    pytest.importorskip("numba")
+    where = HERE[-1]
+    (tmp_path / "source.txt").write_text(shipped("rmsnorm", "numba"))
+    numba_cell(where, tmp_path, "build")
+    kept = tmp_path / "__pycache__"
+    before = {file.name for file in kept.glob("*.nbc")}
+    moved = tmp_path.with_name("moved")  # as a cache does with what it keeps
+    tmp_path.rename(moved)
+    name, error, seconds = numba_cell(where, moved, "run").split()
+    assert name == targets.load(where).march
+    assert float(error) < 1e-5
+    assert {file.name for file in (moved / "__pycache__").glob("*.nbc")} == before
+    assert float(seconds) < 2.0  # it takes 0.3 s, and 1.2 s to compile, on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def another(x, y):\n    pass\n", r"expected def relu\(x, y\)"),
+        ("def relu(x, y:\n", "cannot be imported"),
+        ("import no_such_module\n", "no_such_module"),
+        ("import numba\n\n@numba.njit\ndef relu(x, y):\n    y[0] = x.nothing()\n", "rejected"),
+    ],
+)
+def test_numba_sources_that_cannot_work_fail_to_build(
+    backend: Backend, tmp_path: Path, source: str, message: str
+) -> None:
+    pytest.importorskip("numba")
+    where = os.environ.get("NUMBA_CPU_NAME", "")
+    match: Target = next(
+        (t for t in map(targets.load, HERE) if t.march == where), targets.load(HERE[0])
+    )
+    with pytest.raises(BuildError, match=message):
+        backend.build(request(source, language="numba", where=match.name), tmp_path)
+
+
+def test_the_venue_is_this_cpu_with_the_targets_code_and_passive_threads(backend: Backend) -> None:
+    venue = backend.venues(targets.load(HERE[0])).hardware
+    assert isinstance(venue, Venue)
+    assert venue.environment["OMP_WAIT_POLICY"] == "passive"
+    assert venue.environment["NUMBA_CPU_NAME"] == targets.load(HERE[0]).march
+    assert time.perf_counter() > 0 and venue.device == "cpu"

@@ -1,0 +1,174 @@
+"""What the CUDA backend promises beyond the contract: errors, resources, and NVRTC's way."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from portkern import catalogue, ops, registry, target
+from portkern.backend import Artifact, Backend, Build, Missing, Ready
+from portkern.candidate import Candidate
+from portkern.errors import BuildError
+
+RELU = """\
+__global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
+    __shared__ float buffer[128];
+    const int64_t i = blockIdx.x * 128ll + threadIdx.x;
+    buffer[threadIdx.x] = i < n ? float(x[i]) : 0.0f;
+    __syncthreads();
+    if (i < n) y[i] = scalar_t(buffer[127 - threadIdx.x]);
+}
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {
+    kernel<<<1, 128, 0, stream>>>(x, y, n);
+    return (int)cudaGetLastError();
+}
+"""
+
+
+@pytest.fixture
+def backend() -> Backend:
+    loaded = registry.load("cuda")
+    ready = loaded.probe(target.load("sm_90"))
+    if isinstance(ready, Missing):
+        pytest.skip(str(ready))
+    return loaded
+
+
+@pytest.fixture
+def needs_nvcc(backend: Backend) -> None:
+    ready = backend.probe(target.load("sm_90"))
+    if isinstance(ready, Ready) and "nvcc" not in ready.toolchain:
+        pytest.skip(f"no nvcc with a host compiler here, only {dict(ready.toolchain)}")
+
+
+def request(
+    source: str, *, dtype: str = "float32", arch: str = "sm_90", runnable: bool = False
+) -> Build:
+    relu = ops.load("relu")
+    candidate = Candidate("relu", "cuda", "cuda", source, "relu")
+    return Build(candidate, relu.signature, dtype, target.load(arch), {"n": 8}, {}, runnable)
+
+
+def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")  # a wheel's nvcc is still found, its g++ is not
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    ready = backend.probe(target.load("sm_90"))
+    if isinstance(ready, Missing):
+        pytest.skip(str(ready))
+    assert set(ready.toolchain) == {"nvrtc"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ops.names())
+def test_every_catalogue_kernel_builds_without_spills(
+    backend: Backend, name: str, dtype: str, tmp_path: Path
+) -> None:
+    op = ops.load(name)
+    [candidate] = catalogue.candidates(name, backend)
+    build = Build(candidate, op.signature, dtype, target.load("sm_90"), {}, {}, runnable=False)
+    artifact = backend.build(build, tmp_path)
+    assert artifact.resources
+    assert {kernel.spills for kernel in artifact.resources} == {0}
+    assert candidate.knobs
+
+
+def test_a_cubin_tells_registers_shared_memory_and_block_size(
+    backend: Backend, needs_nvcc: None, tmp_path: Path
+) -> None:
+    artifact = backend.build(request(RELU), tmp_path)
+    [kernel] = artifact.resources
+    assert artifact.kind == "cubin"
+    assert (kernel.kernel, kernel.shared_bytes, kernel.threads) == ("kernel", 512, 128)
+    assert kernel.registers
+
+
+def test_a_runnable_build_is_a_library_that_exports_the_entry(
+    backend: Backend, needs_nvcc: None, tmp_path: Path
+) -> None:
+    artifact = backend.build(request(RELU, runnable=True), tmp_path)
+    assert artifact.kind == "shared library"
+    assert b"\0relu\0" in artifact.path.read_bytes()
+    assert Artifact.from_json(artifact.to_json()) == artifact
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100", "sm_120", "h200"])
+def test_other_architectures_and_products_build_too(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    assert backend.build(request(RELU, arch=arch), tmp_path).path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("runnable", [False, True])
+def test_a_source_without_the_entry_is_told_the_prototype(
+    backend: Backend, needs_nvcc: None, runnable: bool, tmp_path: Path
+) -> None:
+    source = "// int relu() {\nint other(int relu) { return relu; }"
+    with pytest.raises(BuildError, match=r"No function 'relu' in relu\.cu; expected: extern \"C\""):
+        backend.build(request(source, runnable=runnable), tmp_path)
+
+
+def test_a_wrong_prototype_is_the_compilers_own_error(backend: Backend, tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as error:
+        backend.build(request(RELU.replace("int64_t n, cuda", "int n, cuda")), tmp_path)
+    assert "relu.cu" in error.value.log
+
+
+def test_errors_name_the_authors_file_and_line(backend: Backend, tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as error:
+        backend.build(request(RELU.replace("return (int)", "return oops + (int)")), tmp_path)
+    assert "relu.cu(10): error" in error.value.log
+
+
+def test_the_host_code_is_checked_even_for_the_device_alone(
+    backend: Backend, tmp_path: Path
+) -> None:
+    with pytest.raises(BuildError):
+        backend.build(request(RELU + "static int y = undeclared;"), tmp_path)
+
+
+def test_nvrtc_builds_every_launched_kernel_where_nvcc_cannot(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without_nvcc(monkeypatch, backend)
+    [softmax] = catalogue.candidates("softmax", backend)
+    signature = ops.load("softmax").signature
+    sm_90 = target.load("sm_90")
+    artifact = backend.build(Build(softmax, signature, "float16", sm_90, {}, {}, False), tmp_path)
+    kernels = {kernel.kernel: kernel for kernel in artifact.resources}
+    assert set(kernels) == {f"softmax_{k}<{v}>" for k in ("row", "wide") for v in (1, 8)}
+    assert all(k.registers and k.spills == 0 and k.threads == 512 for k in kernels.values())
+    assert artifact.path.read_bytes().startswith(b"\x7fELF")
+
+
+def test_nvrtc_shows_the_authors_lines_and_refuses_to_run(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without_nvcc(monkeypatch, backend)
+    with pytest.raises(BuildError) as error:
+        backend.build(request(RELU.replace("__syncthreads", "oops")), tmp_path)
+    assert "relu.cu(5)" in error.value.log
+    with pytest.raises(BuildError, match="device code only"):
+        backend.build(request(RELU, runnable=True), tmp_path)
+
+
+def test_only_nvidia_targets_are_supported() -> None:
+    backend = registry.load("cuda")
+    supported = {name for name in target.names() if backend.supports(target.load(name))}
+    assert {"sm_80", "sm_90", "h200", "sm_120"} <= supported
+    assert not {"gfx942", "x86_64"} & supported
+
+
+def test_a_venue_that_is_missing_says_why() -> None:
+    venues = registry.load("cuda").venues(target.load("sm_80"))
+    if isinstance(venues.hardware, Missing):
+        assert "GPU" in venues.hardware.reason or "torch" in venues.hardware.reason
+    assert isinstance(venues.emulator, Missing)
+
+
+def test_the_guides_example_compiles(backend: Backend, tmp_path: Path) -> None:
+    guide = resources.files("portkern.backends.cuda").joinpath("guide.md").read_text("utf-8")
+    lines = guide.partition("## An example that compiles")[2].splitlines()
+    source = "\n".join(line.removeprefix("    ") for line in lines)
+    assert backend.build(request(source), tmp_path).resources

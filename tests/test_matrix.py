@@ -1,0 +1,142 @@
+"""A matrix run end to end on this machine's CPU: verdicts, evidence, reuse and interruption."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
+from portkern.cells import Cell, Question, host_targets
+from portkern.matrix import Matrix, Progress
+from portkern.record import Evidence, Record, RecordFile, Verdict
+from portkern.testing import QUICK
+
+from .kernels import RIGHT, relu
+
+HOST = host_targets()[0]
+
+
+def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell]:
+    fields = {
+        "ops": ["relu"], "targets": [HOST], "backends": ["cpu"], "workloads": ["ci"],
+        "dtypes": ["float32"],
+    }  # fmt: skip
+    found = Question(**(fields | changes)).cells()
+    if candidate is None:
+        return found
+    return [replace(cell, candidate=candidate) for cell in found if cell.language == "c++"]
+
+
+def run(asked: list[Cell], folder: Path, **options: bool) -> tuple[list[Record], list[Progress]]:
+    seen: list[Progress] = []
+    matrix = Matrix(
+        asked, "test", RecordFile(folder / "records.jsonl"), ArtifactCache(folder / "artifacts"),
+        QUICK, report=seen.append, **options,
+    )  # fmt: skip
+    return matrix.execute(), seen
+
+
+def test_every_cell_ends_in_a_record_in_the_file(tmp_path: Path) -> None:
+    asked = cells(targets=[HOST, "aarch64", "sm_90"])
+    records, seen = run(asked, tmp_path)
+    assert [r.key for r in records] == [c.key for c in asked]
+    written, torn = RecordFile(tmp_path / "records.jsonl").read()
+    assert {r.key for r in written} == {r.key for r in records}
+    assert torn is None
+    assert seen[-1].done == seen[-1].total == len(asked)
+    for record in records:
+        assert record.evidence is Evidence.MEASURED or record.missing, record
+
+
+def test_measured_cells_carry_times_and_speedups_and_others_do_not(tmp_path: Path) -> None:
+    records, _ = run(cells(targets=[HOST, "sm_90"]), tmp_path)
+    here = [r for r in records if r.target == HOST]
+    assert {(r.verdict, r.evidence) for r in here} == {(Verdict.PASSED, Evidence.MEASURED)}
+    for record in here:
+        assert record.timing and record.timing.median_us > 0
+        low, high = record.speedup["eager"].ci95
+        assert low <= record.speedup["eager"].value <= high
+        assert record.errors is not None
+    assert {r.timing for r in records if r.target == "sm_90"} == {None}
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict", "evidence"),
+    [
+        ("return 0;", Verdict.WRONG, Evidence.BUILT),
+        ("abort();", Verdict.CRASHED, Evidence.BUILT),
+        ("return nonsense;", Verdict.BUILD_FAILED, Evidence.NONE),
+    ],
+)
+def test_a_bad_kernel_is_a_record_with_its_reason(
+    tmp_path: Path, body: str, verdict: Verdict, evidence: Evidence
+) -> None:
+    records, _ = run(cells(relu(body)), tmp_path)
+    assert {(r.verdict, r.evidence) for r in records} == {(verdict, evidence)}
+    assert all(r.detail and r.timing is None for r in records)
+
+
+def test_a_failed_build_carries_the_compilers_words(tmp_path: Path) -> None:
+    [record, *_] = run(cells(relu("return nonsense;")), tmp_path)[0]
+    assert "relu.cpp" in record.detail
+    assert "nonsense" in record.detail
+    assert "was not declared" in record.detail
+
+
+def test_records_are_reused_until_something_changes(tmp_path: Path) -> None:
+    first, _ = run(cells(relu(RIGHT)), tmp_path)
+    again, seen = run(cells(relu(RIGHT)), tmp_path)
+    assert [r.id for r in again] == [r.id for r in first]
+    assert [p.record for p in seen] == [None]
+    changed, _ = run(cells(relu(" " + RIGHT)), tmp_path)
+    assert not {r.id for r in changed} & {r.id for r in first}
+    fresh, _ = run(cells(relu(RIGHT)), tmp_path, fresh=True)
+    assert not {r.id for r in fresh} & {r.id for r in first}
+
+
+def test_a_crash_is_tried_again_and_a_wrong_result_is_not(tmp_path: Path) -> None:
+    for body, kept in (("abort();", False), ("return 0;", True)):
+        first, _ = run(cells(relu(body)), tmp_path)
+        again, _ = run(cells(relu(body)), tmp_path)
+        assert ([r.id for r in first] == [r.id for r in again]) is kept
+
+
+def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> None:
+    asked = cells(targets=["opencl_generic", "x86_64"], backends=["opencl"])
+    records, _ = run(asked, tmp_path)
+    if {r.verdict for r in records} == {Verdict.UNAVAILABLE}:
+        pytest.skip(records[0].detail)
+    times = {r.target: r.timing for r in records if r.workload.name == "1000"}
+    assert len(times) == 2
+    assert times["opencl_generic"] == times["x86_64"]
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    argv = [
+        sys.executable, "-m", "portkern.cli", "matrix", "ops=[relu,add,transpose]",
+        f"targets=[{HOST}]", "backends=cpu", "run=killed", f"reports={tmp_path}", "track=false",
+        "json=true",
+    ]  # fmt: skip
+    path = tmp_path / "killed" / "records.jsonl"
+    first = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    before = RecordFile(path).read()[0]
+    assert 0 < len(before) < 12
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 0
+    after = RecordFile(path).read()[0]
+    assert len(after) == len({r.key for r in after}) == 12
+    assert {r.id for r in before} <= {r.id for r in after}
