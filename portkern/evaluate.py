@@ -151,7 +151,7 @@ def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
     if outcome.error in ("BuildError", "LaunchError"):
         return Failure(Verdict.CRASHED, outcome.message, outcome.log)
     last = outcome.log.strip().splitlines()[-LOG_LINES:]
-    detail = f"{stage} raised {outcome.error}: {outcome.message.splitlines()[0:1]}"
+    detail = f"{stage} raised {outcome.error}: {outcome.message.partition(chr(10))[0]}"
     return Failure(Verdict.CRASHED, detail, "\n".join(last))
 
 

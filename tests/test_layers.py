@@ -21,6 +21,7 @@ LAYERS = [
     "worker cells",
     "forkserver",
     "evaluate",
+    "recording",
     "matrix report",
     "tracking",
     "config testing",

@@ -67,7 +67,7 @@ class Compiler:
 
     @property
     def openmp(self) -> tuple[str, ...]:
-        """clang comes without an OpenMP runtime on many systems: then its kernels use one thread."""
+        """clang often comes without an OpenMP runtime: then its kernels use one thread."""
         parallel = self.cross or _has_openmp(self.name, self.argv)
         return ("-fopenmp",) if parallel else ("-fopenmp-simd",)
 
@@ -110,9 +110,6 @@ class CpuBackend(Backend):
     def environment(self, target: Target) -> Mapping[str, str]:
         return numba_environment(target)
 
-    def environment(self, target: Target) -> Mapping[str, str]:
-        return numba_environment(target)
-
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         if candidate.language == "numba" and dtype in ("float16", "bfloat16"):
             return Missing(f"Numba has no {dtype} arithmetic on CPUs", "write it in C++")
@@ -136,7 +133,7 @@ def machine(target: Target) -> str:
 
 @lru_cache
 def compiler(wanted: str) -> Compiler | Missing:
-    """The first compiler here that makes code for the machine ``wanted`` (``x86_64``, ``aarch64``)."""
+    """The first compiler here whose code runs on ``wanted`` (``x86_64``, ``aarch64``)."""
     here = platform.machine().replace("arm64", "aarch64")
     native = wanted == here
     names = ("g++", "clang++") if native else (f"{wanted}-linux-gnu-g++",)
@@ -204,8 +201,9 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     if found.cross:
         return Artifact(artifact, "object", log=log)
     library = file.with_suffix(".so")
-    link = [*found.linker, *found.openmp, "-shared", "-Wl,-z,defs", artifact, "-o", library]
-    log += run_tool(link, timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
+    link = [*found.linker, *found.openmp, "-shared", "-Wl,-z,defs"]
+    argv = [*link, str(artifact), "-o", str(library)]
+    log += run_tool(argv, timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
     return Artifact(library, "shared library", log=log)
 
 
@@ -237,7 +235,7 @@ def _import_numba(target: Target) -> Any:
         os.environ.update(numba_environment(target))
     import numba
 
-    compiled_for = numba.core.config.CPU_NAME
+    compiled_for = getattr(numba.core.config, "CPU_NAME")  # noqa: B009 - set at import
     if compiled_for != target.march:
         raise BackendUnavailable(
             f"Numba was imported for {compiled_for or 'this CPU'}, expected {target.march}; "
@@ -284,6 +282,7 @@ def _entry(path: Path, request: Build) -> Any:
     spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
     assert spec is not None and spec.loader is not None  # the suffix is .py
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Numba's cache finds a function's globals by their module
     try:
         spec.loader.exec_module(module)
     except (SyntaxError, NameError, ImportError, AttributeError) as error:
@@ -295,8 +294,9 @@ def _entry(path: Path, request: Build) -> Any:
 
 def _call(request: Build) -> str:
     signature = request.signature
-    named = (*signature.inputs, *signature.outputs, *signature.scalars)
-    return f"def {request.candidate.entry}({', '.join(n.name for n in named)})"
+    names = [t.name for t in (*signature.inputs, *signature.outputs)]
+    names += [s.name for s in signature.scalars]
+    return f"def {request.candidate.entry}({', '.join(names)})"
 
 
 def _load_numba(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:

@@ -229,6 +229,29 @@ PORTKERN_INLINE float reduce_max(vec v) {
 #endif
 }
 
+// The sum of term(v, i, count) over the elements of x, LANES at a time from index i: count of them
+// are x's, the rest `fill`, whose term must be 0. Every 256 vectors are summed on their own, so that
+// the error grows with the number of blocks and not of elements.
+template <typename T, typename Term>
+PORTKERN_INLINE float sum_terms(const T* x, int64_t n, float fill, Term term) {
+  float total = 0.0f;
+  int64_t i = 0;
+  while (i + LANES <= n) {
+    const int64_t end = n - i < 256 * LANES ? n : i + 256 * LANES;
+    vec s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    for (; i + 4 * LANES <= end; i += 4 * LANES) {
+      s0 += term(load(x + i), i, LANES);
+      s1 += term(load(x + i + LANES), i + LANES, LANES);
+      s2 += term(load(x + i + 2 * LANES), i + 2 * LANES, LANES);
+      s3 += term(load(x + i + 3 * LANES), i + 3 * LANES, LANES);
+    }
+    for (; i + LANES <= end; i += LANES) s0 += term(load(x + i), i, LANES);
+    total += reduce_add((s0 + s1) + (s2 + s3));
+  }
+  if (i < n) total += reduce_add(term(load(x + i, n - i, fill), i, n - i));
+  return total;
+}
+
 // Moves of whole lanes, for vectors of LANES elements of any type.
 
 template <typename V, int... K>

@@ -43,7 +43,8 @@ def _kernel(facts: dict[str, Any]) -> Resources:
         registers=facts[".vgpr_count"],
         agprs=facts.get(".agpr_count", 0),
         sgprs=facts[".sgpr_count"],
-        spills=facts[".vgpr_spill_count"],
+        # An array that is indexed at run time goes to scratch memory too, and costs the same.
+        spills=max(facts[".vgpr_spill_count"], facts[".private_segment_fixed_size"] // 4),
         shared_bytes=facts[".group_segment_fixed_size"],
         threads=None if threads == _ANY_BLOCK else threads,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 from portkern.backend import (
@@ -62,14 +63,14 @@ class OpenClBackend(Backend):
         """Compile for the device that will run it: OpenCL's drivers know no other."""
         path = workdir / f"{request.candidate.entry}.py"
         path.write_text(request.candidate.source, encoding="utf-8")
-        source, _ = _module(path, request)
-        Program(_open_for(request.target), source, request.dtype)
+        _compile(_module(path, request), _open_for(request.target), request.dtype)
         return Artifact(path, "opencl")
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
-        device = _open(venue.device, request.target, emulated=venue.kind == "emulator")
-        source, enqueue = _module(artifact.path, request)
-        program = Program(device, source, request.dtype)
+        entry = request.candidate.entry
+        device = ClDevice(venue.device, emulated=venue.kind == "emulator")
+        module = _module(artifact.path, request)
+        program, enqueue = _compile(module, device, request.dtype), vars(module)[entry]
         arguments = _by_value(request.signature)
 
         def launch(call: Call) -> Sequence[Any]:
@@ -93,12 +94,6 @@ def _emulator(found: Sequence[ClDescription]) -> Venue | Missing:
     return Missing("no OpenCL driver for this CPU", f"{platforms.PIP} brings PoCL")
 
 
-def _open(address: str, target: Target, *, emulated: bool) -> ClDevice:
-    device = ClDevice(address, cpu=False)
-    device.cpu = not device.gpu and not emulated
-    return device
-
-
 def _open_for(target: Target) -> ClDevice:
     """The device of ``target``, or the one that stands in for it, in this process."""
     from .device import load_pyopencl
@@ -107,15 +102,21 @@ def _open_for(target: Target) -> ClDevice:
     found = [ClDescription(**description) for description, _ in platforms.visible()]
     device = choose(target, found)
     if isinstance(device, ClDescription):
-        return _open(device.address, target, emulated=False)
+        return ClDevice(device.address, emulated=False)
     stand_in = _emulator(found) if target.is_gpu else device
     if isinstance(stand_in, Missing):
         raise BackendUnavailable(f"OpenCL compiles on the device that runs it: {stand_in}")
-    return _open(stand_in.device, target, emulated=True)
+    return ClDevice(stand_in.device, emulated=True)
 
 
-def _module(path: Path, request: Build) -> tuple[str, Callable[..., object]]:
-    """SOURCE and the entry function of a candidate; raises BuildError when one is missing."""
+def _compile(module: ModuleType, device: ClDevice, dtype: str) -> Program:
+    """SOURCE, with the module's integer constants in capitals as its macros."""
+    macros = {name: n for name, n in vars(module).items() if name.isupper() and type(n) is int}
+    return Program(device, module.SOURCE, macros, dtype)
+
+
+def _module(path: Path, request: Build) -> ModuleType:
+    """A candidate's module; raises BuildError without SOURCE or the entry function."""
     name = request.candidate.entry
     spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
     assert spec is not None and spec.loader is not None  # the suffix is .py
@@ -124,13 +125,12 @@ def _module(path: Path, request: Build) -> tuple[str, Callable[..., object]]:
         spec.loader.exec_module(module)
     except (SyntaxError, NameError, ImportError, AttributeError, TypeError, ValueError) as error:
         raise BuildError(f"{path.name} cannot be imported: {error}") from error
-    source, function = getattr(module, "SOURCE", None), getattr(module, name, None)
-    if not isinstance(source, str):
-        raise BuildError("The module has no string SOURCE; expected the program in OpenCL C")
-    if not callable(function):
+    if not callable(getattr(module, name, None)):
         wanted = _expected(request.signature, name)
         raise BuildError(f"The module has no function {name!r}; expected {wanted}")
-    return source, function
+    if not isinstance(getattr(module, "SOURCE", None), str):
+        raise BuildError("The module has no string SOURCE; expected the program in OpenCL C")
+    return module
 
 
 def _expected(signature: Signature, entry: str) -> str:
@@ -143,7 +143,7 @@ def _by_value(signature: Signature) -> Callable[[Call], dict[str, Any]]:
     """Axes and scalars as the numpy types that OpenCL's ``long`` and ``float`` are set from."""
     import numpy
 
-    kinds = {"float32": numpy.float32, "int64": numpy.int64, "bool": numpy.int8}
+    kinds: dict[str, Any] = {"float32": numpy.float32, "int64": numpy.int64, "bool": numpy.int8}
 
     def arguments(call: Call) -> dict[str, Any]:
         axes = {axis: numpy.int64(call.dims[axis]) for axis in signature.axes}

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -36,17 +36,17 @@ class ClTensor:
 class ClDevice:
     """Opened by its address, ``opencl:<platform>:<index>``.
 
-    ``cpu`` says that its kernels take the shape that suits a CPU; an emulated GPU's do not.
+    ``cpu`` says that kernels take the shape that suits a CPU, which an emulated GPU's do not.
     """
 
-    def __init__(self, address: str, *, cpu: bool) -> None:
+    def __init__(self, address: str, *, emulated: bool) -> None:
         cl = load_pyopencl()
         _, number, index = address.split(":")
         self.cl = cl
         device = cl.get_platforms()[int(number)].get_devices()[int(index)]
         self.context = cl.Context([device])
         self.gpu = device.type == cl.device_type.GPU
-        self.cpu = cpu
+        self.cpu = not self.gpu and not emulated
         profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
         self.queue = cl.CommandQueue(self.context, properties=profiling)
         self.method = (
@@ -121,11 +121,14 @@ class Program:
     ``cpu`` and ``vec`` are PORTKERN_CPU and VEC of the harness.
     """
 
-    def __init__(self, device: ClDevice, source: str, dtype: str) -> None:
+    def __init__(
+        self, device: ClDevice, source: str, macros: Mapping[str, int], dtype: str
+    ) -> None:
         """Raises BuildError with the driver's log."""
         self.cpu = device.cpu
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
+        options += [f"-D{name}={value}" for name, value in macros.items()]
         text = f'{HARNESS.read_text(encoding="utf-8")}\n#line 1 "SOURCE"\n{source}'
         try:
             with warnings.catch_warnings():

@@ -124,7 +124,7 @@ def _why_none(listed: list[ClDescription], log: str) -> Missing:
 
 
 def choose(target: Target, found: Iterable[ClDescription]) -> ClDescription | Missing:
-    """The device that is ``target``: the vendor's GPU, a CPU, or for the generic one any, GPU first."""
+    """The device that is ``target``: the vendor's GPU, a CPU; for the generic one a GPU first."""
     found = list(found)
     if target.is_gpu:
         gpu = host.gpu_for(target)

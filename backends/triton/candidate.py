@@ -33,18 +33,25 @@ def import_entry(path: Path, entry: str) -> Callable[..., Any]:
 
 def build_error(request: Build, error: Exception) -> BuildError:
     """The error in one line, and the candidate's own lines of the traceback as its log."""
-    lines = str(error).strip().splitlines() or [""]
-    cause = error.__cause__
-    # Triton's CompilationError quotes the kernel and says what is wrong last, or in its cause.
-    summary = str(cause).strip().splitlines()[0] if cause and str(cause) else lines[-1]
     name = f"{request.candidate.op}.py"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == name]
-    places = [f"{name}:{f.lineno} in {f.name}: {f.line}" for f in frames[-_FRAMES:]]
-    words = traceback.format_exception_only(error)
-    if cause is not None:
-        words += traceback.format_exception_only(cause)
+    chain = [error, *([error.__cause__] if error.__cause__ else [])]
+    frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__)]
+    own = [frame for frame in frames if Path(frame.filename).name == name]
+    places = [f"{name}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own]
+    words = "".join(line for link in chain for line in traceback.format_exception_only(link))
     return BuildError(
         f"{request.candidate.entry} does not compile for {request.target.name}: "
-        f"{type(error).__name__}: {summary}",
-        log="\n".join([*places, "".join(words).strip()]),
+        f"{type(error).__name__}: {_summary(error)}",
+        log="\n".join([*places[-_FRAMES:], words.strip()]),
     )
+
+
+def _summary(error: Exception) -> str:
+    """Triton's CompilationError quotes the kernel first and says what is wrong last, or only in
+    the exception that caused it."""
+    lines = str(error).strip().splitlines() or [""]
+    if not lines[0].startswith("at "):
+        return lines[0]
+    if lines[-1].strip(" ^"):
+        return lines[-1]
+    return str(error.__cause__).strip().partition("\n")[0]

@@ -61,9 +61,10 @@ def main(overrides: Sequence[str]) -> int:
 
 
 def _style(text: str) -> Style:
-    if text == "dps" or text == "return":
-        return text
-    raise ConfigError(f"Got style={text!r}, expected 'dps' or 'return'")
+    styles: dict[str, Style] = {"dps": "dps", "return": "return"}
+    if text not in styles:
+        raise ConfigError(f"Got style={text!r}, expected 'dps' or 'return'")
+    return styles[text]
 
 
 def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOptions) -> int:

@@ -1,20 +1,16 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 
-// The sum of (x - shift)^POWER. Two passes with the mean as the second one's shift: the difference
-// of E[x^2] and E[x]^2 would lose every digit where the mean is large. The row stays in cache.
-template <int POWER>
-static float moment(const scalar_t* x, int64_t cols, float shift) {
-  vec s[4] = {};
-  int64_t i = 0;
-  const auto term = [shift](vec v) {
+// Two passes, with the mean as the second one's shift: the difference of E[x^2] and E[x]^2 would
+// lose every digit where the mean is large. The row stays in cache.
+static float sum_of(const scalar_t* x, int64_t cols, float shift) {
+  return sum_terms(x, cols, shift, [=](vec v, int64_t, int64_t) { return v - shift; });
+}
+
+static float sum_of_squares(const scalar_t* x, int64_t cols, float shift) {
+  return sum_terms(x, cols, shift, [=](vec v, int64_t, int64_t) {
     v -= shift;
-    return POWER == 2 ? v * v : v;
-  };
-  for (; i + 4 * LANES <= cols; i += 4 * LANES)
-    for (int k = 0; k < 4; ++k) s[k] += term(load(x + i + k * LANES));
-  for (; i + LANES <= cols; i += LANES) s[0] += term(load(x + i));
-  if (i < cols) s[1] += term(load(x + i, cols - i, shift));
-  return reduce_add((s[0] + s[1]) + (s[2] + s[3]));
+    return v * v;
+  });
 }
 
 extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
@@ -25,8 +21,8 @@ extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar
     scalar_t* out = y + row * cols;
     // Shifted by an element of the row, the sum keeps the digits in which the elements differ.
     const float first = cols > 0 ? float(in[0]) : 0.0f;
-    const float mean = first + moment<1>(in, cols, first) / float(cols);
-    const float scale = 1.0f / sqrtf(moment<2>(in, cols, mean) / float(cols) + eps);
+    const float mean = first + sum_of(in, cols, first) / float(cols);
+    const float scale = 1.0f / sqrtf(sum_of_squares(in, cols, mean) / float(cols) + eps);
     int64_t i = 0;
     for (; i + LANES <= cols; i += LANES)
       store(out + i, (load(in + i) - mean) * scale * load(weight + i) + load(bias + i));

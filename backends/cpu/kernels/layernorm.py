@@ -6,23 +6,27 @@ import numpy as np
 ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 LANES = 16  # knob: 8 16 32 64
+BLOCK = 64  # knob: 32 64 128
 
 
 @numba.njit
 def moment(x, shift, square):
-    """The sum of x - shift, or of its square. E[x^2] - E[x]^2 would lose the digits of a large mean."""
+    """The sum of x - shift or its square; E[x^2] - E[x]^2 would lose the digits of a large mean."""
     lanes = np.zeros(LANES, np.float32)
-    whole = x.size // LANES * LANES
-    for i in range(0, whole, LANES):
+    total = np.float32(0.0)
+    for start in range(0, x.size, BLOCK * LANES):  # the error grows with the number of blocks
+        stop = min(start + BLOCK * LANES, x.size)
+        whole = start + (stop - start) // LANES * LANES
+        lanes[:] = 0.0
+        for i in range(start, whole, LANES):
+            for k in range(LANES):
+                v = x[i + k] - shift
+                lanes[k] += v * v if square else v
+        for i in range(whole, stop):
+            v = x[i] - shift
+            total += v * v if square else v
         for k in range(LANES):
-            v = x[i + k] - shift
-            lanes[k] += v * v if square else v
-    total = ZERO
-    for k in range(LANES):
-        total += lanes[k]
-    for i in range(whole, x.size):
-        v = x[i] - shift
-        total += v * v if square else v
+            total += lanes[k]
     return total
 
 

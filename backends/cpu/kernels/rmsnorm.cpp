@@ -1,18 +1,7 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 
 static float sum_of_squares(const scalar_t* x, int64_t cols) {
-  vec s[4] = {};
-  int64_t i = 0;
-  for (; i + 4 * LANES <= cols; i += 4 * LANES)
-    for (int k = 0; k < 4; ++k) {
-      const vec v = load(x + i + k * LANES);
-      s[k] += v * v;
-    }
-  for (; i < cols; i += LANES) {
-    const vec v = load(x + i, cols - i < LANES ? cols - i : LANES);
-    s[0] += v * v;
-  }
-  return reduce_add((s[0] + s[1]) + (s[2] + s[3]));
+  return sum_terms(x, cols, 0.0f, [](vec v, int64_t, int64_t) { return v * v; });
 }
 
 extern "C" int rmsnorm(const scalar_t* x, const scalar_t* weight, scalar_t* y, int64_t rows,

@@ -5,20 +5,24 @@ import numpy as np
 
 ONE = np.float32(1.0)
 LANES = 16  # knob: 8 16 32 64
+BLOCK = 64  # knob: 32 64 128
 
 
 @numba.njit
 def sum_of_squares(x):
     lanes = np.zeros(LANES, np.float32)
-    whole = x.size // LANES * LANES
-    for i in range(0, whole, LANES):
-        for k in range(LANES):
-            lanes[k] += x[i + k] * x[i + k]
     total = np.float32(0.0)
-    for k in range(LANES):
-        total += lanes[k]
-    for i in range(whole, x.size):
-        total += x[i] * x[i]
+    for start in range(0, x.size, BLOCK * LANES):  # the error grows with the number of blocks
+        stop = min(start + BLOCK * LANES, x.size)
+        whole = start + (stop - start) // LANES * LANES
+        lanes[:] = 0.0
+        for i in range(start, whole, LANES):
+            for k in range(LANES):
+                lanes[k] += x[i + k] * x[i + k]
+        for i in range(whole, stop):
+            total += x[i] * x[i]
+        for k in range(LANES):
+            total += lanes[k]
     return total
 
 

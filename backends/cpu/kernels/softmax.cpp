@@ -17,21 +17,12 @@ static float row_max(const scalar_t* x, int64_t cols) {
 
 // The sum of e^(x - top); the terms are kept where there is room.
 static float exp_sum(const scalar_t* x, float* terms, int64_t cols, float top) {
-  vec s0 = {}, s1 = {};
-  int64_t i = 0;
-  for (; i + 2 * LANES <= cols; i += 2 * LANES) {
-    const vec e0 = exp(load(x + i) - top), e1 = exp(load(x + i + LANES) - top);
-    if (terms) store(terms + i, e0);
-    if (terms) store(terms + i + LANES, e1);
-    s0 += e0;
-    s1 += e1;
-  }
-  for (; i < cols; ++i) {
-    const vec e = exp(splat(float(x[i]) - top));
-    if (terms) terms[i] = e[0];
-    s0[0] += e[0];
-  }
-  return reduce_add(s0 + s1);
+  return sum_terms(x, cols, -INFINITY, [=](vec v, int64_t i, int64_t count) {
+    const vec e = exp(v - top);
+    if (terms && count == LANES) store(terms + i, e);
+    if (terms && count < LANES) store(terms + i, e, count);
+    return e;
+  });
 }
 
 static void scale_terms(const float* terms, scalar_t* y, int64_t cols, float scale) {

@@ -1,23 +1,68 @@
 import numba
 import numpy as np
 
+LANES = 16  # knob: 8 16 32
+BLOCK = 64  # knob: 32 64 128
+LOG2E = np.float32(1.44269504)
+MAGIC = np.float32(12582912.0)  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
+LN2_HIGH = np.float32(0.693359375)
+LN2_LOW = np.float32(-2.12194440e-4)
+LOWEST = np.float32(-104.0)
 ONE = np.float32(1.0)
-BLOCK = 512  # knob: 256 512 1024
+E2 = np.float32(4.99999934e-1)
+E3 = np.float32(1.66665206e-1)
+E4 = np.float32(4.16683881e-2)
+E5 = np.float32(8.36871709e-3)
+E6 = np.float32(1.38145964e-3)
+
+
+@numba.njit
+def exp_below_zero(x):
+    """e**x for x <= 0; a call of the C library's exp would keep its loop from being vectorised."""
+    x = LOWEST if x < LOWEST else x
+    shifted = x * LOG2E + MAGIC
+    whole = shifted - MAGIC
+    r = (x - whole * LN2_HIGH) - whole * LN2_LOW
+    p = (((E6 * r + E5) * r + E4) * r + E3) * r + E2
+    n = np.int32(np.float32(shifted).view(np.int32) - np.int32(0x4B400000))
+    half = np.int32(n >> 1)
+    # In two steps, because 2**-150 has no float of its own.
+    one = np.int32(np.int32(half + 127) << 23).view(np.float32)
+    two = np.int32(np.int32(n - half + 127) << 23).view(np.float32)
+    return ((p * r) * r + r + ONE) * one * two
 
 
 @numba.njit
 def row_max(x):
-    lanes = np.full(16, -np.inf, np.float32)
-    whole = x.size // 16 * 16
-    for i in range(0, whole, 16):
-        for k in range(16):
+    lanes = np.full(LANES, -np.inf, np.float32)
+    whole = x.size // LANES * LANES
+    for i in range(0, whole, LANES):
+        for k in range(LANES):
             lanes[k] = x[i + k] if x[i + k] > lanes[k] else lanes[k]
     top = np.float32(-np.inf)
-    for k in range(16):
+    for k in range(LANES):
         top = max(top, lanes[k])
     for i in range(whole, x.size):
         top = x[i] if x[i] > top else top
     return top
+
+
+@numba.njit
+def row_sum(x):
+    lanes = np.zeros(LANES, np.float32)
+    total = np.float32(0.0)
+    for start in range(0, x.size, BLOCK * LANES):  # the error grows with the number of blocks
+        stop = min(start + BLOCK * LANES, x.size)
+        whole = start + (stop - start) // LANES * LANES
+        lanes[:] = 0.0
+        for i in range(start, whole, LANES):
+            for k in range(LANES):
+                lanes[k] += x[i + k]
+        for i in range(whole, stop):
+            total += x[i]
+        for k in range(LANES):
+            total += lanes[k]
+    return total
 
 
 @numba.njit(parallel=True)
@@ -25,17 +70,8 @@ def softmax(x, y):
     rows, cols = x.shape
     for row in numba.prange(rows):
         top = row_max(x[row])
-        total = np.float32(0.0)
-        start = 0
-        while start < cols:
-            stop = min(start + BLOCK, cols)
-            part = np.float32(0.0)
-            for i in range(start, stop):
-                e = np.exp(x[row, i] - top)
-                y[row, i] = e
-                part += e
-            total += part
-            start = stop
-        scale = ONE / total
+        for i in range(cols):
+            y[row, i] = exp_below_zero(x[row, i] - top)
+        scale = ONE / row_sum(y[row])
         for i in range(cols):
             y[row, i] *= scale

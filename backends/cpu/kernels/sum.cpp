@@ -2,28 +2,12 @@
 #define TILE 256             // knob: 64 128 256 512
 #define BLOCK 512            // knob: 256 512 1024
 
-// The sum of a contiguous run. Blocks are summed on their own, so that the error grows with the
-// number of blocks and not of elements.
 static float sum_run(const scalar_t* x, int64_t n) {
-  float total = 0.0f;
-  for (int64_t start = 0; start < n; start += BLOCK * LANES) {
-    const int64_t end = start + BLOCK * LANES < n ? start + BLOCK * LANES : n;
-    vec s0 = {}, s1 = {}, s2 = {}, s3 = {};
-    int64_t i = start;
-    for (; i + 4 * LANES <= end; i += 4 * LANES) {
-      s0 += load(x + i);
-      s1 += load(x + i + LANES);
-      s2 += load(x + i + 2 * LANES);
-      s3 += load(x + i + 3 * LANES);
-    }
-    for (; i + LANES <= end; i += LANES) s0 += load(x + i);
-    if (i < end) s1 += load(x + i, end - i);
-    total += reduce_add((s0 + s1) + (s2 + s3));
-  }
-  return total;
+  return sum_terms(x, n, 0.0f, [](vec v, int64_t, int64_t) { return v; });
 }
 
-// Sums `count` rows of `width` <= TILE columns; `stride` elements lie between rows.
+// Sums `count` rows of `width` <= TILE columns; `stride` elements lie between rows. Blocks of rows
+// are summed on their own, for the same reason as in sum_terms.
 static void add_rows(const scalar_t* x, float* total, int64_t count, int64_t width, int64_t stride) {
   float part[TILE];
   for (int64_t j = 0; j < width; ++j) total[j] = 0.0f;

@@ -28,18 +28,21 @@ def sum_run(x):
 
 
 @numba.njit
-def sum_columns(x, y):
-    part = np.empty(y.size, np.float32)
-    total = np.zeros(y.size, np.float32)
+def sum_columns(x, y, first, width):
+    """Rows are sliced one by one: slices of all columns have no known stride, and indices that
+    might be negative (``first + j``) are checked; neither kind of loop is vectorised."""
+    part = np.empty(TILE, np.float32)
+    total = np.zeros(TILE, np.float32)
     for start in range(0, x.shape[0], BLOCK):
         part[:] = 0.0
         for r in range(start, min(start + BLOCK, x.shape[0])):
-            for j in range(y.size):
-                part[j] += x[r, j]
-        for j in range(y.size):
+            row = x[r][first : first + width]
+            for j in range(width):
+                part[j] += row[j]
+        for j in range(width):
             total[j] += part[j]
-    for j in range(y.size):
-        y[j] = total[j]
+    for j in range(width):
+        y[first + j] = total[j]
 
 
 @numba.njit(parallel=True)
@@ -52,5 +55,4 @@ def sum(x, y):
     tiles = (inner + TILE - 1) // TILE
     for job in numba.prange(outer * tiles):
         o, first = job // tiles, job % tiles * TILE
-        last = min(first + TILE, inner)
-        sum_columns(x[o, :, first:last], y[o, first:last])
+        sum_columns(x[o], y[o], first, min(TILE, inner - first))

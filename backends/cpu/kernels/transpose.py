@@ -5,15 +5,17 @@ TILE = 32  # knob: 16 32 64
 
 
 @numba.njit
-def move(x, y):
-    """Through a tile of our own: rows of x and of y that lie a power of two apart share a cache set."""
+def move(x, y, top, height, left, width):
+    """Through a tile of our own: rows that lie a power of two apart share a cache set."""
     tile = np.empty((TILE, TILE), x.dtype)
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            tile[i, j] = x[i, j]
-    for j in range(x.shape[1]):
-        for i in range(x.shape[0]):
-            y[j, i] = tile[i, j]
+    for i in range(height):
+        row = x[top + i][left : left + width]
+        for j in range(width):
+            tile[j, i] = row[j]
+    for j in range(width):
+        row = y[left + j][top : top + height]
+        for i in range(height):
+            row[i] = tile[j, i]
 
 
 @numba.njit(parallel=True)
@@ -22,6 +24,5 @@ def transpose(x, y):
     down = (rows + TILE - 1) // TILE
     across = (cols + TILE - 1) // TILE
     for job in numba.prange(down * across):
-        i, j = job % down * TILE, job // down * TILE
-        bottom, right = min(i + TILE, rows), min(j + TILE, cols)
-        move(x[i:bottom, j:right], y[j:right, i:bottom])
+        top, left = job % down * TILE, job // down * TILE
+        move(x, y, top, min(TILE, rows - top), left, min(TILE, cols - left))

@@ -14,15 +14,16 @@ struct alignas(16) Pack {
 template <bool ALIGNED>
 __device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t row, int64_t column,
                                      int64_t rows, int64_t columns) {
-    Pack pack;
     const int64_t at = row * columns + column;
-    if (ALIGNED && row < rows && column < columns)
-        return reinterpret_cast<const Pack*>(from)[at / VEC];
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) {
-        const bool inside = !ALIGNED && row < rows && column + j < columns;
-        pack.at[j] = inside ? from[at + j] : scalar_t(0.0f);
+    if (ALIGNED) {
+        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
+        if (row < rows && column < columns) bits = reinterpret_cast<const uint4*>(from)[at / VEC];
+        return __builtin_bit_cast(Pack, bits);
     }
+    Pack pack;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        pack.at[j] = row < rows && column + j < columns ? from[at + j] : scalar_t(0.0f);
     return pack;
 }
 

@@ -2,9 +2,6 @@ WG = 256  # knob: 64 128 256 512
 EACH = 8  # knob: 4 8 16
 
 SOURCE = r"""
-#define WG %d
-#define EACH %d
-
 // One group per row (one work-item on a CPU). In each round every work-item sums EACH neighbours,
 // the group scans those sums, and the row's sum so far is carried to the next round with its
 // rounding error beside it (Knuth's two-sum), so that the last column is as exact as the first.
@@ -39,7 +36,7 @@ kernel void cumsum(global const storage_t* x, global storage_t* y, long cols) {
     carry = next;
   }
 }
-""" % (WG, EACH)
+"""
 
 
 def cumsum(queue, program, x, y, *, rows, cols):

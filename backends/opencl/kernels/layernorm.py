@@ -1,8 +1,7 @@
 WG = 256  # knob: 64 128 256 512
 
-SOURCE = (
-    r"""
-#define WG %d
+SOURCE = r"""
+#define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 
 // The sums of x - shift and of its square, over a row. E[x^2] - E[x]^2 would lose every digit where
 // the mean is large, so the variance takes a pass of its own, with the mean as its shift.
@@ -12,9 +11,13 @@ inline float moment(global const storage_t* x, long start, long cols, float shif
   const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
   vec_t sums = 0.0f;
   float sum = 0.0f;
-  for (long i = me * VEC; i < whole; i += step * VEC) {
-    const vec_t v = LOADV(x, start + i) - shift;
-    sums += square ? v * v : v;
+  for (long i = me * VEC; i < whole;) {
+    vec_t part = 0.0f;
+    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC) {
+      const vec_t v = LOADV(x, start + i) - shift;
+      part += square ? v * v : v;
+    }
+    sums += part;
   }
   for (long i = whole + me; i < cols; i += step) {
     const float v = LOAD(x, start + i) - shift;
@@ -39,8 +42,6 @@ kernel void layernorm(global const storage_t* x, global const storage_t* weight,
     STORE(y, start + i, (LOAD(x, start + i) - mean) * scale * LOAD(weight, i) + LOAD(bias, i));
 }
 """
-    % WG
-)
 
 
 def layernorm(queue, program, x, weight, bias, y, *, rows, cols, eps):

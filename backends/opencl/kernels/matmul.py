@@ -5,11 +5,6 @@ TM = 8  # knob: 4 8
 TN = 8  # knob: 4 8
 
 SOURCE = r"""
-#define BM %(BM)d
-#define BN %(BN)d
-#define BK %(BK)d
-#define TM %(TM)d
-#define TN %(TN)d
 #define ACROSS (BN / TN)
 #define ITEMS ((BM / TM) * ACROSS)
 
@@ -18,18 +13,18 @@ SOURCE = r"""
 kernel void matmul(global const storage_t* a, global const storage_t* b, global storage_t* c,
                    long m, long n, long k) {
   local float as[BK][BM + 1], bs[BK][BN];
-  const int me = get_local_id(0), column = me %% ACROSS, row = me / ACROSS;
+  const int me = get_local_id(0), column = me % ACROSS, row = me / ACROSS;
   const long left = (long)get_group_id(0) * BN, top = (long)get_group_id(1) * BM;
   float sums[TM][TN];
   for (int i = 0; i < TM; ++i)
     for (int j = 0; j < TN; ++j) sums[i][j] = 0.0f;
   for (long p = 0; p < k; p += BK) {
     for (int e = me; e < BM * BK; e += ITEMS) {
-      const int i = e / BK, q = e %% BK;
+      const int i = e / BK, q = e % BK;
       as[q][i] = top + i < m && p + q < k ? LOAD(a, (top + i) * k + p + q) : 0.0f;
     }
     for (int e = me; e < BK * BN; e += ITEMS) {
-      const int q = e / BN, j = e %% BN;
+      const int q = e / BN, j = e % BN;
       bs[q][j] = left + j < n && p + q < k ? LOAD(b, (p + q) * n + left + j) : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -80,7 +75,7 @@ kernel void matmul_cpu(global const storage_t* a, global const storage_t* b, glo
     }
 }
 #endif
-""" % {"BM": BM, "BN": BN, "BK": BK, "TM": TM, "TN": TN}
+"""
 
 
 def matmul(queue, program, a, b, c, *, m, n, k):

@@ -1,8 +1,7 @@
 WG = 256  # knob: 64 128 256 512
 
-SOURCE = (
-    r"""
-#define WG %d
+SOURCE = r"""
+#define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 
 kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
                     long cols, float eps) {
@@ -11,9 +10,13 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
   const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
   vec_t squares = 0.0f;
   float square = 0.0f;
-  for (long i = me * VEC; i < whole; i += step * VEC) {
-    const vec_t v = LOADV(x, start + i);
-    squares += v * v;
+  for (long i = me * VEC; i < whole;) {
+    vec_t part = 0.0f;
+    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC) {
+      const vec_t v = LOADV(x, start + i);
+      part += v * v;
+    }
+    squares += part;
   }
   for (long i = whole + me; i < cols; i += step) {
     const float v = LOAD(x, start + i);
@@ -27,8 +30,6 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
     STORE(y, start + i, LOAD(x, start + i) * scale * LOAD(weight, i));
 }
 """
-    % WG
-)
 
 
 def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):

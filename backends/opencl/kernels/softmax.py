@@ -1,8 +1,7 @@
 WG = 256  # knob: 64 128 256 512
 
-SOURCE = (
-    r"""
-#define WG %d
+SOURCE = r"""
+#define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 
 // One group per row; on a CPU a group is one work-item. A row is read three times, the second and
 // third time from cache.
@@ -19,7 +18,12 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
 
   vec_t sums = 0.0f;
   float sum = 0.0f;
-  for (long i = me * VEC; i < whole; i += step * VEC) sums += exp(LOADV(x, start + i) - top);
+  for (long i = me * VEC; i < whole;) {
+    vec_t part = 0.0f;
+    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC)
+      part += exp(LOADV(x, start + i) - top);
+    sums += part;
+  }
   for (long i = whole + me; i < cols; i += step) sum += exp(LOAD(x, start + i) - top);
   const float scale = 1.0f / group_sum(sum + sum_of(sums), scratch);
 
@@ -29,8 +33,6 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
     STORE(y, start + i, exp(LOAD(x, start + i) - top) * scale);
 }
 """
-    % WG
-)
 
 
 def softmax(queue, program, x, y, *, rows, cols):

@@ -2,8 +2,6 @@ WG = 256  # knob: 64 128 256 512
 SPLIT = 8  # knob: 1 4 8 16
 
 SOURCE = r"""
-#define WG %(WG)d
-#define SPLIT %(SPLIT)d
 #define BLOCK 256  // elements of one chain of additions; the error grows with the number of blocks
 
 // One group per contiguous run.
@@ -61,7 +59,8 @@ kernel void sum_columns(global const storage_t* x, global storage_t* y, long cou
 }
 
 // On a CPU: VEC columns per work-item, whole cache lines of them.
-kernel void sum_columns_cpu(global const storage_t* x, global storage_t* y, long count, long inner) {
+kernel void sum_columns_cpu(global const storage_t* x, global storage_t* y, long count,
+                            long inner) {
   const long column = (long)get_global_id(0) * VEC, slice = get_global_id(1);
   global const storage_t* from = x + slice * count * inner;
   if (column + VEC <= inner) {
@@ -84,7 +83,7 @@ kernel void sum_columns_cpu(global const storage_t* x, global storage_t* y, long
     STORE(y, slice * inner + c, total);
   }
 }
-""" % {"WG": WG, "SPLIT": SPLIT}
+"""
 
 
 def sum(queue, program, x, y, *, outer, reduce, inner):

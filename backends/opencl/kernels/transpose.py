@@ -2,9 +2,6 @@ TILE = 32  # knob: 16 32 64
 DOWN = 8  # knob: 4 8 16
 
 SOURCE = r"""
-#define TILE %d
-#define DOWN %d
-
 // Elements are moved, never converted: integers of their size.
 #ifdef PORTKERN_FLOAT32
 typedef uint bits_t;
@@ -35,7 +32,7 @@ kernel void transpose_cpu(global const bits_t* x, global bits_t* y, long rows, l
   for (long j = left; j < right; ++j)
     for (long i = top; i < bottom; ++i) y[j * rows + i] = tile[i - top][j - left];
 }
-""" % (TILE, DOWN)
+"""
 
 
 def transpose(queue, program, x, y, *, rows, cols):

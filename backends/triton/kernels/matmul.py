@@ -10,7 +10,7 @@ BLOCK_K = 64  # knob: 32 64
 NUM_WARPS = 8  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 # For float32, which runs on the ordinary multipliers.
-BLOCK_F32 = 128  # knob: 32 64 128
+BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 8 16 32
 GROUP = 8  # knob: 1 4 8 16
 

@@ -1,0 +1,185 @@
+"""What the HIP backend promises beyond the contract: code objects for AMD, nvcc for NVIDIA."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from portkern import catalogue, ops, registry, target
+from portkern.backend import Artifact, Backend, Build, Missing
+from portkern.candidate import Candidate
+from portkern.errors import BuildError
+
+RELU = """\
+__global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
+    __shared__ float buffer[128];
+    const int64_t i = blockIdx.x * 128ll + threadIdx.x;
+    buffer[threadIdx.x] = i < n ? float(x[i]) : 0.0f;
+    __syncthreads();
+    const float v = __shfl_xor(buffer[127 - threadIdx.x], warpSize / 2);
+    if (i < n) y[i] = scalar_t(erff(v) + (float)__popcll(__ballot(v > 0.0f)));
+}
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, hipStream_t stream) {
+    hipLaunchKernelGGL(kernel, dim3(1), dim3(128), 0, stream, x, y, n);
+    return (int)hipGetLastError();
+}
+"""
+AMD = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return registry.load("hip")
+
+
+def ready(backend: Backend, arch: str) -> Backend:
+    """The backend, or a skip with its own reason."""
+    answer = backend.probe(target.load(arch))
+    if isinstance(answer, Missing):
+        pytest.skip(str(answer))
+    return backend
+
+
+def request(source: str, arch: str, *, dtype: str = "float32", runnable: bool = False) -> Build:
+    relu = ops.load("relu")
+    candidate = Candidate("relu", "hip", "hip", source, "relu")
+    return Build(candidate, relu.signature, dtype, target.load(arch), {"n": 8}, {}, runnable)
+
+
+def build_catalogue(backend: Backend, name: str, dtype: str, arch: str, workdir: Path) -> Artifact:
+    op = ops.load(name)
+    [candidate] = catalogue.candidates(name, backend)
+    build = Build(candidate, op.signature, dtype, target.load(arch), {}, {}, runnable=False)
+    return backend.build(build, workdir)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ops.names())
+def test_every_catalogue_kernel_builds_for_cdna_without_spills(
+    backend: Backend, name: str, dtype: str, tmp_path: Path
+) -> None:
+    artifact = build_catalogue(ready(backend, "gfx942"), name, dtype, "gfx942", tmp_path)
+    assert artifact.resources
+    assert {kernel.spills for kernel in artifact.resources} == {0}
+
+
+@pytest.mark.parametrize("arch", AMD)
+def test_matmul_in_bfloat16_builds_for_every_amd_architecture(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    artifact = build_catalogue(ready(backend, arch), "matmul", "bfloat16", arch, tmp_path)
+    assert {kernel.spills for kernel in artifact.resources} == {0}
+
+
+@pytest.mark.parametrize("name", ["softmax", "cumsum", "matmul"])
+def test_the_same_sources_build_for_nvidia(backend: Backend, name: str, tmp_path: Path) -> None:
+    artifact = build_catalogue(ready(backend, "sm_90"), name, "bfloat16", "sm_90", tmp_path)
+    assert artifact.kind == "cubin"
+    assert {kernel.spills for kernel in artifact.resources} == {0}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("arch", AMD)
+def test_a_code_object_tells_registers_lds_and_block_size(
+    backend: Backend, arch: str, dtype: str, tmp_path: Path
+) -> None:
+    artifact = ready(backend, arch).build(request(RELU, arch, dtype=dtype), tmp_path)
+    [kernel] = artifact.resources
+    assert artifact.kind == "hsaco"
+    assert artifact.path.read_bytes().startswith(b"\x7fELF")
+    assert (kernel.kernel, kernel.shared_bytes, kernel.threads) == ("kernel", 512, 128)
+    assert kernel.registers
+    assert kernel.sgprs
+    assert (kernel.agprs, kernel.spills) == (0, 0)
+
+
+def test_a_runnable_build_for_nvidia_is_a_library_that_exports_the_entry(
+    backend: Backend, tmp_path: Path
+) -> None:
+    artifact = ready(backend, "sm_90").build(request(RELU, "sm_90", runnable=True), tmp_path)
+    assert artifact.kind == "shared library"
+    assert b"\0relu\0" in artifact.path.read_bytes()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
+def test_a_source_without_the_entry_is_told_the_prototype(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BuildError, match=r"No function 'relu' in relu\.hip; expected: extern"):
+        ready(backend, arch).build(request('// relu(x) {\nchar c[] = "relu() {";', arch), tmp_path)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
+def test_a_wrong_prototype_is_the_compilers_own_error(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    wrong = RELU.replace("int64_t n, hip", "int n, hip")
+    with pytest.raises(BuildError) as error:
+        ready(backend, arch).build(request(wrong, arch), tmp_path)
+    assert "relu.hip" in error.value.log
+
+
+def test_inline_assembly_of_another_machine_is_refused_at_its_line(
+    backend: Backend, tmp_path: Path
+) -> None:
+    source = RELU.replace("    __syncthreads();", '    asm volatile("bar.sync 0;");')
+    with pytest.raises(BuildError) as error:
+        ready(backend, "gfx942").build(request(source, "gfx942"), tmp_path)
+    assert "relu.hip:5" in error.value.log
+    assert "invalid instruction" in error.value.log
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_half_precision_headers_hold_the_usual_functions(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    source = (
+        """
+    #include <hip/hip_fp16.h>
+    #include <hip/hip_bf16.h>
+    __global__ void kernel(const float* x, float* y) {
+        __half h = __float2half(x[0]) * __half(2.0f) + __hfma(h, h, __float2half(1.0f));
+        h += __shfl_xor(h, 1);
+        __half2 pair = __hfma2(__floats2half2_rn(x[1], x[2]), __half2half2(h), make_half2(h, h));
+        __hip_bfloat16 b = __float2bfloat16(x[3]) + __hip_bfloat16(__half2float(h));
+        b *= __float2bfloat16(__low2float(pair));
+        const float high = h > __half(0.0f) ? 1.0f : __high2float(pair);
+        y[0] = __bfloat162float(b) + float(hexp(h)) + high;
+    }
+    """
+        + RELU
+    )
+    artifact = ready(backend, arch).build(request(source, arch), tmp_path)
+    assert len(artifact.resources) == 2
+
+
+def test_a_library_without_kernels_builds_and_has_no_resources(
+    backend: Backend, tmp_path: Path
+) -> None:
+    source = 'extern "C" int relu(const float*, float*, int64_t, hipStream_t) { return 0; }'
+    assert ready(backend, "gfx942").build(request(source, "gfx942"), tmp_path).resources == ()
+
+
+def test_amd_and_nvidia_targets_are_supported() -> None:
+    backend = registry.load("hip")
+    supported = {name for name in target.names() if backend.supports(target.load(name))}
+    assert {"gfx942", "mi300x", "gfx1100", "h200"} <= supported
+    assert not {"x86_64", "opencl_generic"} & supported
+
+
+@pytest.mark.parametrize("name", ["mi300x", "h200"])
+def test_a_venue_that_is_missing_says_why(name: str) -> None:
+    venues = registry.load("hip").venues(target.load(name))
+    if isinstance(venues.hardware, Missing):
+        assert venues.hardware.reason
+    assert isinstance(venues.emulator, Missing)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "sm_90"])
+def test_the_guides_example_compiles(backend: Backend, arch: str, tmp_path: Path) -> None:
+    guide = resources.files("portkern.backends.hip").joinpath("guide.md").read_text("utf-8")
+    lines = guide.partition("## An example that compiles")[2].splitlines()
+    source = "\n".join(line.removeprefix("    ") for line in lines)
+    assert ready(backend, arch).build(request(source, arch), tmp_path).resources

@@ -1,0 +1,231 @@
+"""The opencl backend, on PoCL: as a CPU's own driver, and as the stand-in of a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from portkern import catalogue, host, ops, registry
+from portkern import target as targets
+from portkern.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
+from portkern.candidate import Candidate
+from portkern.errors import BuildError
+
+platforms = importlib.import_module("portkern.backends.opencl.platforms")
+POCL = platforms.ClDescription(0, 0, "cpu", "pthread-x86", "GenuineIntel", "PoCL: 3.0")
+H200 = platforms.ClDescription(1, 0, "gpu", "NVIDIA H200", "NVIDIA Corporation", "CUDA: 580")
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    backend = registry.load("opencl")
+    state = backend.probe(targets.load("opencl_generic"))
+    if isinstance(state, Missing):
+        pytest.skip(str(state))
+    return backend
+
+
+def request(source: str, *, op: str = "relu", dtype: str = "float32", where: str) -> Build:
+    signature = ops.load(op).signature
+    candidate = Candidate(op, "opencl", "opencl", source, entry=op)
+    dims = ops.load(op).workloads["ci"][0].dims
+    target, scalars = targets.load(where), signature.scalar_values({})
+    return Build(candidate, signature, dtype, target, dims, scalars)
+
+
+def shipped(op: str) -> str:
+    [candidate] = catalogue.candidates(op, registry.load("opencl"))
+    return candidate.source
+
+
+def loaded(backend: Backend, build: Build, folder: Path) -> Kernel:
+    venue = backend.venues(build.target).best
+    if isinstance(venue, Missing):
+        pytest.skip(str(venue))
+    return backend.load(backend.build(build, folder), build, venue)
+
+
+def call(kernel: Kernel, op: str, dims: dict[str, int], inputs: list[Any]) -> Any:
+    device, signature = kernel.device, ops.load(op).signature
+    outputs = [
+        torch.full(t.sizes(dims), torch.nan, dtype=inputs[0].dtype) for t in signature.outputs
+    ]
+    arguments = Call(
+        [device.upload(t) for t in inputs], [device.upload(t) for t in outputs], dims,
+        signature.scalar_values({}),
+    )  # fmt: skip
+    return device.download(kernel.launch(arguments)[0])
+
+
+def test_it_claims_gpus_and_the_generic_cpus_whose_driver_compiles_for_them(
+    backend: Backend,
+) -> None:
+    claimed = {name for name in targets.names() if backend.supports(targets.load(name))}
+    assert {"opencl_generic", "x86_64", "aarch64", "sm_90", "gfx942"} <= claimed
+    assert not {"x86_64_avx2", "x86_64_avx512"} & claimed
+
+
+def test_probe_names_the_driver_and_leaves_the_checker_out(backend: Backend) -> None:
+    state = backend.probe(targets.load("x86_64"))
+    assert isinstance(state, Ready)
+    assert "pyopencl" in state.toolchain
+    assert not any("oclgrind" in part.lower() for part in state.toolchain)
+
+
+# Both shapes of a kernel: what a CPU gets, and what a GPU gets, run by a CPU.
+@pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("size", [(0, 8), (3, 1000), (2, 131)], ids=str)
+def test_softmax_is_right_as_a_cpu_and_as_a_gpu(
+    backend: Backend, where: str, dtype: str, size: tuple[int, int], tmp_path: Path
+) -> None:
+    build = request(shipped("softmax"), op="softmax", dtype=dtype, where=where)
+    kernel = loaded(backend, build, tmp_path)
+    x = (torch.randn(size) * 3).to(getattr(torch, dtype))
+    x[:1] = -1e4
+    y = call(kernel, "softmax", {"rows": size[0], "cols": size[1]}, [x])
+    assert y.dtype == x.dtype and y.shape == x.shape
+    assert torch.allclose(y.double(), x.double().softmax(-1), atol=torch.finfo(x.dtype).eps)
+
+
+@pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_stored_rounded_to_nearest_even(
+    backend: Backend, where: str, dtype: str, tmp_path: Path
+) -> None:
+    kernel = loaded(backend, request(shipped("add"), op="add", dtype=dtype, where=where), tmp_path)
+    kind = getattr(torch, dtype)
+    bits = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
+    a = bits.view(kind)[None].contiguous()
+    b = a[0].roll(12345).contiguous()
+    got = call(kernel, "add", {"m": 1, "n": 65536}, [a, b])
+    wanted = a + b
+    assert torch.equal(got.isnan(), wanted.isnan())
+    assert torch.equal(got[~got.isnan()], wanted[~wanted.isnan()])
+
+
+def test_knobs_reach_the_program_as_macros(backend: Backend, tmp_path: Path) -> None:
+    source = (
+        "VALUE = 3  # knob: 3 5\n"
+        'SOURCE = "kernel void put(global storage_t* y, long n) '
+        '{ if (get_global_id(0) < n) STORE(y, get_global_id(0), VALUE); }"\n'
+        "def relu(queue, program, x, y, *, n):\n"
+        "    program.put(queue, (n,), None, y, n)\n"
+    )
+    build = request(source, where="opencl_generic")
+    turned = Build(
+        build.candidate.turn({"VALUE": 5}), build.signature, build.dtype, build.target,
+        build.dims, build.scalars,
+    )  # fmt: skip
+    y = call(loaded(backend, turned, tmp_path), "relu", {"n": 7}, [torch.randn(7)])
+    assert y.tolist() == [5.0] * 7
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def relu(queue, program, x, y, *, n):\n    pass\n", "no string SOURCE"),
+        ('SOURCE = ""\n', r"expected def relu\(queue, program, x, y, \*, n\)"),
+        ("this is not Python", "cannot be imported"),
+    ],
+)
+def test_an_incomplete_module_is_told_what_is_missing(
+    backend: Backend, tmp_path: Path, source: str, message: str
+) -> None:
+    with pytest.raises(BuildError, match=message):
+        backend.build(request(source, where="opencl_generic"), tmp_path)
+
+
+@pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
+def test_a_program_that_does_not_compile_fails_with_the_drivers_log(
+    backend: Backend, tmp_path: Path, where: str
+) -> None:
+    source = (
+        'SOURCE = "kernel void f(global float* x) { x[0] = nothing; }"\n'
+        "def relu(queue, program, x, y, *, n):\n    pass\n"
+    )
+    with pytest.raises(BuildError) as caught:
+        backend.build(request(source, where=where), tmp_path)
+    assert "nothing" in caught.value.log
+
+
+def test_a_cpus_time_is_the_hosts(backend: Backend, tmp_path: Path) -> None:
+    kernel = loaded(backend, request(shipped("relu"), where="x86_64"), tmp_path)
+    x = kernel.device.upload(torch.randn(1000))
+    arguments = Call([x], [kernel.device.upload(torch.zeros(1000))], {"n": 1000}, {})
+    samples = kernel.device.time(lambda: kernel.launch(arguments), repeats=3)
+    assert len(samples) == 3 and min(samples) > 0
+    assert "host clock" in kernel.device.method
+
+
+def test_the_generic_target_prefers_a_gpu_and_a_cpu_target_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "runs_here", lambda target: True)
+    assert platforms.choose(targets.load("opencl_generic"), [POCL, H200]) == H200
+    assert platforms.choose(targets.load("x86_64"), [H200, POCL]) == POCL
+
+
+def test_a_gpu_without_an_icd_entry_is_told_where_to_write_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = host.Gpu("nvidia", "NVIDIA H200", "sm_90", 0, "580")
+    monkeypatch.setattr(host, "gpu_for", lambda target: gpu)
+    answer = platforms.choose(targets.load("h200"), [POCL])
+    assert isinstance(answer, Missing) and "nvidia.icd" in answer.remedy
+    assert platforms.choose(targets.load("h200"), [POCL, H200]) == H200
+
+
+def test_a_gpus_absence_leaves_the_cpu_as_its_emulator(backend: Backend) -> None:
+    if host.gpus():
+        pytest.skip("this machine has a GPU")
+    venues = backend.venues(targets.load("mi300x"))
+    assert isinstance(venues.hardware, Missing) and "here" in venues.hardware.reason
+    assert isinstance(venues.emulator, Venue) and venues.emulator.device.startswith("opencl:")
+    assert isinstance(backend.venues(targets.load("x86_64")).emulator, Missing)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("raise SystemExit('a driver died')", "a driver died"), ("pass", "no OpenCL platform")],
+)
+def test_a_driver_that_ends_its_process_is_a_reason_and_not_a_crash(
+    monkeypatch: pytest.MonkeyPatch, answer: str, expected: str
+) -> None:
+    pytest.importorskip("pyopencl")
+    listed = {"platform": 0, "index": 0, "kind": "cpu", "name": "c", "vendor": "v", "driver": "d"}
+    found = f"import json; print(json.dumps({listed}))\n" if "died" in expected else ""
+    monkeypatch.setattr(platforms, "_ASK", found + answer)
+    monkeypatch.setattr(platforms, "find_library", lambda name: None)
+    platforms.devices.cache_clear()
+    try:
+        state = platforms.devices()
+    finally:
+        platforms.devices.cache_clear()
+    assert isinstance(state, Missing) and expected in state.reason
+
+
+def test_pocl_works_without_binutils_by_zigs_linker(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    pytest.importorskip("pyopencl")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    code = (
+        "from portkern.backends.opencl import platforms\n"
+        "print(platforms.environment()['PATH'].split(':')[0]); print(platforms.devices())"
+    )
+    cache = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}  # nothing linked earlier is found there
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
+        env={**os.environ, **cache, "PATH": str(tmp_path / "bin")},
+    )  # fmt: skip
+    folder, found = answer.stdout.splitlines()
+    assert "-lgcc" in Path(folder, "ld").read_text()
+    assert "ClDescription" in found, found

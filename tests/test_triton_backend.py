@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from portkern import catalogue, ops, registry, target
+from portkern.backend import Artifact, Build, Missing, Venue
+from portkern.candidate import Candidate
+from portkern.errors import BuildError
+
+TRITON = registry.load("triton")
+READY = TRITON.probe(target.load("sm_90"))
+pytestmark = pytest.mark.skipif(isinstance(READY, Missing), reason=f"triton: {READY}")
+
+TUNED = """
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 512})], key=["n"])
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offset < n
+    tl.store(y + offset, tl.load(x + offset, mask=mask), mask=mask)
+
+
+def relu(x, y):
+    assert x.is_cuda and x.device == y.device and x.is_contiguous()
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+"""
+BFLOAT16 = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    offset = tl.arange(0, BLOCK)
+    value = tl.load(x + offset, mask=offset < n, other=0.0)
+    tl.store(y + offset, tl.where(value < 0, value * 0.0, value * 1.0), mask=offset < n)
+
+
+def relu(x, y):
+    kernel[(1,)](x, y, x.numel(), BLOCK=1024)
+"""
+#: Runs in the interpreter, which Triton chooses when it is imported: so in a process of its own.
+RUN = """
+import sys
+from pathlib import Path
+import torch
+from portkern import catalogue, ops, registry, target
+from portkern.backend import Artifact, Build, Call
+backend = registry.load("triton")
+where = target.load("sm_90")
+tolerance = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2}
+cells = [(op, dtype, workload) for op, dtype in zip(sys.argv[2::2], sys.argv[3::2])
+         for workload in (*ops.load(op).workloads["ci"], *ops.load(op).workloads["edge"])]
+for op, dtype, workload in cells:
+    if max(workload.dims.values()) > 100_000:
+        continue
+    op, kind, path = ops.load(op), getattr(torch, dtype), Path(sys.argv[1]) / f"{op}.py"
+    [candidate] = catalogue.candidates(op.name, backend)
+    scalars = op.signature.scalar_values({})
+    request = Build(candidate, op.signature, dtype, where, workload.dims, scalars)
+    kernel = backend.load(Artifact(path, "python"), request, backend.venues(where).emulator)
+    inputs = [torch.randn(t.sizes(workload.dims)).to(kind) for t in op.signature.inputs]
+    outputs = [torch.full(t.sizes(workload.dims), 7.0).to(kind) for t in op.signature.outputs]
+    [got] = kernel.launch(Call(inputs, outputs, workload.dims, scalars))
+    want = op.reference(*[t.double() for t in inputs], **scalars).to(kind)
+    allowed = tolerance[dtype] * max(1.0, float(want.abs().max()) if want.numel() else 1.0)
+    torch.testing.assert_close(got, want, rtol=0.0, atol=allowed)
+"""
+
+
+def request(candidate: Candidate, name: str, dtype: str = "float32", size: int = 0) -> Build:
+    op = ops.load(candidate.op)
+    workload = op.workloads["ci"][size]
+    scalars = op.signature.scalar_values(workload.scalars)
+    return Build(candidate, op.signature, dtype, target.load(name), workload.dims, scalars)
+
+
+def shipped(op: str) -> Candidate:
+    [candidate] = catalogue.candidates(op, TRITON)
+    return candidate
+
+
+def written(source: str, op: str = "relu") -> Candidate:
+    return Candidate(op, "triton", "triton", source, op)
+
+
+@pytest.mark.parametrize("name", target.names("architecture"))
+def test_it_builds_the_code_of_every_gpu_with_none_here(name: str, tmp_path: Path) -> None:
+    where = target.load(name)
+    if not TRITON.supports(where):
+        assert not where.is_gpu
+        return
+    artifact = TRITON.build(request(shipped("softmax"), name), tmp_path)
+    assert artifact.kind == ("cubin" if where.vendor == "nvidia" else "hsaco")
+    assert artifact.path.read_text() == shipped("softmax").source
+    [kernel] = artifact.resources
+    assert kernel.registers and kernel.threads
+    assert kernel.spills == 0
+    assert where.vendor == "nvidia" or (kernel.sgprs and kernel.agprs is not None)
+    assert len(list(tmp_path.rglob(f"*.{artifact.kind}"))) == 1
+
+
+@pytest.mark.parametrize("op", ops.CORE)
+@pytest.mark.parametrize("name", ["sm_90", "gfx942"])
+def test_every_shipped_kernel_fits_its_registers(op: str, name: str, tmp_path: Path) -> None:
+    artifact = TRITON.build(request(shipped(op), name, "bfloat16", size=1), tmp_path)
+    assert [kernel.spills for kernel in artifact.resources] == [0] * len(artifact.resources)
+
+
+def test_a_kernel_is_built_for_an_empty_workload_too(tmp_path: Path) -> None:
+    empty = replace(request(shipped("softmax"), "sm_90"), dims={"rows": 0, "cols": 8})
+    assert TRITON.build(empty, tmp_path).kind == "cubin"
+
+
+def test_nothing_of_a_build_is_left_outside_its_folder(tmp_path: Path) -> None:
+    TRITON.build(request(shipped("relu"), "gfx942"), tmp_path)
+    assert Path(os.environ["TRITON_CACHE_DIR"]).is_relative_to(tmp_path)
+
+
+def test_an_autotuned_kernel_is_built_in_its_first_configuration(tmp_path: Path) -> None:
+    artifact = TRITON.build(request(written(TUNED), "sm_90"), tmp_path)
+    assert len(artifact.resources) == 1
+
+
+def test_a_host_function_that_launches_nothing_is_no_machine_code(tmp_path: Path) -> None:
+    source = "def relu(x, y):\n    pass\n"
+    assert TRITON.build(request(written(source), "sm_90"), tmp_path).kind == "python"
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "line"),
+    [
+        ("def gelu(x, y):\n    pass\n", "no function 'relu'", ""),
+        ("this is not a kernel", "SyntaxError", "SyntaxError"),
+        ("def relu(x, y):\n    raise ValueError('odd')\n", "ValueError: odd", "relu.py:2 in relu"),
+        (TUNED.replace("tl.load(x", "tl.lode(x"), "lode", "tl.lode(x + offset"),
+    ],
+)
+def test_a_source_that_does_not_compile_is_told_why(
+    source: str, message: str, line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        TRITON.build(request(written(source), "sm_90"), tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert line in caught.value.log
+
+
+def test_more_shared_memory_than_the_target_has_fails_the_build(tmp_path: Path) -> None:
+    wide = shipped("matmul").turn({"BLOCK_N": 256, "NUM_STAGES": 4})
+    op = ops.load("matmul")
+    dims = {"m": 1024, "n": 1024, "k": 1024}
+    with pytest.raises(BuildError, match="shared memory"):
+        TRITON.build(Build(wide, op.signature, "float16", target.load("sm_89"), dims, {}), tmp_path)
+
+
+def test_shipped_kernels_are_right_in_the_interpreter(tmp_path: Path) -> None:
+    cells = {"softmax": "float32", "layernorm": "float16", "matmul": "bfloat16", "sum": "float32",
+             "cumsum": "float32", "add": "bfloat16"}  # fmt: skip
+    for op in cells:
+        (tmp_path / f"{op}.py").write_text(shipped(op).source)
+    interpret(tmp_path, cells)
+
+
+def test_bfloat16_arithmetic_in_the_interpreter_is_arithmetic(tmp_path: Path) -> None:
+    (tmp_path / "relu.py").write_text(BFLOAT16)
+    script = RUN.replace('(*ops.load(op).workloads["ci"], *ops.load(op).workloads["edge"])',
+                         'ops.load(op).workloads["ci"][:1]')  # fmt: skip
+    interpret(tmp_path, {"relu": "bfloat16"}, script)
+
+
+def interpret(folder: Path, cells: dict[str, str], script: str = RUN) -> None:
+    arguments = [str(folder), *(word for cell in cells.items() for word in cell)]
+    venue = TRITON.venues(target.load("sm_90")).emulator
+    assert isinstance(venue, Venue)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], env=os.environ | venue.environment,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_runs_on_hardware_only_where_the_hardware_is() -> None:
+    for name in ("sm_90", "gfx942"):
+        venues = TRITON.venues(target.load(name))
+        if isinstance(venues.hardware, Missing):
+            assert venues.hardware.reason
+        else:
+            assert venues.hardware.device.startswith("cuda:")
+
+
+def test_an_artifact_survives_the_way_to_another_process(tmp_path: Path) -> None:
+    artifact = TRITON.build(request(shipped("relu"), "sm_90"), tmp_path)
+    assert Artifact.from_json(artifact.to_json()) == artifact
