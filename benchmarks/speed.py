@@ -1,8 +1,8 @@
 """How fast portkern itself is: prints a table and writes results/speed.json.
 
-    .venv/bin/python benchmarks/speed.py             start-up, one candidate, the matrix, memory
-    .venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
-                                                     (downloads everything again)
+.venv/bin/python benchmarks/speed.py             start-up, one candidate, the matrix, memory
+.venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
+                                                 (downloads everything again)
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def candidate() -> dict[str, float]:
 
             kernel = Candidate("softmax", "cpu", "c++", text, "softmax")
             start = time.perf_counter()
-            results = judge(kernel, op, backend, where, list(op.workloads["ci"]), folder=Path(folder))
+            sizes = list(op.workloads["ci"])
+            results = judge(kernel, op, backend, where, sizes, folder=Path(folder))
             found[f"candidate_{name}_s"] = round(time.perf_counter() - start, 2)
             assert isinstance(results, list) and all(r.samples for r in results), results
     evaluate.close()

@@ -191,6 +191,10 @@ class Backend(ABC):
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         """Open the device and the artifact, in the worker."""
 
+    def builds_for(self, target: Target) -> str:
+        """Targets with equal answers share builds: products share their architecture's."""
+        return f"{target.arch} {target.march or ''}".strip()
+
     def environment(self, target: Target) -> Mapping[str, str]:
         """What the worker that builds for ``target`` needs in its environment before any import."""
         return {}

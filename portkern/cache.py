@@ -22,12 +22,12 @@ def root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "portkern"
 
 
-def build_key(build: Build, toolchain: Mapping[str, str]) -> str:
-    """Source × signature × dtype × target × toolchain versions × portkern's own version."""
-    target = build.target
+def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> str:
+    """Source × signature × dtype × target × toolchain versions × portkern's own version;
+    ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
     parts = [
         version("portkern"), build.candidate.backend, build.candidate.digest,
-        build.signature.to_json(), build.dtype, target.arch, target.march, dict(build.dims),
+        build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
         dict(build.scalars), build.runnable, dict(toolchain),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

@@ -7,8 +7,11 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -105,7 +108,7 @@ def build_all(
     cache: ArtifactCache,
 ) -> list[Built]:  # fmt: skip
     """Build one candidate for several targets, in one worker for each environment they need."""
-    keys = [build_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
+    keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
     built: list[Built] = []
     sessions: dict[tuple[tuple[str, str], ...], Session] = {}  # by environment
     try:
@@ -124,6 +127,11 @@ def build_all(
         for session in sessions.values():
             session.close()
     return built
+
+
+def _key(request: Build, toolchain: Mapping[str, str]) -> str:
+    backend = registry.load(request.candidate.backend)
+    return build_key(request, backend.builds_for(request.target), toolchain)
 
 
 def _build_one(
@@ -164,6 +172,7 @@ class Trial:
     ) -> None:
         self.op, self.dtype, self.options = op, dtype, options
         self.contestants = list(contestants)
+        self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._sessions: dict[int, Session] = {}
         self._methods: dict[int, str] = {}
         self._baselines: dict[tuple[str, str], tuple[Session, str] | Failure] = {}
@@ -175,22 +184,23 @@ class Trial:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
+        self._pool.shutdown()
         opened = [b[0] for b in self._baselines.values() if not isinstance(b, Failure)]
         for session in (*self._sessions.values(), *opened):
             session.close()
 
     def run(self, workload: Workload) -> list[Result]:
-        """Judge every contestant on ``workload``, in order."""
+        """Judge every contestant on ``workload``; the timed part has the machine for itself."""
         results: dict[int, Result] = {}
         standing = list(range(len(self.contestants)))
         case = None
         for distribution in self._distributions(workload):
             case = check.make_case(self.op, workload, self.dtype, distribution)
-            for index in list(standing):
-                result = self._judge(index, workload, case, results.get(index))
-                results[index] = result
-                if result.verdict is not Verdict.PASSED:
-                    standing.remove(index)
+            _ = case.budgets  # once, before the threads below share it
+            judge = partial(self._judge, workload=workload, case=case)
+            judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
+            results |= dict(zip(standing, judged, strict=True))
+            standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
         assert case is not None
         for device in {self._device(i) for i in standing} - {""}:
             racing = [i for i in standing if self._device(i) == device]
@@ -208,7 +218,7 @@ class Trial:
         return "" if venue.kind == "emulator" else venue.baseline or venue.device
 
     def _judge(
-        self, index: int, workload: Workload, case: check.Case, before: Result | None
+        self, index: int, before: Result | None, *, workload: Workload, case: check.Case
     ) -> Result:
         """One call on fresh inputs; errors are the worst of this and the calls before."""
         session = self._open(index)

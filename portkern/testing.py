@@ -6,7 +6,6 @@ Subclass :class:`BackendContract` in a test file and define the fixtures ``backe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,10 +67,12 @@ def judge(
 class BackendContract:
     """Each test is one promise that the rest of portkern relies on."""
 
-    @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-        yield tmp_path_factory.mktemp("artifacts")
-        evaluate.close()
+    @pytest.fixture
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """One artifact cache for all tests of the session: equal builds are built once."""
+        folder = tmp_path_factory.getbasetemp() / "contract"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     @pytest.fixture
     def live(self, backend: Backend, target: Target) -> Backend:

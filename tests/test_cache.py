@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from portkern import ops
+from portkern import ops, registry
 from portkern.backend import Artifact, Build, Resources
 from portkern.cache import ArtifactCache, build_key
 from portkern.target import load
@@ -20,17 +20,19 @@ def request() -> Build:
 def test_a_key_follows_source_dtype_architecture_and_toolchain() -> None:
     one = request()
     others = [
-        build_key(replace(one, candidate=relu("return 0;")), {}),
-        build_key(replace(one, dtype="float16"), {}),
-        build_key(replace(one, target=load("sm_80")), {}),
-        build_key(replace(one, runnable=False), {}),
-        build_key(one, {"nvcc": "13.0"}),
+        build_key(replace(one, candidate=relu("return 0;")), "sm_90", {}),
+        build_key(replace(one, dtype="float16"), "sm_90", {}),
+        build_key(one, "sm_80", {}),
+        build_key(replace(one, runnable=False), "sm_90", {}),
+        build_key(one, "sm_90", {"nvcc": "13.0"}),
     ]
-    assert len({build_key(one, {}), *others}) == 6
+    assert len({build_key(one, "sm_90", {}), *others}) == 6
 
 
 def test_a_product_shares_its_architectures_builds() -> None:
-    assert build_key(request(), {}) == build_key(replace(request(), target=load("h200")), {})
+    cuda, cpu = registry.load("cuda"), registry.load("cpu")
+    assert cuda.builds_for(load("h200")) == cuda.builds_for(load("sm_90"))
+    assert cpu.builds_for(load("x86_64_avx2")) != cpu.builds_for(load("x86_64_avx512"))
 
 
 def fill(cache: ArtifactCache, text: str = "code") -> tuple[Path, Artifact]:

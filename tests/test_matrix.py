@@ -35,11 +35,13 @@ def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell
     return [replace(cell, candidate=candidate) for cell in found if cell.language == "c++"]
 
 
-def run(asked: list[Cell], folder: Path, **options: bool) -> tuple[list[Record], list[Progress]]:
+def run(
+    asked: list[Cell], folder: Path, *, fresh: bool = False
+) -> tuple[list[Record], list[Progress]]:
     seen: list[Progress] = []
     matrix = Matrix(
         asked, "test", RecordFile(folder / "records.jsonl"), ArtifactCache(folder / "artifacts"),
-        QUICK, report=seen.append, **options,
+        QUICK, fresh=fresh, report=seen.append,
     )  # fmt: skip
     return matrix.execute(), seen
 

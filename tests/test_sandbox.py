@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from portkern import evaluate, ops, registry, sandbox
-from portkern.backend import Build
+from portkern.backend import Build, Venue
 from portkern.cache import ArtifactCache
 from portkern.cells import host_targets
 from portkern.errors import PortkernError
@@ -107,7 +107,7 @@ def _contestant(body: str, artifacts: Path) -> Contestant:
     [built] = evaluate.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
     assert not isinstance(built.outcome, evaluate.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
-    assert isinstance(venue, evaluate.Venue)
+    assert isinstance(venue, Venue)
     return Contestant(request, built.outcome, venue)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,10 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
 
 
 def conclude(
-    records: Sequence[Record], folder: Path, *, as_json: bool, notes: Sequence[str] = ()
-) -> int:
-    """Write the report, show it, and say how the run ended."""
+    records: Sequence[Record], folder: Path, *, as_json: bool,
+    sink: Callable[[], Sequence[str]] = tuple,
+) -> int:  # fmt: skip
+    """Write the report, hand it to ``sink`` for its notes, show it, and say how the run ended."""
     from rich.console import Console
 
     from portkern import report
@@ -102,7 +103,7 @@ def conclude(
 
     written = report.write(records, folder, title=folder.name)
     skipped = [f"{name} was not written: {why}" for name, why in written.skipped.items()]
-    for note in [*skipped, *notes]:
+    for note in [*skipped, *sink()]:
         print(f"portkern: note: {note}", file=sys.stderr)
     table, code = report.Table.of(records), exit_code(records)
     if as_json:

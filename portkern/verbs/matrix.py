@@ -47,8 +47,9 @@ def main(overrides: Sequence[str]) -> int:
     records = _run.run_cells(
         question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
     )
-    notes = _track(records, folder, options)
-    return _run.conclude(records, folder, as_json=options.json, notes=notes)
+    return _run.conclude(
+        records, folder, as_json=options.json, sink=lambda: _track(records, folder, options)
+    )
 
 
 def _track(records: Sequence[Record], folder: Path, options: MatrixOptions) -> list[str]:
@@ -61,4 +62,4 @@ def _track(records: Sequence[Record], folder: Path, options: MatrixOptions) -> l
     tracked = tracking.track(
         records, experiment=suite, run_name=folder.name, folder=folder, uri=None
     )
-    return [f"MLflow: {tracked.reason}"] if isinstance(tracked, tracking.Skipped) else []
+    return [str(tracked)]

@@ -1,0 +1,1 @@
+"""Sentences about behaviour, one file per module."""
