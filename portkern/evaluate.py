@@ -27,6 +27,7 @@ from portkern.worker import build_to_json, read_tensor, write_tensor
 #: Larger inputs are drawn from fewer distributions; float64 references of them take seconds.
 MANY_ELEMENTS = 1 << 22
 LOG_LINES = 12
+WARM_CALLS = 2
 
 
 @dataclass(frozen=True)
@@ -334,11 +335,11 @@ def take_turns(
         for key, session in runners.items():
             if key in lost:
                 continue
-            outcome = session.ask("time", timeout_s=limit_s, repeats=repeats.get(key, 2))
+            outcome = session.ask("time", timeout_s=limit_s, repeats=repeats.get(key, WARM_CALLS))
             if not isinstance(outcome, Answer):
                 lost[key] = _failure(outcome, "the timed kernel")
             elif turn < 0:
-                repeats[key] = plan.repeats(min(outcome.data["samples"]))
+                repeats[key] = plan.repeats(outcome.data["seconds"] * 1e6 / WARM_CALLS)
             else:
                 samples[key] += outcome.data["samples"]
     return {key: values for key, values in samples.items() if key not in lost}, lost

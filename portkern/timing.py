@@ -12,7 +12,7 @@ from portkern.target import Target
 
 RESAMPLES = 1000
 #: More samples than this are kept as evenly spaced order statistics.
-KEPT = 100
+KEPT = 50
 _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -27,6 +27,7 @@ class Plan:
     most: int = 100
 
     def repeats(self, call_us: float) -> int:
+        """Calls per round, when one costs ``call_us`` with all that timing it takes."""
         return int(min(self.most, max(self.least, self.burst_s * 1e6 / max(call_us, 1.0))))
 
 

@@ -77,7 +77,7 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("portkern.backends.cpu.package_dir", lambda module: None)
+    monkeypatch.setattr("portkern.backends.cpu.compilers.package_dir", lambda module: None)
     cpu.compiler.cache_clear()
     try:
         state = backend.probe(targets.load("x86_64"))
@@ -214,7 +214,7 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         f"-I{cpu.HARNESS.parent}",
     ]
     subprocess.run(
-        [*found.linker, *flags, found.march(target), "probe.cpp", "-o", "probe.so"],
+        [*found.argv, *flags, found.march(target), "probe.cpp", "-o", "probe.so"],
         cwd=folder, check=True,
     )  # fmt: skip
     library = ctypes.CDLL(str(folder / "probe.so"))

@@ -186,10 +186,12 @@ PORTKERN_INLINE void store(Half* p, vec v, int64_t n) {
 #else
 template <typename T>
 PORTKERN_INLINE vec load(const T* p, int64_t n, float fill = 0.0f) {
-  T lanes[LANES];
-  for (int i = 0; i < LANES; ++i) lanes[i] = fill;
+  T lanes[LANES] = {};
   memcpy(lanes, p, size_t(n) * sizeof(T));
-  return load(lanes);
+  float floats[LANES];
+  store(floats, load(lanes));
+  for (int64_t i = n; i < LANES; ++i) floats[i] = fill;  // not in lanes: a half would round it
+  return load(floats);
 }
 
 template <typename T>

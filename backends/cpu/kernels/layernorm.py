@@ -10,6 +10,17 @@ BLOCK = 64  # knob: 32 64 128
 
 
 @numba.njit
+def fold(lanes):
+    """The sum of LANES elements, in pairs of halves."""
+    width = LANES // 2
+    while width > 0:
+        for k in range(width):
+            lanes[k] += lanes[k + width]
+        width //= 2
+    return lanes[0]
+
+
+@numba.njit
 def moment(x, shift, square):
     """The sum of x - shift or its square; E[x^2] - E[x]^2 would lose the digits of a large mean."""
     lanes = np.zeros(LANES, np.float32)
@@ -24,9 +35,8 @@ def moment(x, shift, square):
                 lanes[k] += v * v if square else v
         for i in range(whole, stop):
             v = x[i] - shift
-            total += v * v if square else v
-        for k in range(LANES):
-            total += lanes[k]
+            lanes[i - whole] += v * v if square else v
+        total += fold(lanes)
     return total
 
 

@@ -9,6 +9,17 @@ BLOCK = 64  # knob: 32 64 128
 
 
 @numba.njit
+def fold(lanes):
+    """The sum of LANES elements, in pairs of halves."""
+    width = LANES // 2
+    while width > 0:
+        for k in range(width):
+            lanes[k] += lanes[k + width]
+        width //= 2
+    return lanes[0]
+
+
+@numba.njit
 def sum_of_squares(x):
     lanes = np.zeros(LANES, np.float32)
     total = np.float32(0.0)
@@ -20,9 +31,8 @@ def sum_of_squares(x):
             for k in range(LANES):
                 lanes[k] += x[i + k] * x[i + k]
         for i in range(whole, stop):
-            total += x[i] * x[i]
-        for k in range(LANES):
-            total += lanes[k]
+            lanes[i - whole] += x[i] * x[i]
+        total += fold(lanes)
     return total
 
 

@@ -48,6 +48,17 @@ def row_max(x):
 
 
 @numba.njit
+def fold(lanes):
+    """The sum of LANES elements, in pairs of halves."""
+    width = LANES // 2
+    while width > 0:
+        for k in range(width):
+            lanes[k] += lanes[k + width]
+        width //= 2
+    return lanes[0]
+
+
+@numba.njit
 def row_sum(x):
     lanes = np.zeros(LANES, np.float32)
     total = np.float32(0.0)
@@ -59,9 +70,8 @@ def row_sum(x):
             for k in range(LANES):
                 lanes[k] += x[i + k]
         for i in range(whole, stop):
-            total += x[i]
-        for k in range(LANES):
-            total += lanes[k]
+            lanes[i - whole] += x[i]
+        total += fold(lanes)
     return total
 
 

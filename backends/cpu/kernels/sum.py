@@ -3,7 +3,18 @@ import numpy as np
 
 LANES = 32  # knob: 8 16 32 64
 TILE = 256  # knob: 64 128 256 512
-BLOCK = 512  # knob: 256 512 1024
+BLOCK = 128  # knob: 64 128 256 512
+
+
+@numba.njit
+def fold(lanes):
+    """The sum of LANES elements, in pairs of halves."""
+    width = LANES // 2
+    while width > 0:
+        for k in range(width):
+            lanes[k] += lanes[k + width]
+        width //= 2
+    return lanes[0]
 
 
 @numba.njit
@@ -18,12 +29,9 @@ def sum_run(x):
         for i in range(start, whole, LANES):
             for k in range(LANES):
                 lanes[k] += x[i + k]
-        part = np.float32(0.0)
-        for k in range(LANES):
-            part += lanes[k]
         for i in range(whole, stop):
-            part += x[i]
-        total += part  # blocks of their own keep the error from growing with the length
+            lanes[i - whole] += x[i]
+        total += fold(lanes)  # blocks of their own keep the error from growing with the length
     return total
 
 

@@ -1,0 +1,124 @@
+"""Numba: Python functions compiled for the target and kept beside their source."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from portkern.backend import Artifact, Build, Call, Device, Kernel
+from portkern.device import TorchDevice
+from portkern.errors import BackendUnavailable, BuildError
+from portkern.target import Target
+from portkern.toolchain import package_version
+
+from .compilers import machine
+
+#: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
+SOURCE_TIME = 1_000_000_000
+
+
+def environment(target: Target) -> dict[str, str]:
+    """What makes Numba compile for ``target`` rather than for the whole of this CPU.
+
+    Numba reads both when it is imported. Empty features are those that the name implies.
+    """
+    return {"NUMBA_CPU_NAME": str(target.march), "NUMBA_CPU_FEATURES": ""}
+
+
+def _import_numba(target: Target) -> Any:
+    if package_version("numba") is None:
+        raise BackendUnavailable("Numba is not installed; pip install 'portkern[numba]'")
+    here = platform.machine().replace("arm64", "aarch64")
+    if machine(target) != here:
+        raise BackendUnavailable(f"Numba compiles for the machine it runs on, {here}")
+    if "numba" not in sys.modules:
+        os.environ.update(environment(target))
+    import numba
+
+    compiled_for = getattr(numba.core.config, "CPU_NAME")  # noqa: B009 - set at import
+    if compiled_for != target.march:
+        raise BackendUnavailable(
+            f"Numba was imported for {compiled_for or 'this CPU'}, expected {target.march}; "
+            f"set NUMBA_CPU_NAME={target.march} NUMBA_CPU_FEATURES= before it is imported"
+        )
+    return numba
+
+
+def build(request: Build, workdir: Path) -> Artifact:
+    _import_numba(request.target)
+    path = workdir / f"{request.candidate.entry}.py"
+    path.write_text(request.candidate.source, encoding="utf-8")
+    os.utime(path, (SOURCE_TIME, SOURCE_TIME))
+    from numba.core.errors import NumbaError
+
+    try:
+        _compile(_entry(path, request), request)
+    except NumbaError as error:
+        raise BuildError(f"Numba rejected {request.candidate.entry!r}", log=str(error)) from error
+    return Artifact(path, "numba")
+
+
+def _compile(function: Any, request: Build) -> None:
+    """Compile for the request's types now, and keep the code in __pycache__ beside the source."""
+    import numba
+
+    if not isinstance(function, numba.core.dispatcher.Dispatcher):
+        return  # a plain function that calls jitted ones: they compile when it runs
+    function.enable_caching()
+    tensors = (*request.signature.inputs, *request.signature.outputs)
+    arrays = [
+        numba.types.Array(getattr(numba.types, t.resolve(request.dtype)), len(t.shape), "C")
+        for t in tensors
+    ]
+    scalars = [
+        getattr(numba.types, s.dtype.replace("bool", "boolean")) for s in request.signature.scalars
+    ]
+    function.compile((*arrays, *scalars))
+
+
+def _entry(path: Path, request: Build) -> Any:
+    """The function of that name in the module at ``path``; raises BuildError without one."""
+    name = request.candidate.entry
+    spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
+    assert spec is not None and spec.loader is not None  # the suffix is .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Numba's cache finds a function's globals by their module
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, NameError, ImportError, AttributeError) as error:
+        raise BuildError(f"{path.name} cannot be imported: {error}") from error
+    if not callable(getattr(module, name, None)):
+        raise BuildError(f"The source defines no function {name!r}; expected {_call(request)}")
+    return getattr(module, name)
+
+
+def _call(request: Build) -> str:
+    signature = request.signature
+    names = [t.name for t in (*signature.inputs, *signature.outputs)]
+    names += [s.name for s in signature.scalars]
+    return f"def {request.candidate.entry}({', '.join(names)})"
+
+
+def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
+    import numpy
+
+    _import_numba(request.target)
+    function = _entry(artifact.path, request)
+    _compile(function, request)
+    # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
+    kinds = {
+        s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars
+    }
+
+    def launch(call: Call) -> Sequence[Any]:
+        arrays = [tensor.numpy() for tensor in (*call.inputs, *call.outputs)]
+        function(*arrays, *(kind(call.scalars[name]) for name, kind in kinds.items()))
+        return call.outputs
+
+    opened: Device = device
+    return Kernel(opened, launch)
