@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
-import shutil
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from portkern import abi, host
 from portkern.backend import (
     Artifact,
     Backend,
     Build,
-    Call,
-    Device,
     Kernel,
     Missing,
     Ready,
@@ -28,10 +21,10 @@ from portkern.backend import (
 )
 from portkern.candidate import Candidate
 from portkern.device import TorchDevice
-from portkern.errors import BackendUnavailable, BuildError, ToolError
+from portkern.errors import BackendUnavailable, BuildError
 from portkern.native import load_library
 from portkern.target import Target
-from portkern.toolchain import package_dir, package_version, run_tool
+from portkern.toolchain import package_version, run_tool
 
 from . import jit
 from .compilers import Compiler, compiler, machine
@@ -43,7 +36,8 @@ TYPES = {
     "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
     "uint8": "uint8_t", "bool": "bool",
 }  # fmt: skip
-# No -ffast-math: it breaks NaN and infinity, and linking it changes the process's rounding mode.
+# No -ffast-math: it breaks NaN and infinity, and a library linked with it flushes subnormals
+# to zero in the whole process.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-Wall", "-fno-math-errno", "-fno-trapping-math")
 BUILD_TIMEOUT_S = 300.0
 
