@@ -21,6 +21,10 @@ ROUNDOFFS = {"float64": 8.0, "float32": 8.0, "float16": 2.0, "bfloat16": 2.0}
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 #: Poison repeats after this many bytes: a prime, so that no row or tile of a kernel meets it twice.
 POISON_PERIOD = 65_537
+#: A sum of terms that cancel may err by this many float32 roundoffs of the terms' sizes: what one
+#: chain of additions in any order costs random terms, with a margin (Higham, Accuracy and
+#: Stability of Numerical Algorithms, 4.2).
+TERM_ROUNDOFFS = 4.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 
@@ -50,17 +54,20 @@ DISTRIBUTIONS: Mapping[str, Callable[[tuple[int, ...], Any], Any]] = {
 @dataclass(frozen=True)
 class Case:
     """Inputs that a kernel will see, and what only the judge knows: the answer at float64
-    (``exact``) and the framework's own at the cell's dtype (``own``). Host tensors of torch."""
+    (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are sums that
+    may cancel, the sums of their terms' sizes (``terms``). Host tensors of torch."""
 
     distribution: str
     inputs: tuple[Any, ...]
     exact: tuple[Any, ...]
     own: tuple[Any, ...]
+    terms: tuple[Any, ...] = ()
 
     @cached_property
     def budgets(self) -> tuple[_Budget | None, ...]:
         """What each output may err by; None for an output of integers, which must be equal."""
-        return tuple(map(_budget, self.exact, self.own))
+        terms = self.terms or (None,) * len(self.exact)
+        return tuple(map(_budget, self.exact, self.own, terms))
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class _Budget:
     rounded: Any
     want: Any
     size: Any
+    terms: Any  # roundoff of the terms of each element; None when nothing cancels
     rms: float
     norm: float
     own_worst: float
@@ -100,10 +108,12 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
         draw(spec.sizes(workload.dims), generator).to(getattr(torch, spec.resolve(dtype)))
         for spec in op.signature.inputs
     )
+    wide = [tensor.double() for tensor in inputs]
+    sizes = [tensor.abs() for tensor in wide] if op.cancels else []
     return Case(
         distribution, inputs,
-        exact=_reference(op, [tensor.double() for tensor in inputs], scalars),
-        own=_reference(op, inputs, scalars),
+        exact=_reference(op, wide, scalars), own=_reference(op, inputs, scalars),
+        terms=_reference(op, sizes, scalars) if op.cancels else (),
     )  # fmt: skip
 
 
@@ -139,7 +149,7 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
     return worst
 
 
-def _budget(exact: Any, own: Any) -> _Budget | None:
+def _budget(exact: Any, own: Any, terms: Any) -> _Budget | None:
     import torch
 
     dtype = str(own.dtype).removeprefix("torch.")
@@ -149,10 +159,13 @@ def _budget(exact: Any, own: Any) -> _Budget | None:
     both = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
     finite = None if bool(both.all()) else both
     want = exact if finite is None else exact[finite]
+    if terms is not None:
+        terms = terms if finite is None else terms[finite]
+        terms = terms * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
     error = (own if finite is None else own[finite]).double().sub_(want).abs_()
     empty = want.numel() == 0
     return _Budget(
-        dtype, finite, rounded, want, want.abs(),
+        dtype, finite, rounded, want, want.abs(), terms,
         rms=0.0 if empty else float(want.square().mean().sqrt()),
         norm=float(want.norm()) or 1.0,
         own_worst=0.0 if empty else float(error.max()), own_norm=float(error.norm()),
@@ -186,26 +199,30 @@ def _same(a: Any, b: Any) -> Any:
 
 
 def _measure(got: Any, budget: _Budget, precision: Precision) -> Comparison:
-    """The element rule: |got - want| <= 4 max|framework - want| + roundoff (|want| + rms(want)).
-    The norm rule: the same in the 2-norm, relative to want's."""
+    """The element rule: |got - want| <= 4 max|framework - want| + roundoff (|want| + rms(want)),
+    plus the roundoff of terms that cancel. The norm rule: the same in the 2-norm, relative to
+    want's."""
     kind = budget.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
     error = (got - budget.want).abs_()
     scale = budget.size + budget.rms
-    excess = error - scale * roundoff
+    allowance = scale * roundoff
+    if budget.terms is not None:
+        allowance += budget.terms
+    excess = error - allowance
     floor = OWN_FACTOR * budget.own_worst
     worst = int(excess.argmax())
     vs_fp64, own_vs_fp64 = float(error.norm()) / budget.norm, budget.own_norm / budget.norm
     problem = ""
     if not float(excess.flatten()[worst]) <= floor:  # written so that a NaN fails
         wrong = int((excess > floor).sum())
-        allowed = floor + roundoff * float(scale.flatten()[worst])
+        allowed = floor + float(allowance.flatten()[worst])
         problem = (
             f"{wrong} of {error.numel()} elements are off; the worst is "
             f"{float(got.flatten()[worst]):.6g}, expected "
             f"{float(budget.want.flatten()[worst]):.6g} ± {allowed:.2g}"
         )
-    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + roundoff:
+    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + float(allowance.norm()) / budget.norm:
         problem = (
             f"the relative error is {vs_fp64:.2g} in norm, the framework's own is {own_vs_fp64:.2g}"
         )

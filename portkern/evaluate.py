@@ -145,6 +145,8 @@ def _build_one(
     if isinstance(outcome, Answer):
         artifact = Artifact.from_json(outcome.data["artifact"])
         return Built(request, cache.put(key, workdir, artifact), float(outcome.data["seconds"]))
+    if isinstance(outcome, Failed) and outcome.error == "BackendUnavailable":
+        return Built(request, Failure(Verdict.UNAVAILABLE, outcome.message))
     failure = _failure(outcome, "the build")
     if failure.verdict is Verdict.CRASHED:
         failure = replace(failure, verdict=Verdict.BUILD_FAILED)

@@ -113,7 +113,8 @@ class Op:
     tensor or a tuple of them. It works at any float dtype: the judge runs it at float64.
 
     ``flops`` counts floating-point operations as a function of the axes (an exponential or a
-    division counts as one).
+    division counts as one). ``cancels`` says that the outputs are sums whose terms may cancel;
+    the reference of the inputs' absolute values is then the sum of the terms' sizes.
     """
 
     signature: Signature
@@ -122,6 +123,7 @@ class Op:
     workloads: Mapping[str, tuple[Workload, ...]]
     dtypes: tuple[str, ...] = FLOATS
     precision: Precision = "strict"
+    cancels: bool = False
     description: str = ""
     reference_source: str = ""
 
@@ -158,5 +160,7 @@ class Op:
     @cached_property
     def digest(self) -> str:
         """Changes when a result of this op could mean something else."""
-        parts = json.dumps([self.signature.to_json(), self.reference_source, self.precision])
+        parts = json.dumps(
+            [self.signature.to_json(), self.reference_source, self.precision, self.cancels]
+        )
         return hashlib.sha256(parts.encode()).hexdigest()[:12]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from portkern import check, ops
 from portkern.check import DISTRIBUTIONS, Case, compare, make_case
-from portkern.op import FLOATS
+from portkern.op import FLOATS, Workload
 
 
 def cases(name: str, dtype: str) -> list[Case]:
@@ -113,6 +113,30 @@ def test_overflow_to_infinity_is_right_where_rounding_says_so() -> None:
     output = case.own[0].clone()
     output[0] = math.inf
     assert problems(odd, output) == ""
+
+
+def test_a_long_sum_that_cancels_may_err_as_one_chain_of_additions_does() -> None:
+    """A float32 product summed in order is strict arithmetic; a library sums in blocks."""
+    op = ops.load("matmul")
+    work = Workload("long", {"m": 24, "n": 24, "k": 4096})
+    for distribution in DISTRIBUTIONS:
+        case = make_case(op, work, "float32", distribution)
+        a, b = case.inputs
+        chained = torch.zeros(24, 24)
+        for k in range(4096):
+            chained = torch.addcmul(chained, a[:, k : k + 1], b[k : k + 1])
+        if distribution != "offset":  # terms of one sign do not cancel: a chain is too crude there
+            assert problems(case, chained) == "", distribution
+        rounded = a.bfloat16().float() @ b.bfloat16().float()
+        assert problems(case, rounded) or distribution == "ties"  # which are exact in bfloat16
+
+
+def test_a_lucky_sum_near_zero_is_judged_by_its_terms() -> None:
+    x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
+    exact = x.double().sum(1)
+    case = Case("made", (x,), (exact,), (exact.float(),), (x.double().abs().sum(1),))
+    assert problems(case, exact.float() + 1e-4) == ""
+    assert problems(case, exact.float() + 1e-2)
 
 
 def test_seeds_are_fresh_for_every_case() -> None:

@@ -56,6 +56,10 @@ class OpenClBackend(Backend):
             return Venues(hardware, Missing("no emulator: whatever runs OpenCL is the hardware"))
         return Venues(hardware, _emulator(found))
 
+    def builds_for(self, target: Target) -> str:
+        venue = self.venues(target).best
+        return venue.device if isinstance(venue, Venue) else target.name
+
     def environment(self, target: Target) -> Mapping[str, str]:
         return platforms.environment()
 

@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["rows"] * d["cols"],
     description=__doc__,
+    cancels=True,
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(8, 129), (16, 1024)],

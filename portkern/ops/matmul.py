@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: 2.0 * d["m"] * d["n"] * d["k"],
     description=__doc__,
+    cancels=True,
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(33, 65, 17), (128, 128, 128)],

@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["outer"] * d["reduce"] * d["inner"],
     description=__doc__,
+    cancels=True,
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(64, 1000, 1), (4, 129, 37)],

@@ -2,6 +2,7 @@ WG = 256  # knob: 64 128 256 512
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
+#define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
 
 // The sums of x - shift and of its square, over a row. E[x^2] - E[x]^2 would lose every digit where
 // the mean is large, so the variance takes a pass of its own, with the mean as its shift.
@@ -19,9 +20,13 @@ inline float moment(global const storage_t* x, long start, long cols, float shif
     }
     sums += part;
   }
-  for (long i = whole + me; i < cols; i += step) {
-    const float v = LOAD(x, start + i) - shift;
-    sum += square ? v * v : v;
+  for (long i = whole + me; i < cols;) {
+    float part = 0.0f;
+    for (int k = 0; k < CHAIN && i < cols; ++k, i += step) {
+      const float v = LOAD(x, start + i) - shift;
+      part += square ? v * v : v;
+    }
+    sum += part;
   }
   return group_sum(sum + sum_of(sums), scratch);
 }

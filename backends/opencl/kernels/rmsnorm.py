@@ -2,6 +2,7 @@ WG = 256  # knob: 64 128 256 512
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
+#define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
 
 kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
                     long cols, float eps) {
@@ -18,9 +19,13 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
     }
     squares += part;
   }
-  for (long i = whole + me; i < cols; i += step) {
-    const float v = LOAD(x, start + i);
-    square += v * v;
+  for (long i = whole + me; i < cols;) {
+    float part = 0.0f;
+    for (int k = 0; k < CHAIN && i < cols; ++k, i += step) {
+      const float v = LOAD(x, start + i);
+      part += v * v;
+    }
+    square += part;
   }
   square = group_sum(square + sum_of(squares), scratch);
   const float scale = 1.0f / sqrt(square / (float)cols + eps);
