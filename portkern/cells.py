@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
+from pathlib import Path
 
-from portkern import catalogue, host, ops, registry, target
+from portkern import catalogue, flashinfer, host, ops, registry, target
 from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
 from portkern.candidate import Candidate
 from portkern.errors import BackendUnavailable, ConfigError, no_such
@@ -125,7 +126,7 @@ class Question:
     def cells(self) -> list[Cell]:
         """All cells in reading order. Raises ConfigError for a name that is not there, and
         BackendUnavailable when a backend asked for by name cannot work for any of the targets."""
-        loaded = [ops.load(name) for name in _expand(self.ops, ops.SETS)]
+        loaded = [load_op(name) for name in _expand(self.ops, ops.SETS)]
         targets = [target.load(name) for name in _expand(self.targets, _target_sets())]
         backends = [
             registry.load(name) for name in _expand(self.backends, {"all": registry.names()})
@@ -149,6 +150,21 @@ class Question:
                             raise no_such("workload set", which, WORKLOAD_SETS)
                         for workload in op.workloads.get(which, ()):
                             yield Cell(op, which, workload, dtype, backend, where, candidate)
+
+
+def load_op(name: str) -> Op:
+    """A shipped op, or a FlashInfer-Bench Definition when ``name`` is a ``.json`` file; workloads
+    in the ``.jsonl`` file beside it are its ``ci`` set. Raises ConfigError."""
+    if not name.endswith(".json"):
+        return ops.load(name)
+    path = Path(name)
+    try:
+        op = flashinfer.read_definition(path.read_text(encoding="utf-8"))
+        beside = path.with_suffix(".jsonl")
+        lines = beside.read_text(encoding="utf-8") if beside.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {name}: {error}") from error
+    return replace(op, workloads={"ci": flashinfer.read_workloads(lines, op)})
 
 
 def _expand(chosen: Sequence[str], sets: Mapping[str, Sequence[str]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from portkern.errors import PortkernError, no_such
@@ -35,6 +36,9 @@ def run(argv: list[str]) -> int:
     except PortkernError as error:
         print(f"portkern: error: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - the interpreter flushes it
+        return 0
     except KeyboardInterrupt:
         print(
             "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr

@@ -37,7 +37,7 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
         failure = built.outcome
         return _record(run, cell, failure.verdict, str(failure), Evidence.NONE, built=built)
     evidence = _built_evidence(built.outcome)
-    reason = str(cell.venues.hardware)
+    reason = f"{cell.venues.hardware}; {cell.venues.emulator}"
     return _record(run, cell, Verdict.UNAVAILABLE, reason, evidence, built=built)
 
 

@@ -13,15 +13,13 @@ MOST_FAILURES = 20
 
 
 def show(table: Table, console: Console) -> None:
-    """One row per backend and target that is claimed, then what failed."""
+    """A row per backend and target, targets without times together; then what failed."""
     rows = RichTable("backend", "target", "passed", "evidence", "speedup", "next rung needs")
-    for total in table.totals.values():
-        if set(total.verdicts) == {Verdict.UNSUPPORTED}:
-            continue
-        rows.add_row(
-            total.column.tool, total.column.target, f"{total.passed}/{len(total)}",
-            _rungs(total), str(total.speedup or "—"), headline(next(iter(total.missing), "")),
-        )  # fmt: skip
+    for (tool, passed, rungs, speedup), totals in _alike(table).items():
+        missing = {headline(why) for total in totals for why in total.missing}
+        why = f"{min(missing)}{', …' if len(missing) > 1 else ''}" if missing else ""
+        targets = " ".join(total.column.target for total in totals)
+        rows.add_row(tool, targets, passed, rungs, speedup, why)
     console.print(rows)
     failing = table.whole.failing
     for record in failing[:MOST_FAILURES]:
@@ -33,6 +31,16 @@ def show(table: Table, console: Console) -> None:
         )  # fmt: skip
     if len(failing) > MOST_FAILURES:
         console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
+
+
+def _alike(table: Table) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:
+    """Claimed columns by what their rows would say; a measured column has a row of its own."""
+    groups: dict[tuple[str, str, str, str], list[ColumnTotal]] = {}
+    for total in table.totals.values():
+        if set(total.verdicts) != {Verdict.UNSUPPORTED}:
+            said = (f"{total.passed}/{len(total)}", _rungs(total), str(total.speedup or "—"))
+            groups.setdefault((total.column.tool, *said), []).append(total)
+    return groups
 
 
 def _rungs(total: ColumnTotal) -> str:

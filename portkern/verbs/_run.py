@@ -18,6 +18,8 @@ from portkern.matrix import Matrix, Progress
 from portkern.record import Record, RecordFile, Verdict
 
 RECORDS = "records.jsonl"
+#: Columns of a table that goes to a file or a pipe.
+LEAST_WIDTH = 120
 
 
 def run_folder(reports: str, run: str) -> Path:
@@ -110,7 +112,9 @@ def conclude(
         document = summary.document(table, title=folder.name)
         print_json(document | {"folder": str(folder), "exit_code": code})
     else:
-        terminal.show(table, Console())
+        console = Console()
+        console.width = max(console.width, LEAST_WIDTH if not console.is_terminal else 0)
+        terminal.show(table, console)
         print(f"\nreport: {folder / 'matrix.html'}")
     return code
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from portkern import catalogue, ops, registry, target
+from portkern import catalogue, registry, target
 from portkern.candidate import Style
-from portkern.cells import Cell, Question, default_target
+from portkern.cells import Cell, Question, default_target, load_op
 from portkern.config import names, resolve
 from portkern.errors import ConfigError
 from portkern.record import Record, Verdict
@@ -40,7 +40,7 @@ class CheckOptions:
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("check", CheckOptions, overrides)
-    op, backend = ops.load(options.op), registry.load(options.backend)
+    op, backend = load_op(options.op), registry.load(options.backend)
     where = target.load(options.target) if options.target else default_target(backend)
     candidate = catalogue.from_file(
         Path(options.source), op=op.name, backend=backend, entry=options.entry or None
@@ -48,7 +48,7 @@ def main(overrides: Sequence[str]) -> int:
     if options.style:
         candidate = replace(candidate, style=_style(options.style))
     question = Question(
-        [op.name], [where.name], [backend.name], names(options.workloads), names(options.dtypes)
+        [options.op], [where.name], [backend.name], names(options.workloads), names(options.dtypes)
     )
     first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
     cells = [replace(cell, candidate=candidate) for cell in first.values()]
