@@ -21,10 +21,12 @@ ROUNDOFFS = {"float64": 8.0, "float32": 8.0, "float16": 2.0, "bfloat16": 2.0}
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 #: Poison repeats after this many bytes: a prime, so that no row or tile of a kernel meets it twice.
 POISON_PERIOD = 65_537
-#: A sum of terms that cancel may err by this many float32 roundoffs of the terms' sizes: what one
-#: chain of additions in any order costs random terms, with a margin (Higham, Accuracy and
-#: Stability of Numerical Algorithms, 4.2).
+#: A sum may err as one chain of float32 additions does, whose partial sums are rounded one by one
+#: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the sum
+#: of its terms' sizes, where they cancel, …
 TERM_ROUNDOFFS = 4.0
+#: … and, where they do not, by this many of the sum times the square root of their number.
+CHAIN_ROUNDOFFS = 2.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 
@@ -45,7 +47,7 @@ def _uniform(shape: tuple[int, ...], generator: Any) -> Any:
 #: breaks absolute tolerances, ties and signed zeros break comparisons.
 DISTRIBUTIONS: Mapping[str, Callable[[tuple[int, ...], Any], Any]] = {
     "normal": _normal,
-    "offset": lambda shape, g: _normal(shape, g) * 0.25 + 4.0,
+    "offset": lambda shape, g: _normal(shape, g) * 0.25 + 2.0,
     "tiny": lambda shape, g: _normal(shape, g) * 1e-3,
     "ties": lambda shape, g: (_uniform(shape, g) * 4).round() * 0.5,
 }
@@ -55,19 +57,19 @@ DISTRIBUTIONS: Mapping[str, Callable[[tuple[int, ...], Any], Any]] = {
 class Case:
     """Inputs that a kernel will see, and what only the judge knows: the answer at float64
     (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are sums that
-    may cancel, the sums of their terms' sizes (``terms``). Host tensors of torch."""
+    may cancel, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
 
     distribution: str
     inputs: tuple[Any, ...]
     exact: tuple[Any, ...]
     own: tuple[Any, ...]
-    terms: tuple[Any, ...] = ()
+    chain: tuple[Any, ...] = ()
 
     @cached_property
     def budgets(self) -> tuple[_Budget | None, ...]:
         """What each output may err by; None for an output of integers, which must be equal."""
-        terms = self.terms or (None,) * len(self.exact)
-        return tuple(map(_budget, self.exact, self.own, terms))
+        chain = self.chain or (None,) * len(self.exact)
+        return tuple(map(_budget, self.exact, self.own, chain))
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class _Budget:
     rounded: Any
     want: Any
     size: Any
-    terms: Any  # roundoff of the terms of each element; None when nothing cancels
+    chain: Any  # of each element; None when nothing cancels
     rms: float
     norm: float
     own_worst: float
@@ -109,12 +111,24 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
         for spec in op.signature.inputs
     )
     wide = [tensor.double() for tensor in inputs]
-    sizes = [tensor.abs() for tensor in wide] if op.cancels else []
+    exact = _reference(op, wide, scalars)
     return Case(
-        distribution, inputs,
-        exact=_reference(op, wide, scalars), own=_reference(op, inputs, scalars),
-        terms=_reference(op, sizes, scalars) if op.cancels else (),
+        distribution, inputs, exact, own=_reference(op, inputs, scalars),
+        chain=_chain(op, wide, scalars, exact) if op.cancels else (),
     )  # fmt: skip
+
+
+def _chain(
+    op: Op, wide: Sequence[Any], scalars: Mapping[str, Scalar], exact: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What one chain of float32 additions per element may cost: the reference of absolute values
+    sums the terms' sizes, the reference of ones counts them."""
+    sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
+    counts = _reference(op, [tensor.new_ones(()).expand_as(tensor) for tensor in wide], scalars)
+    return tuple(
+        (size * TERM_ROUNDOFFS + count.sqrt() * want.abs() * CHAIN_ROUNDOFFS) * ROUNDOFF["float32"]
+        for size, count, want in zip(sizes, counts, exact, strict=True)
+    )
 
 
 def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> tuple[Any, ...]:
@@ -149,7 +163,7 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
     return worst
 
 
-def _budget(exact: Any, own: Any, terms: Any) -> _Budget | None:
+def _budget(exact: Any, own: Any, chain: Any) -> _Budget | None:
     import torch
 
     dtype = str(own.dtype).removeprefix("torch.")
@@ -159,13 +173,12 @@ def _budget(exact: Any, own: Any, terms: Any) -> _Budget | None:
     both = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
     finite = None if bool(both.all()) else both
     want = exact if finite is None else exact[finite]
-    if terms is not None:
-        terms = terms if finite is None else terms[finite]
-        terms = terms * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
+    if chain is not None and finite is not None:
+        chain = chain[finite]
     error = (own if finite is None else own[finite]).double().sub_(want).abs_()
     empty = want.numel() == 0
     return _Budget(
-        dtype, finite, rounded, want, want.abs(), terms,
+        dtype, finite, rounded, want, want.abs(), chain,
         rms=0.0 if empty else float(want.square().mean().sqrt()),
         norm=float(want.norm()) or 1.0,
         own_worst=0.0 if empty else float(error.max()), own_norm=float(error.norm()),
@@ -200,15 +213,15 @@ def _same(a: Any, b: Any) -> Any:
 
 def _measure(got: Any, budget: _Budget, precision: Precision) -> Comparison:
     """The element rule: |got - want| <= 4 max|framework - want| + roundoff (|want| + rms(want)),
-    plus the roundoff of terms that cancel. The norm rule: the same in the 2-norm, relative to
+    plus what a chain of additions may cost. The norm rule: the same in the 2-norm, relative to
     want's."""
     kind = budget.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
     error = (got - budget.want).abs_()
     scale = budget.size + budget.rms
     allowance = scale * roundoff
-    if budget.terms is not None:
-        allowance += budget.terms
+    if budget.chain is not None:
+        allowance += budget.chain
     excess = error - allowance
     floor = OWN_FACTOR * budget.own_worst
     worst = int(excess.argmax())
