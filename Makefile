@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint readme clean
 
 setup:
 	@sh tools/setup.sh
@@ -17,6 +17,9 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest -n 2
+
+readme: setup
+	$(BIN)/python tools/readme.py
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

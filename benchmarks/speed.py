@@ -88,7 +88,7 @@ def setup() -> dict[str, float]:
             clone = Path(folder) / "portkern"
             subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
             environment = {
-                "PORTKERN_INSTALLER": installer, "PORTKERN_CACHE_DIR": f"{folder}/cache",
+                "INSTALLER": installer, "PORTKERN_CACHE_DIR": f"{folder}/cache",
                 "UV_CACHE_DIR": f"{folder}/uv", "PIP_NO_CACHE_DIR": "1",
             }  # fmt: skip
             demo = ["make", "-C", str(clone), "demo"]

@@ -362,7 +362,7 @@ def _collect(
     """The output tensors, or what is wrong with their form."""
     described = claimed.get("outputs")
     if not isinstance(described, list) or len(described) != len(op.signature.outputs):
-        return f"the kernel returned {described!r}, expected {len(op.signature.outputs)} outputs"
+        return f"the kernel returned {described} outputs, expected {len(op.signature.outputs)}"
     actual = []
     for spec, claim in zip(op.signature.outputs, described, strict=True):
         path = _result_path(scratch, spec)

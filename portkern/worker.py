@@ -96,6 +96,8 @@ class Worker:
         returned = kernel.launch(self._call)
         device.synchronize()
         seconds = time.perf_counter() - start
+        if len(returned) != len(results):
+            return {"outputs": len(returned), "seconds": seconds}
         described = []
         for buffer, path in zip(returned, results, strict=True):
             host = device.download(buffer)

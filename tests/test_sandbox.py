@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from portkern import evaluate, ops, registry, sandbox
-from portkern.backend import Build, Venue
+from portkern.backend import Build, Missing, Venue
 from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.errors import PortkernError
 from portkern.evaluate import Contestant, Limits, Trial
@@ -167,3 +168,27 @@ def test_a_dead_server_is_an_error_and_starts_again() -> None:
         server.spawn(Path("/tmp"), {})
     server.spawn(Path("/tmp"), {})[1].close()
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("x[:-1]", "output 'y' is float32[999], expected float32[1000]"),
+        ("x.astype('float16')", "output 'y' is float16[1000], expected float32[1000]"),
+        ("(x, x)", "the kernel returned 2 outputs, expected 1"),
+    ],
+)
+def test_outputs_of_another_form_are_told_what_was_expected(
+    returned: str, told: str, artifacts: Path
+) -> None:
+    backend, op = registry.load("pallas"), ops.load("relu")
+    source = f"def relu(x, *, interpret=False):\n    return {returned}\n"
+    candidate = Candidate("relu", "pallas", "pallas", source, "relu", style="return")
+    where = load("sm_90")
+    state = backend.probe(where)
+    if isinstance(state, Missing):
+        pytest.skip(str(state))
+    results = judge(candidate, op, backend, where, list(op.workloads["ci"][:1]), folder=artifacts)
+    assert isinstance(results, list), results
+    assert results[0].verdict is Verdict.WRONG
+    assert told in results[0].detail

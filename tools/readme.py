@@ -1,7 +1,8 @@
-"""Writes the README's matrix from the committed records: `make readme`."""
+"""Writes the README's tables from committed records and results: `make readme`."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,30 +10,53 @@ from portkern.record import RecordFile
 from portkern.report.markdown import overview
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- matrix: make readme -->\n", "<!-- /matrix -->"
 TARGETS = ("h200", "gfx942", "gfx1100", "x86_64_avx512", "opencl_generic")
+SPEEDS = {
+    "help_s": "`portkern --help`",
+    "candidate_source_s": "a C++ candidate from source to verdict",
+    "candidate_cached_s": "the same with its build in the cache",
+    "matrix_first_s": "`portkern matrix ops=core targets=all workloads=ci`, empty caches",
+    "matrix_again_s": "the same again, nothing changed",
+    "peak_gib": "most memory that run held",
+    "demo_cold_uv_s": "`make demo` on a fresh clone with uv",
+    "demo_cold_pip_s": "`make demo` on a fresh clone with pip",
+    "demo_warm_uv_s": "`make demo` again",
+}
 
 
 def main() -> int:
     path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    fresh = with_matrix(text)
-    if "--check" in sys.argv:
-        return int(fresh != text)
-    path.write_text(fresh, encoding="utf-8")
+    path.write_text(refreshed(path.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 
-def with_matrix(readme: str) -> str:
-    """The README with the matrix that ``reports/records`` gives."""
-    records = [
-        record
-        for file in sorted((ROOT / "reports" / "records").glob("*.jsonl"))
-        for record in RecordFile(file).read()[0]
+def refreshed(readme: str) -> str:
+    """The README with its two generated parts as the committed files give them."""
+    readme = _between(readme, "<!-- matrix: make readme -->", "<!-- /matrix -->", _matrix())
+    return _between(readme, "<!-- speed: make readme -->", "<!-- /speed -->", _speed())
+
+
+def _between(text: str, begin: str, end: str, fresh: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{fresh}\n{end}{after}"
+
+
+def _matrix() -> str:
+    files = sorted((ROOT / "reports" / "records").glob("*.jsonl"))
+    records = [record for file in files for record in RecordFile(file).read()[0]]
+    return overview(records, targets=TARGETS)
+
+
+def _speed() -> str:
+    results = json.loads((ROOT / "benchmarks" / "results" / "speed.json").read_text())
+    rows = [
+        f"| {label} | {results[name]:.{2 if results[name] < 1 else 1}f} "
+        f"{'GiB' if name.endswith('gib') else 's'} |"
+        for name, label in SPEEDS.items()
+        if name in results
     ]
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{overview(records, targets=TARGETS)}\n{END}{after}"
+    return "\n".join(["| | |", "|---|---|", *rows])
 
 
 if __name__ == "__main__":
