@@ -22,11 +22,11 @@ ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bflo
 #: Poison repeats after this many bytes: a prime, so that no row or tile of a kernel meets it twice.
 POISON_PERIOD = 65_537
 #: A sum may err as one chain of float32 additions does, whose partial sums are rounded one by one
-#: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the sum
-#: of its terms' sizes, where they cancel, …
-TERM_ROUNDOFFS = 4.0
-#: … and, where they do not, by this many of the sum times the square root of their number.
+#: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the
+#: output times the square root of the number of terms …
 CHAIN_ROUNDOFFS = 2.0
+#: … and, where they cancel, by this many of the sum of their sizes.
+TERM_ROUNDOFFS = 4.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 
@@ -56,8 +56,8 @@ DISTRIBUTIONS: Mapping[str, Callable[[tuple[int, ...], Any], Any]] = {
 @dataclass(frozen=True)
 class Case:
     """Inputs that a kernel will see, and what only the judge knows: the answer at float64
-    (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are sums that
-    may cancel, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
+    (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are made of
+    sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
 
     distribution: str
     inputs: tuple[Any, ...]
@@ -81,7 +81,7 @@ class _Budget:
     rounded: Any
     want: Any
     size: Any
-    chain: Any  # of each element; None when nothing cancels
+    chain: Any  # of each element; None when nothing is summed
     rms: float
     norm: float
     own_worst: float
@@ -114,21 +114,25 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
     exact = _reference(op, wide, scalars)
     return Case(
         distribution, inputs, exact, own=_reference(op, inputs, scalars),
-        chain=_chain(op, wide, scalars, exact) if op.cancels else (),
+        chain=_chain(op, workload, wide, exact),
     )  # fmt: skip
 
 
 def _chain(
-    op: Op, wide: Sequence[Any], scalars: Mapping[str, Scalar], exact: Sequence[Any]
+    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """What one chain of float32 additions per element may cost: the reference of absolute values
-    sums the terms' sizes, the reference of ones counts them."""
+    """What one chain of float32 additions may cost each element."""
+    terms = op.terms(workload.dims)
+    if terms <= 1:
+        return ()
+    factor = CHAIN_ROUNDOFFS * terms**0.5 * ROUNDOFF["float32"]
+    chain = tuple(want.abs() * factor for want in exact)
+    if not op.cancels:
+        return chain
+    scalars = op.signature.scalar_values(workload.scalars)
     sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
-    counts = _reference(op, [tensor.new_ones(()).expand_as(tensor) for tensor in wide], scalars)
-    return tuple(
-        (size * TERM_ROUNDOFFS + count.sqrt() * want.abs() * CHAIN_ROUNDOFFS) * ROUNDOFF["float32"]
-        for size, count, want in zip(sizes, counts, exact, strict=True)
-    )
+    factor = TERM_ROUNDOFFS * ROUNDOFF["float32"]
+    return tuple(c + size * factor for c, size in zip(chain, sizes, strict=True))
 
 
 def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> tuple[Any, ...]:

@@ -113,8 +113,9 @@ class Op:
     tensor or a tuple of them. It works at any float dtype: the judge runs it at float64.
 
     ``flops`` counts floating-point operations as a function of the axes (an exponential or a
-    division counts as one). ``cancels`` says that the outputs are sums whose terms may cancel;
-    the reference of the inputs' absolute values is then the sum of the terms' sizes.
+    division counts as one). ``terms`` says how many terms an output sums (1: none), and
+    ``cancels`` that they may cancel; the reference of the inputs' absolute values is then the sum
+    of their sizes. Both widen what a float32 sum may err by.
     """
 
     signature: Signature
@@ -123,6 +124,7 @@ class Op:
     workloads: Mapping[str, tuple[Workload, ...]]
     dtypes: tuple[str, ...] = FLOATS
     precision: Precision = "strict"
+    terms: Callable[[Mapping[str, int]], int] = lambda _: 1
     cancels: bool = False
     description: str = ""
     reference_source: str = ""

@@ -130,10 +130,22 @@ def test_a_long_sum_that_cancels_may_err_as_one_chain_of_additions_does() -> Non
         assert problems(case, rounded) or distribution == "ties"  # which are exact in bfloat16
 
 
+def test_a_normaliser_summed_in_order_is_strict_arithmetic_too() -> None:
+    op = ops.load("softmax")
+    for distribution in DISTRIBUTIONS:
+        case = make_case(op, Workload("w", {"rows": 64, "cols": 4096}), "float32", distribution)
+        powers = case.inputs[0].exp()
+        total = torch.zeros(64)
+        for column in range(4096):
+            total += powers[:, column]
+        assert problems(case, powers / total[:, None]) == "", distribution
+
+
 def test_a_lucky_sum_near_zero_is_judged_by_its_terms() -> None:
     x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
     exact = x.double().sum(1)
-    chain = check._chain(ops.load("sum"), [x.double()], {}, [exact])
+    work = Workload("made", {"outer": 1, "reduce": x.numel(), "inner": 1})
+    chain = check._chain(ops.load("sum"), work, [x.double()], [exact])
     case = Case("made", (x,), (exact,), (exact.float(),), chain)
     assert problems(case, exact.float() + 1e-4) == ""
     assert problems(case, exact.float() + 1e-2)

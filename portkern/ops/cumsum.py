@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["rows"] * d["cols"],
     description=__doc__,
+    terms=lambda d: d["cols"],
     cancels=True,
     workloads=workloads(
         SIGNATURE.axes,

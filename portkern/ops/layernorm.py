@@ -31,6 +31,7 @@ OP = Op(
     reference=run,
     flops=lambda d: 8.0 * d["rows"] * d["cols"],
     description=__doc__,
+    terms=lambda d: d["cols"],
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],

@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: 2.0 * d["m"] * d["n"] * d["k"],
     description=__doc__,
+    terms=lambda d: d["k"],
     cancels=True,
     workloads=workloads(
         SIGNATURE.axes,

@@ -27,6 +27,7 @@ OP = Op(
     reference=run,
     flops=lambda d: 4.0 * d["rows"] * d["cols"],
     description=__doc__,
+    terms=lambda d: d["cols"],
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],

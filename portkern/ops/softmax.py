@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: 5.0 * d["rows"] * d["cols"],
     description=__doc__,
+    terms=lambda d: d["cols"],
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],

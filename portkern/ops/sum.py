@@ -24,6 +24,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["outer"] * d["reduce"] * d["inner"],
     description=__doc__,
+    terms=lambda d: d["reduce"],
     cancels=True,
     workloads=workloads(
         SIGNATURE.axes,
