@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+SETTLE_S = 0.003
 #: Twice the largest L2 or last-level cache in targets/, in bytes.
 FLUSH_BYTES = 512 * 2**20
 
@@ -44,6 +45,9 @@ class TorchDevice:
         return self._time_gpu(call, repeats) if self.gpu else self._time_cpu(call, repeats)
 
     def _time_cpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+        # Another worker's OpenMP threads spin for about a millisecond after their last call.
+        time.sleep(SETTLE_S)
+        call()
         samples = []
         for _ in range(repeats):
             start = time.perf_counter_ns()

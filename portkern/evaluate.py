@@ -312,7 +312,7 @@ class Trial:
         known = self._baselines.get((name, device))
         if known is not None and (isinstance(known, Failure) or known[0].alive):
             return known
-        session = Session(("torch",), {"OMP_WAIT_POLICY": "passive"})
+        session = Session(("torch",), {})
         outcome = session.ask(
             "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
             device=device, compiled=name == "compile",
