@@ -86,9 +86,12 @@ def _print(document: dict[str, Any]) -> None:
         tools = "\n".join(f"{tool} {which}" for tool, which in backend["toolchain"].items())
         table.add_row(name, tools or "—", *(" ".join(x) or "—" for x in (builds, emulates, runs)))
         for where, able in rows.items():
-            for why in (able["build"] if able["build"] is not True else "", able["run_missing"]):
-                if why:
-                    reasons.setdefault(f"{name}: {why}", []).append(where)
+            if able["build"] is not True:
+                reasons.setdefault(f"{name} cannot build: {able['build']}", []).append(where)
+        elsewhere = [where for where, able in rows.items() if not able["run"]]
+        if elsewhere:  # one of the reasons stands for all: they differ by the target's name
+            why = rows[elsewhere[0]]["run_missing"]
+            reasons[f"{name} cannot run: {why}{', …' * (len(elsewhere) > 1)}"] = elsewhere
     console.print(table)
     for why, where in reasons.items():
         console.print(f"- {why} [dim]({' '.join(where)})[/dim]", highlight=False)
