@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,15 @@ from portkern import evaluate, registry
 def no_worker_outlives_the_tests() -> Iterator[None]:
     yield
     evaluate.close()
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """A backend that is built in the tests' process may set what only a worker should keep."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True)

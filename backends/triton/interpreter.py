@@ -28,8 +28,18 @@ def repair() -> None:
         setattr(builder, name, _widened(getattr(builder, name)))
     for reduction in (interpreter.ReduceOps, interpreter.ScanOps):
         reduction.apply_impl = _reduced(reduction.apply_impl)
+    if not hasattr(builder, "get_bf16"):  # 3.6 has no constants of this type
+        builder.get_bf16 = _bfloat16_constant
     interpreter._patch_lang_tensor = _indexed(interpreter._patch_lang_tensor)
     builder.portkern_repaired = True
+
+
+def _bfloat16_constant(builder: Any, value: float) -> Any:
+    import numpy as np
+    from triton import language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    return _round(TensorHandle(np.array([value], np.float32), tl.float32))
 
 
 def _indexed(original: Callable[..., Any]) -> Callable[..., Any]:
