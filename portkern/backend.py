@@ -72,7 +72,8 @@ class Resources:
     """What a build uses of the target, as its compiler or its object file says; None = unknown.
 
     ``registers``, ``agprs``: per thread; AMD's count VGPRs (``agprs`` accumulation VGPRs) and
-    ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread, or spilled VGPRs on AMD.
+    ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread; on AMD VGPRs
+    spilled, or a quarter of the scratch bytes where those are more.
     ``shared_bytes``: static shared memory or LDS per block. ``threads``: per block, when fixed.
     """
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 
@@ -93,14 +93,14 @@ class Cell:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-@lru_cache
+@cache
 def _probe(backend: Backend, target: Target) -> Ready | Missing:
     if not backend.supports(target):
         return Missing(f"{backend.name} does not compile for {target.name}")
     return backend.probe(target)
 
 
-@lru_cache
+@cache
 def _venues(backend: Backend, target: Target) -> Venues:
     if not backend.supports(target):
         no = Missing(f"{backend.name} does not compile for {target.name}")
@@ -108,7 +108,7 @@ def _venues(backend: Backend, target: Target) -> Venues:
     return backend.venues(target)
 
 
-@lru_cache
+@cache
 def _facts(target: Target) -> str:
     return hashlib.sha256(target.model_dump_json().encode()).hexdigest()[:12]
 
@@ -177,7 +177,7 @@ def _expand(chosen: Sequence[str], sets: Mapping[str, Sequence[str]]) -> list[st
     return list(expanded)
 
 
-@lru_cache
+@cache
 def _target_sets() -> dict[str, Sequence[str]]:
     everything = target.names()
     here = host_targets()
@@ -196,11 +196,7 @@ def host_targets() -> list[str]:
     best = max(cpus, key=lambda t: len(t.cpu_flags) + 100 * ("512" in t.name), default=None)
     found = [best.name] if best else []
     for gpu in host.gpus():
-        matches = [
-            t for t in map(target.load, target.names())
-            if t.vendor == gpu.vendor and t.arch == gpu.arch
-            and (t.kind == "architecture" or any(m in gpu.name for m in t.device_names))
-        ]  # fmt: skip
+        matches = [t for t in map(target.load, target.names()) if gpu.is_a(t)]
         found += [max(matches, key=lambda t: t.kind).name] if matches else []
     return list(dict.fromkeys(found))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -122,6 +123,8 @@ def build_all(
             environment = tuple(backend.environment(request.target).items())
             session = sessions.get(environment)
             if session is None or not session.alive:
+                if session is not None:
+                    session.close()
                 session = sessions[environment] = Session(backend.preload, dict(environment))
             built.append(_build_one(session, request, key, limits, cache))
     finally:
@@ -145,6 +148,7 @@ def _build_one(
     if isinstance(outcome, Answer):
         artifact = Artifact.from_json(outcome.data["artifact"])
         return Built(request, cache.put(key, workdir, artifact), float(outcome.data["seconds"]))
+    shutil.rmtree(workdir, ignore_errors=True)
     if isinstance(outcome, Failed) and outcome.error == "BackendUnavailable":
         return Built(request, Failure(Verdict.UNAVAILABLE, outcome.message))
     failure = _failure(outcome, "the build")
@@ -312,6 +316,8 @@ class Trial:
         known = self._baselines.get((name, device))
         if known is not None and (isinstance(known, Failure) or known[0].alive):
             return known
+        if known is not None:
+            known[0].close()
         session = Session(("torch",), {})
         outcome = session.ask(
             "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,

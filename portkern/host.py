@@ -28,6 +28,12 @@ class Gpu:
     index: int
     driver: str
 
+    def is_a(self, target: Target) -> bool:
+        """Whether this is ``target``: the product when it is one, else the architecture."""
+        if self.vendor != target.vendor or self.arch != target.arch:
+            return False
+        return target.kind == "architecture" or any(m in self.name for m in target.device_names)
+
 
 def machine() -> str:
     """What this machine is, in words that name no person's host."""
@@ -41,13 +47,8 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def gpu_for(target: Target) -> Gpu | None:
-    """The first GPU here that is ``target``: the product when it is one, else the architecture."""
-    for gpu in gpus():
-        if gpu.vendor != target.vendor or gpu.arch != target.arch:
-            continue
-        if target.kind == "architecture" or any(m in gpu.name for m in target.device_names):
-            return gpu
-    return None
+    """The first GPU here that is ``target``."""
+    return next((gpu for gpu in gpus() if gpu.is_a(target)), None)
 
 
 def runs_here(target: Target) -> bool:

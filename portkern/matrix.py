@@ -68,7 +68,7 @@ class Matrix:
             pending: set[Future[list[tuple[Cell, Built]]]] = {
                 pool.submit(self._build, group) for group in _by_kernel(cells)
             }
-            emulated: list[tuple[Cell, Built]] = []
+            emulated: list[Cell] = []
             for done in as_completed(pending):
                 for cell, result in done.result():
                     built[_identity(cell)] = result
@@ -77,8 +77,8 @@ class Matrix:
                     elif isinstance(cell.venues.hardware, Venue):
                         hardware.append(cell)
                     else:
-                        emulated.append((cell, result))
-            groups = _by_problem([cell for cell, _ in emulated])
+                        emulated.append(cell)
+            groups = _by_problem(emulated)
             for trial in [pool.submit(self._try, group, built) for group in groups]:
                 trial.result()
         for group in _by_problem(hardware):

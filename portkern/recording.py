@@ -103,23 +103,6 @@ def _workload_ref(which: str, workload: Workload, dtype: str) -> WorkloadRef:
     )  # fmt: skip
 
 
-def _times(result: Result) -> dict[str, object]:
-    """The fields of a record that a measured result fills; none for any other."""
-    if result.samples is None:
-        return {}
-    own = result.samples
-    return {
-        "timing": timing.summarize(own.values, own.method),
-        "baselines": {
-            name: timing.summarize(base.values, base.method)
-            for name, base in result.baselines.items()
-        },
-        "speedup": {
-            name: timing.speedup(own.values, base.values) for name, base in result.baselines.items()
-        },
-    }
-
-
 def _resources(target: Target, built: Built | None) -> list[BuildResources]:
     if built is None or isinstance(built.outcome, Failure):
         return []
