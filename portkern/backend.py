@@ -41,6 +41,7 @@ class Venue:
 
     ``environment`` is set in the worker before anything is imported. ``baseline`` is the torch
     device on which the framework's own kernels are timed beside it; ``device`` unless given.
+    ``sanitize`` names checkers that look on while the kernel runs.
     """
 
     kind: Literal["hardware", "emulator"]
@@ -48,9 +49,11 @@ class Venue:
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""
+    sanitize: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.name}"
+        watched = f", sanitize: {' '.join(self.sanitize)}" if self.sanitize else ""
+        return f"{self.kind}: {self.name}{watched}"
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ class Build:
 
     ``dims`` are the sizes of a representative workload, for toolchains that specialise on them.
     ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
-    target's object code is enough.
+    target's object code is enough. ``emulated`` asks for what an emulator runs as well, and
+    ``checked`` for what its checkers can look into.
     """
 
     candidate: Candidate
@@ -102,6 +106,8 @@ class Build:
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
     runnable: bool = True
+    emulated: bool = False
+    checked: bool = False
 
 
 #: Artifacts of these kinds are still source: they are no evidence of a build for the target.
@@ -155,10 +161,15 @@ class Device(Protocol):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded artifact: ``launch`` enqueues one call and returns the output buffers."""
+    """A loaded artifact: ``launch`` enqueues one call and returns the output buffers.
+
+    ``findings`` are what checkers saw in the last call: mappings with at least ``code``,
+    ``severity`` and ``message``.
+    """
 
     device: Device
     launch: Callable[[Call], Sequence[Any]]
+    findings: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
 
 class Backend(ABC):
@@ -169,6 +180,8 @@ class Backend(ABC):
     languages: ClassVar[Mapping[str, str]]
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
+    #: What its emulator's ``sanitize`` may name, and what each checker looks for.
+    checkers: ClassVar[Mapping[str, str]] = {}
     #: Whether kernels of this backend take outputs (``dps``) or return them.
     style: ClassVar[Literal["dps", "return"]] = "dps"
 

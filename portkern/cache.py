@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -14,21 +13,13 @@ from pathlib import Path
 from portkern.backend import Artifact, Build
 
 
-def root() -> Path:
-    """``$PORTKERN_CACHE_DIR``, else ``portkern`` in the user's cache folder."""
-    chosen = os.environ.get("PORTKERN_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "portkern"
-
-
 def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> str:
     """Source × signature × dtype × target × toolchain versions × portkern's own version;
     ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
     parts = [
         version("portkern"), build.candidate.backend, build.candidate.digest,
         build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
-        dict(build.scalars), build.runnable, dict(toolchain),
+        dict(build.scalars), build.runnable, build.emulated, build.checked, dict(toolchain),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from portkern import catalogue, flashinfer, host, ops, registry, target
 from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
@@ -23,6 +24,41 @@ DEMO = ("host", "opencl_generic", "sm_90", "gfx942", "gfx1100")
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Where cells are to run: the ``best`` venue there is, or one kind of venue only; and the
+    checkers that look on in an emulator that has them."""
+
+    venue: Literal["best", "hardware", "emulator"] = "best"
+    sanitize: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, venue: str, sanitize: Sequence[str]) -> Stage:
+        """``sanitize`` takes names of checkers, ``all`` or ``none``. Raises ConfigError for a
+        venue or a checker that does not exist."""
+        kinds = ("best", "hardware", "emulator")
+        if venue not in kinds:
+            raise no_such("venue", venue, kinds)
+        known = {name for b in map(registry.load, registry.names()) for name in b.checkers}
+        chosen: dict[str, None] = {}
+        for name in sanitize:
+            if name not in known | {"all", "none"}:
+                raise no_such("checker", name, known | {"all", "none"})
+            chosen |= dict.fromkeys(sorted(known) if name == "all" else [name] * (name != "none"))
+        return cls(cast(Any, venue), tuple(chosen))
+
+    def of(self, venues: Venues, backend: Backend) -> Venues:
+        hardware, emulator = venues.hardware, venues.emulator
+        if self.venue == "emulator":
+            hardware = Missing("only the emulator was asked for")
+        if self.venue == "hardware":
+            emulator = Missing("only the hardware was asked for")
+        if isinstance(emulator, Venue) and backend.checkers:
+            watching = tuple(name for name in self.sanitize if name in backend.checkers)
+            emulator = replace(emulator, sanitize=watching)
+        return Venues(hardware, emulator)
+
+
+@dataclass(frozen=True)
 class Cell:
     """One question. ``candidate`` is None when the backend ships no kernel for the op."""
 
@@ -33,6 +69,7 @@ class Cell:
     backend: Backend
     target: Target
     candidate: Candidate | None
+    stage: Stage = field(default_factory=lambda: Stage())
 
     @property
     def language(self) -> str:
@@ -46,9 +83,9 @@ class Cell:
     def ready(self) -> Ready | Missing:
         return _probe(self.backend, self.target)
 
-    @property
+    @cached_property
     def venues(self) -> Venues:
-        return _venues(self.backend, self.target)
+        return self.stage.of(_venues(self.backend, self.target), self.backend)
 
     @cached_property
     def hopeless(self) -> tuple[Verdict, str] | None:
@@ -77,6 +114,8 @@ class Cell:
             self.candidate, self.op.signature, self.dtype, self.target, shown.dims,
             self.op.signature.scalar_values(shown.scalars),
             runnable=isinstance(self.venues.hardware, Venue),
+            emulated=isinstance(self.venues.best, Venue) and self.venues.best.kind == "emulator",
+            checked=isinstance(self.venues.best, Venue) and bool(self.venues.best.sanitize),
         )  # fmt: skip
 
     @cached_property
@@ -122,6 +161,7 @@ class Question:
     backends: Sequence[str]
     workloads: Sequence[str]
     dtypes: Sequence[str]
+    stage: Stage = field(default_factory=Stage)
 
     def cells(self) -> list[Cell]:
         """All cells in reading order. Raises ConfigError for a name that is not there, and
@@ -149,7 +189,9 @@ class Question:
                         if which not in WORKLOAD_SETS:
                             raise no_such("workload set", which, WORKLOAD_SETS)
                         for workload in op.workloads.get(which, ()):
-                            yield Cell(op, which, workload, dtype, backend, where, candidate)
+                            yield Cell(
+                                op, which, workload, dtype, backend, where, candidate, self.stage
+                            )
 
 
 def load_op(name: str) -> Op:

@@ -6,6 +6,8 @@
   - BackendUnavailable   this machine lacks the toolchain or the device
   - ToolError            a tool failed, could not start or ran out of time
     + BuildError         the toolchain rejected the candidate
+  - LaunchError          a kernel's entry point did not return 0
+    + LaunchTimeout      because its time was over
 """
 
 from __future__ import annotations
@@ -48,6 +50,14 @@ class ToolError(PortkernError):
 
 class BuildError(ToolError):
     """The toolchain rejected the candidate."""
+
+
+class LaunchError(PortkernError):
+    """The entry point returned something other than 0."""
+
+
+class LaunchTimeout(LaunchError):
+    """The kernel was ended when its time was over."""
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -21,7 +21,7 @@ from portkern import check, registry, sandbox, timing
 from portkern.backend import Artifact, Build, Venue
 from portkern.cache import ArtifactCache, build_key
 from portkern.op import ITEMSIZE, Op, TensorSpec, Workload
-from portkern.record import Errors, Verdict
+from portkern.record import Errors, Finding, Verdict
 from portkern.sandbox import Answer, Died, Failed, Outcome, Session, TimedOut
 from portkern.worker import build_to_json, read_tensor, write_tensor
 
@@ -103,6 +103,7 @@ class Result:
     samples: Samples | None = None
     baselines: Mapping[str, Samples] = field(default_factory=dict)
     seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
 
 
 def build_all(
@@ -163,6 +164,10 @@ def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
         return Failure(Verdict.TIMED_OUT, detail, outcome.log)
     if isinstance(outcome, Died):
         return Failure(Verdict.CRASHED, f"{stage} was {outcome}", outcome.log)
+    if outcome.error == "BackendUnavailable":
+        return Failure(Verdict.UNAVAILABLE, outcome.message)
+    if outcome.error == "LaunchTimeout":
+        return Failure(Verdict.TIMED_OUT, outcome.message)
     if outcome.error in ("BuildError", "LaunchError"):
         return Failure(Verdict.CRASHED, outcome.message, outcome.log)
     last = outcome.log.strip().splitlines()[-LOG_LINES:]
@@ -237,16 +242,20 @@ class Trial:
             failure = _failure(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds)
         seconds += float(outcome.data.get("seconds", 0.0))
+        findings = _findings(outcome.data, before.findings if before else ())
         actual = _collect(self.op, session.scratch, workload, self.dtype, outcome.data)
         if isinstance(actual, str):
-            return Result(Verdict.WRONG, actual, seconds=seconds)
+            return Result(Verdict.WRONG, actual, seconds=seconds, findings=findings)
         changed = _changed_input(self.op, session.scratch, case)
         if changed:
-            return Result(Verdict.WRONG, f"the kernel changed its input {changed!r}")
+            problem = f"the kernel changed its input {changed!r}"
+            return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings)
         compared = check.compare(actual=actual, case=case, precision=self.op.precision)
         errors = _worst(before.errors if before else None, compared)
-        verdict = Verdict.WRONG if compared.problem else Verdict.PASSED
-        return Result(verdict, compared.problem, errors, seconds=seconds)
+        defects = [str(one) for one in findings if one.severity == "error"]
+        problem = compared.problem or "\n".join(defects)
+        verdict = Verdict.WRONG if problem else Verdict.PASSED
+        return Result(verdict, problem, errors, seconds=seconds, findings=findings)
 
     def _open(self, index: int) -> Session | Failure:
         session = self._sessions.get(index)
@@ -401,6 +410,15 @@ def _changed_input(op: Op, scratch: Path, case: check.Case) -> str:
         if not torch.equal(after, tensor.contiguous().reshape(-1).view(torch.uint8)):
             return spec.name
     return ""
+
+
+def _findings(claimed: Mapping[str, Any], before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Those of the calls before and this one's, each code and place once."""
+    known = {(one.code, one.place, one.also): one for one in before}
+    for said in claimed.get("findings", []):
+        one = Finding.model_validate({k: said[k] for k in Finding.model_fields if k in said})
+        known.setdefault((one.code, one.place, one.also), one)
+    return tuple(known.values())
 
 
 def _worst(before: Errors | None, now: check.Comparison) -> Errors:

@@ -9,11 +9,7 @@ from typing import Any
 from portkern import abi
 from portkern.backend import Artifact, Build, Call, Device, Kernel
 from portkern.device import TorchDevice
-from portkern.errors import PortkernError
-
-
-class LaunchError(PortkernError):
-    """The entry point returned something other than 0."""
+from portkern.errors import LaunchError
 
 
 def load_library(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:

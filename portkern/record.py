@@ -130,6 +130,23 @@ class Environment(_Part):
     harness_version: str
 
 
+class Finding(_Part):
+    """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
+
+    code: str  # "SX201"
+    severity: Literal["error", "warning", "note"]
+    message: str
+    place: str = ""  # file:line
+    also: str = ""  # the other place of a race
+    kernel: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        also = f" (and {self.also})" if self.also else ""
+        return f"{where}{self.severity}: {self.code} {self.message}{also}"
+
+
 class Cost(_Part):
     """What a model charged; None = unknown, which is not 0."""
 
@@ -165,6 +182,7 @@ class Record(_Part):
     roofline: Roofline | None = None
     resources: list[BuildResources] = []
     guard: list[str] = []
+    findings: list[Finding] = []
     environment: Environment
     cost: Cost = Cost()
     seconds: dict[str, float] = {}  # build, run: what the cell took

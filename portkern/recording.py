@@ -87,7 +87,8 @@ def _record(
             cell.target, nbytes=cell.op.nbytes(dims, cell.dtype), flops=cell.op.flops(dims),
             dtype=cell.dtype, median_us=measured.median_us if measured else None,
         ),
-        resources=_resources(cell.target, built), environment=_environment(cell),
+        resources=_resources(cell.target, built),
+        findings=list(result.findings) if result else [], environment=_environment(cell),
         seconds=_seconds(built, result),
     )  # fmt: skip
 

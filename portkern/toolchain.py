@@ -45,6 +45,14 @@ def run_tool(
     return log
 
 
+def cache_root() -> Path:
+    """``$PORTKERN_CACHE_DIR``, else ``portkern`` in the user's cache folder."""
+    chosen = os.environ.get("PORTKERN_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "portkern"
+
+
 @lru_cache
 def package_version(distribution: str) -> str | None:
     """The installed version of a PyPI distribution, without importing it; None if absent."""

@@ -59,7 +59,7 @@ class Worker:
     ) -> dict[str, Any]:
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
-        self._kernel = backend.load(Artifact.from_json(artifact), build, Venue(**venue))
+        self._kernel = backend.load(Artifact.from_json(artifact), build, _venue(venue))
         return {"method": self._kernel.device.method}
 
     def reference(self, source: str, device: str, compiled: bool) -> dict[str, Any]:
@@ -105,7 +105,8 @@ class Worker:
             described.append({"shape": list(host.shape), "dtype": str(host.dtype)[len("torch.") :]})
         for buffer, file in zip(uploaded, inputs, strict=True):
             write_tensor(device.download(buffer), Path(file["path"] + ".after"))
-        return {"outputs": described, "seconds": seconds}
+        findings = [dict(finding) for finding in kernel.findings()]
+        return {"outputs": described, "seconds": seconds, "findings": findings}
 
     def time(self, repeats: int) -> dict[str, Any]:
         """Time ``repeats`` calls on the buffers of the last run, in microseconds."""
@@ -122,6 +123,10 @@ class Worker:
         return self._kernel
 
 
+def _venue(data: dict[str, Any]) -> Venue:
+    return Venue(**data | {"sanitize": tuple(data["sanitize"])})
+
+
 def build_to_json(build: Build) -> dict[str, Any]:
     candidate = build.candidate
     return {
@@ -131,7 +136,8 @@ def build_to_json(build: Build) -> dict[str, Any]:
         },
         "signature": build.signature.to_json(), "dtype": build.dtype,
         "target": build.target.model_dump(mode="json"), "dims": dict(build.dims),
-        "scalars": dict(build.scalars), "runnable": build.runnable,
+        "scalars": dict(build.scalars), "runnable": build.runnable, "emulated": build.emulated,
+        "checked": build.checked,
     }  # fmt: skip
 
 
@@ -139,6 +145,7 @@ def build_from_json(data: dict[str, Any]) -> Build:
     return Build(
         Candidate(**data["candidate"]), Signature.from_json(data["signature"]), data["dtype"],
         Target.model_validate(data["target"]), data["dims"], data["scalars"], data["runnable"],
+        data["emulated"], data["checked"],
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("portkern.backends.cpu.compilers.package_dir", lambda module: None)
+    monkeypatch.setattr("portkern.compilers.package_dir", lambda module: None)
     cpu.compiler.cache_clear()
     try:
         state = backend.probe(targets.load("x86_64"))

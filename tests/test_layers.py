@@ -16,6 +16,8 @@ LAYERS = [
     "toolchain op candidate target device mlflow_plugin",
     "abi occupancy flashinfer ops host",
     "backend record",
+    "compilers",
+    "simt",
     "native",
     "registry catalogue cache check timing guard sandbox",
     "worker cells",

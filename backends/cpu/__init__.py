@@ -20,6 +20,7 @@ from portkern.backend import (
     Venues,
 )
 from portkern.candidate import Candidate
+from portkern.compilers import Compiler, compiler, machine
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.native import load_library
@@ -27,7 +28,7 @@ from portkern.target import Target
 from portkern.toolchain import package_version, run_tool
 
 from . import jit
-from .compilers import Compiler, compiler, machine
+
 from .elf import defines
 
 HARNESS = Path(__file__).parent / "harness.h"

@@ -16,7 +16,7 @@ from portkern.errors import BackendUnavailable, BuildError
 from portkern.target import Target
 from portkern.toolchain import package_version
 
-from .compilers import machine
+from portkern.compilers import machine
 
 #: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
 SOURCE_TIME = 1_000_000_000

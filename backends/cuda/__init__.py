@@ -19,6 +19,9 @@ from portkern.backend import (
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
+from portkern.simt import emulate
+from portkern.simt.build import Source
+from portkern.simt.options import CHECKERS
 from portkern.target import Target
 
 from . import gpu, nvcc, nvrtc, source
@@ -32,6 +35,7 @@ class CudaBackend(Backend):
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
     preload: ClassVar[tuple[str, ...]] = ("torch",)
+    checkers: ClassVar[Mapping[str, str]] = CHECKERS
 
     def supports(self, target: Target) -> bool:
         return target.vendor == "nvidia" and int(target.arch.removeprefix("sm_")) >= OLDEST
@@ -46,13 +50,20 @@ class CudaBackend(Backend):
         return compiler
 
     def venues(self, target: Target) -> Venues:
-        missing = Missing("no emulator of CUDA source: this portkern has no SIMT executor")
-        return Venues(hardware=gpu.hardware(target, nvcc.find()), emulator=missing)
+        return Venues(gpu.hardware(target, nvcc.find()), emulate.venue(target))
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a cubin has no host code, so only the text can tell.
         if not request.runnable and not source.defines_entry(request):
             raise source.no_entry(request, ".cu", "cudaStream_t")
+        artifact = self._compile(request, workdir)
+        if request.emulated:
+            name, prelude = f"{request.signature.name}.cu", source.prelude(request)
+            text = request.candidate.source
+            emulate.build_beside(Source(text, name, "cuda", prelude), request, workdir)
+        return artifact
+
+    def _compile(self, request: Build, workdir: Path) -> Artifact:
         compiler = nvcc.find()
         if isinstance(compiler, Missing):
             return self._build_with_nvrtc(request, workdir, compiler)
@@ -69,4 +80,6 @@ class CudaBackend(Backend):
         return nvrtc.build(fallback, request, workdir)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        if venue.kind == "emulator":
+            return emulate.load(artifact, request, venue, "cuda")
         return load_library(artifact, request, TorchDevice(venue.device))

@@ -20,6 +20,9 @@ from portkern.backend import (
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
+from portkern.simt import emulate
+from portkern.simt.build import Source
+from portkern.simt.options import CHECKERS
 from portkern.target import Target
 
 from ..cuda import CudaBackend, gpu, nvcc, source
@@ -36,6 +39,7 @@ class HipBackend(Backend):
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
     preload: ClassVar[tuple[str, ...]] = ("torch",)
+    checkers: ClassVar[Mapping[str, str]] = CHECKERS
 
     def supports(self, target: Target) -> bool:
         return target.vendor == "amd" or CudaBackend().supports(target)
@@ -52,10 +56,9 @@ class HipBackend(Backend):
         return fallback if isinstance(fallback, Missing) else Ready(dict(fallback.versions))
 
     def venues(self, target: Target) -> Venues:
-        missing = Missing("no emulator of HIP source: this portkern has no SIMT executor")
-        if target.vendor == "nvidia":
-            return Venues(hardware=gpu.hardware(target, nvcc.find()), emulator=missing)
-        return Venues(hardware=_amd_hardware(target), emulator=missing)
+        on_nvidia = target.vendor == "nvidia"
+        hardware = gpu.hardware(target, nvcc.find()) if on_nvidia else _amd_hardware(target)
+        return Venues(hardware, emulate.venue(target))
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a code object has no host code, so only the text can tell.
@@ -64,6 +67,9 @@ class HipBackend(Backend):
         artifact = self._compile(request, workdir)
         if request.runnable and not source.exports(artifact.path, request.candidate.entry):
             raise source.no_entry(request, ".hip", "hipStream_t")
+        if request.emulated:
+            name, text = f"{request.signature.name}.hip", request.candidate.source
+            emulate.build_beside(Source(text, name, "hip", _prelude(request)), request, workdir)
         return artifact
 
     def _compile(self, request: Build, workdir: Path) -> Artifact:
@@ -85,6 +91,8 @@ class HipBackend(Backend):
         return clang.build(fallback, request, source.write(request, text, workdir, ".hip"), workdir)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        if venue.kind == "emulator":
+            return emulate.load(artifact, request, venue, "hip")
         return load_library(artifact, request, TorchDevice(venue.device))
 
 

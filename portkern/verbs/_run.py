@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern import evaluate, timing
-from portkern.cache import ArtifactCache, root
+from portkern.cache import ArtifactCache
 from portkern.cells import Cell
 from portkern.errors import ConfigError
 from portkern.evaluate import Limits, Options
@@ -50,7 +50,7 @@ def run_cells(
     try:
         with lock.acquire(timeout=0), _progress(len(cells), quiet) as show:
             matrix = Matrix(
-                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(root() / "builds"),
+                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(cache_root() / "builds"),
                 chosen, fresh, show,
             )  # fmt: skip
             records = matrix.execute()

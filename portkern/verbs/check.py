@@ -12,7 +12,7 @@ from omegaconf import MISSING
 
 from portkern import catalogue, registry, target
 from portkern.candidate import Style
-from portkern.cells import Cell, Question, default_target, load_op
+from portkern.cells import Cell, Question, Stage, default_target, load_op
 from portkern.config import names, resolve
 from portkern.errors import ConfigError
 from portkern.record import Record, Verdict
@@ -31,6 +31,8 @@ class CheckOptions:
     style: str = ""
     workloads: Any = "ci"
     dtypes: Any = "float32"
+    venue: str = "best"
+    sanitize: Any = "none"
     reports: str = "reports"
     run: str = "check"
     rounds: int = 5
@@ -48,8 +50,9 @@ def main(overrides: Sequence[str]) -> int:
     if options.style:
         candidate = replace(candidate, style=_style(options.style))
     question = Question(
-        [options.op], [where.name], [backend.name], names(options.workloads), names(options.dtypes)
-    )
+        [options.op], [where.name], [backend.name], names(options.workloads),
+        names(options.dtypes), Stage.parse(options.venue, names(options.sanitize)),
+    )  # fmt: skip
     first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
     cells = [replace(cell, candidate=candidate) for cell in first.values()]
     records = _run.run_cells(
@@ -75,9 +78,10 @@ def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOp
         return code
     for record in records:
         print(_line(record))
-        rest = record.detail.partition("\n")[2]
-        if rest:
-            print("    " + rest.replace("\n", "\n    "), file=sys.stderr)
+        rest = record.detail.partition("\n")[2].splitlines()
+        rest += [text for one in record.findings if (text := str(one)) not in record.detail]
+        for line in rest:
+            print(f"    {line}", file=sys.stderr)
     return code
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from portkern import host, registry, target
 from portkern.backend import Backend, Missing, Ready, Venue
-from portkern.cache import root
+from portkern.toolchain import cache_root
 from portkern.config import resolve
 from portkern.target import Target
 from portkern.toolchain import package_version
@@ -39,7 +39,7 @@ def _machine() -> dict[str, Any]:
     return {
         "portkern": version("portkern"), "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}", "cpu": host.cpu_name(),
-        "torch": package_version("torch"), "cache": str(root()),
+        "torch": package_version("torch"), "cache": str(cache_root()),
         "gpus": [f"{gpu.name} ({gpu.arch}, driver {gpu.driver})" for gpu in host.gpus()],
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern.cells import Question
+from portkern.cells import Question, Stage
 from portkern.config import names, resolve
 from portkern.record import Record
 from portkern.verbs import _run
@@ -25,6 +25,8 @@ class MatrixOptions:
     dtypes: Any = "float32"
     run: str = ""
     reports: str = "reports"
+    venue: str = "best"
+    sanitize: Any = "none"
     fresh: bool = False
     baselines: Any = field(default_factory=lambda: ["eager"])
     rounds: int = 5
@@ -38,6 +40,7 @@ def main(overrides: Sequence[str]) -> int:
     question = Question(
         names(options.ops), names(options.targets), names(options.backends),
         names(options.workloads), names(options.dtypes),
+        Stage.parse(options.venue, names(options.sanitize)),
     )  # fmt: skip
     run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
     folder = _run.run_folder(options.reports, run)

@@ -1,0 +1,135 @@
+"""Compiles a CUDA or HIP source as host code: a library of kernels, or a program with main()."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from shutil import which
+
+from portkern.errors import BuildError, ToolError
+from portkern.simt import rewrite, toolbox
+from portkern.simt.diagnostics import Diagnostic, Severity
+from portkern.simt.machine import Language, macros
+from portkern.simt.options import Mode
+from portkern.simt.toolbox import INCLUDE, Toolbox
+from portkern.target import Target
+from portkern.toolchain import run_tool
+
+COMPILE_TIMEOUT_S = 180.0
+
+
+class Unmodelled(BuildError):
+    """The source uses what the executor has no model of; ``found`` names each with its line."""
+
+    def __init__(self, found: Sequence[Diagnostic], *, log: str = "") -> None:
+        super().__init__("; ".join(map(str, found)), log=log)
+        self.found = tuple(found)
+
+
+@dataclass(frozen=True)
+class Source:
+    """``text`` of a file called ``name``; ``prelude`` goes before its first line. ``search`` are
+    folders of quoted includes, ``defines`` macros."""
+
+    text: str
+    name: str
+    language: Language
+    prelude: str = ""
+    search: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+
+
+def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> Path:
+    """A shared library of the kernels and host functions in ``source``.
+
+    Raises Unmodelled for what the executor cannot run and BuildError for what is no C++.
+    """
+    box = toolbox.ready()
+    rewritten = rewrite.rewrite(source.text, source.name, library=True)
+    _refuse(rewritten.found)
+    file = workdir / f"{Path(source.name).stem}-{mode}.cpp"
+    file.write_text(source.prelude + rewritten.text, encoding="utf-8")
+    object_ = _compile(box, file, source, target, mode, includes=source.search)
+    library = file.with_suffix(".so")
+    run_tool(
+        [*_linker(box), "-shared", object_, box.runtime, "-o", library],
+        timeout_s=COMPILE_TIMEOUT_S, cwd=workdir,
+    )  # fmt: skip
+    return library
+
+
+def build_program(
+    path: Path, out: Path, *, target: Target | None = None, language: Language | None = None,
+    mode: Mode = "fast", defines: Sequence[str] = (), search: Sequence[Path] = (),
+) -> Path:  # fmt: skip
+    """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
+    when None); PORTKERN_SIMT in its environment says how it runs."""
+    box = toolbox.ready()
+    spoken: Language = language or ("hip" if path.suffix == ".hip" else "cuda")
+    folder = out.with_name(f"{out.name}.src")
+    tree = rewrite.rewrite_tree(path, folder, search=search, library=False)
+    _refuse(tree.found)
+    source = Source("", path.name, spoken, defines=tuple(defines))
+    includes = [*tree.includes, path.parent, *search]
+    object_ = _compile(box, tree.main, source, target, mode, includes=includes)
+    extra = ["-fsanitize=address"] if mode == "asan" else []
+    run_tool(
+        [*_linker(box), *extra, object_, box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread",
+         "-o", out],
+        timeout_s=toolbox.BUILD_TIMEOUT_S,
+    )  # fmt: skip
+    return out
+
+
+def _compile(
+    box: Toolbox, file: Path, source: Source, target: Target | None, mode: Mode,
+    includes: Sequence[Path],
+) -> Path:  # fmt: skip
+    object_ = file.with_suffix(".o")
+    named: Mapping[str, str] = macros(target, source.language) if target else {}
+    defines = [f"-D{name}={value}" for name, value in named.items()]
+    defines += [f"-D{define}" for define in source.defines]
+    folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
+    argv = [*box.compiler.argv, *box.flags(mode), *defines, *folders,
+            *box.headers(source.language, mode), "-x", "c++", "-c", file, "-o", object_]  # fmt: skip
+    try:
+        run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
+    except BuildError as error:
+        found = rewrite.unmodelled(error.log, source.name)
+        if found:
+            raise Unmodelled(found, log=error.log) from error
+        raise
+    return object_
+
+
+def _refuse(found: Sequence[Diagnostic]) -> None:
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    if errors:
+        raise Unmodelled(errors)
+
+
+@cache
+def _fast_linker() -> tuple[str, ...]:
+    """gold links a kernel in 50 ms, bfd in 120."""
+    return ("-fuse-ld=gold",) if which("ld.gold") else ()
+
+
+def _linker(box: Toolbox) -> list[str]:
+    if box.compiler.name == "zig":
+        return [sys.executable, "-m", "ziglang", "c++"]
+    return [*box.compiler.argv, *_fast_linker()]
+
+
+def run_program(
+    program: Path, settings: str, *, timeout_s: float, arguments: Sequence[str] = (),
+    cwd: Path | None = None,
+) -> str:  # fmt: skip
+    """Run an executable of :func:`build_program`; its output. Raises ToolError with the log."""
+    environment = {"PORTKERN_SIMT": settings, "PATH": os.environ.get("PATH", "")}
+    return run_tool(
+        [program, *arguments], timeout_s=timeout_s, env=environment, error=ToolError, cwd=cwd
+    )

@@ -1,0 +1,141 @@
+"""Numbered diagnostics of the SIMT executor: what was found, where, and what to do about it.
+
+Build-time codes (SX0xx) come from the rewriter; all others from a run, as JSON lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+
+class Severity(StrEnum):
+    """``error`` judges the kernel; a ``note`` says where it is not portable or not checked."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kind of defect: ``title`` names it, ``remedy`` says what usually mends it."""
+
+    title: str
+    remedy: str
+    severity: Severity = Severity.ERROR
+
+
+_NOTE, _WARNING = Severity.NOTE, Severity.WARNING
+
+CODES: dict[str, Code] = {
+    # -- not modelled, or not a kernel: found while rewriting
+    "SX001": Code("inline assembly that is not modelled", "use the intrinsic, or plain C++"),
+    "SX002": Code("TMA, tensor maps or mbarrier", "copy with loads or cp.async"),
+    "SX003": Code("textures or surfaces", "use plain loads"),
+    "SX004": Code("CuTe or CUTLASS", "write the tiles out"),
+    "SX005": Code("a library header without a model", "keep to the runtime API, cub and cuBLAS"),
+    "SX006": Code("a kernel launched from a kernel", "launch from the host"),
+    "SX007": Code("a launch that cannot be parsed", "write kernel<<<grid, block>>>(arguments)"),
+    "SX008": Code("main() in a library", "export the entry point instead"),
+    "SX009": Code("thread-block clusters or distributed shared memory", "use one block's memory"),
+    "SX010": Code("wgmma or tcgen05", "use mma.sync or wmma"),
+    "SX011": Code("a __shared__ declaration that cannot be parsed", "declare it on its own"),
+    # -- memory
+    "SX101": Code("access outside a global buffer", "check the index against the size"),
+    "SX102": Code("access outside shared memory", "check the index against the array's size"),
+    "SX103": Code("access outside a local array", "check the index against the array's size"),
+    "SX104": Code("access to memory that is not the device's", "pass device pointers to kernels"),
+    "SX105": Code("access to freed memory", "free after the last use"),
+    "SX106": Code("misaligned access", "align the pointer to the size of the access"),
+    "SX107": Code("read of shared memory nobody wrote", "write it first, or fewer threads read"),
+    "SX108": Code("read of global memory nobody wrote", "initialise the buffer"),
+    "SX109": Code("access to another thread's local memory", "pass it through shared memory"),
+    "SX110": Code("write past a buffer, found afterwards", "run the memory checker for the place"),
+    "SX111": Code("write to constant memory", "use __device__ memory"),
+    "SX112": Code("access through a null pointer", "check the allocation"),
+    "SX113": Code("free of what was not allocated", "free what cudaMalloc returned, once"),
+    # -- races
+    "SX201": Code("race on shared memory", "put a barrier between the accesses"),
+    "SX202": Code("race on global memory within a block", "put a barrier between the accesses"),
+    "SX203": Code("race on global memory between blocks", "use an atomic, or two launches"),
+    "SX204": Code("lanes of a warp rely on running in step", "put __syncwarp() between"),
+    "SX205": Code("an atomic and a plain access race", "make both atomic, or put a barrier"),
+    "SX206": Code("an atomic whose scope is too narrow", "use the device-wide form"),
+    # -- convergence
+    "SX301": Code("threads meet at different barriers", "move the barrier out of the branch"),
+    "SX302": Code("barrier after some threads have returned", "guard the body, not the barrier"),
+    "SX303": Code("deadlock", "let all named threads reach the operation"),
+    "SX304": Code("a mask that does not name the calling lane", "compute the mask with __ballot"),
+    "SX305": Code("lanes call with different masks", "agree on one mask"),
+    "SX306": Code("a value read from a lane that takes no part", "shuffle outside the branch"),
+    "SX307": Code("a shuffle width that is not a power of two within the warp", "use 2, 4 … warp"),
+    "SX308": Code("whole warps returned before a barrier", "correct on today's GPUs", _NOTE),
+    "SX309": Code("blocks left a grid barrier out", "let every block reach it"),
+    "SX310": Code("a 32-bit mask on a 64-lane warp", "use a 64-bit mask"),
+    # -- launch and resources
+    "SX401": Code("invalid launch configuration", "keep within the target's limits"),
+    "SX402": Code("more shared memory than the target has", "use smaller tiles"),
+    "SX403": Code("more threads than __launch_bounds__ allows", "launch fewer, or raise it"),
+    "SX404": Code("a thread's stack overflowed", "no recursion; smaller local arrays"),
+    "SX405": Code("the time limit passed", "look at the loop that the thread was in"),
+    "SX406": Code("the kernel crashed", "look at the place"),
+    "SX407": Code("assertion failed", "look at the condition"),
+    "SX408": Code("__trap()", "look at the condition"),
+    "SX409": Code("an unknown or unmodelled call to the host API", "see the message", _WARNING),
+    # -- arithmetic
+    "SX501": Code("signed integer overflow", "compute indices in 64 bits"),
+    "SX502": Code("shift by the width or more", "bound the count, or use 64 bits"),
+    "SX503": Code("integer division by zero", "check the divisor"),
+    # -- different runs, different results
+    "SX601": Code("the result depends on the schedule", "look for a missing barrier or atomic"),
+    "SX602": Code("the result depends on the warp's width", "count lanes with warpSize", _NOTE),
+}
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding. ``count`` is how often it was met; ``thread`` and ``block`` are its first."""
+
+    code: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    kernel: str = ""
+    function: str = ""
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    count: int = 1
+    also: str = ""  # the other place of a race, as file:line
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file or self.kernel
+
+    def __str__(self) -> str:
+        who = f" [block {self.block}, thread {self.thread}]" if self.thread else ""
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        also = f"; the other access is at {self.also}" if self.also else ""
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.severity}: {self.code} {self.message}{also}{who}{times}"
+
+    def to_json(self) -> dict[str, Any]:
+        said = {k: v for k, v in asdict(self).items() if k in ("code", "message") or v}
+        return said | {"severity": str(self.severity), "place": self.place}
+
+
+def merge(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """One of each code and place, in order of appearance, with how often it was met."""
+    merged: dict[tuple[object, ...], Diagnostic] = {}
+    for one in found:
+        key = (one.code, one.file, one.line, one.also, one.kernel if not one.line else "")
+        before = merged.get(key)
+        merged[key] = replace(before, count=before.count + one.count) if before else one
+    return list(merged.values())

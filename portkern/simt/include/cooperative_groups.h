@@ -1,0 +1,3 @@
+// CUDA's cooperative groups.
+#pragma once
+#include "simt/groups.h"

@@ -1,0 +1,57 @@
+// Reductions over a tile or a coalesced group.
+#pragma once
+#include "../cooperative_groups.h"
+#include "../cuda/atomic"
+#if SIMT_HIP
+#error "HIP has no cooperative_groups/reduce.h"
+#endif
+
+namespace cooperative_groups {
+
+template <class T>
+struct plus {
+    T operator()(T a, T b) const { return a + b; }
+};
+template <class T>
+struct less {  // the lesser of the two
+    T operator()(T a, T b) const { return b < a ? b : a; }
+};
+template <class T>
+struct greater {
+    T operator()(T a, T b) const { return a < b ? b : a; }
+};
+template <class T>
+struct bit_and {
+    T operator()(T a, T b) const { return a & b; }
+};
+template <class T>
+struct bit_or {
+    T operator()(T a, T b) const { return a | b; }
+};
+template <class T>
+struct bit_xor {
+    T operator()(T a, T b) const { return a ^ b; }
+};
+
+// Every thread of the group gets op over all values.
+template <class Group, class T, class Op>
+static inline std::decay_t<T> reduce(const Group& group, T&& value, Op&& op, SIMT_AT) {
+    using V = std::decay_t<T>;
+    static_assert(simt::groupwise<V>(), "");
+    return simt::collect<simt::ToAll, V, std::decay_t<Op>>(group.lane_mask(), value, op, at);
+}
+
+// The group's result is combined into, or stored to, an atomic.
+template <class Group, class Atomic, class T, class Op>
+static inline void reduce_update_async(const Group& group, Atomic& to, T&& value, Op&& op,
+                                       SIMT_AT) {
+    const auto total = reduce(group, value, op, at);
+    if (group.thread_rank() == 0) to.update(total, op);
+}
+template <class Group, class Atomic, class T, class Op>
+static inline void reduce_store_async(const Group& group, Atomic& to, T&& value, Op&& op, SIMT_AT) {
+    const auto total = reduce(group, value, op, at);
+    if (group.thread_rank() == 0) to.store(total, cuda::memory_order_relaxed);
+}
+
+}  // namespace cooperative_groups

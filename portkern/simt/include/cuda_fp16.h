@@ -1,0 +1,3 @@
+// CUDA's half precision.
+#pragma once
+#include "simt/half.h"

@@ -1,0 +1,3 @@
+// Part of cuda_runtime.h here.
+#pragma once
+#include "cuda_runtime_api.h"

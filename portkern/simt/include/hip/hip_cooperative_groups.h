@@ -1,0 +1,3 @@
+// HIP's cooperative groups.
+#pragma once
+#include "../simt/groups.h"

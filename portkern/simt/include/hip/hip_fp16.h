@@ -1,0 +1,3 @@
+// HIP's half precision.
+#pragma once
+#include "../simt/half.h"

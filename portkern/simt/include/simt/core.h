@@ -1,0 +1,262 @@
+// What kernel code compiled as host C++ shares with the runtime: who am I, barriers, warp
+// operations, shared memory, launches. Everything else in this folder is built on this file.
+//
+// A thread is a plain loop iteration until it blocks; then it keeps the stack it stands on and
+// becomes a fiber. The last thread to arrive at a warp operation carries it out for all of them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "vectors.h"
+
+// The builtin needs this declaration; <source_location> has it under C++20 only.
+#if __cplusplus <= 201703L
+namespace std {
+struct source_location {
+    struct __impl {
+        const char* _M_file_name;
+        const char* _M_function_name;
+        unsigned _M_line;
+        unsigned _M_column;
+    };
+};
+}  // namespace std
+#else
+#include <source_location>
+#endif
+
+#define SIMT_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SIMT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SIMT_TLS __thread __attribute__((tls_model("initial-exec")))
+// A runtime function that must not be inlined, so that a fiber re-reads nothing stale after it.
+#define SIMT_API __attribute__((noinline, visibility("default")))
+
+extern SIMT_TLS uint3 threadIdx, blockIdx;
+extern SIMT_TLS dim3 blockDim, gridDim;
+#ifdef SIMT_CONSTEXPR_WARP
+constexpr int warpSize = SIMT_CONSTEXPR_WARP;
+#else
+extern int warpSize;
+#endif
+
+namespace simt {
+
+// Where an operation stands in the source: file, function, line and column, one per call.
+using Site = const std::source_location::__impl*;
+#define SIMT_HERE ((::simt::Site)__builtin_source_location())
+#define SIMT_AT ::simt::Site at = SIMT_HERE
+
+using Mask = uint64_t;  // bit l is lane l, whatever the width of the warp
+
+// ---- the running block -------------------------------------------------------------------
+
+struct Block {  // the part that inlined code reads; the runtime's own part follows it in memory
+    int fibers;         // 0: threads are iterations of a loop; 1: every thread may be a fiber
+    unsigned rank;      // linear index of the running thread in its block
+    unsigned threads;   // of this block
+    uint32_t layout;    // number of the launch: shared-memory offsets belong to one launch
+    char* shared;       // where this block's shared memory begins; dynamic memory comes first
+    uint3 size;         // blockDim
+};
+extern SIMT_TLS Block* block;
+
+SIMT_API bool next_fiber();  // the running thread returned from the kernel while fibers exist
+
+static inline bool next_thread() {
+    Block* b = block;
+    if (SIMT_UNLIKELY(b->fibers)) return next_fiber();
+    if (++b->rank >= b->threads) return false;
+    unsigned x = threadIdx.x + 1;
+    if (x == b->size.x) {
+        x = 0;
+        if (++threadIdx.y == b->size.y) {
+            threadIdx.y = 0;
+            ++threadIdx.z;
+        }
+    }
+    threadIdx.x = x;
+    return true;
+}
+
+static inline unsigned thread_rank() { return block->rank; }
+static inline int lane_id() { return (int)(block->rank % (unsigned)warpSize); }
+static inline int warp_id() { return (int)(block->rank / (unsigned)warpSize); }
+
+// ---- warp operations ---------------------------------------------------------------------
+
+// `own[l]` is what lane l brought (null for a lane that does not take part); `present` their mask.
+using Complete = void (*)(void* const* own, Mask present);
+
+enum class Sync : uint8_t { registers, memory };  // memory: also orders the lanes' accesses
+
+// Blocks until every lane named in `mask` that has not exited arrives with the same `complete` and
+// mask; the last one runs `complete` once for all. Lanes not in `mask` are not waited for.
+SIMT_API void together(Mask mask, void* own, Complete complete, Site at, Sync sync = Sync::registers);
+
+// The same for operations without a mask (HIP's __shfl, __ballot, __activemask): the lanes that
+// stand at this place in the source together. Returns their mask.
+SIMT_API Mask together_active(void* own, Complete complete, Site at);
+
+// Typed form: `complete(Own* const* own, Mask present)`.
+template <class Own>
+static inline void together(Mask mask, Own& own, void (*complete)(Own* const*, Mask), Site at,
+                            Sync sync = Sync::registers) {
+    together(mask, (void*)&own, reinterpret_cast<Complete>(complete), at, sync);
+}
+template <class Own>
+static inline Mask together_active(Own& own, void (*complete)(Own* const*, Mask), Site at) {
+    return together_active((void*)&own, reinterpret_cast<Complete>(complete), at);
+}
+
+template <class F>
+static inline void for_lanes(Mask mask, F&& f) {  // f(lane) for each bit, ascending
+    for (; mask; mask &= mask - 1) f(__builtin_ctzll(mask));
+}
+
+static inline Mask full_mask() { return warpSize == 64 ? ~Mask{0} : (Mask{1} << warpSize) - 1; }
+
+// ---- barriers ----------------------------------------------------------------------------
+
+struct Votes {  // of the threads that met at a barrier
+    unsigned count;
+    bool all, any;
+};
+SIMT_API Votes block_barrier(bool predicate, Site at);
+// PTX's bar.sync / bar.arrive: barrier `id`, `threads` of the block (0: all).
+SIMT_API void named_barrier(unsigned id, unsigned threads, bool wait, Site at);
+SIMT_API void grid_barrier(Site at);  // cooperative launches only
+SIMT_API void spin();  // let others run: called where a thread may be waiting for one of them
+
+// ---- memory ------------------------------------------------------------------------------
+
+struct SharedVariable {  // one per declaration (and template instance)
+    uint32_t layout = 0;
+    uint32_t offset = 0;
+};
+SIMT_API void place_shared(SharedVariable& v, size_t size, size_t align, const char* name, Site at);
+
+// `Align` is what the declaration asks for beyond its type's own alignment.
+template <class T, size_t Align = 1>
+static inline T& shared(SharedVariable& v, const char* name, SIMT_AT) {
+    Block* b = block;
+    if (SIMT_UNLIKELY(__atomic_load_n(&v.layout, __ATOMIC_ACQUIRE) != b->layout))
+        place_shared(v, sizeof(T), Align > alignof(T) ? Align : alignof(T), name, at);
+    return *reinterpret_cast<T*>(b->shared + v.offset);
+}
+
+// `extern __shared__ T name[];` at function scope and, through the class, at namespace scope.
+template <class T>
+static inline T* dynamic_shared() { return reinterpret_cast<T*>(block->shared); }
+template <class T>
+struct DynamicShared {
+    operator T*() const { return dynamic_shared<T>(); }
+};
+
+// The shared window: what PTX sees as a 32-bit address is the offset into this block's memory.
+static inline uint32_t shared_address(const volatile void* p) {
+    return (uint32_t)((const volatile char*)p - block->shared);
+}
+static inline void* shared_pointer(uint64_t address) { return block->shared + (uint32_t)address; }
+// Zeroed storage of the running thread that lives until its block ends; `which` names its user.
+SIMT_API void* thread_slot(unsigned which, size_t bytes);
+SIMT_API bool is_shared(const void* p);
+SIMT_API bool is_global(const void* p);
+
+enum class Scope : uint8_t { block, device, system };
+SIMT_API void fence(Scope scope);  // __threadfence_block, __threadfence, __threadfence_system
+
+// Called by the header before it performs an atomic, so that checkers see it as one.
+SIMT_API void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes);
+static inline void note_atomic(const volatile void* p, size_t size, Scope scope, bool writes) {
+#ifdef SIMT_CHECK
+    atomic_access(p, size, scope, writes);
+#else
+    (void)p, (void)size, (void)scope, (void)writes;
+#endif
+}
+#ifdef SIMT_CHECK
+#define SIMT_NO_CHECK __attribute__((no_sanitize("thread")))
+#else
+#define SIMT_NO_CHECK
+#endif
+// After an atomic: a thread that polls gives way to the one it waits for.
+SIMT_API void polled_slowly();
+extern SIMT_TLS unsigned polls;
+static inline void polled() {
+    if (SIMT_UNLIKELY((++polls & 63) == 0)) polled_slowly();
+}
+
+// ---- diagnostics -------------------------------------------------------------------------
+
+// Codes are listed in portkern/simt/diagnostics.py; `code` is the number after SX.
+SIMT_API void finding(int code, Site at, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+// A finding after which the launch cannot go on: reports, ends the launch, does not return.
+[[noreturn]] SIMT_API void fatal(int code, Site at, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// ---- launches ----------------------------------------------------------------------------
+
+struct Shape {
+    dim3 grid, block;
+    size_t dynamic;  // bytes of dynamic shared memory
+    void* stream;
+    bool cooperative = false;
+    template <class Stream = void*>
+    Shape(dim3 grid, dim3 block, size_t dynamic = 0, Stream stream = {})
+        : grid(grid), block(block), dynamic(dynamic), stream((void*)stream) {}
+};
+
+struct Call {  // one launch's kernel with its arguments
+    void (*run)(void* closure);  // runs threads of a block until there are none to start
+    void* closure;
+    size_t bytes;  // of the closure
+    const char* kernel;
+    Site at;
+};
+// Returns when the kernel is done; an error is left for cudaGetLastError.
+SIMT_API void launch(const Shape& shape, const Call& call);
+
+template <class F>
+void run_threads(void* closure) {
+    F& f = *static_cast<F*>(closure);
+    do f();
+    while (next_thread());
+}
+// `call()` is one thread's execution of the kernel: `[=] { kernel(a, b); }`.
+template <class F>
+static inline void launch(const Shape& shape, const char* kernel, F&& call, SIMT_AT) {
+    using Closure = std::remove_reference_t<F>;
+    launch(shape, Call{&run_threads<Closure>, (void*)&call, sizeof(Closure), kernel, at});
+}
+
+// First statement of a kernel with __launch_bounds__.
+SIMT_API void too_many_threads(unsigned most, Site at);
+static inline void launch_bounds(unsigned most, unsigned = 0, unsigned = 0, SIMT_AT) {
+    if (SIMT_UNLIKELY(block->threads > most)) too_many_threads(most, at);
+}
+
+// ---- facts of the target, from its YAML --------------------------------------------------
+
+enum class Fp8 : uint8_t { none, ocp, fnuz };
+struct Facts {
+    int warp;
+    bool hip;               // language: HIP's masks, error codes and limits
+    bool widen_masks;       // at width 64, CUDA's 0xffffffff names all 64 lanes
+    bool lockstep;          // lanes of a warp advance together (AMD, NVIDIA before Volta)
+    Fp8 fp8;
+    unsigned threads_block;
+    unsigned block_max[3];
+    uint64_t grid_max[3];
+    size_t shared_static, shared_dynamic, shared_unit, shared_reserved;
+    unsigned registers_unit, units, blocks_unit, threads_unit;
+    size_t l2_bytes, memory_bytes, constant_bytes;
+    int major, minor;       // compute capability
+    char name[64], arch[32];
+};
+extern Facts facts;
+
+}  // namespace simt

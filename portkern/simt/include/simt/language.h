@@ -1,0 +1,25 @@
+// The words of CUDA C++ and HIP that are not functions of the warp: qualifiers, assert, printf.
+// There is one pass over the source: what is qualified __device__ or __host__ is both.
+#pragma once
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline  // always_inline is an error where the address is taken
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __align__(n)
+// The rewriter has made a statement of it; what it has not seen limits nothing.
+#define __launch_bounds__(...)
+#define __maxnreg__(n)
+
+// printf in a kernel is the host's: it prints when it is called.

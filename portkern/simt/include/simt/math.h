@@ -1,0 +1,396 @@
+// CUDA's and HIP's device mathematics beyond <cmath>: functions that C++ lacks, arithmetic with a
+// rounding mode, and the fast intrinsics with the errors that CUDA documents for them.
+#pragma once
+#include <cfenv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <math.h>    // sin, isnan, abs … with their float overloads in the global namespace
+#include <stdlib.h>
+
+#include "integer.h"
+
+// C libraries reserve or have some of these names (glibc: __expf, from 2.41 sinpi, from 2.42
+// rsqrt); a definition with the same linkage agrees with each of their declarations.
+#define SIMT_C_MATH extern "C" __attribute__((visibility("hidden"))) inline
+
+// ---- functions that C++ lacks ------------------------------------------------------------
+
+namespace simt {
+namespace numbers {
+
+constexpr double pi = 3.14159265358979323846;
+constexpr double sqrt_pi = 1.77245385090551602730;
+constexpr double sqrt_two = 1.41421356237309504880;
+
+// Sine (quarter 0) or cosine (quarter 1) of pi times x; the reduction is exact.
+static inline double sin_of_pi(double x, int quarter) {
+    if (!std::isfinite(x)) return std::numeric_limits<double>::quiet_NaN();
+    int quotient;
+    const double rest = std::remquo(x, 0.5, &quotient);  // |rest| <= 1/4
+    const int turn = (quotient + quarter) & 3;
+    if (rest == 0 && !(turn & 1)) return quarter ? 0.0 : std::copysign(0.0, x);
+    const double value = turn & 1 ? std::cos(pi * rest) : std::sin(pi * rest);
+    return turn & 2 ? -value : value;
+}
+
+// exp(x * x) * erfc(x). Above 10 the asymptotic series reaches full precision before it diverges
+// (Abramowitz and Stegun 7.1.23).
+static inline double scaled_erfc(double x) {
+    if (x < 10) {
+        const double square = x * x;
+        const double rest = std::fma(x, x, -square);  // exp magnifies the rounding of the square
+        return std::exp(square) * (1 + rest) * std::erfc(x);
+    }
+    const double step = -0.5 / x / x;
+    double term = 1, sum = 1;
+    for (int k = 1; k < 40 && std::fabs(term) > 1e-17; k += 2) sum += term *= k * step;
+    return sum / x / sqrt_pi;
+}
+
+// erfc(y) = z for 0 < z <= 1: Newton's method on log(erfc(y)), which is concave and nearly
+// quadratic, so that it converges from the left at every z.
+static inline double inverse_erfc_positive(double z) {
+    const double goal = std::log(z);
+    double y = z > 0.5 ? sqrt_pi / 2 * (1 - z) : std::sqrt(std::log(2) - goal) - 0.5;
+    for (int i = 0; i < 12; ++i) {
+        const double step = (std::log(scaled_erfc(y)) - y * y - goal) * scaled_erfc(y) * sqrt_pi / 2;
+        y += step;
+        if (std::fabs(step) <= 1e-16 * y) break;
+    }
+    return y;
+}
+
+static inline double inverse_erf(double x) {
+    const double size = std::fabs(x);
+    if (!(size < 1)) return size == 1 ? std::copysign(INFINITY, x) : NAN;
+    if (size > 0.5) return std::copysign(inverse_erfc_positive(1 - size), x);
+    double y = sqrt_pi / 2 * x;
+    for (int i = 0; i < 12; ++i) {
+        const double step = (x - std::erf(y)) * std::exp(y * y) * sqrt_pi / 2;
+        y += step;
+        if (std::fabs(step) <= 1e-16 * std::fabs(y)) break;
+    }
+    return y;
+}
+
+static inline double inverse_erfc(double z) {
+    if (!(z >= 0 && z <= 2)) return NAN;
+    if (z == 0 || z == 2) return z == 0 ? INFINITY : -INFINITY;
+    if (z >= 0.5 && z <= 1.5) return inverse_erf(1 - z);
+    return z < 1 ? inverse_erfc_positive(z) : -inverse_erfc_positive(2 - z);
+}
+
+// erfc(-x / sqrt(2)) / 2, with what rounding took from the argument put back to first order.
+static inline double normal_cdf(double x) {
+    if (!std::isfinite(x)) return std::isnan(x) ? x : x > 0;
+    constexpr double root = 0.70710678118654752440, root_rest = -4.8336466567264567e-17;
+    const double y = -x * root;
+    const double rest = std::fma(-x, root, -y) - x * root_rest;
+    return 0.5 * (std::erfc(y) - 2 / sqrt_pi * std::exp(-y * y) * rest);
+}
+
+// Modified Bessel function of the first kind, order 0 or 1, of x >= 0: the power series, whose
+// terms are all positive, and from 30 on the asymptotic one (Abramowitz and Stegun 9.6.10, 9.7.1).
+static inline double bessel_i(int order, double x) {
+    double term = 1, sum = 1;
+    if (x < 30) {
+        const double quarter = x * x / 4;
+        for (int k = 1; term > sum * 1e-17; ++k) sum += term *= quarter / k / (k + order);
+        return order ? sum * x / 2 : sum;
+    }
+    for (int k = 1; k < 60 && std::fabs(term) > 1e-17; ++k)
+        sum += term *= -(4.0 * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k * x);
+    const double half = std::exp(x / 2);  // exp(x) overflows before the quotient does
+    return half / std::sqrt(2 * pi * x) * half * sum;
+}
+
+// Euclidean norm; an infinity wins over a NaN, as in std::hypot.
+static inline double norm(int count, const double* p) {
+    double largest = 0, sum = 0;
+    bool nan = false;
+    for (int i = 0; i < count; ++i) {
+        nan |= std::isnan(p[i]);
+        largest = std::fmax(largest, std::fabs(p[i]));
+    }
+    if (std::isinf(largest)) return largest;
+    if (nan) return NAN;
+    if (largest == 0) return 0;
+    const int exponent = std::ilogb(largest);
+    for (int i = 0; i < count; ++i) {
+        const double scaled = std::scalbn(p[i], -exponent);
+        sum = std::fma(scaled, scaled, sum);
+    }
+    return std::scalbn(std::sqrt(sum), exponent);
+}
+static inline double norm(int count, const float* p) {
+    double sum = 0;
+    bool infinite = false;
+    for (int i = 0; i < count; ++i) {
+        infinite |= std::isinf(p[i]);
+        sum += double(p[i]) * p[i];
+    }
+    return infinite ? INFINITY : std::sqrt(sum);
+}
+
+}  // namespace numbers
+}  // namespace simt
+
+// NAME for double, NAMEf and an overload of NAME for float; floats are computed in double.
+#define SIMT_MATH1(NAME, ...)                                                   \
+    SIMT_C_MATH double NAME(double x) noexcept { return __VA_ARGS__; }          \
+    SIMT_C_MATH float NAME##f(float x) noexcept { return (float)NAME((double)x); } \
+    static inline float NAME(float x) noexcept { return NAME##f(x); }
+SIMT_MATH1(rcbrt, 1 / std::cbrt(x))
+SIMT_MATH1(sinpi, simt::numbers::sin_of_pi(x, 0))
+SIMT_MATH1(cospi, simt::numbers::sin_of_pi(x, 1))
+SIMT_MATH1(erfinv, simt::numbers::inverse_erf(x))
+SIMT_MATH1(erfcinv, simt::numbers::inverse_erfc(x))
+SIMT_MATH1(erfcx, simt::numbers::scaled_erfc(x))
+SIMT_MATH1(normcdf, simt::numbers::normal_cdf(x))
+SIMT_MATH1(normcdfinv, -simt::numbers::sqrt_two* simt::numbers::inverse_erfc(2 * x))
+SIMT_MATH1(cyl_bessel_i0, simt::numbers::bessel_i(0, std::fabs(x)))
+SIMT_MATH1(cyl_bessel_i1, std::copysign(simt::numbers::bessel_i(1, std::fabs(x)), x))
+#undef SIMT_MATH1
+
+SIMT_C_MATH double rsqrt(double x) noexcept { return 1 / std::sqrt(x); }
+SIMT_C_MATH float rsqrtf(float x) noexcept { return 1 / std::sqrt(x); }
+static inline float rsqrt(float x) noexcept { return rsqrtf(x); }
+
+SIMT_C_MATH void sincospi(double x, double* s, double* c) noexcept {
+    *s = sinpi(x);
+    *c = cospi(x);
+}
+SIMT_C_MATH void sincospif(float x, float* s, float* c) noexcept {
+    *s = sinpif(x);
+    *c = cospif(x);
+}
+static inline void sincospi(float x, float* s, float* c) noexcept { sincospif(x, s, c); }
+
+#if !defined(__GLIBC__) && !defined(_GNU_SOURCE)
+SIMT_C_MATH double exp10(double x) noexcept { return std::pow(10.0, x); }
+SIMT_C_MATH float exp10f(float x) noexcept { return (float)std::pow(10.0, (double)x); }
+SIMT_C_MATH void sincos(double x, double* s, double* c) noexcept {
+    *s = std::sin(x);
+    *c = std::cos(x);
+}
+SIMT_C_MATH void sincosf(float x, float* s, float* c) noexcept {
+    *s = std::sin(x);
+    *c = std::cos(x);
+}
+#endif
+static inline float exp10(float x) noexcept { return exp10f(x); }
+static inline void sincos(float x, float* s, float* c) noexcept { sincosf(x, s, c); }
+
+static inline float j0(float x) noexcept { return j0f(x); }
+static inline float j1(float x) noexcept { return j1f(x); }
+static inline float jn(int n, float x) noexcept { return jnf(n, x); }
+static inline float y0(float x) noexcept { return y0f(x); }
+static inline float y1(float x) noexcept { return y1f(x); }
+static inline float yn(int n, float x) noexcept { return ynf(n, x); }
+
+static inline double norm(int dim, const double* p) noexcept { return simt::numbers::norm(dim, p); }
+static inline float normf(int dim, const float* p) noexcept {
+    return (float)simt::numbers::norm(dim, p);
+}
+static inline double rnorm(int dim, const double* p) noexcept { return 1 / norm(dim, p); }
+static inline float rnormf(int dim, const float* p) noexcept {
+    return (float)(1 / simt::numbers::norm(dim, p));
+}
+static inline double norm3d(double a, double b, double c) noexcept {
+    const double p[] = {a, b, c};
+    return norm(3, p);
+}
+static inline double norm4d(double a, double b, double c, double d) noexcept {
+    const double p[] = {a, b, c, d};
+    return norm(4, p);
+}
+static inline float norm3df(float a, float b, float c) noexcept {
+    const float p[] = {a, b, c};
+    return normf(3, p);
+}
+static inline float norm4df(float a, float b, float c, float d) noexcept {
+    const float p[] = {a, b, c, d};
+    return normf(4, p);
+}
+static inline double rnorm3d(double a, double b, double c) noexcept { return 1 / norm3d(a, b, c); }
+static inline double rnorm4d(double a, double b, double c, double d) noexcept {
+    return 1 / norm4d(a, b, c, d);
+}
+static inline float rnorm3df(float a, float b, float c) noexcept {
+    const float p[] = {a, b, c};
+    return rnormf(3, p);
+}
+static inline float rnorm4df(float a, float b, float c, float d) noexcept {
+    const float p[] = {a, b, c, d};
+    return rnormf(4, p);
+}
+static inline double rhypot(double a, double b) noexcept { return 1 / std::hypot(a, b); }
+static inline float rhypotf(float a, float b) noexcept {
+    return (float)(1 / std::hypot((double)a, (double)b));
+}
+static inline float rhypot(float a, float b) noexcept { return rhypotf(a, b); }
+static inline double fdivide(double x, double y) noexcept { return x / y; }
+static inline float fdividef(float x, float y) noexcept { return x / y; }
+static inline float fdivide(float x, float y) noexcept { return x / y; }
+static inline double powi(double x, int n) noexcept { return std::pow(x, (double)n); }
+static inline float powif(float x, int n) noexcept { return (float)std::pow((double)x, (double)n); }
+
+// ---- minimum and maximum -----------------------------------------------------------------
+
+static inline unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+static inline unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+static inline long long llmin(long long a, long long b) { return a < b ? a : b; }
+static inline long long llmax(long long a, long long b) { return a > b ? a : b; }
+static inline unsigned long long ullmin(unsigned long long a, unsigned long long b) {
+    return a < b ? a : b;
+}
+static inline unsigned long long ullmax(unsigned long long a, unsigned long long b) {
+    return a > b ? a : b;
+}
+
+// CUDA's overloads: mixed signedness is unsigned, mixed precision is double, a NaN loses.
+#define SIMT_MIN_MAX(R, A, B, MIN, MAX)                                \
+    static inline R min(A a, B b) { return MIN((R)a, (R)b); }          \
+    static inline R max(A a, B b) { return MAX((R)a, (R)b); }
+#define SIMT_MIN_MAX_INTEGER(S, U)                                                         \
+    SIMT_MIN_MAX(S, S, S, simt::numbers::smaller<S>, simt::numbers::larger<S>)             \
+    SIMT_MIN_MAX(U, U, U, simt::numbers::smaller<U>, simt::numbers::larger<U>)             \
+    SIMT_MIN_MAX(U, S, U, simt::numbers::smaller<U>, simt::numbers::larger<U>)             \
+    SIMT_MIN_MAX(U, U, S, simt::numbers::smaller<U>, simt::numbers::larger<U>)
+SIMT_MIN_MAX_INTEGER(int, unsigned)
+SIMT_MIN_MAX_INTEGER(long, unsigned long)
+SIMT_MIN_MAX_INTEGER(long long, unsigned long long)
+SIMT_MIN_MAX(float, float, float, std::fmin, std::fmax)
+SIMT_MIN_MAX(double, double, double, std::fmin, std::fmax)
+SIMT_MIN_MAX(double, float, double, std::fmin, std::fmax)
+SIMT_MIN_MAX(double, double, float, std::fmin, std::fmax)
+#undef SIMT_MIN_MAX_INTEGER
+#undef SIMT_MIN_MAX
+
+// ---- arithmetic with a rounding mode -----------------------------------------------------
+
+namespace simt {
+namespace numbers {
+
+// Keeps the compiler from fusing x into a multiply-add, which _rn promises and GNU modes break.
+template <class F>
+static inline F unfused(F x) {
+#if !defined(__STRICT_ANSI__) && !defined(__clang__)
+#if defined(__x86_64__)
+    asm("" : "+x"(x));
+#elif defined(__aarch64__)
+    asm("" : "+w"(x));
+#endif
+#endif
+    return x;
+}
+
+// The volatile copies hold the operation between the two changes of the rounding mode.
+template <class F, class Operation>
+static inline F in_mode(Round mode, F a, F b, F c, Operation operation) {
+    constexpr int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
+    volatile F x = a, y = b, z = c;
+    const int before = std::fegetround();
+    std::fesetround(modes[(int)mode]);
+    volatile F result = operation(F(x), F(y), F(z));
+    std::fesetround(before);
+    return result;
+}
+template <class F, class Operation>
+static inline F arithmetic(Round mode, F a, F b, F c, Operation operation) {
+    return mode == Round::nearest ? unfused(operation(a, b, c)) : in_mode(mode, a, b, c, operation);
+}
+
+// Correctly rounded, checked for every float: the double's error is far below what separates a
+// reciprocal root from the middle of two floats.
+static inline float reciprocal_root(float x) { return (float)(1 / std::sqrt((double)x)); }
+
+}  // namespace numbers
+}  // namespace simt
+
+#define SIMT_ROUNDED(SUFFIX, MODE, F, NAME, PARAMETERS, A, B, C, ...)                      \
+    static inline F NAME##_##SUFFIX PARAMETERS {                                           \
+        return simt::numbers::arithmetic<F>(simt::numbers::Round::MODE, A, B, C,           \
+                                            [](F a, F b, F c) -> F { return __VA_ARGS__; }); \
+    }
+#define SIMT_ROUNDED1(F, NAME, ...) \
+    SIMT_EACH_ROUNDING(SIMT_ROUNDED, F, NAME, (F x), x, F(0), F(0), ((void)b, (void)c, __VA_ARGS__))
+#define SIMT_ROUNDED2(F, NAME, ...) \
+    SIMT_EACH_ROUNDING(SIMT_ROUNDED, F, NAME, (F x, F y), x, y, F(0), ((void)c, __VA_ARGS__))
+#define SIMT_ROUNDED3(F, NAME, ...) \
+    SIMT_EACH_ROUNDING(SIMT_ROUNDED, F, NAME, (F x, F y, F z), x, y, z, __VA_ARGS__)
+SIMT_ROUNDED2(float, __fadd, a + b)
+SIMT_ROUNDED2(float, __fsub, a - b)
+SIMT_ROUNDED2(float, __fmul, a* b)
+SIMT_ROUNDED2(float, __fdiv, a / b)
+SIMT_ROUNDED1(float, __frcp, 1 / a)
+SIMT_ROUNDED1(float, __fsqrt, std::sqrt(a))
+SIMT_ROUNDED3(float, __fmaf, std::fma(a, b, c))
+SIMT_ROUNDED3(float, __fmaf_ieee, std::fma(a, b, c))
+SIMT_ROUNDED2(double, __dadd, a + b)
+SIMT_ROUNDED2(double, __dsub, a - b)
+SIMT_ROUNDED2(double, __dmul, a* b)
+SIMT_ROUNDED2(double, __ddiv, a / b)
+SIMT_ROUNDED1(double, __drcp, 1 / a)
+SIMT_ROUNDED1(double, __dsqrt, std::sqrt(a))
+SIMT_ROUNDED3(double, __fma, std::fma(a, b, c))
+#undef SIMT_ROUNDED
+#undef SIMT_ROUNDED1
+#undef SIMT_ROUNDED2
+#undef SIMT_ROUNDED3
+static inline float __frsqrt_rn(float x) { return simt::numbers::reciprocal_root(x); }
+
+// ---- fast intrinsics ---------------------------------------------------------------------
+
+// Each is the formula that CUDA documents ("Intrinsic Functions" of the CUDA C++ Programming
+// Guide's mathematical functions), in float, over the special function unit's five operations
+// (sin, cos, ex2, lg2, rcp; their bounds are in the PTX ISA).
+namespace simt {
+namespace numbers {
+
+constexpr float log2_e = 1.442695041f, log2_10 = 3.321928094f;
+constexpr float log_2 = 0.693147181f, log10_2 = 0.301029996f;
+
+static inline float ex2_approx(float x) { return std::exp2(x); }
+static inline float lg2_approx(float x) { return std::log2(x); }
+static inline float sin_approx(float x) { return std::sin(x); }
+static inline float cos_approx(float x) { return std::cos(x); }
+static inline float rcp_approx(float x) { return 1 / x; }
+static inline float tanh_approx(float x) { return std::tanh(x); }
+
+}  // namespace numbers
+}  // namespace simt
+
+SIMT_C_MATH float __expf(float x) noexcept {
+    return simt::numbers::ex2_approx(x * simt::numbers::log2_e);
+}
+SIMT_C_MATH float __exp10f(float x) noexcept {
+    return simt::numbers::ex2_approx(x * simt::numbers::log2_10);
+}
+SIMT_C_MATH float __log2f(float x) noexcept { return simt::numbers::lg2_approx(x); }
+SIMT_C_MATH float __logf(float x) noexcept {
+    return simt::numbers::lg2_approx(x) * simt::numbers::log_2;
+}
+SIMT_C_MATH float __log10f(float x) noexcept {
+    return simt::numbers::lg2_approx(x) * simt::numbers::log10_2;
+}
+SIMT_C_MATH float __powf(float x, float y) noexcept {
+    return simt::numbers::ex2_approx(y * simt::numbers::lg2_approx(x));
+}
+SIMT_C_MATH float __sinf(float x) noexcept { return simt::numbers::sin_approx(x); }
+SIMT_C_MATH float __cosf(float x) noexcept { return simt::numbers::cos_approx(x); }
+SIMT_C_MATH void __sincosf(float x, float* s, float* c) noexcept {
+    *s = __sinf(x);
+    *c = __cosf(x);
+}
+SIMT_C_MATH float __tanf(float x) noexcept {
+    return __sinf(x) * simt::numbers::rcp_approx(__cosf(x));
+}
+SIMT_C_MATH float __tanhf(float x) noexcept { return simt::numbers::tanh_approx(x); }
+// The reciprocal of a y beyond 2^126 would be subnormal and is 0; an infinite x gives NaN there.
+SIMT_C_MATH float __fdividef(float x, float y) noexcept {
+    const float size = std::fabs(y);
+    return x * (size > 0x1p126f ? std::copysign(0.0f, y) : simt::numbers::rcp_approx(y));
+}
+SIMT_C_MATH float __saturatef(float x) noexcept { return !(x > 0) ? 0 : x > 1 ? 1 : x; }

@@ -1,0 +1,184 @@
+// PTX's loads, stores and atomics, and cp.async. Every access is a plain C++ load or store of its
+// own size, so that checkers see it.
+#pragma once
+#include "atomics.h"
+#include "ptx_arithmetic.h"
+
+namespace simt {
+namespace ptx {
+
+// ---- addresses ---------------------------------------------------------------------------
+
+// .shared: an offset into the block's memory, of which 32 bits count. All else is one flat space.
+static inline char* shared_at(uint64_t address, int64_t offset = 0) {
+    return (char*)shared_pointer((uint32_t)(address + (uint64_t)offset));
+}
+static inline char* flat_at(uint64_t address, int64_t offset = 0) {
+    return (char*)(uintptr_t)(address + (uint64_t)offset);
+}
+static inline uint64_t to_shared(uint64_t pointer) { return shared_address((void*)pointer); }
+static inline uint64_t from_shared(uint64_t address) { return (uint64_t)shared_pointer(address); }
+static inline bool in_shared(uint64_t pointer) { return is_shared((void*)pointer); }
+static inline bool in_global(uint64_t pointer) { return is_global((void*)pointer); }
+
+template <class T, int N>
+struct __attribute__((may_alias, aligned(N * sizeof(T)))) Vector {
+    T at[N];
+};
+// T, when it may stand for memory of any type.
+template <class T>
+using Any = typename std::conditional_t<std::is_arithmetic<T>::value, MayAlias<T>, Exactly<T>>::type;
+
+static inline bool misaligned(const void* p, size_t size, Site at) {
+    if (SIMT_LIKELY((uintptr_t)p % size == 0)) return false;
+    finding(106, at, "an access of %u bytes at %p, which is no multiple of that", (unsigned)size, p);
+    return true;
+}
+
+// ---- loads and stores --------------------------------------------------------------------
+
+template <class T>
+static inline T ld(const char* p, SIMT_AT) {
+    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) return *(const Any<T>*)p;
+    T value;
+    memcpy((void*)&value, p, sizeof value);
+    return value;
+}
+template <class T>
+static inline void st(char* p, T value, SIMT_AT) {
+    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) *(Any<T>*)p = value;
+    else memcpy(p, (const void*)&value, sizeof value);
+}
+
+enum class Order : uint8_t { relaxed, acquire, release, both };
+static inline bool acquires(Order order) { return order == Order::acquire || order == Order::both; }
+static inline bool releases(Order order) { return order == Order::release || order == Order::both; }
+
+// .volatile, .relaxed, .acquire, .release: atomics, each element of a vector by itself.
+template <class T, int N>
+static inline Vector<T, N> ld_atomic(const char* p, Order order, Scope scope) {
+    Vector<T, N> value;
+    for (int i = 0; i < N; ++i) value.at[i] = atomic_load((const T*)p + i, scope);
+    if (acquires(order)) fence(scope);
+    return value;
+}
+template <class T, int N>
+static inline void st_atomic(char* p, const Vector<T, N>& value, Order order, Scope scope) {
+    if (releases(order)) fence(scope);
+    for (int i = 0; i < N; ++i) atomic_store((T*)p + i, value.at[i], scope);
+}
+
+// ---- atomics -----------------------------------------------------------------------------
+
+enum class Change { add, min, max, bit_and, bit_or, bit_xor, exch, inc, dec };
+
+template <Change WHAT, class T>
+static inline T change(T* p, T b, Scope scope) {
+    if constexpr (WHAT == Change::exch) return atomic_exchange(p, b, scope);
+    else if constexpr (WHAT == Change::inc) return atomic_inc(p, b, scope);
+    else if constexpr (WHAT == Change::dec) return atomic_dec(p, b, scope);
+    else if constexpr (WHAT == Change::bit_and) return atomic_and(p, b, scope);
+    else if constexpr (WHAT == Change::bit_or) return atomic_or(p, b, scope);
+    else if constexpr (WHAT == Change::bit_xor) return atomic_xor(p, b, scope);
+    else if constexpr (WHAT == Change::min)
+        return atomic_update(p, b, scope, [](T x, T y) { return ptx::min(x, y); });
+    else if constexpr (WHAT == Change::max)
+        return atomic_update(p, b, scope, [](T x, T y) { return ptx::max(x, y); });
+    else if constexpr (std::is_arithmetic<T>::value) return atomic_add(p, b, scope);
+    else return atomic_update(p, b, scope, [](T x, T y) { return ptx::add(x, y); });
+}
+
+// Returns what was there.
+template <Change WHAT, class T>
+static inline T atom(char* p, T b, Order order, Scope scope, SIMT_AT) {
+    if (misaligned(p, sizeof(T), at)) return b;
+    if (releases(order)) fence(scope);
+    const T before = change<WHAT>((T*)p, b, scope);
+    if (acquires(order)) fence(scope);
+    return before;
+}
+template <class T>
+static inline T cas(char* p, T expected, T value, Order order, Scope scope, SIMT_AT) {
+    if (misaligned(p, sizeof(T), at)) return expected;
+    if (releases(order)) fence(scope);
+    const T before = atomic_cas((T*)p, expected, value, scope);
+    if (acquires(order)) fence(scope);
+    return before;
+}
+
+// ---- cp.async ----------------------------------------------------------------------------
+
+// A copy waits in its thread's queue for the wait that covers it: as late as the model allows, so
+// that a missing wait shows as old data. Copies that nobody waits for are never made.
+struct Copy {
+    const char* from;
+    uint32_t to;     // in shared memory
+    uint32_t group;  // the commit_group that takes it, counted from 0
+    uint8_t size, bytes;  // written, and of those read; the rest is zero
+};
+struct Copies {
+    uint32_t count;
+    uint32_t group;  // the one that copies go to now
+};
+
+// The queue grows by pieces, each twice as large as the one before.
+constexpr unsigned copies_slot = 64, first_piece = 16;
+SIMT_NO_CHECK static inline Copy& queued(unsigned i) {
+    const int piece = 31 - __builtin_clz(i / first_piece + 1);
+    const unsigned before = first_piece * ((1u << piece) - 1);
+    const size_t bytes = ((size_t)first_piece << piece) * sizeof(Copy);
+    return static_cast<Copy*>(thread_slot(copies_slot + 1 + piece, bytes))[i - before];
+}
+static inline Copies& copies() {
+    return *static_cast<Copies*>(thread_slot(copies_slot, sizeof(Copies)));
+}
+
+template <int SIZE>
+static inline void copy_whole(char* to, const char* from) {
+    using Words = Vector<uint32_t, SIZE / 4>;
+    *(Words*)to = *(const Words*)from;
+}
+// Not inlined: the queue is nobody's business, but these accesses are the kernel's.
+__attribute__((noinline)) inline void perform(char* to, const char* from, int size, int bytes) {
+    if (size == 16 && bytes == 16) return copy_whole<16>(to, from);
+    if (size == 8 && bytes == 8) return copy_whole<8>(to, from);
+    if (size == 4 && bytes == 4) return copy_whole<4>(to, from);
+    for (int i = 0; i < size; ++i) to[i] = i < bytes ? from[i] : 0;
+}
+
+SIMT_NO_CHECK static inline void cp_async_commit() { copies().group++; }
+
+// Carries out all copies but those of the `newest` groups committed last.
+SIMT_NO_CHECK static inline void cp_async_wait(unsigned newest, bool uncommitted = false) {
+    Copies& all = copies();
+    if (uncommitted) cp_async_commit();
+    const unsigned end = all.group > newest ? all.group - newest : 0;
+    unsigned done = 0;
+    for (; done < all.count && queued(done).group < end; ++done) {
+        const Copy c = queued(done);
+        perform((char*)shared_pointer(c.to), c.from, c.size, c.bytes);
+    }
+    for (unsigned i = done; done && i < all.count; ++i) queued(i - done) = queued(i);
+    all.count -= done;
+}
+
+SIMT_NO_CHECK static inline void enqueue(const Copy& c) {
+    Copies& all = copies();
+    Copy& last = queued(all.count++);
+    last = c;
+    last.group = all.group;
+}
+
+// cp.async: `bytes` of `size` are read, or none with `ignore`.
+template <int SIZE>
+static inline void cp_async(const char* to, const char* from, int bytes = SIZE,
+                            bool ignore = false, SIMT_AT) {
+    static_assert(SIZE == 4 || SIZE == 8 || SIZE == 16, "cp.async copies 4, 8 or 16 bytes");
+    if (misaligned(to, SIZE, at)) return;
+    bytes = ignore || bytes < 0 ? 0 : bytes > SIZE ? SIZE : bytes;
+    if (bytes && misaligned(from, SIZE, at)) return;
+    enqueue({from, shared_address(to), 0, SIZE, (uint8_t)bytes});
+}
+
+}  // namespace ptx
+}  // namespace simt

@@ -1,0 +1,3 @@
+// float4, dim3 and their make_ functions.
+#pragma once
+#include "simt/vectors.h"

@@ -1,0 +1,80 @@
+"""How a kernel is run: the schedule, the checkers, the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from portkern.errors import no_such
+
+Order = Literal["forward", "reverse", "random", "priority"]
+Mode = Literal["fast", "check", "asan"]
+
+#: What ``sanitize=`` may name. The first four need a checked build and run together in it.
+CHECKERS: Mapping[str, str] = {
+    "races": "unordered accesses to shared and global memory, by happens-before",
+    "bounds": "accesses outside buffers, shared arrays and local arrays; host and freed pointers",
+    "uninitialised": "reads of memory that nobody wrote",
+    "arithmetic": "signed overflow, shift counts, division by zero, misaligned accesses",
+    "schedule": "results that change with the order in which threads run",
+    "width": "results that change with the width of the warp (a note)",
+    "counters": "memory transactions, bank conflicts, divergence, barriers (no finding)",
+}
+IN_CHECKED_BUILD = frozenset({"races", "bounds", "uninitialised", "arithmetic", "counters"})
+
+
+def checkers(chosen: Sequence[str]) -> frozenset[str]:
+    """The checkers named by ``all``, ``none`` or one by one. Raises ConfigError for another."""
+    found: set[str] = set()
+    for name in chosen:
+        if name not in {*CHECKERS, "all", "none"}:
+            raise no_such("checker", name, [*CHECKERS, "all", "none"])
+        found |= set(CHECKERS) if name == "all" else {name} - {"none"}
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. ``workers`` OS threads share the blocks (one while checkers look on); a launch
+    longer than ``limit_s`` is ended with SX405; ``preempt`` switches threads at one checked
+    access in so many; ``findings`` is the file that findings are appended to."""
+
+    order: Order = "forward"
+    seed: int = 1
+    workers: int = 1
+    limit_s: float = 10.0
+    stack_bytes: int = 128 << 10
+    races: bool = False
+    bounds: bool = False
+    uninitialised: bool = False
+    alignment: bool = False
+    counters: bool = False
+    preempt: int = 0
+    lockstep: bool = False
+    widen: bool = False
+    findings: Path | None = None
+
+    def checked(self, chosen: frozenset[str]) -> Run:
+        return replace(
+            self, races="races" in chosen, bounds="bounds" in chosen,
+            uninitialised="uninitialised" in chosen, alignment="arithmetic" in chosen,
+            counters="counters" in chosen, workers=1,
+        )  # fmt: skip
+
+    def settings(self) -> dict[str, str | int | float]:
+        values = asdict(self) | {"findings": str(self.findings or "")}
+        return {k: int(v) if isinstance(v, bool) else v for k, v in values.items()}
+
+
+#: The schedules that ``schedule`` compares: the unfair ones find what a fair one never shows.
+SCHEDULES: tuple[tuple[Order, int], ...] = (
+    ("forward", 1), ("reverse", 1), ("random", 1), ("priority", 1), ("priority", 2),
+    ("priority", 3), ("priority", 4),
+)  # fmt: skip
+
+
+def spell(settings: Mapping[str, str | int | float]) -> str:
+    """As the runtime reads them: ``warp=64;order=reverse``."""
+    return ";".join(f"{key}={str(value).replace(';', ',')}" for key, value in settings.items())

@@ -1,0 +1,30 @@
+// How a run is done, as against what is modelled (simt::facts): set by simt_configure().
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace simt {
+
+// forward, reverse: by rank. random: any runnable thread. priority: warps have random priorities
+// that change when they poll: an unfair schedule, which finds what a fair one never shows.
+enum class Order : uint8_t { forward, reverse, random, priority };
+
+struct Config {
+    Order order = Order::forward;
+    uint64_t seed = 1;
+    int workers = 1;           // OS threads that run blocks
+    double limit_s = 10;       // per launch; 0: none
+    size_t stack_bytes = 128 << 10;
+    bool races = false, bounds = false, uninitialised = false, alignment = false;
+    bool counters = false;
+    unsigned preempt = 0;      // checked builds: switch threads at one access in this many
+    char findings[512] = "";   // JSON lines are appended here; empty: text to stderr
+};
+extern Config config;
+
+inline bool checking() {
+    return config.races || config.bounds || config.uninitialised || config.alignment ||
+           config.counters || config.preempt;
+}
+
+}  // namespace simt

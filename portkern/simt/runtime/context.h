@@ -1,0 +1,119 @@
+// The runtime's own view of a block: its fibers, warps and stacks.
+#pragma once
+#include "config.h"
+#include "launch.h"
+#include "simt/core.h"
+#include "switch.h"
+
+namespace simt {
+
+constexpr unsigned max_threads = 1024, max_warps = 32, named_barriers = 16;
+
+enum class State : uint8_t { fresh, running, ready, barrier, masked, active, named, done };
+
+struct alignas(64) Fiber {  // one cache line
+    void* stack_pointer;
+    Site at;            // where it waits
+    void* own;          // its argument of the warp operation
+    Complete complete;  // which operation
+    Mask mask;
+    uint3 thread;
+    int16_t stack;
+    uint8_t lane, warp;
+    State state;
+    Sync sync;
+    uint8_t named;
+};
+static_assert(sizeof(Fiber) == 64, "a fiber is one cache line");
+
+struct Warp {  // lanes that have not returned, and where they wait
+    Mask live, masked, active, barrier;
+    Mask ready;         // Order::priority only
+    uint32_t priority;
+};
+
+struct NamedBarrier {
+    unsigned expected, arrived;
+};
+
+enum class Phase : uint8_t { idle, running, stalled, grid, finished };
+
+struct Launch;
+struct Slots;  // per-thread storage for the headers, see thread_slot()
+
+struct Context : Block {
+    Phase phase;
+    bool grid;  // the barrier that threads wait at is the grid's
+    uint3 index;
+    Launch* launch;
+    void* main;  // the OS thread's stack pointer while fibers run
+    unsigned started, exited, waiting, named_waiting;
+    unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
+    int stack;            // number of the stack that runs
+    unsigned free_stacks;
+    uint64_t random;
+    uint32_t lowest;      // the lowest priority given out
+    Votes votes, tally;   // of the last barrier; of the threads that have come to this one
+    Site meeting;         // where the first of them stands
+    bool mixed;           // another stands elsewhere
+    Fiber* stalled;
+    char* stacks;
+    size_t stack_bytes;
+    unsigned stack_count;
+    size_t shared_used, shared_touched;
+    void* checker;        // check.cpp's state of this block
+    Slots* slots;
+    uint64_t switches, fibers_made;
+    NamedBarrier named[named_barriers];
+    Warp warps[max_warps];
+    Fiber table[max_threads];
+    uint16_t ring[max_threads];
+    uint16_t order[max_threads];
+    int16_t free_stack[max_threads];
+};
+
+static inline Context& context() { return *static_cast<Context*>(block); }
+static inline Mask bit(unsigned lane) { return Mask{1} << lane; }
+
+// ---- scheduler.cpp
+Context* new_context(unsigned threads);
+void delete_context(Context* c);
+void begin_block(Context& c, Launch& launch, uint64_t number);
+void enter_block(Context& c);   // runs the block until it finishes, stalls or waits for the grid
+void resume_block(Context& c);
+[[noreturn]] void abandon();    // gives up the running block and its launch
+void describe_waiting(const Context& c, char* text, size_t size);
+
+extern const char* running_kernel;
+
+// ---- report.cpp
+struct Place {  // in the source (site) or in a module's code (pc); either may be missing
+    Site site = nullptr;
+    const void* pc = nullptr;
+    Place(Site site) : site(site) {}
+    Place(const void* pc) : pc(pc) {}
+    Place() = default;
+};
+void report(int code, Place place, Place other, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
+void flush_findings();
+unsigned findings_so_far();
+void write_counters(const char* json);  // of the running kernel's launch
+
+// ---- check.cpp: what the scheduler tells the checkers
+namespace check {
+void begin_launch(const Launch& launch);
+void end_launch();
+void begin_block(Context& c);
+void end_block(Context& c);
+void barrier(Context& c);
+void grid_barrier();
+void warp_sync(Context& c, unsigned warp, Mask present);
+void named_arrive(Context& c, unsigned id, const Fiber& f);
+void named_barrier(Context& c, unsigned id, const Fiber& last);  // the barrier is complete
+void named_leave(Context& c, unsigned id, const Fiber& f);
+void place_shared(Context& c, size_t offset, size_t bytes, const char* name);
+void fence(Context& c, Scope scope);
+}  // namespace check
+
+}  // namespace simt

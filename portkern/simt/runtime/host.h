@@ -1,0 +1,23 @@
+// What the files of the host API share, and what launch.cpp asks them.
+#pragma once
+#include "simt/core.h"
+
+namespace simt {
+
+// What launches have left behind is taken note of. The code that every call fails with after a
+// fault in a kernel; 0 if there was none.
+int enter();
+int finish(int error);  // keeps an error for last_error()
+
+// Whether the device may touch [p, p + bytes); reports SX101, SX104, SX105 or SX112 if not. `what`
+// completes "16 bytes ..., from offset 0 of buffer #3".
+bool on_device(const void* p, size_t bytes, const char* what, Site at);
+
+// The most bytes of dynamic shared memory that cudaFuncSetAttribute has granted to the kernel of a
+// launch; facts.shared_static without a grant.
+size_t dynamic_limit(const Call& call);
+// The error that a launch fails with before anything else is looked at: the context has met a
+// fault, or the stream does not exist. 0: go on.
+int refuse_launch(const Shape& shape);
+
+}  // namespace simt

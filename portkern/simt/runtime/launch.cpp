@@ -1,0 +1,462 @@
+// Launches: validates them, spreads blocks over OS threads, and ends what does not end by itself.
+#include "launch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "context.h"
+#include "host.h"
+#include "memory.h"
+
+namespace simt {
+
+const char* running_kernel = "";
+
+namespace {
+
+int last_error;
+std::atomic<uint32_t> layouts{1};
+
+// ---- contexts: kept for the OS thread's life, as their stacks are costly to map
+
+struct Pool {
+    std::vector<Context*> free;
+    ~Pool() {
+        for (Context* c : free) delete_context(c);
+    }
+};
+thread_local Pool pool;
+
+Context* take_context(unsigned threads) {
+    for (auto it = pool.free.rbegin(); it != pool.free.rend(); ++it) {
+        Context* c = *it;
+        if (c->stack_count < threads || c->stack_bytes != config.stack_bytes) continue;
+        pool.free.erase(std::next(it).base());
+        return c;
+    }
+    // A cooperative grid needs all its blocks at once: stacks for its threads only.
+    const unsigned wanted = pool.free.empty() ? max_threads : threads;
+    return new_context(wanted);
+}
+
+// ---- one OS thread's share of a launch
+
+struct Share {
+    Launch& launch;
+    std::atomic<uint64_t>& next;
+    uint64_t chunk;
+    std::deque<Context*> resident = {};  // begun, not finished
+    uint64_t first = 0, end = 0;         // block numbers taken and not begun
+    uint64_t done = 0;
+
+    bool more() {
+        if (first < end) return true;
+        first = next.fetch_add(chunk);
+        end = std::min(first + chunk, launch.blocks);
+        return first < end;
+    }
+    uint64_t number() const {
+        const uint64_t n = first;
+        if (config.order == Order::reverse) return launch.blocks - 1 - n;
+        if (config.order <= Order::reverse) return n;
+        return scattered(n);
+    }
+    // A permutation of the block numbers: multiplication by a number without common factors.
+    uint64_t scattered(uint64_t n) const {
+        uint64_t step = (config.seed * 2654435761u) % launch.blocks | 1;
+        while (gcd(step, launch.blocks) != 1) step += 2;
+        return (uint64_t)((unsigned __int128)n * step % launch.blocks);
+    }
+    static uint64_t gcd(uint64_t a, uint64_t b) {
+        while (b) {
+            const uint64_t r = a % b;
+            a = b;
+            b = r;
+        }
+        return a;
+    }
+
+    void finish(Context* c) {
+        if (checking() && !launch.failed) check::end_block(*c);
+        c->phase = Phase::idle;
+        pool.free.push_back(c);
+        ++done;
+    }
+
+    bool begin() {
+        Context* c = take_context(launch.shape.block.x * launch.shape.block.y *
+                                  launch.shape.block.z);
+        if (!c) {
+            report(401, Place(launch.call.at), Place(), "no memory for the stacks of another block");
+            launch.failed = true;
+            return false;
+        }
+        begin_block(*c, launch, number());
+        ++first;
+        enter_block(*c);
+        if (c->phase == Phase::finished) finish(c);
+        else resident.push_back(c);
+        return true;
+    }
+
+    // Blocks that wait for others take turns; returns whether one of them was run.
+    bool turn() {
+        for (size_t n = resident.size(); n > 0; --n) {
+            Context* c = resident.front();
+            resident.pop_front();
+            if (c->phase == Phase::stalled) {
+                resume_block(*c);
+                if (c->phase == Phase::finished) finish(c);
+                else resident.push_back(c);
+                return true;
+            }
+            resident.push_back(c);
+        }
+        return false;
+    }
+
+    void meet() {  // all that remain wait at the grid's barrier
+        if (done)
+            report(309, Place(resident.front()->table[0].at), Place(),
+                   "%llu of %llu blocks have returned; the others wait at the grid's barrier",
+                   (unsigned long long)done, (unsigned long long)launch.blocks);
+        if (checking()) check::grid_barrier();
+        std::deque<Context*> all;
+        all.swap(resident);
+        for (Context* c : all) {
+            if (launch.failed) {
+                finish(c);
+                continue;
+            }
+            resume_block(*c);
+            if (c->phase == Phase::finished) finish(c);
+            else resident.push_back(c);
+        }
+    }
+
+    void run() {
+        // So many blocks may be begun when those before them wait: a limit on memory, not on the
+        // target, since blocks that wait for later ones hang there too.
+        const size_t most = launch.shape.cooperative ? ~size_t{0} : 64;
+        while (!launch.failed) {
+            if (resident.size() < most && more()) {
+                if (!begin()) break;
+                continue;
+            }
+            if (resident.empty()) break;
+            if (!turn()) meet();
+        }
+        for (Context* c : resident) pool.free.push_back(c);  // abandoned with the launch
+        resident.clear();
+    }
+};
+
+// ---- the OS threads
+
+void install_stack() {  // signals need a stack of their own when a fiber's is used up
+    static thread_local char* own;
+    if (own) return;
+    own = static_cast<char*>(malloc(1 << 16));
+    stack_t s = {};
+    s.ss_sp = own;
+    s.ss_size = 1 << 16;
+    sigaltstack(&s, nullptr);
+}
+
+struct Team {
+    std::mutex lock;
+    std::condition_variable wake, idle;
+    std::vector<std::thread> threads;
+    Launch* launch = nullptr;
+    std::atomic<uint64_t> next{0};
+    uint64_t chunk = 1, round = 0;
+    unsigned busy = 0;
+    bool quit = false;
+
+    ~Team() {
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            quit = true;
+        }
+        wake.notify_all();
+        for (std::thread& t : threads) t.join();
+    }
+    void serve() {
+        install_stack();
+        uint64_t seen = 0;
+        std::unique_lock<std::mutex> guard(lock);
+        for (;;) {
+            wake.wait(guard, [&] { return quit || round != seen; });
+            if (quit) return;
+            seen = round;
+            guard.unlock();
+            work();
+            guard.lock();
+            if (--busy == 0) idle.notify_all();
+        }
+    }
+    void work() {
+        blockDim = launch->shape.block;
+        gridDim = launch->shape.grid;
+        Share{*launch, next, chunk}.run();
+    }
+    std::vector<pthread_t> enlist(unsigned helpers) {  // the ids of all that will work
+        while (threads.size() < helpers) threads.emplace_back([this] { serve(); });
+        std::vector<pthread_t> all{pthread_self()};
+        for (std::thread& t : threads) all.push_back(t.native_handle());
+        return all;
+    }
+    void run(Launch& l, unsigned helpers) {
+        launch = &l;
+        next = 0;
+        chunk = helpers ? std::max<uint64_t>(1, l.blocks / ((helpers + 1) * 16)) : l.blocks;
+        if (!helpers) return work();
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            ++round;
+            busy = (unsigned)threads.size();
+        }
+        wake.notify_all();
+        work();
+        std::unique_lock<std::mutex> guard(lock);
+        idle.wait(guard, [&] { return busy == 0; });
+    }
+};
+Team& team() {
+    static Team* t = new Team;  // never destroyed: threads may be inside at exit
+    return *t;
+}
+
+// ---- the time limit
+
+struct Watchdog {
+    std::mutex lock;
+    std::condition_variable changed;
+    std::chrono::steady_clock::time_point deadline;
+    bool armed = false;
+    Launch* launch = nullptr;
+    std::vector<pthread_t> workers;
+
+    void watch() {
+        std::unique_lock<std::mutex> guard(lock);
+        for (;;) {
+            if (!armed) {
+                changed.wait(guard);
+                continue;
+            }
+            if (changed.wait_until(guard, deadline) != std::cv_status::timeout || !armed) continue;
+            if (std::chrono::steady_clock::now() < deadline) continue;
+            expired();
+            deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+        }
+    }
+    unsigned attempts = 0;
+    void expired() {
+        if (++attempts > 10) {  // it did not give in for 2 s: end the process
+            flush_findings();
+            _exit(124);
+        }
+        for (pthread_t t : workers) pthread_kill(t, SIGUSR2);
+    }
+    void arm(Launch& l, double seconds, std::vector<pthread_t> threads) {
+        std::lock_guard<std::mutex> guard(lock);
+        launch = &l;
+        workers = std::move(threads);
+        attempts = 0;
+        deadline = std::chrono::steady_clock::now() +
+                   std::chrono::microseconds((int64_t)(seconds * 1e6));
+        if (!armed) changed.notify_all();
+        armed = true;
+    }
+    void disarm() {
+        std::lock_guard<std::mutex> guard(lock);
+        armed = false;
+    }
+};
+Watchdog& watchdog() {
+    static Watchdog* dog = [] {
+        Watchdog* d = new Watchdog;
+        std::thread([d] { d->watch(); }).detach();
+        return d;
+    }();
+    return *dog;
+}
+
+const void* program_counter(const void* context) {
+    const ucontext_t* u = static_cast<const ucontext_t*>(context);
+#if defined(__x86_64__)
+    return reinterpret_cast<const void*>(u->uc_mcontext.gregs[REG_RIP]);
+#else
+    return reinterpret_cast<const void*>(u->uc_mcontext.pc);
+#endif
+}
+
+void on_timeout(int, siginfo_t*, void* ucontext) {
+    if (!block) return;  // between blocks: the next signal, or the loop, sees it
+    char where[256];
+    describe_waiting(context(), where, sizeof where);
+    last_error = launch_timeout;
+    report(405, Place(program_counter(ucontext)), Place(), "running after %g s%s%s", config.limit_s,
+           where[0] ? "; other threads: " : "", where);
+    abandon();
+}
+
+bool is_stack_guard(const void* address) {
+    const Region* r = region_of(address);
+    if (!r || r->where != Where::stacks || !block) return false;
+    const size_t offset = (size_t)((const char*)address - r->buffer.begin);
+    return offset % context().stack_bytes < 4096;
+}
+
+void on_fault(int signal, siginfo_t* info, void* ucontext) {
+    if (!block) {  // not a kernel's: let it take its usual course
+        ::signal(signal, SIG_DFL);
+        return;
+    }
+    const Place at(program_counter(ucontext));
+    char what[256];
+    if (signal == SIGFPE) {
+        last_error = launch_failure;
+        report(503, at, Place(), "integer division by zero");
+    } else if (signal == SIGILL) {
+        last_error = launch_failure;
+        report(408, at, Place(), "illegal instruction");
+    } else if (is_stack_guard(info->si_addr)) {
+        last_error = launch_failure;
+        report(404, at, Place(), "the stack of a thread, %zu bytes, is used up",
+               context().stack_bytes);
+    } else {
+        last_error = launch_illegal_address;
+        describe_address(info->si_addr, what, sizeof what);
+        const Region* r = region_of(info->si_addr);
+        const int code = r ? r->where == Where::freed ? 105 : 101
+                           : (uintptr_t)info->si_addr < 4096 ? 112 : 104;
+        report(code, at, Place(), "%s", what);
+    }
+    abandon();
+}
+
+void install_signals() {
+    static const bool once = [] {
+        struct sigaction a = {};
+        a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        a.sa_sigaction = on_fault;
+        for (int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(s, &a, nullptr);
+        a.sa_sigaction = on_timeout;
+        sigaction(SIGUSR2, &a, nullptr);
+        return true;
+    }();
+    (void)once;
+    install_stack();
+}
+
+// ---- is it a launch that the target would accept?
+
+bool fail(int error, int code, Site at, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
+bool fail(int error, int code, Site at, const char* format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    report(code, Place(at), Place(), "%s", text);
+    last_error = error;
+    return false;
+}
+
+bool acceptable(const Shape& s, const Call& call) {
+    const dim3 g = s.grid, b = s.block;
+    const uint64_t threads = (uint64_t)b.x * b.y * b.z, blocks = (uint64_t)g.x * g.y * g.z;
+    const unsigned most = std::min(facts.threads_block, max_threads);
+    if (!threads || !blocks)
+        return fail(launch_invalid_configuration, 401, call.at,
+                    "grid (%u, %u, %u) of blocks (%u, %u, %u): a size is 0", g.x, g.y, g.z, b.x,
+                    b.y, b.z);
+    if (threads > most || b.x > facts.block_max[0] || b.y > facts.block_max[1] ||
+        b.z > facts.block_max[2])
+        return fail(launch_invalid_configuration, 401, call.at,
+                    "block (%u, %u, %u) has %llu threads; %s allows %u, and (%u, %u, %u)", b.x, b.y,
+                    b.z, (unsigned long long)threads, facts.arch, most, facts.block_max[0],
+                    facts.block_max[1], facts.block_max[2]);
+    if (g.x > facts.grid_max[0] || g.y > facts.grid_max[1] || g.z > facts.grid_max[2])
+        return fail(launch_invalid_configuration, 401, call.at,
+                    "grid (%u, %u, %u); %s allows (%llu, %llu, %llu)", g.x, g.y, g.z, facts.arch,
+                    (unsigned long long)facts.grid_max[0], (unsigned long long)facts.grid_max[1],
+                    (unsigned long long)facts.grid_max[2]);
+    if (s.dynamic > facts.shared_dynamic)
+        return fail(launch_invalid_value, 402, call.at,
+                    "%zu bytes of dynamic shared memory; %s has %zu", s.dynamic, facts.arch,
+                    facts.shared_dynamic);
+    if (!facts.hip && s.dynamic > dynamic_limit(call))
+        return fail(launch_invalid_value, 402, call.at,
+                    "%zu bytes of dynamic shared memory without cudaFuncSetAttribute("
+                    "MaxDynamicSharedMemorySize); %zu are the most", s.dynamic,
+                    dynamic_limit(call));
+    if (s.cooperative && facts.units && facts.threads_unit) {
+        const uint64_t resident = (uint64_t)facts.units *
+                                  std::max<uint64_t>(1, facts.threads_unit / threads);
+        if (blocks > resident)
+            return fail(launch_too_many_blocks, 401, call.at,
+                        "a cooperative grid of %llu blocks; at most %llu are resident",
+                        (unsigned long long)blocks, (unsigned long long)resident);
+    }
+    return true;
+}
+
+}  // namespace
+
+int take_launch_error() {
+    const int error = last_error;
+    last_error = 0;
+    return error;
+}
+int peek_launch_error() { return last_error; }
+void set_launch_error(int error) { last_error = error; }
+
+void launch(const Shape& shape, const Call& call) {
+    if (block) fatal(6, call.at, "a kernel launches a kernel");
+    if (const int refused = refuse_launch(shape)) {
+        last_error = refused;
+        return;
+    }
+    if (!acceptable(shape, call)) return;
+    install_signals();
+    running_kernel = call.kernel;
+    Launch l{shape, call, layouts++, (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z,
+             0, shape.dynamic, false};
+    l.shared_top = shape.dynamic ? (shape.dynamic + 15) / 16 * 16 + red_zone : 0;
+    if (checking()) check::begin_launch(l);
+    const bool alone = checking() || shape.cooperative || l.blocks < 2;
+    Team& t = team();
+    const unsigned helpers = alone || config.workers < 2 ? 0 : (unsigned)config.workers - 1;
+    if (config.limit_s > 0) watchdog().arm(l, config.limit_s, t.enlist(helpers));
+    else t.enlist(helpers);
+    t.run(l, helpers);
+    if (config.limit_s > 0) watchdog().disarm();
+    if (checking()) check::end_launch();
+    if (l.failed && !last_error) last_error = launch_failure;
+    check_canaries();
+    flush_findings();
+    running_kernel = "";
+}
+
+void too_many_threads(unsigned most, Site at) {
+    last_error = launch_out_of_resources;
+    fatal(403, at, "the block has %u threads, __launch_bounds__ allows %u", block->threads, most);
+}
+
+}  // namespace simt

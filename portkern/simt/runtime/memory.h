@@ -1,0 +1,60 @@
+// Device memory: guarded, poisoned buffers that the checkers know to the byte.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace simt {
+
+enum class Kind : uint8_t { device, managed, host };
+
+struct Buffer {
+    char* begin;
+    size_t bytes;
+    Kind kind;
+};
+
+// Begins at a multiple of 256, as cudaMalloc's do. Null when there is no memory; 0 bytes are fine.
+void* allocate(size_t bytes, Kind kind);
+bool release(void* p);                     // false: p is not the beginning of a live buffer
+const Buffer* find_buffer(const void* p);  // the buffer p points into, or one past its end; or null
+void mark_written(void* p, size_t bytes);  // by the host: a copy to the device, a memset
+// Whether [p, p + bytes) lies within one buffer or in host memory; reports SX101 or SX105 if not.
+bool check_range(const void* p, size_t bytes, bool write, const char* what);
+size_t allocated_bytes();
+
+// ---- regions: what a page of the address space is, for the checkers and the signal handler
+
+enum class Where : uint8_t { unknown, buffer, freed, shared, stacks, image };
+
+struct Region {
+    Where where;
+    Buffer buffer;     // begin and bytes of any region
+    char* mapped;      // with the guard pages
+    size_t mapped_bytes;
+    void* cells;       // check.cpp's, made when first needed
+    size_t cells_bytes;
+    uint8_t shift;     // one cell stands for 1 << shift bytes
+    uint8_t* written;  // one bit per byte, for uninitialised reads; null: all written
+    unsigned number;
+};
+
+Region* region_of(const void* p);    // null: unknown
+Region* add_region(Where where, char* begin, size_t bytes);
+void drop_region(Region* r);
+void check_canaries();               // reports SX110 for writes into the slack behind buffers
+void describe_address(const void* p, char* text, size_t size);
+
+struct Context;
+struct Slots;
+char* map_stacks(Context& c);
+void unmap_stacks(Context& c);
+char* map_shared();
+void unmap_shared(char* p);
+void begin_shared(Context& c);
+void reset_slots(Context& c);
+void free_slots(Slots* slots);
+
+constexpr size_t shared_arena = 1 << 20;
+constexpr size_t red_zone = 64;  // between variables of shared memory
+
+}  // namespace simt

@@ -1,0 +1,653 @@
+// Fibers: which thread of a block runs, and when. A block belongs to one OS thread for its life.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "context.h"
+#include "memory.h"
+
+SIMT_TLS uint3 threadIdx, blockIdx;
+SIMT_TLS dim3 blockDim, gridDim;
+int warpSize = 32;
+
+namespace simt {
+
+SIMT_TLS Block* block;
+SIMT_TLS unsigned polls;
+Config config;
+Facts facts = {};
+
+namespace {
+
+constexpr size_t page = 4096;
+
+uint64_t draw(Context& c) {  // xorshift64
+    uint64_t x = c.random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return c.random = x;
+}
+
+unsigned warps_of(const Context& c) { return (c.threads + warpSize - 1) / warpSize; }
+
+// ---- stacks
+
+// Tops are shifted against each other: at the same offset in every stack, the switches' cache lines
+// would all fall into one set (28 ns per switch instead of 8).
+char* stack_top(const Context& c, int number) {
+    char* end = c.stacks + (size_t)(number + 1) * c.stack_bytes;
+    return end - 64 - ((number * 192) & 4032);
+}
+
+void fiber_main();
+
+void* take_stack(Context& c) {
+    c.stack = c.free_stack[--c.free_stacks];
+    c.fibers_made++;
+    return prepare_stack(stack_top(c, c.stack), fiber_main);
+}
+
+void free_all_stacks(Context& c) {
+    c.free_stacks = 0;
+    for (int i = (int)c.stack_count - 1; i >= 0; --i) c.free_stack[c.free_stacks++] = (int16_t)i;
+}
+
+// ---- the ready threads
+
+void push_ready(Context& c, Fiber& f) {
+    f.state = State::ready;
+    if (config.order == Order::priority) c.warps[f.warp].ready |= bit(f.lane);
+    c.ring[c.tail++ % max_threads] = (uint16_t)(&f - c.table);
+}
+
+Fiber* pop_priority(Context& c) {
+    Warp* best = nullptr;
+    for (unsigned w = 0, n = warps_of(c); w < n; ++w)
+        if (c.warps[w].ready && (!best || c.warps[w].priority > best->priority)) best = &c.warps[w];
+    // Any lane of that warp: lanes are independent.
+    const Mask above = best->ready & (~Mask{0} << (draw(c) % 64));
+    const unsigned lane = (unsigned)__builtin_ctzll(above ? above : best->ready);
+    best->ready &= ~bit(lane);
+    ++c.head;
+    return &c.table[(best - c.warps) * (size_t)warpSize + lane];
+}
+
+Fiber* pop_ready(Context& c) {
+    if (c.head == c.tail) return nullptr;
+    if (config.order == Order::priority) return pop_priority(c);
+    if (config.order == Order::random) {
+        const unsigned other = c.head + (unsigned)(draw(c) % (c.tail - c.head));
+        std::swap(c.ring[c.head % max_threads], c.ring[other % max_threads]);
+    }
+    Fiber* next = &c.table[c.ring[c.head++ % max_threads]];
+    // A block's fibers do not fit the first-level cache: fetch those that come after this one.
+    __builtin_prefetch(&c.table[c.ring[(c.head + 2) % max_threads]]);
+    const char* soon = static_cast<const char*>(
+        c.table[c.ring[(c.head + 1) % max_threads]].stack_pointer);
+    __builtin_prefetch(soon);
+    __builtin_prefetch(soon + 64);
+    __builtin_prefetch(soon + 128);
+    return next;
+}
+
+void push_lanes(Context& c, unsigned warp, Mask lanes, const Fiber* except) {
+    Fiber* first = &c.table[warp * (size_t)warpSize];
+    if (config.order != Order::reverse) {
+        for_lanes(lanes, [&](unsigned l) {
+            if (&first[l] != except) push_ready(c, first[l]);
+        });
+        return;
+    }
+    while (lanes) {
+        const unsigned l = 63 - (unsigned)__builtin_clzll(lanes);
+        lanes &= ~bit(l);
+        if (&first[l] != except) push_ready(c, first[l]);
+    }
+}
+
+// ---- running one thread or another
+
+void become(Context& c, Fiber& f) {
+    f.state = State::running;
+    c.rank = (unsigned)(&f - c.table);
+    threadIdx = f.thread;
+}
+
+void run(Context& c, void** save, Fiber& next) {
+    become(c, next);
+    c.stack = next.stack;
+    c.switches++;
+    simt_switch(save, next.stack_pointer);
+}
+
+Fiber* next_fresh(Context& c) {
+    if (c.started == c.threads) return nullptr;
+    const unsigned rank = config.order == Order::forward ? c.started : c.order[c.started];
+    ++c.started;
+    return &c.table[rank];
+}
+
+void leave_to_main(Context& c, void** save) {
+    c.switches++;
+    simt_switch(save, c.main);
+}
+
+[[noreturn]] void leave_for_good(Context& c) {
+    void* nobody;
+    leave_to_main(c, &nobody);
+    __builtin_unreachable();
+}
+
+[[noreturn]] void report_deadlock(Context& c);
+
+// The running thread waits. Returns when it is run again.
+__attribute__((noinline)) void give_way(Context& c, Fiber& me) {
+    Fiber* next = pop_ready(c);
+    if (next == &me) return become(c, me);
+    if (next) return run(c, &me.stack_pointer, *next);
+    if (Fiber* fresh = next_fresh(c)) {
+        void* stack = take_stack(c);
+        fresh->stack = (int16_t)c.stack;
+        become(c, *fresh);
+        c.switches++;
+        return simt_switch(&me.stack_pointer, stack);
+    }
+    report_deadlock(c);
+}
+
+void make_table(Context& c, unsigned done) {  // threads below `done` have run to their end
+    const unsigned w = (unsigned)warpSize;
+    for (unsigned i = 0; i < warps_of(c); ++i) {
+        const unsigned lanes = std::min(w, c.threads - i * w);
+        const unsigned gone = std::min(done > i * w ? done - i * w : 0u, lanes);
+        const Mask all = lanes == 64 ? ~Mask{0} : bit(lanes) - 1;
+        const Mask exited = gone == 64 ? ~Mask{0} : bit(gone) - 1;
+        c.warps[i] = {all & ~exited, 0, 0, 0, 0, (uint32_t)draw(c) | 1u << 31};
+    }
+    c.lowest = 1u << 31;
+    uint3 at = {0, 0, 0};
+    for (unsigned i = 0; i < c.threads; ++i) {
+        Fiber& f = c.table[i];
+        f.thread = at;
+        f.warp = (uint8_t)(i / w);
+        f.lane = (uint8_t)(i % w);
+        f.state = i < done ? State::done : State::fresh;
+        if (++at.x == c.size.x) {
+            at.x = 0;
+            if (++at.y == c.size.y) {
+                at.y = 0;
+                ++at.z;
+            }
+        }
+    }
+    c.fibers = 1;
+    c.exited = done;
+    c.head = c.tail = c.waiting = 0;
+    for (NamedBarrier& b : c.named) b = {0, 0};
+}
+
+// The running thread, as a fiber; makes fibers of all when it is the first that blocks.
+Fiber& self(Context& c) {
+    if (SIMT_UNLIKELY(!c.fibers)) {
+        make_table(c, c.rank);
+        c.started = c.rank + 1;
+        c.table[c.rank].state = State::running;
+        c.table[c.rank].stack = (int16_t)c.stack;
+    }
+    return c.table[c.rank];
+}
+
+void fiber_main() {
+    Context& c = context();
+    c.launch->call.run(c.launch->call.closure);
+    const int mine = c.stack;
+    if (Fiber* next = pop_ready(c)) {
+        c.free_stack[c.free_stacks++] = (int16_t)mine;
+        void* nobody;
+        run(c, &nobody, *next);
+        __builtin_unreachable();
+    }
+    if (c.fibers && c.exited < c.threads) {
+        if (c.grid && c.waiting == c.threads - c.exited) c.phase = Phase::grid;
+        else report_deadlock(c);
+    } else {
+        c.phase = Phase::finished;
+    }
+    c.free_stack[c.free_stacks++] = (int16_t)mine;
+    leave_for_good(c);
+}
+
+// ---- warp operations
+
+bool agree(const Fiber* lanes, Mask need, const Fiber& with) {
+    for (Mask m = need; m; m &= m - 1) {
+        const Fiber& f = lanes[__builtin_ctzll(m)];
+        if (f.mask != with.mask || f.complete != with.complete) return false;
+    }
+    return true;
+}
+
+void carry_out(Context& c, unsigned warp, Mask present, Fiber* last) {
+    Warp& w = c.warps[warp];
+    Fiber* lanes = &c.table[warp * (size_t)warpSize];
+    const void* own[64];
+    for (int l = 0; l < warpSize; ++l) own[l] = present >> l & 1 ? lanes[l].own : nullptr;
+    const Fiber& any = lanes[__builtin_ctzll(present)];
+    if (any.complete) any.complete(const_cast<void* const*>(own), present);
+    if (any.sync == Sync::memory && checking()) check::warp_sync(c, warp, present);
+    w.masked &= ~present;
+    w.active &= ~present;
+    push_lanes(c, warp, present, last);
+    if (last) last->state = State::running;
+}
+
+bool all_blocked(const Context& c, const Warp& w) {
+    Mask named = 0;
+    if (SIMT_UNLIKELY(c.named_waiting)) {
+        const Fiber* lanes = &c.table[(&w - c.warps) * (size_t)warpSize];
+        for_lanes(w.live, [&](unsigned l) {
+            if (lanes[l].state == State::named) named |= bit(l);
+        });
+    }
+    return !(w.live & ~(w.masked | w.active | w.barrier | named));
+}
+
+bool before(Site a, Site b) {
+    if (a->_M_file_name != b->_M_file_name) return a->_M_file_name < b->_M_file_name;
+    if (a->_M_line != b->_M_line) return a->_M_line < b->_M_line;
+    return a->_M_column < b->_M_column;
+}
+
+// Without a mask: when all lanes of the warp wait, those at the first place in the source are the
+// converged ones. A divergent warp reconverges after a branch, which is further down.
+void settle_active(Context& c, unsigned warp, Fiber* last) {
+    Warp& w = c.warps[warp];
+    Fiber* lanes = &c.table[warp * (size_t)warpSize];
+    const Fiber* first = nullptr;
+    for_lanes(w.active, [&](unsigned l) {
+        if (!first || before(lanes[l].at, first->at)) first = &lanes[l];
+    });
+    Mask group = 0;
+    for_lanes(w.active, [&](unsigned l) {
+        if (lanes[l].at == first->at && lanes[l].complete == first->complete) group |= bit(l);
+    });
+    for_lanes(group, [&](unsigned l) { lanes[l].mask = group; });
+    carry_out(c, warp, group, last && (group & bit(last->lane)) ? last : nullptr);
+}
+
+// A lane of the warp has gone (returned, or waits elsewhere): does that complete an operation?
+void settle(Context& c, unsigned warp) {
+    Warp& w = c.warps[warp];
+    Fiber* lanes = &c.table[warp * (size_t)warpSize];
+    for (Mask m = w.masked; m; m &= m - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(m);
+        if (!(w.masked & bit(l))) continue;  // an operation before completed this one's lanes
+        const Mask need = lanes[l].mask & w.live;
+        if (!(need & ~w.masked) && agree(lanes, need, lanes[l])) carry_out(c, warp, need, nullptr);
+    }
+    if (w.active && all_blocked(c, w)) settle_active(c, warp, nullptr);
+}
+
+// The caller is not in its own mask. A 32-bit mask on 64 lanes cannot name the upper half: go on
+// as two halves; otherwise add the caller.
+Mask mend_mask(Context& c, const Fiber& f, Mask mask, Site at) {
+    (void)c;
+    if (warpSize == 64 && f.lane >= 32 && !(mask >> 32)) {
+        finding(310, at, "mask 0x%llx has 32 bits and names no lane above 31; lane %d calls",
+                (unsigned long long)mask, f.lane);
+        return mask << 32 | bit(f.lane);
+    }
+    finding(304, at, "lane %d calls a warp operation with mask 0x%llx, which does not name it",
+            f.lane, (unsigned long long)mask);
+    return mask | bit(f.lane);
+}
+
+// ---- barriers
+
+void note_divergence(const Context& c) {
+    const Fiber* first = nullptr;
+    const Fiber* other = nullptr;
+    for (unsigned i = 0; i < c.threads; ++i) {
+        const Fiber& f = c.table[i];
+        if (f.state != State::barrier) continue;
+        if (!first) first = &f;
+        else if (f.at != first->at && !other) other = &f;
+    }
+    if (!first) return;
+    if (other)
+        report(301, Place(first->at), Place(other->at),
+               "threads of one block meet at different barriers (line %u and line %u)",
+               first->at->_M_line, other->at->_M_line);
+    if (!c.exited) return;
+    bool partial = false;
+    for (unsigned w = 0; w < warps_of(c); ++w) {
+        const unsigned lanes = std::min((unsigned)warpSize, c.threads - w * warpSize);
+        const Mask all = lanes == 64 ? ~Mask{0} : bit(lanes) - 1;
+        partial |= c.warps[w].live && c.warps[w].live != all;
+    }
+    finding(partial ? 302 : 308, first->at, "%u of %u threads have returned; the others wait here",
+            c.exited, c.threads);
+}
+
+void release_barrier(Context& c) {
+    if (SIMT_UNLIKELY(c.mixed || c.exited)) note_divergence(c);
+    c.votes = c.tally;
+    c.waiting = 0;
+    c.grid = false;
+    if (checking()) check::barrier(c);
+    const unsigned n = warps_of(c);
+    for (unsigned i = 0; i < n; ++i) {
+        const unsigned w = config.order == Order::reverse ? n - 1 - i : i;
+        const Mask waiting = c.warps[w].barrier;
+        c.warps[w].barrier = 0;
+        push_lanes(c, w, waiting, nullptr);
+    }
+}
+
+void arrive(Context& c, Fiber& f, bool predicate, Site at) {
+    if (!c.waiting) {
+        c.tally = {0, true, false};
+        c.meeting = at;
+        c.mixed = false;
+    }
+    c.mixed |= at != c.meeting;
+    c.tally.count += predicate;
+    c.tally.all &= predicate;
+    c.tally.any |= predicate;
+    f.state = State::barrier;
+    f.at = at;
+    c.warps[f.warp].barrier |= bit(f.lane);
+    ++c.waiting;
+}
+
+void count_elsewhere(const Context& c, unsigned counts[8]) {
+    for (unsigned i = 0; i < c.threads; ++i) counts[(int)c.table[i].state]++;
+}
+
+const Fiber* waiting_in(const Context& c, State state) {
+    for (unsigned i = 0; i < c.threads; ++i)
+        if (c.table[i].state == state) return &c.table[i];
+    return nullptr;
+}
+
+}  // namespace
+
+void describe_waiting(const Context& c, char* text, size_t size) {
+    text[0] = 0;
+    if (!c.fibers) return;
+    unsigned counts[8] = {};
+    count_elsewhere(c, counts);
+    const struct { State state; const char* what; } kinds[] = {
+        {State::barrier, "at a barrier"}, {State::masked, "in a warp operation"},
+        {State::active, "in a maskless warp operation"}, {State::named, "at a named barrier"}};
+    size_t used = 0;
+    for (const auto& kind : kinds) {
+        if (!counts[(int)kind.state] || used >= size) continue;
+        const Fiber* f = waiting_in(c, kind.state);
+        used += (size_t)snprintf(text + used, size - used, "%s%u %s (line %u)", used ? ", " : "",
+                                 counts[(int)kind.state], kind.what, f->at ? f->at->_M_line : 0);
+    }
+    if (c.exited && used < size)
+        snprintf(text + used, size - used, "%s%u returned", used ? ", " : "", c.exited);
+}
+
+namespace {
+
+[[noreturn]] void report_deadlock(Context& c) {
+    char where[256];
+    describe_waiting(c, where, sizeof where);
+    const Fiber* f = waiting_in(c, State::masked);
+    if (!f) {
+        f = waiting_in(c, State::barrier);
+        if (!f) f = waiting_in(c, State::named);
+        if (!f) f = waiting_in(c, State::active);
+        fatal(303, f ? f->at : nullptr, "no thread of the block can go on: %s", where);
+    }
+    const Fiber* lanes = &c.table[f->warp * (size_t)warpSize];
+    const Warp& w = c.warps[f->warp];
+    Mask missing = f->mask & w.live;
+    const Fiber* differs = nullptr;
+    for_lanes(missing & w.masked, [&](unsigned l) {
+        const Fiber& o = lanes[l];
+        if (o.mask == f->mask && o.complete == f->complete) missing &= ~bit(l);
+        else if (o.complete == f->complete) differs = &o;
+    });
+    if (differs)
+        fatal(305, f->at, "lane %d names lanes 0x%llx, lane %d names lanes 0x%llx; %s", f->lane,
+              (unsigned long long)f->mask, differs->lane, (unsigned long long)differs->mask, where);
+    fatal(303, f->at, "lane %d waits for lanes 0x%llx of mask 0x%llx, which are elsewhere: %s",
+          f->lane, (unsigned long long)missing, (unsigned long long)f->mask, where);
+}
+
+}  // namespace
+
+// ---- what kernels call
+
+bool next_fiber() {
+    Context& c = context();
+    Fiber& f = c.table[c.rank];
+    f.state = State::done;
+    ++c.exited;
+    Warp& w = c.warps[f.warp];
+    w.live &= ~bit(f.lane);
+    if (w.masked | w.active) settle(c, f.warp);
+    if (c.waiting && c.waiting == c.threads - c.exited && !c.grid) release_barrier(c);
+    if (c.head != c.tail) return false;  // they go first; this stack is free for later
+    Fiber* fresh = next_fresh(c);
+    if (!fresh) return false;
+    fresh->stack = (int16_t)c.stack;
+    become(c, *fresh);
+    return true;
+}
+
+void together(Mask mask, void* own, Complete complete, Site at, Sync sync) {
+    Context& c = context();
+    Fiber& f = self(c);
+    Warp& w = c.warps[f.warp];
+    if (SIMT_UNLIKELY(!(mask & bit(f.lane)))) mask = mend_mask(c, f, mask, at);
+    f.own = own;
+    f.complete = complete;
+    f.mask = mask;
+    f.at = at;
+    f.sync = sync;
+    f.state = State::masked;
+    w.masked |= bit(f.lane);
+    const Mask need = mask & w.live;
+    if (!(need & ~w.masked) && agree(&c.table[f.warp * (size_t)warpSize], need, f))
+        return carry_out(c, f.warp, need, &f);
+    if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    give_way(c, f);
+}
+
+Mask together_active(void* own, Complete complete, Site at) {
+    Context& c = context();
+    Fiber& f = self(c);
+    Warp& w = c.warps[f.warp];
+    f.own = own;
+    f.complete = complete;
+    f.mask = 0;
+    f.at = at;
+    f.sync = Sync::registers;
+    f.state = State::active;
+    w.active |= bit(f.lane);
+    if (all_blocked(c, w)) settle_active(c, f.warp, &f);
+    if (f.state != State::running) give_way(c, f);
+    return f.mask;
+}
+
+Votes block_barrier(bool predicate, Site at) {
+    Context& c = context();
+    Fiber& f = self(c);
+    arrive(c, f, predicate, at);
+    if (c.waiting == c.threads - c.exited) {
+        release_barrier(c);
+    } else {
+        Warp& w = c.warps[f.warp];
+        if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    }
+    give_way(c, f);
+    return c.votes;
+}
+
+void grid_barrier(Site at) {
+    Context& c = context();
+    if (!c.launch->shape.cooperative)
+        fatal(401, at, "grid.sync() in a kernel that was not launched cooperatively");
+    Fiber& f = self(c);
+    arrive(c, f, false, at);
+    c.grid = true;
+    if (c.waiting == c.threads - c.exited) {
+        c.phase = Phase::grid;
+        return leave_to_main(c, &f.stack_pointer);
+    }
+    give_way(c, f);
+}
+
+void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
+    Context& c = context();
+    Fiber& f = self(c);
+    if (id >= named_barriers) fatal(401, at, "barrier %u: there are 16, numbered 0 to 15", id);
+    NamedBarrier& b = c.named[id];
+    const unsigned expected = threads ? threads : c.threads;
+    if (b.arrived && b.expected != expected)
+        finding(301, at, "barrier %u is met with %u threads here and %u elsewhere", id, expected,
+                b.expected);
+    b.expected = expected;
+    if (++b.arrived == expected) {
+        b = {0, 0};
+        if (checking()) check::named_barrier(c, id, f);
+        for (unsigned i = 0; i < c.threads; ++i) {
+            if (c.table[i].state != State::named || c.table[i].named != id) continue;
+            push_ready(c, c.table[i]);
+            --c.named_waiting;
+        }
+        return;
+    }
+    if (checking()) check::named_arrive(c, id, f);
+    if (!wait) return;
+    f.state = State::named;
+    f.at = at;
+    f.named = (uint8_t)id;
+    ++c.named_waiting;
+    Warp& w = c.warps[f.warp];
+    if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    give_way(c, f);
+    if (checking()) check::named_leave(c, id, f);
+}
+
+void spin() {
+    if (!block) return;
+    Context& c = context();
+    Fiber& f = self(c);
+    Warp& w = c.warps[f.warp];
+    w.priority = --c.lowest;  // whoever polls goes behind those it waits for
+    if (c.head == c.tail && c.started == c.threads) {
+        // Only another block can help.
+        c.phase = Phase::stalled;
+        c.stalled = &f;
+        return leave_to_main(c, &f.stack_pointer);
+    }
+    Fiber* fresh = c.head == c.tail ? next_fresh(c) : nullptr;
+    push_ready(c, f);
+    if (!fresh) return give_way(c, f);
+    void* stack = take_stack(c);
+    fresh->stack = (int16_t)c.stack;
+    become(c, *fresh);
+    c.switches++;
+    simt_switch(&f.stack_pointer, stack);
+}
+
+void polled_slowly() { spin(); }
+
+// ---- blocks, for launch.cpp
+
+Context* new_context(unsigned threads) {
+    void* at = mmap(nullptr, sizeof(Context), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                    -1, 0);
+    if (at == MAP_FAILED) return nullptr;
+    Context* c = new (at) Context();
+    c->stack_bytes = config.stack_bytes;
+    c->stack_count = threads;
+    c->stacks = map_stacks(*c);
+    c->shared = map_shared();
+    if (!c->stacks || !c->shared) return nullptr;
+    free_all_stacks(*c);
+    return c;
+}
+
+void delete_context(Context* c) {
+    unmap_stacks(*c);
+    unmap_shared(c->shared);
+    free_slots(c->slots);
+    munmap(c, sizeof(Context));
+}
+
+void begin_block(Context& c, Launch& launch, uint64_t number) {
+    const dim3 g = launch.shape.grid, b = launch.shape.block;
+    c.launch = &launch;
+    c.index = {(unsigned)(number % g.x), (unsigned)(number / g.x % g.y),
+               (unsigned)(number / g.x / g.y)};
+    c.size = b;
+    c.threads = b.x * b.y * b.z;
+    c.rank = 0;
+    c.fibers = 0;
+    c.layout = launch.layout;
+    c.exited = c.waiting = c.head = c.tail = c.named_waiting = 0;
+    c.started = 1;
+    c.grid = false;
+    c.random = (config.seed * 0x9E3779B97F4A7C15ull ^ number * 0xD1B54A32D192ED03ull) | 1;
+    begin_shared(c);
+    reset_slots(c);
+    if (checking()) check::begin_block(c);
+}
+
+void enter_block(Context& c) {
+    block = &c;
+    blockIdx = c.index;
+    threadIdx = {0, 0, 0};
+    c.phase = Phase::running;
+    if (config.order != Order::forward) {
+        for (unsigned i = 0; i < c.threads; ++i)
+            c.order[i] = (uint16_t)(config.order == Order::reverse ? c.threads - 1 - i : i);
+        for (unsigned i = c.threads - 1; config.order > Order::reverse && i > 0; --i)
+            std::swap(c.order[i], c.order[draw(c) % (i + 1)]);
+        make_table(c, 0);
+        c.started = 0;
+    }
+    void* stack = take_stack(c);
+    if (c.fibers) {
+        Fiber& first = *next_fresh(c);
+        first.stack = (int16_t)c.stack;
+        become(c, first);
+    }
+    simt_switch(&c.main, stack);
+    block = nullptr;
+}
+
+void resume_block(Context& c) {
+    block = &c;
+    blockIdx = c.index;
+    Fiber* next = c.stalled;
+    if (c.phase == Phase::grid) {
+        release_barrier(c);
+        next = pop_ready(c);
+    }
+    c.stalled = nullptr;
+    c.phase = Phase::running;
+    run(c, &c.main, *next);
+    block = nullptr;
+}
+
+void abandon() {
+    Context& c = context();
+    c.launch->failed = true;
+    c.phase = Phase::finished;
+    free_all_stacks(c);
+    leave_for_good(c);
+}
+
+}  // namespace simt

@@ -1,0 +1,141 @@
+// Names of functions from the symbol tables of loaded modules. dladdr() knows exported functions
+// only; a static kernel is in the file's .symtab.
+#include "symbols.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <cctype>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace simt {
+namespace {
+
+struct Module {
+    std::map<uintptr_t, std::string> functions;  // by offset from the module's base
+    std::set<std::string> names;
+};
+
+std::vector<char> read_file(const char* path) {
+    std::vector<char> data;
+    FILE* file = fopen(path, "rb");
+    if (!file) return data;
+    fseek(file, 0, SEEK_END);
+    const long size = ftell(file);
+    rewind(file);
+    if (size > 0) data.resize((size_t)size);
+    if (fread(data.data(), 1, data.size(), file) != data.size()) data.clear();
+    fclose(file);
+    return data;
+}
+
+std::string demangle(const char* symbol) {
+    int status = 0;
+    char* text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+    std::string name = status == 0 ? text : symbol;
+    free(text);
+    return name;
+}
+
+// "void ns::k<float, 4>(float*, int)" → "ns::k<float, 4>"
+std::string without_signature(const std::string& function) {
+    const std::string anonymous = "(anonymous namespace)::";
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i < function.size(); ++i) {
+        const char c = function[i];
+        if (c == '<') ++depth;
+        if (c == '>') --depth;
+        if (depth) continue;
+        if (c == ' ') begin = i + 1;
+        if (c != '(') continue;
+        if (function.compare(i, anonymous.size(), anonymous)) return function.substr(begin, i - begin);
+        begin = i += anonymous.size();
+        --i;
+    }
+    return function.substr(begin);
+}
+
+void read_symbols(Module& module, const std::vector<char>& file, const ElfW(Shdr)& table,
+                  const ElfW(Shdr)& strings) {
+    const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(file.data() + table.sh_offset);
+    for (size_t i = 0; i < table.sh_size / sizeof(ElfW(Sym)); ++i) {
+        if ((symbols[i].st_info & 15) != STT_FUNC || !symbols[i].st_value) continue;
+        const char* name = file.data() + strings.sh_offset + symbols[i].st_name;
+        const std::string plain = last_name(without_signature(demangle(name)));
+        module.functions[symbols[i].st_value] = plain;
+        module.names.insert(plain);
+    }
+}
+
+Module read_module(const char* path) {
+    Module module;
+    const std::vector<char> file = read_file(path);
+    if (file.size() < sizeof(ElfW(Ehdr)) || memcmp(file.data(), ELFMAG, SELFMAG)) return module;
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(file.data());
+    if (header.e_shoff + header.e_shnum * sizeof(ElfW(Shdr)) > file.size()) return module;
+    const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data() + header.e_shoff);
+    for (unsigned i = 0; i < header.e_shnum; ++i)
+        if (sections[i].sh_type == SHT_SYMTAB || sections[i].sh_type == SHT_DYNSYM)
+            read_symbols(module, file, sections[i], sections[sections[i].sh_link]);
+    return module;
+}
+
+std::mutex lock;
+
+const Module& module_of(const Dl_info& info) {  // by path: a module is read once
+    static std::map<std::string, Module> modules;
+    auto found = modules.find(info.dli_fname);
+    if (found == modules.end())
+        found = modules.emplace(info.dli_fname, read_module(info.dli_fname)).first;
+    return found->second;
+}
+
+}  // namespace
+
+std::string last_name(const std::string& expression) {
+    size_t end = expression.size();
+    int depth = 0;
+    for (size_t i = 0; i < expression.size(); ++i) {  // the first '<' that the last '>' closes
+        if (expression[i] == '<' && depth++ == 0) end = i;
+        if (expression[i] == '>' && --depth == 0 && i + 1 < expression.size() &&
+            expression[i + 1] == ':')
+            end = expression.size();
+    }
+    const auto part = [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '$'; };
+    while (end && !part(expression[end - 1])) --end;
+    size_t begin = end;
+    while (begin && part(expression[begin - 1])) --begin;
+    return expression.substr(begin, end - begin);
+}
+
+std::string function_at(const void* code) {
+    Dl_info info;
+    if (!dladdr(code, &info)) return "";
+    if (info.dli_sname && info.dli_saddr == code)
+        return last_name(without_signature(demangle(info.dli_sname)));
+    std::lock_guard<std::mutex> guard(lock);
+    const Module& module = module_of(info);
+    const uintptr_t offset = (uintptr_t)code - (uintptr_t)info.dli_fbase;
+    auto found = module.functions.find(offset);
+    if (found == module.functions.end()) found = module.functions.find((uintptr_t)code);  // no PIE
+    return found == module.functions.end() ? "" : found->second;
+}
+
+bool defines_function(const void* code, const std::string& name) {
+    Dl_info info;
+    if (!dladdr(code, &info)) return false;
+    std::lock_guard<std::mutex> guard(lock);
+    return module_of(info).names.count(name);
+}
+
+}  // namespace simt

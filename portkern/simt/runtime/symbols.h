@@ -1,0 +1,15 @@
+// Names of functions, from the symbol tables of loaded modules.
+#pragma once
+#include <string>
+
+namespace simt {
+
+// The function that begins at `code`, without its namespaces, template arguments and parameters;
+// empty when the module has no symbol for it.
+std::string function_at(const void* code);
+// Whether the module that `code` is in defines a function of that name.
+bool defines_function(const void* code, const std::string& name);
+// The last name in an expression that calls a kernel: "ns::scale<float, 4>" is "scale".
+std::string last_name(const std::string& expression);
+
+}  // namespace simt

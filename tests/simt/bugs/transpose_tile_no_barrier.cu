@@ -1,0 +1,39 @@
+// what: a transposed tile is read before it has been written
+// expect: SX201
+// widths: 32 64
+// pitfall: 16
+// sanitizer: racecheck
+// group: races
+#include <cuda_runtime.h>
+
+#include "check.h"
+
+constexpr int tile = 32, rows_per_block = 8;
+
+__global__ void transpose(const int* in, int* out, int rows, int cols) {
+    __shared__ int s[tile][tile + 1];
+    int col = blockIdx.x * tile + threadIdx.x, row = blockIdx.y * tile + threadIdx.y;
+    for (int i = 0; i < tile; i += rows_per_block)
+        if (row + i < rows && col < cols) s[threadIdx.y + i][threadIdx.x] = in[(row + i) * cols + col];
+#ifndef BUG
+    __syncthreads();
+#endif
+    col = blockIdx.y * tile + threadIdx.x;
+    row = blockIdx.x * tile + threadIdx.y;
+    for (int i = 0; i < tile; i += rows_per_block)
+        if (row + i < cols && col < rows) out[(row + i) * rows + col] = s[threadIdx.x][threadIdx.y + i];
+}
+
+int main() {
+    constexpr int rows = 70, cols = 45;
+    const auto in = numbers<int>(rows * cols, 10007);
+    std::vector<int> want(rows * cols);
+    for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < cols; ++j) want[j * rows + i] = in[i * cols + j];
+
+    int* out = device_array<int>(rows * cols);
+    const dim3 grid((cols + tile - 1) / tile, (rows + tile - 1) / tile);
+    transpose<<<grid, dim3(tile, rows_per_block)>>>(to_device(in), out, rows, cols);
+    finish();
+    return check(to_host(out, rows * cols), want);
+}
