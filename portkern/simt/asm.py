@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import ptx
+from . import ptx, ptx_arithmetic, ptx_memory, ptx_warp
 from .diagnostics import CODES, Diagnostic
 from .inline_asm import Asm, Operand
 from .ptx import Unmodelled
 
 WIDTHS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}  # constraints, in bits
 CONSTANTS = ("n", "i")
+FAMILIES = (ptx_arithmetic, ptx_memory, ptx_warp)  # their import makes the instructions known
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
@@ -105,7 +106,8 @@ class _Statement:
             if found := pattern.search(text):
                 raise Unmodelled(f"'{found.group()}'", code)
         body = " ".join(self._body(_Cursor(list(_tokens(text)))))
-        return " ".join(["{", *self._inputs(), body, *self._results(), "}"])
+        carry = "bool simt_carry = false; " if "simt_carry" in body else ""
+        return " ".join(["{", *self._inputs(), carry + body, *self._results(), "}"])
 
     def _inputs(self) -> Iterator[str]:
         starts = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 
-from portkern.errors import BuildError, ToolError
+from portkern.errors import BuildError
 from portkern.simt import rewrite, toolbox
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.machine import Language, macros
@@ -67,8 +66,8 @@ def build_program(
     mode: Mode = "fast", defines: Sequence[str] = (), search: Sequence[Path] = (),
 ) -> Path:  # fmt: skip
     """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
-    when None); PORTKERN_SIMT in its environment says how it runs."""
-    box = toolbox.ready()
+    when None). :mod:`portkern.simt.program` runs it."""
+    box, out = toolbox.ready(), out.absolute()
     spoken: Language = language or ("hip" if path.suffix == ".hip" else "cuda")
     folder = out.with_name(f"{out.name}.src")
     tree = rewrite.rewrite_tree(path, folder, search=search, library=False)
@@ -120,16 +119,6 @@ def _fast_linker() -> tuple[str, ...]:
 
 def _linker(box: Toolbox) -> list[str]:
     if box.compiler.name == "zig":
-        return [sys.executable, "-m", "ziglang", "c++"]
+        # The checked build's callbacks are the runtime's, not zig's.
+        return [sys.executable, "-m", "ziglang", "c++", "-O2", "-fno-sanitize=all"]
     return [*box.compiler.argv, *_fast_linker()]
-
-
-def run_program(
-    program: Path, settings: str, *, timeout_s: float, arguments: Sequence[str] = (),
-    cwd: Path | None = None,
-) -> str:  # fmt: skip
-    """Run an executable of :func:`build_program`; its output. Raises ToolError with the log."""
-    environment = {"PORTKERN_SIMT": settings, "PATH": os.environ.get("PATH", "")}
-    return run_tool(
-        [program, *arguments], timeout_s=timeout_s, env=environment, error=ToolError, cwd=cwd
-    )

@@ -51,7 +51,7 @@ class Draft:
         """A defect at token ``i``; where another macro or #if may drop it, the compiler says it."""
         place, line = self.places[i], self.code.tokens[i].line
         if place.conditional or place.macro is not None:
-            self.insert_before(i, f"{pragma_error(f'{code} {message}')} ")
+            self.insert_before(i, f" {pragma_error(f'{code} {message}')} ")
         else:
             self.found.append(Diagnostic(code, message, file=self.name, line=line))
 

@@ -13,6 +13,8 @@ from portkern.simt.lexer import Code, Kind, Macro, Token
 MOST_ALTERNATIVES = 16
 #: A macro's value longer than this is none: macros that double each other grow without end.
 LONGEST = 20_000
+#: Macros that stand for macros: deeper ones are not followed.
+DEEPEST = 50
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,17 @@ class Statement:
 
 
 def _values(
-    name: str, macros: Mapping[str, Sequence[Macro]], known: dict[str, list[str]]
+    name: str, macros: Mapping[str, Sequence[Macro]], known: dict[str, list[str]], depth: int = 0
 ) -> list[str]:
     """The different strings that macro ``name`` is defined as; other definitions do not count."""
     if name in known:
         return known[name]
     known[name] = []  # what a macro that names itself gets
+    if depth > DEEPEST:
+        return []
     found: dict[str, None] = {}
     for macro in macros.get(name, ()):
-        parts = [_value(token, macros, known) for token in macro.body]
+        parts = [_value(token, macros, known, depth) for token in macro.body]
         if macro.params is not None or not parts:
             continue
         for combination in product(*parts):
@@ -129,11 +133,11 @@ def _values(
 
 
 def _value(
-    token: Token, macros: Mapping[str, Sequence[Macro]], known: dict[str, list[str]]
+    token: Token, macros: Mapping[str, Sequence[Macro]], known: dict[str, list[str]], depth: int
 ) -> list[str]:
     if token.kind is Kind.STRING:
         return [unescape(token)]
-    return _values(token.text, macros, known) if token.kind is Kind.NAME else []
+    return _values(token.text, macros, known, depth + 1) if token.kind is Kind.NAME else []
 
 
 def parse(code: Code, keyword: int, opening: int) -> Statement | Refused:

@@ -72,11 +72,8 @@ def is_spread_out(code: Code, i: int, last: int) -> bool:
 
 def _chevrons(draft: Draft, i: int) -> Launch | Broken:
     code, place = draft.code, draft.places[i]
-    macro, low = place.macro, 0
-    d = code.directive(i)
-    if d is not None:
-        low = d.body
-    first = _kernel(code, i, low)
+    macro = place.macro
+    first = _kernel(code, i, code.earliest(i))
     if first is None:
         return Broken("no kernel before <<<")
     close = _close(code, i, place.last)
@@ -279,12 +276,15 @@ def display(code: Code, kernel: Range, macro: Macro | None) -> str:
     if params.isdisjoint(code.text[first:last]):
         plain = [t for t in code.tokens[first:last] if t.text != "##"]
         return literal(join(plain))
-    parts = []
+    parts, text = [], ""
     for i in range(first, last):
         token, pasted = code.tokens[i], "##" in code.text[max(first, i - 1) : i + 1]
-        gap = " " if token.gap and i > first and not pasted else ""
+        text += " " if token.gap and i > first and not pasted else ""
         if token.text in params:
-            parts.append(f'"{gap}" #{token.text}' if gap else f"#{token.text}")
+            parts += [literal(text), f"#{token.text}"] if text else [f"#{token.text}"]
+            text = ""
         elif token.text != "##":
-            parts.append(literal(gap + token.text))
+            text += token.text
+    if text:
+        parts.append(literal(text))
     return " ".join(parts)

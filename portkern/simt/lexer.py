@@ -193,8 +193,26 @@ class Code:
         at = bisect_left(self._begins, i + 1) - 1
         return self.directives[at] if at >= 0 and i < self.directives[at].end else None
 
+    def earliest(self, i: int) -> int:
+        """How far back a construct at ``i`` may begin: in its macro, or after a directive."""
+        at = bisect_left(self._begins, i + 1) - 1
+        if at < 0:
+            return 0
+        d = self.directives[at]
+        return d.body if i < d.end else d.end
+
     def has_directive(self, first: int, last: int) -> bool:
         return bisect_left(self._begins, first) < bisect_left(self._begins, last)
+
+    def outside_directives(self, first: int, last: int) -> list[str]:
+        """The texts of the range, without those of directives."""
+        texts: list[str] = []
+        for d in self.directives[
+            bisect_left(self._begins, first) : bisect_left(self._begins, last)
+        ]:
+            texts += self.text[first : d.begin]
+            first = d.end
+        return texts + self.text[first:last]
 
     def macro(self, d: Directive, conditional: bool) -> Macro:
         """What the #define ``d`` defines."""

@@ -24,6 +24,15 @@ class Row:
     column: int
 
 
+@dataclass(frozen=True)
+class Inlined:
+    """Code of a function that was inlined into the call at ``row``."""
+
+    low: int
+    high: int
+    row: Row
+
+
 def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, Any]]]:
     """The findings of a run, each place once, and its counters, one entry per launch.
 
@@ -73,13 +82,16 @@ def _place(data: Mapping[str, Any], prefix: str) -> Row | None:
 def locate(module: Path, pc: int) -> Row | None:
     """The line of the author's code that ``pc`` (an offset into the module) belongs to.
 
-    What the compiler inlined from our own headers is the author's call just before it.
+    What the compiler inlined from our own headers belongs to the author's call of it.
     """
-    rows = _table(module)
+    rows, inlined = _tables(module)
     at = bisect.bisect_right(rows, pc, key=lambda row: row.address) - 1
-    while at >= 0 and rows[at].line and _ours(rows[at].file):
-        at -= 1
-    return rows[at] if at >= 0 and rows[at].line else None
+    if at < 0 or not rows[at].line:
+        return None
+    if not _ours(rows[at].file):
+        return rows[at]
+    calls = [call for call in inlined if call.low <= pc < call.high and not _ours(call.row.file)]
+    return min(calls, key=lambda call: call.high - call.low).row if calls else rows[at]
 
 
 @lru_cache(maxsize=4096)
@@ -88,23 +100,57 @@ def _ours(file: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _table(module: Path) -> list[Row]:
-    """All rows of a module's line tables by address; none where there are no tables."""
+def _tables(module: Path) -> tuple[list[Row], list[Inlined]]:
+    """All rows of a module's line tables by address, and the calls that were inlined."""
     from elftools.elf.elffile import ELFFile
 
     rows: list[Row] = []
+    inlined: list[Inlined] = []
     if not module.is_file():
-        return rows
+        return rows, inlined
     with module.open("rb") as stream:
         elf = ELFFile(stream)
         if not elf.has_dwarf_info():
-            return rows
+            return rows, inlined
         dwarf = elf.get_dwarf_info()
         for unit in dwarf.iter_CUs():
             program = dwarf.line_program_for_CU(unit)
             if program is not None:
                 rows += _rows(program)
-    return sorted(rows, key=lambda row: (row.address, row.line != 0))
+                inlined += _inlined(dwarf, unit, program)
+    return sorted(rows, key=lambda row: (row.address, row.line != 0)), inlined
+
+
+def _inlined(dwarf: Any, unit: Any, program: Any) -> Iterable[Inlined]:
+    version = program["version"]
+    names = [_file_name(program, entry, version) for entry in program["file_entry"]]
+    first = 0 if version >= 5 else 1
+    for die in unit.iter_DIEs():
+        if die.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in die.attributes:
+            continue
+        file = die.attributes["DW_AT_call_file"].value - first
+        line = die.attributes["DW_AT_call_line"].value
+        for low, high in _ranges(dwarf, unit, die):
+            if 0 <= file < len(names):
+                yield Inlined(low, high, Row(low, names[file], line, 0))
+
+
+def _ranges(dwarf: Any, unit: Any, die: Any) -> Iterable[tuple[int, int]]:
+    attributes = die.attributes
+    if "DW_AT_low_pc" in attributes and "DW_AT_high_pc" in attributes:
+        low, high = attributes["DW_AT_low_pc"].value, attributes["DW_AT_high_pc"]
+        yield low, high.value if high.form == "DW_FORM_addr" else low + high.value
+    elif "DW_AT_ranges" in attributes:
+        base = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+        origin = base.value if base else 0
+        for part in dwarf.range_lists().get_range_list_at_offset(
+            attributes["DW_AT_ranges"].value, unit
+        ):
+            if hasattr(part, "base_address"):
+                origin = part.base_address
+            else:
+                start = 0 if getattr(part, "is_absolute", False) else origin
+                yield start + part.begin_offset, start + part.end_offset
 
 
 def _rows(program: Any) -> Iterable[Row]:

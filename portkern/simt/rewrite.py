@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.errors import ConfigError
+from portkern.simt.asm import translate
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.edit import Draft, pragma_error, quotable
-from portkern.simt.inline_asm import Alternative, Asm, Refused, parse
+from portkern.simt.inline_asm import Alternative, Asm, Refused, literal, parse
 from portkern.simt.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
 from portkern.simt.lexer import Code, Directive, Kind
 from portkern.simt.shared import rewrite_shared
@@ -25,7 +26,9 @@ from portkern.simt.survey import ASM, Survey, World
 
 INCLUDE = Path(__file__).parent / "include"
 #: Files that include each other deeper than this are a mistake.
-DEEPEST_INCLUDE = 100
+DEEPEST_INCLUDE = 50
+#: Tokens of a typedef on either side of its vector attribute.
+LONGEST_ALIAS = 200
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,7 @@ def _rewrite(
         if i >= done:
             done = max(done, _construct(draft, i, library))
     _share(draft, survey)
-    shown = name.replace("\\", "\\\\").replace('"', '\\"')
-    return Rewritten(f'#line 1 "{shown}"\n{draft.render()}', tuple(draft.found))
+    return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.found))
 
 
 # ---- constructs ---------------------------------------------------------------------------
@@ -188,10 +190,11 @@ def _ext_vector(draft: Draft, i: int) -> None:
     begin = i - 3
     end = code.partner[i - 2] + 1 if i >= 3 else 0
     whole = closing > 0 and end == closing + 3 and code.text[begin] in _ATTRIBUTE
-    first = i
-    while first > 0 and code.text[first] not in ("typedef", "using", ";", "{", "}"):
+    first, low = i, max(code.earliest(i), i - LONGEST_ALIAS)
+    while first > low and code.text[first] not in ("typedef", "using", ";", "{", "}"):
         first -= 1
     semicolon = i
+    last = min(last, i + LONGEST_ALIAS)
     while semicolon < last and code.text[semicolon] not in (";", "{", "}"):
         semicolon += 1
     named = _vector_names(code, first, semicolon, range(begin, end)) if whole else None
@@ -231,15 +234,14 @@ def _share(draft: Draft, survey: Survey) -> None:
     code, shared = draft.code, draft.world.shared
     if not shared:
         return
-    using = {name: _macros_naming(draft.world, name) | {name} for name in shared}
+    naming = _macros_by_token(draft.world)
+    using = {name: _reached(name, naming) for name in shared}
     for function in survey.functions:
         closing = code.partner[function.body]
         if closing < 0:
             continue
-        head, inside = (
-            set(code.text[a:b])
-            for a, b in ((function.head, function.body), (function.body, closing))
-        )
+        head = code.outside_directives(function.head, function.body)
+        inside = set(code.text[function.body : closing])
         locals_ = [
             local
             for name, local in shared.items()
@@ -252,16 +254,22 @@ def _share(draft: Draft, survey: Survey) -> None:
             draft.insert_before(closing, "} ")
 
 
-def _macros_naming(world: World, name: str) -> set[str]:
-    """The macros whose replacement has ``name``, directly or through each other."""
-    found: set[str] = {name}
-    size = 0
-    while size < len(found):
-        size = len(found)
-        for macros in world.macros.values():
-            for macro in macros:
-                if macro.name not in found and any(t.text in found for t in macro.body):
-                    found.add(macro.name)
+def _macros_by_token(world: World) -> dict[str, set[str]]:
+    """For each token, the macros whose replacement has it."""
+    found: dict[str, set[str]] = {}
+    for name, macros in world.macros.items():
+        for token in (token for macro in macros for token in macro.body):
+            found.setdefault(token.text, set()).add(name)
+    return found
+
+
+def _reached(name: str, naming: dict[str, set[str]]) -> set[str]:
+    """``name`` and the macros that come to it, directly or through each other."""
+    found, fresh = {name}, [name]
+    while fresh:
+        more = naming.get(fresh.pop(), set()) - found
+        found |= more
+        fresh += more
     return found
 
 
@@ -283,7 +291,7 @@ def _asm(draft: Draft, i: int) -> int:
     choices = (
         parsed if isinstance(parsed, Refused) else parsed.alternatives(draft.world.macros, params)
     )
-    # The host's own assembly, of a function that no device runs, is for the host's compiler.
+    # Of a function that nothing marks as a device's: it may be the host's own assembly.
     hosted = place.macro is None and not place.scope.device
     text = _statement(draft, i, choices, hosted)
     if text is not None:
@@ -315,16 +323,23 @@ def _statement(
 def _translated(draft: Draft, i: int, asm: Asm, hosted: bool) -> str | None:
     if not asm.template.strip(" \t\r\n;"):
         return _barrier(asm)
-    from portkern.simt.asm import translate
-
     result = translate(asm)
     if isinstance(result, Diagnostic):
-        return None if hosted else draft.stub(i, result.code, result.message)
+        return None if hosted and _is_hosts(asm) else draft.stub(i, result.code, result.message)
     text = " ".join(result.split("\n")).strip()
-    single = text.removesuffix(";")
-    if not re.search(r"[;{}]", single):
-        return single
-    return f"do {{ {text}{'' if text.endswith(('}', ';')) else ';'} }} while (0)"
+    block = text if text.startswith("{") and text.endswith("}") else f"{{ {text.rstrip(';')}; }}"
+    return f"do {block} while (0)"
+
+
+#: What PTX has: a type and its width, a constant, or the number of another operand.
+_PTX_CONSTRAINT = re.compile(r"[=+&]*(?:[hrlqfdbniC]|\d+)$")
+
+
+def _is_hosts(asm: Asm) -> bool:
+    """Whether assembly that is not understood looks like the host's: PTX has types on its
+    instructions, after a dot, and none of the host's registers among its constraints."""
+    ptx = all(_PTX_CONSTRAINT.match(o.constraint) for o in (*asm.outputs, *asm.inputs))
+    return not ptx or "." not in asm.template
 
 
 def _barrier(asm: Asm) -> str:

@@ -21,6 +21,7 @@ _ALIGN = frozenset(["alignas", "__align__", "__builtin_align__"])
 _ATTRIBUTE = frozenset(["__attribute__", "__attribute"])
 _RECORD = frozenset(["struct", "class", "union", "enum"])
 _TYPE_OF = frozenset(["decltype", "typeof", "__typeof__"])
+_LONGEST_TYPE = 64  # tokens before __shared__
 _RESTRICT = frozenset(["__restrict__", "__restrict", "restrict"])
 
 
@@ -62,7 +63,9 @@ def rewrite_shared(draft: Draft, i: int) -> int:
         declaration = _Parser(draft, i).parse()
     except Unparsed as failure:
         draft.report(i, "SX011", f"a __shared__ declaration that cannot be parsed: {failure}")
-        return i + 1
+        while draft.code.text[i] in _DROPPED:
+            i += 1
+        return i
     names = _Names(draft.code, place.macro)
     if place.scope.function:
         draft.replace(
@@ -82,9 +85,9 @@ class _Parser:
     def __init__(self, draft: Draft, at: int) -> None:
         self.code, self.text, self.world = draft.code, draft.code.text, draft.world
         self.at, self.end = at, draft.places[at].last
-        d = draft.code.directive(at)
-        self.low = d.body if d is not None else 0
-        self.params = (draft.places[at].macro or _NO_MACRO).params or frozenset()
+        self.low = draft.code.earliest(at)
+        self.i = at  # the next token
+        self.result = Declaration(at, at)
 
     def parse(self) -> Declaration:
         try:
@@ -100,12 +103,16 @@ class _Parser:
         self.result = Declaration(first, first)
         self._specifiers()
         self._declarators()
-        if self.text[self.i] != ";" and self.i < self.end:
-            raise Unparsed(f"{self.text[self.i]!r} is not expected")
+        if self._next not in (";", ""):
+            raise Unparsed(f"{self._next!r} is not expected")
         if self.code.has_directive(first, self.i) and self.code.directive(first) is None:
             raise Unparsed("directives within the declaration")
         self.result.last = self.i
         return self.result
+
+    @property
+    def _next(self) -> str:
+        return self.text[self.i] if self.i < self.end else ""
 
     def _first(self) -> int:
         """Back over the specifiers before ``__shared__``."""
@@ -129,7 +136,8 @@ class _Parser:
     def _first_before_type(self) -> int | None:
         """``float __shared__ x[4];`` begins where its statement does."""
         i = self._first()
-        while i > self.low:
+        low = max(self.low, i - _LONGEST_TYPE)
+        while i > low:
             token = self.code.tokens[i - 1]
             if token.text == ">":
                 i = self.code.open_angle(i - 1, self.low)
@@ -169,7 +177,7 @@ class _Parser:
                 break
         if not typed:
             raise Unparsed("no type is found")
-        self.result.type = " ".join(parts)
+        self.result.type = " ".join(filter(None, parts))
 
     def _skip_attribute(self) -> bool:
         """Go past an attribute; its alignment is kept."""
@@ -231,22 +239,22 @@ class _Parser:
             if tokens[self.i].kind not in (Kind.NAME, Kind.NUMBER):
                 break
             self.i += 1
-            if text[self.i] == "<":
+            if self._next == "<":
                 closing = self.code.close_angle(self.i, self.end)
                 if closing < 0:
                     raise Unparsed("its template arguments do not end")
                 self.i = closing + 1
             closing = self.code.partner[self.i]
-            if text[self.i] == "(" and closing > 0 and tokens[closing + 1].kind is Kind.NAME:
+            if self._next == "(" and closing > 0 and tokens[closing + 1].kind is Kind.NAME:
                 self.i = closing + 1  # a macro that makes a type
-            if text[self.i] not in ("::", "##"):
+            if self._next not in ("::", "##"):
                 break
         return self.code.flat(begin, self.i)
 
     def _declarators(self) -> None:
         while True:
             self.result.declarators.append(self._declarator())
-            if self.i >= self.end or self.text[self.i] != ",":
+            if self._next != ",":
                 return
             self.i += 1
 
@@ -256,7 +264,7 @@ class _Parser:
         before: list[int] = []
         after: list[int] = []
         alignment: tuple[str, ...] = ()
-        while self.i < self.end and text[self.i] not in (",", ";"):
+        while self._next not in (",", ";", ""):
             i = self.i
             found, self.i = self._attribute_at(i)
             if self.i > i:
@@ -269,7 +277,7 @@ class _Parser:
                 self.i = max(i, self.code.partner[i]) + 1
                 after += range(i, self.i)
             elif name is None and tokens[i].kind is Kind.NAME and self._is_name(i):
-                while text[self.i] == "##" and self.i + 1 < self.end:
+                while self._next == "##" and self.i + 1 < self.end:
                     self.i += 2
                 name = (i, self.i)
             elif text[i] in _RESTRICT:
@@ -277,10 +285,10 @@ class _Parser:
             elif tokens[i].kind is Kind.NAME and name is not None:
                 raise Unparsed(f"{text[i]!r} is not expected")
             elif text[i] in CLOSE and (text[i] != ")" or self.code.partner[i] < begin):
-                break
+                raise Unparsed(f"{text[i]!r} is not expected")
             else:
                 (before if name is None else after).append(i)
-        if name is None or self.i > self.end:
+        if name is None:
             raise Unparsed("no name is found")
         return Declarator(begin, name, self._words(before), self._words(after), alignment)
 
@@ -289,14 +297,8 @@ class _Parser:
         return text not in _QUALIFIERS | _RESTRICT and self.text[i + 1] != "::"
 
     def _words(self, indices: list[int]) -> str:
-        return "".join(self._word(i) for i in indices)
-
-    def _word(self, i: int) -> str:
-        token = self.code.tokens[i]
-        return f" {token.text}" if token.gap or token.kind is Kind.NAME else token.text
-
-
-_NO_MACRO = Macro("", None, frozenset(), (), False)
+        tokens = (self.code.tokens[i] for i in indices)
+        return "".join(f" {token.text}" if token.gap else token.text for token in tokens)
 
 
 # ---- writing ------------------------------------------------------------------------------
@@ -417,7 +419,9 @@ def _namespace(draft: Draft, i: int, names: _Names, declaration: Declaration) ->
             local = f"{type_}* {name} = ::simt::dynamic_shared<{type_}>();"
             known = name in draft.world.shared and not conditional
             text = f"using {type_} = @{element}"
-            again = "" if known else f"; static ::simt::DynamicShared<{type_}> {name}"
+            again = (
+                "" if known else f"; [[maybe_unused]] static ::simt::DynamicShared<{type_}> {name}"
+            )
             texts.append(text + again)
         else:
             local = f"{type_}& {name} = *::simt::dynamic_shared<{type_}>();"

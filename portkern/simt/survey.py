@@ -38,6 +38,7 @@ class _Open(NamedTuple):
     """An open '{' and those around it."""
 
     scope: Scope
+    head: int  # of the declaration that it is part of
     outer: _Open | None
 
 
@@ -121,6 +122,7 @@ class Survey:
                 self._define(d)
             elif d.name in ("include", "include_next", "import"):
                 self._include(d)
+                self._watched.update(self._world.words)
             at = d.end
         self._range(at, len(code.tokens))
 
@@ -156,11 +158,14 @@ class Survey:
             if text[i] not in watched:
                 continue
             if text[i] == "{":
-                self._open = _Open(self._opened(i), self._open)
+                self._open = _Open(self._opened(i), self._head, self._open)
                 self._head = i + 1
             elif text[i] == "}":
-                self._open = self._open and self._open.outer
-                self._head = i + 1
+                closed, self._head = self._open, i + 1
+                if closed is not None:
+                    self._open = closed.outer
+                    if closed.scope.kind == "values":  # the declaration goes on
+                        self._head = closed.head
             elif text[i] == ";":
                 self._head = i + 1
             else:
@@ -177,7 +182,8 @@ class Survey:
             if kind != "function":
                 return Scope(kind)
             first = self._head
-        marks = set().union(*map(self._world.stands_for, self._code.text[first:i]))
+        head = self._code.outside_directives(first, i)
+        marks = set().union(*map(self._world.stands_for, head))
         device, host = bool(marks & {"__device__", "__global__"}), "__host__" in marks
         if not device and outer.function:  # a lambda is compiled for where it stands
             return Scope("function", True, outer.device, outer.host)

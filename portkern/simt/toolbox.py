@@ -30,17 +30,18 @@ _COMMON = ("-std=c++17", "-fPIC", "-w", "-fno-strict-aliasing", "-fno-math-errno
            "-fno-trapping-math", "-ffp-contract=fast", "-fstack-clash-protection")  # fmt: skip
 # Wrapping is what a GPU does; the checked build must see the overflow instead.
 _MODES: Mapping[Mode, tuple[str, ...]] = {
-    "fast": ("-O2", "-fwrapv"),
+    "fast": ("-O2", "-g1", "-fwrapv"),
     "check": (
-        "-O1", "-g1", "-DSIMT_CHECK=1", "-fsanitize=thread", "-fsanitize-recover=all",
+        "-g1", "-DSIMT_CHECK=1", "-fsanitize=thread", "-fsanitize-recover=all",
         "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift-exponent,bounds,alignment",
     ),
     "asan": ("-O1", "-g1", "-fwrapv", "-fsanitize=address,bounds,shift-exponent",
              "-fsanitize-recover=all", "-fno-omit-frame-pointer"),
 }  # fmt: skip
-_GCC_CHECK = ("--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
+# What our headers inline must be inlined, or an access's place is in them.
+_GCC_CHECK = ("-O1", "-finline-small-functions", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
               "-fno-sanitize=object-size")  # fmt: skip
-_CLANG_CHECK = ("-mllvm", "-tsan-distinguish-volatile=1",
+_CLANG_CHECK = ("-O2", "-mllvm", "-tsan-distinguish-volatile=1",
                 "-mllvm", "-tsan-instrument-func-entry-exit=0")  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from portkern.errors import ConfigError
 from portkern.evaluate import Limits, Options
 from portkern.matrix import Matrix, Progress
 from portkern.record import Record, RecordFile, Verdict
+from portkern.toolchain import cache_root
 
 RECORDS = "records.jsonl"
 #: Columns of a table that goes to a file or a pipe.

@@ -1,5 +1,5 @@
-// Mathematical constants by CUDA's names. _HI and _LO add up to twice the precision; L2E is log2(e),
-// LGE log10(e), LNT ln(10), PIO2 pi / 2 and so on.
+// Mathematical constants by CUDA's names. _HI and _LO add up to twice the precision; L2E is
+// log2(e), LGE log10(e), LNT ln(10), PIO2 pi / 2 and so on.
 #pragma once
 #include "simt/integer.h"
 

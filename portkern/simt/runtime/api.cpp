@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "context.h"
 #include "host.h"
 #include "launch.h"
 #include "memory.h"
@@ -44,7 +45,7 @@ struct Granted {  // by set_function_attribute
     std::string name;
     size_t bytes;
 };
-struct State {
+struct Kept {
     std::set<const void*> streams, events;
     std::map<const char*, size_t> symbols;  // those whose address was asked for
     std::map<const void*, Granted> granted;
@@ -52,8 +53,8 @@ struct State {
     std::set<void*> buffers;  // ours, for reset()
     std::map<int, size_t> limits;
 };
-State& state() {
-    static State* s = new State;  // never destroyed: modules free memory at exit
+Kept& kept() {
+    static Kept* s = new Kept;  // never destroyed: modules free memory at exit
     return *s;
 }
 
@@ -81,11 +82,11 @@ namespace {
 bool is_stream(const void* s) {
     if ((uintptr_t)s <= 2) return true;  // the default ones: 0, legacy 1, per thread 2
     std::lock_guard<std::mutex> guard(lock);
-    return state().streams.count(s);
+    return kept().streams.count(s);
 }
 bool is_event(const void* e) {
     std::lock_guard<std::mutex> guard(lock);
-    return state().events.count(e);
+    return kept().events.count(e);
 }
 int enter_on(const void* stream) {
     if (const int error = enter()) return error;
@@ -97,8 +98,8 @@ int enter_on(const void* stream) {
 // The variable that p points into, of those whose address was asked for.
 bool in_symbol(const char* p, size_t bytes) {
     std::lock_guard<std::mutex> guard(lock);
-    auto after = state().symbols.upper_bound(p);
-    if (after == state().symbols.begin()) return false;
+    auto after = kept().symbols.upper_bound(p);
+    if (after == kept().symbols.begin()) return false;
     --after;
     return p + bytes <= after->first + after->second;
 }
@@ -166,7 +167,7 @@ size_t dynamic_limit(const Call& call) {
     const std::string name = last_name(call.kernel);
     size_t most = 0, any = 0;
     bool named = false;
-    for (const auto& [code, granted] : state().granted) {
+    for (const auto& [code, granted] : kept().granted) {
         any = std::max(any, granted.bytes);
         if (granted.name != name && !granted.name.empty()) continue;
         named = true;
@@ -274,7 +275,9 @@ const char* error_text(int error) {
 }
 
 int unsupported(const char* call, Site at) {
-    finding(409, at, "%s is not modelled: it returns NotSupported", call);
+    const void* caller = __builtin_return_address(0);
+    report(409, at ? Place(at) : Place(caller), Place(),
+           "%s is not modelled: it returns NotSupported", call);
     return finish(not_supported);
 }
 
@@ -293,7 +296,7 @@ int allocate(void** p, size_t bytes, Space space, Site at) {
     if (fits) *p = simt::allocate(bytes, kind);
     if (!*p) return finish(out_of_memory);
     std::lock_guard<std::mutex> guard(lock);
-    state().buffers.insert(*p);
+    kept().buffers.insert(*p);
     (void)at;
     return success;
 }
@@ -307,19 +310,20 @@ int release(void* p, Space space) {
     if (const int error = enter()) return finish(error);
     if (!p) return success;
     const char* call = space == Space::host ? "a free of host memory" : "a free of device memory";
+    const Place caller(__builtin_return_address(0));  // it must not have an argument for its site
     const Buffer* b = find_buffer(p);
     char where[256];
     describe_address(p, where, sizeof where);
     if (!b || b->begin != p) {
-        finding(113, nullptr, "%s: %s", call, where);
+        report(113, caller, Place(), "%s: %s", call, where);
         return finish(invalid_value);
     }
     if ((b->kind == Kind::host) != (space == Space::host)) {
-        finding(113, nullptr, "%s got memory of the other kind: %s", call, where);
+        report(113, caller, Place(), "%s got memory of the other kind: %s", call, where);
         return finish(invalid_value);
     }
     std::lock_guard<std::mutex> guard(lock);
-    state().buffers.erase(p);
+    kept().buffers.erase(p);
     return simt::release(p) ? success : finish(invalid_value);
 }
 
@@ -376,7 +380,7 @@ int fill_2d(void* p, size_t pitch, int byte, size_t width, size_t rows, void* st
 int symbol_address(void** p, Symbol symbol) {
     if (const int error = enter()) return finish(error);
     std::lock_guard<std::mutex> guard(lock);
-    state().symbols[static_cast<const char*>(symbol.at)] = symbol.bytes;
+    kept().symbols[static_cast<const char*>(symbol.at)] = symbol.bytes;
     *p = const_cast<void*>(symbol.at);
     return success;
 }
@@ -460,14 +464,14 @@ int stream_create(void** stream, unsigned flags, int priority) {
     if (!stream || flags > 1) return finish(invalid_value);
     *stream = new Stream{flags, std::min(0, std::max(-5, priority))};
     std::lock_guard<std::mutex> guard(lock);
-    state().streams.insert(*stream);
+    kept().streams.insert(*stream);
     return success;
 }
 
 int stream_destroy(void* stream) {
     if (const int error = enter()) return finish(error);
     std::lock_guard<std::mutex> guard(lock);
-    if (!state().streams.erase(stream)) return finish(invalid_handle);
+    if (!kept().streams.erase(stream)) return finish(invalid_handle);
     delete static_cast<Stream*>(stream);
     return success;
 }
@@ -502,14 +506,14 @@ int event_create(void** event, unsigned flags) {
     if (!event) return finish(invalid_value);
     *event = new Event{flags, false, 0};
     std::lock_guard<std::mutex> guard(lock);
-    state().events.insert(*event);
+    kept().events.insert(*event);
     return success;
 }
 
 int event_destroy(void* event) {
     if (const int error = enter()) return finish(error);
     std::lock_guard<std::mutex> guard(lock);
-    if (!state().events.erase(event)) return finish(invalid_handle);
+    if (!kept().events.erase(event)) return finish(invalid_handle);
     delete static_cast<Event*>(event);
     return success;
 }
@@ -625,17 +629,17 @@ int reset() {
     fault = success;
     last = success;
     std::lock_guard<std::mutex> guard(lock);
-    for (void* p : state().buffers) simt::release(p);
-    for (const void* s : state().streams) delete static_cast<const Stream*>(s);
-    for (const void* e : state().events) delete static_cast<const Event*>(e);
-    state() = State{{}, {}, {}, {}, std::move(state().names), {}, {}};
+    for (void* p : kept().buffers) simt::release(p);
+    for (const void* s : kept().streams) delete static_cast<const Stream*>(s);
+    for (const void* e : kept().events) delete static_cast<const Event*>(e);
+    kept() = Kept{{}, {}, {}, {}, std::move(kept().names), {}, {}};
     return success;
 }
 
 int set_limit(int limit, size_t value) {
     if (const int error = enter()) return finish(error);
     std::lock_guard<std::mutex> guard(lock);
-    state().limits[limit] = value;
+    kept().limits[limit] = value;
     return success;
 }
 
@@ -645,8 +649,8 @@ int get_limit(size_t* value, int limit) {
     if (const int error = enter()) return finish(error);
     if (!defaults.count(limit)) return finish(unsupported_limit);
     std::lock_guard<std::mutex> guard(lock);
-    const auto set = state().limits.find(limit);
-    *value = set != state().limits.end() ? set->second : defaults.at(limit);
+    const auto set = kept().limits.find(limit);
+    *value = set != kept().limits.end() ? set->second : defaults.at(limit);
     return success;
 }
 
@@ -655,13 +659,13 @@ int get_limit(size_t* value, int limit) {
 const char* kernel_name(const void* kernel) {
     {
         std::lock_guard<std::mutex> guard(lock);
-        const auto found = state().names.find(kernel);
-        if (found != state().names.end()) return found->second.c_str();
+        const auto found = kept().names.find(kernel);
+        if (found != kept().names.end()) return found->second.c_str();
     }
     std::string name = function_at(kernel);
     if (name.empty()) name = "a kernel";
     std::lock_guard<std::mutex> guard(lock);
-    return state().names.emplace(kernel, name).first->second.c_str();
+    return kept().names.emplace(kernel, name).first->second.c_str();
 }
 
 int set_function_attribute(const void* kernel, int attribute, int value, Site at) {
@@ -676,14 +680,14 @@ int set_function_attribute(const void* kernel, int attribute, int value, Site at
     }
     const std::string name = function_at(kernel);
     std::lock_guard<std::mutex> guard(lock);
-    state().granted[kernel] = {name, (size_t)value};
+    kept().granted[kernel] = {name, (size_t)value};
     return success;
 }
 
 int max_dynamic_of(const void* kernel) {
     std::lock_guard<std::mutex> guard(lock);
-    const auto found = state().granted.find(kernel);
-    const size_t granted = found == state().granted.end() ? 0 : found->second.bytes;
+    const auto found = kept().granted.find(kernel);
+    const size_t granted = found == kept().granted.end() ? 0 : found->second.bytes;
     return (int)std::max(granted, facts.hip ? facts.shared_dynamic : facts.shared_static);
 }
 

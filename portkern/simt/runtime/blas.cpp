@@ -263,8 +263,10 @@ bool readable(const Matrix& m, int64_t rows, int64_t columns, int64_t batch, con
 
 bool sound(const Gemm& g) {
     return g.m >= 0 && g.n >= 0 && g.k >= 0 && g.batch >= 0 && fits(g.a, g.m, g.k) &&
-           fits(g.b, g.k, g.n) && fits(g.c, g.m, g.n) && fits(g.d, g.m, g.n) && known(g.a.type) &&
-           known(g.b.type) && known(g.c.type) && known(g.d.type);
+           fits(g.b, g.k, g.n) && fits(g.c, g.m, g.n) && fits(g.d, g.m, g.n);
+}
+bool known(const Gemm& g) {
+    return known(g.a.type) && known(g.b.type) && known(g.c.type) && known(g.d.type);
 }
 
 bool within_buffers(const Gemm& g, Site at) {
@@ -315,6 +317,7 @@ double scalar(const void* p, Type type) { return load(type, p, 0); }
 int gemm(const Handle* handle, const Gemm& call, Site at) {
     if (const int bad = begin(handle)) return bad;
     if (!sound(call)) return invalid_value;
+    if (!known(call)) return not_supported;
     if (!call.m || !call.n || !call.batch) return ok;
     if (!within_buffers(call, at)) return execution_failed;
     for (int64_t i = 0; i < call.batch; ++i) {

@@ -36,7 +36,7 @@ struct Cell {
     uint16_t w_who, w_clock;
     uint16_t r_who, r_clock;  // r_clock: the earliest of the lanes in r_lanes
     uint32_t r_stamp, r_pc;
-    Mask r_lanes;
+    Mask r_lanes;  // of one warp; `many`: the rank of a reader of another warp
 };
 static_assert(sizeof(Cell) == 32, "memory.cpp sizes the mapping");
 
@@ -330,9 +330,10 @@ void check_against_reads(Context& c, BlockState& b, Cell& cell, const Access& a)
     unsigned other = cell.r_who & rank_bits;
     Unordered how;
     if (cell.r_stamp == b.stamp && (cell.r_who & many)) {
-        how = Unordered::threads;
-        if (other == c.rank) other = (other + 1) % c.threads;
-        if (relation(c, b, cell.r_stamp, other, cell.r_clock, a.global) == Unordered::no) return;
+        // Two of the readers are known, of different warps: one is not of the writer's.
+        const unsigned w = (unsigned)warpSize;
+        if (other / w == c.rank / w) other = (unsigned)cell.r_lanes;
+        how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
     } else if (cell.r_stamp == b.stamp) {
         if (!read_by_unordered_lane(c, b, cell, &other)) return;
         how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
@@ -360,8 +361,10 @@ void remember_read(Context& c, BlockState& b, Cell& cell, const Access& a, uint1
         return;
     }
     if (marks && !(cell.r_who & (is_atomic | is_volatile))) return;  // the plain ones matter more
+    if (cell.r_who & many) return;
     if ((cell.r_who & rank_bits) / w != c.rank / w) {
         cell.r_who |= many;
+        cell.r_lanes = c.rank;
         return;
     }
     cell.r_lanes |= bit(c.rank % w);
@@ -585,9 +588,8 @@ void access_stack(Context& c, const Region& r, const Access& a) {
                a.bytes);
 }
 
-bool in_thread_local(const char* a) {
-    const char* pointer = static_cast<const char*>(__builtin_thread_pointer());
-    return (size_t)(a - pointer + 65536) < 131072;
+bool in_thread_local(const char* a) {  // threadIdx and its kin, which lie together
+    return (size_t)(a - reinterpret_cast<const char*>(&block) + 512) < 1024;
 }
 
 void dispatch(Context& c, BlockState& b, Access& a) {

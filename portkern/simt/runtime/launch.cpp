@@ -295,12 +295,13 @@ Watchdog& watchdog() {
     return *dog;
 }
 
+// One further, because all other places are return addresses, which lie behind their instruction.
 const void* program_counter(const void* context) {
     const ucontext_t* u = static_cast<const ucontext_t*>(context);
 #if defined(__x86_64__)
-    return reinterpret_cast<const void*>(u->uc_mcontext.gregs[REG_RIP]);
+    return reinterpret_cast<const void*>(u->uc_mcontext.gregs[REG_RIP] + 1);
 #else
-    return reinterpret_cast<const void*>(u->uc_mcontext.pc);
+    return reinterpret_cast<const void*>(u->uc_mcontext.pc + 1);
 #endif
 }
 

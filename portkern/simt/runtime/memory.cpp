@@ -272,21 +272,34 @@ void begin_shared(Context& c) {
     memset(c.shared, poison, c.shared_touched);
 }
 
+namespace {
+
+// Whether the target has room for the variable too; counts it if so.
+bool has_room(Launch& launch, size_t offset, size_t size, size_t align) {
+    const size_t used = round_up(launch.shared_used, align) + size;
+    if (used - launch.shape.dynamic > facts.shared_static || used > facts.shared_dynamic ||
+        offset + size + red_zone > shared_arena)
+        return false;
+    launch.shared_used = used;
+    launch.shared_top = offset + size + red_zone;
+    return true;
+}
+
+}  // namespace
+
 void place_shared(SharedVariable& v, size_t size, size_t align, const char* name, Site at) {
     Context& c = context();
     Launch& launch = *c.launch;
-    std::lock_guard<std::mutex> guard(lock);
+    std::unique_lock<std::mutex> guard(lock);
     if (v.layout == c.layout) return;  // another worker was first
     const size_t offset = round_up(launch.shared_top, std::max<size_t>(align, 16));
-    launch.shared_used = round_up(launch.shared_used, align) + size;
-    const size_t statics = launch.shared_used - launch.shape.dynamic;
-    if (statics > facts.shared_static)
-        fatal(402, at, "'%s' brings static shared memory to %zu bytes; %s has %zu", name, statics,
-              facts.arch, facts.shared_static);
-    if (launch.shared_used > facts.shared_dynamic || offset + size + red_zone > shared_arena)
-        fatal(402, at, "'%s' brings shared memory to %zu bytes (%zu of them dynamic); %s has %zu",
-              name, launch.shared_used, launch.shape.dynamic, facts.arch, facts.shared_dynamic);
-    launch.shared_top = offset + size + red_zone;
+    if (!has_room(launch, offset, size, align)) {
+        guard.unlock();  // what follows does not return
+        fatal(402, at,
+              "'%s' brings shared memory to %zu bytes, %zu of them dynamic; %s has %zu, of which "
+              "%zu may be static", name, launch.shared_used + size, launch.shape.dynamic,
+              facts.arch, facts.shared_dynamic, facts.shared_static);
+    }
     c.shared_touched = std::max(c.shared_touched, launch.shared_top);
     memset(c.shared + offset, poison, size + red_zone);
     if (checking()) check::place_shared(c, offset, size, name);

@@ -1,6 +1,7 @@
 // Findings: one JSON line each, written at once, so that they survive what ends the process.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -65,10 +66,10 @@ void append_index(std::string& out, const char* key, uint3 v) {
 // A code address becomes its module and offset; portkern/simt/lines.py finds the line.
 void append_pc(std::string& out, const char* prefix, const void* pc) {
     Dl_info info;
-    if (!dladdr(pc, &info) || !info.dli_fname) return;
+    link_map* module = nullptr;
+    if (!dladdr1(pc, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP)) return;
     append_string(out, (std::string(prefix) + "module").c_str(), info.dli_fname);
-    append_number(out, (std::string(prefix) + "pc").c_str(),
-                  (uintptr_t)pc - (uintptr_t)info.dli_fbase);
+    append_number(out, (std::string(prefix) + "pc").c_str(), (uintptr_t)pc - module->l_addr);
 }
 
 void append_place(std::string& out, const char* prefix, const Place& place) {

@@ -292,6 +292,18 @@ void settle(Context& c, unsigned warp) {
     if (w.active && all_blocked(c, w)) settle_active(c, warp, nullptr);
 }
 
+// Lanes that wait at the same place for some of `done`, which come with another mask.
+void note_other_masks(const Context& c, const Fiber& f, Mask done) {
+    const Fiber* lanes = &c.table[f.warp * (size_t)warpSize];
+    const Fiber* other = nullptr;
+    for_lanes(c.warps[f.warp].masked & ~done, [&](unsigned l) {
+        if (lanes[l].at == f.at && (lanes[l].mask & done)) other = &lanes[l];
+    });
+    if (!other) return;
+    finding(305, f.at, "lane %d names lanes 0x%llx, lane %d names lanes 0x%llx", f.lane,
+            (unsigned long long)f.mask, other->lane, (unsigned long long)other->mask);
+}
+
 // The caller is not in its own mask. A 32-bit mask on 64 lanes cannot name the upper half: go on
 // as two halves; otherwise add the caller.
 Mask mend_mask(Context& c, const Fiber& f, Mask mask, Site at) {
@@ -457,8 +469,10 @@ void together(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     f.state = State::masked;
     w.masked |= bit(f.lane);
     const Mask need = mask & w.live;
-    if (!(need & ~w.masked) && agree(&c.table[f.warp * (size_t)warpSize], need, f))
+    if (!(need & ~w.masked) && agree(&c.table[f.warp * (size_t)warpSize], need, f)) {
+        if (SIMT_UNLIKELY(w.masked & ~need)) note_other_masks(c, f, need);
         return carry_out(c, f.warp, need, &f);
+    }
     if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
     give_way(c, f);
 }

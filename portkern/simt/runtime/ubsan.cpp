@@ -114,3 +114,5 @@ SIMT_CALLBACK void __ubsan_handle_type_mismatch_v1(const simt::Mismatch* d, uint
                       (unsigned)alignment);
 }
 SIMT_CALLBACK void __ubsan_handle_pointer_overflow(const simt::Location*, uintptr_t, uintptr_t) {}
+SIMT_CALLBACK void __ubsan_handle_alignment_assumption(const simt::Location*, uintptr_t, uintptr_t,
+                                                       uintptr_t) {}

@@ -8,12 +8,12 @@
 #include "check.h"
 
 __global__ void rank_of_each(const float* x, int* rank, int n) {
-    extern __shared__ float all[];
-    for (int i = threadIdx.x; i < n; i += blockDim.x) all[i] = x[i];
+    extern __shared__ float cached[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) cached[i] = x[i];
     __syncthreads();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     int below = 0;
-    for (int k = 0; k < n; k += 100) below += all[k] < all[i];
+    for (int k = 0; k < n; k += 100) below += cached[k] < cached[i];
     rank[i] = below;
 }
 

@@ -25,8 +25,8 @@ int main() {
     std::vector<float> weights(n);
     std::vector<int> want(n);
     for (int i = 0; i < n; ++i) {
-        weights[i] = std::ldexp(1.0f, -i / 2);
-        want[i] = 2 * (i / 2) > 126;
+        weights[i] = std::ldexp(1.0f, -i);
+        want[i] = 2 * i > 126;
     }
     int* pruned = device_array<int>(n);
     prune<<<1, n>>>(to_device(weights), pruned, n);

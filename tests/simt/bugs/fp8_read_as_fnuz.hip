@@ -1,4 +1,4 @@
-// what: OCP fp8 weights are read as the device's FNUZ type, which halves them
+// what: fp8 weights in the OCP format are read as the device's FNUZ type, which halves them
 // expect: wrong | build
 // widths: 64
 // pitfall: 43

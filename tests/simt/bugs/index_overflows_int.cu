@@ -1,5 +1,5 @@
 // what: the product of row and stride is formed in 32 bits before it is reduced
-// expect: SX501
+// expect: SX501 | wrong
 // widths: 32 64
 // sanitizer: none
 // group: arithmetic

@@ -13,7 +13,9 @@ using sum_t = short;
 using sum_t = int;
 #endif
 
-__global__ void gemv_int8(const signed char* a, const signed char* x, float* y, float scale, int n) {
+using int8 = signed char;
+
+__global__ void gemv(const int8* a, const int8* x, float* y, float scale, int n) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= n) return;
     sum_t sum = 0;
@@ -23,13 +25,13 @@ __global__ void gemv_int8(const signed char* a, const signed char* x, float* y, 
 
 int main() {
     constexpr int n = 64;
-    const auto a = numbers<signed char>(n * n, 127), x = numbers<signed char>(n, 113);
+    const auto a = numbers<int8>(n * n, 127), x = numbers<int8>(n, 113);
     std::vector<float> want(n);
     for (int i = 0; i < n * n; ++i) want[i / n] += a[i] * x[i % n];
     for (float& value : want) value *= 0.25f;
 
     float* y = device_array<float>(n);
-    gemv_int8<<<2, 32>>>(to_device(a), to_device(x), y, 0.25f, n);
+    gemv<<<2, 32>>>(to_device(a), to_device(x), y, 0.25f, n);
     finish();
     return check(to_host(y, n), want);
 }

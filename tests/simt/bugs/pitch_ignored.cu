@@ -13,7 +13,7 @@ __global__ void row_minima(const float* x, size_t pitch, float* minima, int rows
 #ifdef BUG
     const float* at = x + row * cols;
 #else
-    const float* at = reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + row * pitch);
+    const float* at = (const float*)((const char*)x + row * pitch);
 #endif
     float low = at[0];
     for (int i = 1; i < cols; ++i) low = fminf(low, at[i]);

@@ -12,16 +12,17 @@ constexpr int tile = 32, rows_per_block = 8;
 
 __global__ void transpose(const int* in, int* out, int rows, int cols) {
     __shared__ int s[tile][tile + 1];
-    int col = blockIdx.x * tile + threadIdx.x, row = blockIdx.y * tile + threadIdx.y;
+    const int x = threadIdx.x, y = threadIdx.y;
+    int col = blockIdx.x * tile + x, row = blockIdx.y * tile + y;
     for (int i = 0; i < tile; i += rows_per_block)
-        if (row + i < rows && col < cols) s[threadIdx.y + i][threadIdx.x] = in[(row + i) * cols + col];
+        if (row + i < rows && col < cols) s[y + i][x] = in[(row + i) * cols + col];
 #ifndef BUG
     __syncthreads();
 #endif
-    col = blockIdx.y * tile + threadIdx.x;
-    row = blockIdx.x * tile + threadIdx.y;
+    col = blockIdx.y * tile + x;
+    row = blockIdx.x * tile + y;
     for (int i = 0; i < tile; i += rows_per_block)
-        if (row + i < cols && col < rows) out[(row + i) * rows + col] = s[threadIdx.x][threadIdx.y + i];
+        if (row + i < cols && col < rows) out[(row + i) * rows + col] = s[x][y + i];
 }
 
 int main() {

@@ -82,9 +82,20 @@ static std::vector<Operation> operations;
     static const bool listed_##NAME =                                              \
         (operations.push_back({#NAME, SIGNATURE, loop<op_##NAME>}), true);
 
-#define ROUNDINGS(M, ...) M(rn, __VA_ARGS__) M(rz, __VA_ARGS__) M(rd, __VA_ARGS__) M(ru, __VA_ARGS__)
+#define ROUNDINGS(M, ...) \
+    M(rn, __VA_ARGS__) M(rz, __VA_ARGS__) M(rd, __VA_ARGS__) M(ru, __VA_ARGS__)
 
 // ---- 16-bit floats -----------------------------------------------------------------------
+
+template <class T>
+DEVICE T incremented(T x) {
+    T before = x++;
+    ++x;
+    x /= before;
+    x -= before--;
+    x *= --before;
+    return x;
+}
 
 #define FROM_FLOAT(R, N) OP(float2##N##_##R, "f", __float2##N##_##R(f(x)))
 #define INTEGERS(R, N, T, I, L)                                       \
@@ -186,11 +197,13 @@ static std::vector<Operation> operations;
     OP(N##_hisnan, #T, __hisnan(T(x)))                                \
     OP(N##_hisnan2, #P, __hisnan2(P(x)))                              \
     OP(N##_hisinf, #T, __hisinf(T(x)))                                \
-    OP(N##_operators, #T #T #T, -(T(x) * T(y) + T(z)) / T(x) - T(y))  \
-    OP(N##_pair_operators, #P #P #P, -(P(x) * P(y) + P(z)) / P(x) - P(y)) \
+    /* no product is added to: nvcc would fuse it */                  \
+    OP(N##_operators, #T #T #T, -(T(x) * T(y)) / T(z) + T(x) - T(y))  \
+    OP(N##_pair_operators, #P #P #P, -(P(x) * P(y)) / P(z) + P(x) - P(y)) \
     OP(N##_increments, #T, incremented(T(x)))                         \
     OP(N##_relations, #T #T,                                          \
-       (T(x) == T(y)) | (T(x) != T(y)) << 1 | (T(x) < T(y)) << 2 | (T(x) <= T(y)) << 3 | \
+       (T(x) == T(y)) | (T(x) != T(y)) << 1 | (T(x) < T(y)) << 2 |        \
+           (T(x) <= T(y)) << 3 |                                      \
            (T(x) > T(y)) << 4 | (T(x) >= T(y)) << 5)                  \
     OP(N##_pair_relations, #P #P,                                     \
        (P(x) == P(y)) | (P(x) != P(y)) << 1 | (P(x) < P(y)) << 2 | (P(x) <= P(y)) << 3 | \
@@ -212,14 +225,6 @@ static std::vector<Operation> operations;
     FUNCTION(N, T, P, cos)                                            \
     FUNCTION(N, T, P, tanh)                                           \
     FUNCTION(N, T, P, tanh_approx)
-
-template <class T>
-DEVICE T incremented(T x) {
-    const T before = x++;
-    ++x;
-    --x;
-    return x-- - before + ++x;
-}
 
 FLOAT16(half, half2, __half, h, H)
 FLOAT16(bfloat16, bfloat162, __nv_bfloat16, b, B)
@@ -318,6 +323,7 @@ MATH1(__log10f)
 MATH1(__sinf)
 MATH1(__cosf)
 MATH1(__tanf)
+MATH1(__tanhf)
 OP(__saturatef, "f", __saturatef(f(x)))
 OP(__powf, "ff~", __powf(f(x), f(y)))
 OP(__fdividef, "ff~", __fdividef(f(x), f(y)))
@@ -413,14 +419,15 @@ OP(dp2a_hi_u, "uuu", __dp2a_hi(as<ushort2>(x), as<uchar4>(y), u(z)))
 SIMD(2)
 SIMD(4)
 
+#define FUNCTION_OF(NAME) [](auto... arguments) { return NAME(arguments...); }
 #define DPX3(NAME) OP(NAME, "uuu", __##NAME(u(x), u(y), u(z)))
 #define DPX(W)                                                                             \
     OP(vi##W##_s32_relu, "ii", __vi##W##_s32_relu(i(x), i(y)))                             \
     OP(vi##W##_s16x2_relu, "uu", __vi##W##_s16x2_relu(u(x), u(y)))                         \
-    OP(vib##W##_s32, "ii", with_flag([](int p, int q, bool* r) { return __vib##W##_s32(p, q, r); }, i(x), i(y))) \
-    OP(vib##W##_u32, "uu", with_flag([](unsigned p, unsigned q, bool* r) { return __vib##W##_u32(p, q, r); }, u(x), u(y))) \
-    OP(vib##W##_s16x2, "uu", with_flags([](unsigned p, unsigned q, bool* r, bool* t) { return __vib##W##_s16x2(p, q, r, t); }, u(x), u(y))) \
-    OP(vib##W##_u16x2, "uu", with_flags([](unsigned p, unsigned q, bool* r, bool* t) { return __vib##W##_u16x2(p, q, r, t); }, u(x), u(y))) \
+    OP(vib##W##_s32, "ii", with_flag(FUNCTION_OF(__vib##W##_s32), i(x), i(y)))             \
+    OP(vib##W##_u32, "uu", with_flag(FUNCTION_OF(__vib##W##_u32), u(x), u(y)))             \
+    OP(vib##W##_s16x2, "uu", with_flags(FUNCTION_OF(__vib##W##_s16x2), u(x), u(y)))        \
+    OP(vib##W##_u16x2, "uu", with_flags(FUNCTION_OF(__vib##W##_u16x2), u(x), u(y)))        \
     OP(vi##W##3_s32, "iii", __vi##W##3_s32(i(x), i(y), i(z)))                              \
     OP(vi##W##3_s32_relu, "iii", __vi##W##3_s32_relu(i(x), i(y), i(z)))                    \
     OP(viadd##W##_s32, "iii", __viadd##W##_s32(i(x), i(y), i(z)))                          \
@@ -468,5 +475,7 @@ int main(int, char** arguments) {
 extern "C" int simt_operations() { return (int)operations.size(); }
 extern "C" const char* simt_name(int k) { return operations[k].name; }
 extern "C" const char* simt_signature(int k) { return operations[k].signature; }
-extern "C" void simt_run(int k, const u64* in, u64* out, size_t n) { operations[k].run(in, out, n); }
+extern "C" void simt_run(int k, const u64* in, u64* out, size_t n) {
+    operations[k].run(in, out, n);
+}
 #endif

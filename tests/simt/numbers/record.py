@@ -9,22 +9,25 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy
 
-from tests.test_simt_numbers import RECORDED, SAMPLES, Intrinsics, compile_intrinsics, samples
+from tests.test_simt_numbers import RECORDED, SAMPLES, Program, compile_program, samples
 
 
 def main(verb: str, path: str) -> None:
-    ours = Intrinsics(compile_intrinsics(Path("/tmp")))
+    with tempfile.TemporaryDirectory() as folder:
+        ours = Program(compile_program("g++", "intrinsics.cu", Path(folder)))
     names = list(ours.signatures)
     if verb == "inputs":
         columns = [samples(name, ours.signatures[name]) for name in names]
         numpy.concatenate(columns).tofile(path)
         return
     outputs = numpy.fromfile(path, dtype=numpy.uint64).reshape(len(names), SAMPLES)
-    narrow = {}
+    narrow: dict[str, Any] = {}
     for name, row in zip(names, outputs, strict=True):
         bits = int(row.max()).bit_length()
         narrow[name] = row.astype(f"u{next(size for size in (1, 2, 4, 8) if bits <= 8 * size)}")

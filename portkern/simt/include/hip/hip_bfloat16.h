@@ -25,7 +25,9 @@ struct hip_bfloat16 {
     }
 };
 
-static inline std::ostream& operator<<(std::ostream& out, hip_bfloat16 x) { return out << float(x); }
+static inline std::ostream& operator<<(std::ostream& out, hip_bfloat16 x) {
+    return out << float(x);
+}
 
 static inline hip_bfloat16 operator+(hip_bfloat16 a) { return a; }
 static inline hip_bfloat16 operator-(hip_bfloat16 a) {

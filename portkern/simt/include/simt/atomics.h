@@ -93,7 +93,7 @@ SIMT_NO_CHECK static inline T atomic_add(volatile T* p, T value, Scope scope) {
     } else if constexpr (std::is_floating_point<T>::value) {
         return atomic_update(p, value, scope, Sum{});
     } else {
-        return atomic_update(p, value, scope, [](T a, T b) { return __hadd(a, b); });
+        return atomic_update(p, value, scope, [](T a, T b) { return half_sum(a, b, 0); });
     }
 }
 

@@ -45,14 +45,8 @@ struct alignas(2) __nv_bfloat16 : SIMT_BFLOAT16_BASE {
         __x = raw.x;
         return *this;
     }
-    volatile __nv_bfloat16& operator=(const __nv_bfloat16_raw& raw) volatile {
-        __x = raw.x;
-        return *this;
-    }
-    volatile __nv_bfloat16& operator=(const volatile __nv_bfloat16_raw& raw) volatile {
-        __x = raw.x;
-        return *this;
-    }
+    void operator=(const __nv_bfloat16_raw& raw) volatile { __x = raw.x; }
+    void operator=(const volatile __nv_bfloat16_raw& raw) volatile { __x = raw.x; }
 };
 SIMT_F16_PAIR(__nv_bfloat16, __nv_bfloat162, __nv_bfloat16_raw, __nv_bfloat162_raw)
 

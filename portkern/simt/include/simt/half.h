@@ -72,7 +72,7 @@ struct Narrow {
 
     static float decode(unsigned code) {
         const unsigned size = code & (sign - 1), exponent = size >> MANTISSA;
-        if (is_nan(code)) return std::numeric_limits<float>::quiet_NaN();
+        if (is_nan(code)) return punned<float>(hip ? 0x7fc00000u : 0x7fffffffu);
         float x;
         if (BEYOND == Beyond::infinity && size == infinity)
             x = std::numeric_limits<float>::infinity();
@@ -124,12 +124,26 @@ static inline double odd_double(I v) {
 
 // ---- IEEE half ---------------------------------------------------------------------------
 
-#if defined(__F16C__) && defined(__FLT16_MAX__)
-using NativeHalf = _Float16;
+#if defined(__F16C__) && !defined(__clang__)
 #define SIMT_NATIVE_HALF 1
-#elif defined(__aarch64__)
-using NativeHalf = __fp16;
+// The instructions by themselves: of _Float16's way to double, g++ makes library calls.
+static inline uint16_t native_encode(float x) {
+    typedef float Floats __attribute__((vector_size(16)));
+    return uint16_t(__builtin_ia32_vcvtps2ph(Floats{x, 0, 0, 0}, 0)[0]);
+}
+static inline float native_decode(uint16_t code) {
+    typedef short Halves __attribute__((vector_size(16)));
+    return __builtin_ia32_vcvtph2ps(Halves{short(code), 0, 0, 0, 0, 0, 0, 0})[0];
+}
+#elif defined(__F16C__) || defined(__aarch64__)
 #define SIMT_NATIVE_HALF 1
+#if defined(__aarch64__)
+typedef __fp16 NativeHalf;
+#else
+typedef _Float16 NativeHalf;
+#endif
+static inline uint16_t native_encode(float x) { return punned<uint16_t>(NativeHalf(x)); }
+static inline float native_decode(uint16_t code) { return float(punned<NativeHalf>(code)); }
 #else
 #define SIMT_NATIVE_HALF 0
 #endif
@@ -143,7 +157,7 @@ struct Binary16 : Narrow<5, 10, Beyond::infinity> {
         // NVIDIA's arithmetic makes every NaN this one; AMD's keeps sign and payload.
         if (!hip && __builtin_expect(x != x, 0)) return nan;
 #if SIMT_NATIVE_HALF
-        return punned<uint16_t>(NativeHalf(x));
+        return native_encode(x);
 #else
         const uint32_t bits = punned<uint32_t>(x), negative = bits >> 16 & 0x8000;
         uint32_t size = bits & 0x7fffffff;
@@ -157,7 +171,7 @@ struct Binary16 : Narrow<5, 10, Beyond::infinity> {
     }
     static float decode(unsigned code) {
 #if SIMT_NATIVE_HALF
-        return float(punned<NativeHalf>(uint16_t(code)));
+        return native_decode(uint16_t(code));
 #else
         const uint32_t negative = (code & 0x8000) << 16, exponent = code & 0x7c00;
         uint32_t size = ((code & 0x7fff) << 13) + (112u << 23);
@@ -263,6 +277,11 @@ static inline bool is_nan(T x) { return (code_of(x) & 0x7fff) > FormatOf<T>::inf
 
 template <class T>
 static inline T canonical_nan() { return from_code<T>(FormatOf<T>::nan); }
+// x with another sign, as `code`; NVIDIA's neg and abs make a NaN the canonical one.
+template <class T>
+static inline T with_sign(T x, unsigned code) {
+    return !hip && is_nan(x) ? canonical_nan<T>() : from_code<T>(code);
+}
 template <class T>
 static inline T one() { return from_code<T>(FormatOf<T>::one); }
 
@@ -402,9 +421,9 @@ static inline T2 both(T2 a, T2 b, T2 c, F f) { return T2(f(a.x, b.x, c.x), f(a.y
     SIMT_F16_3(T, T2, __hfma_relu, __hfma2_relu,                                           \
                simt::numbers::relu(simt::numbers::fused(a, b, c)))                         \
     SIMT_F16_1(T, T2, __hneg, __hneg2,                                                     \
-               simt::numbers::from_code<T>(simt::numbers::code_of(a) ^ 0x8000))            \
+               simt::numbers::with_sign(a, simt::numbers::code_of(a) ^ 0x8000))            \
     SIMT_F16_1(T, T2, __habs, __habs2,                                                     \
-               simt::numbers::from_code<T>(simt::numbers::code_of(a) & 0x7fff))            \
+               simt::numbers::with_sign(a, simt::numbers::code_of(a) & 0x7fff))            \
     SIMT_F16_2(T, T2, __hmax, __hmax2, simt::numbers::pick(a, b, true, false))             \
     SIMT_F16_2(T, T2, __hmin, __hmin2, simt::numbers::pick(a, b, false, false))            \
     SIMT_F16_2(T, T2, __hmax_nan, __hmax2_nan, simt::numbers::pick(a, b, true, true))      \
@@ -582,14 +601,8 @@ struct alignas(2) __half : SIMT_HALF_BASE {
         __x = raw.x;
         return *this;
     }
-    volatile __half& operator=(const __half_raw& raw) volatile {
-        __x = raw.x;
-        return *this;
-    }
-    volatile __half& operator=(const volatile __half_raw& raw) volatile {
-        __x = raw.x;
-        return *this;
-    }
+    void operator=(const __half_raw& raw) volatile { __x = raw.x; }
+    void operator=(const volatile __half_raw& raw) volatile { __x = raw.x; }
 };
 SIMT_F16_PAIR(__half, __half2, __half_raw, __half2_raw)
 

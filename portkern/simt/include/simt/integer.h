@@ -55,7 +55,8 @@ template <class F, class I>
 static inline F from_integer(I v, Round mode) {
     const bool negative = std::is_signed<I>::value && v < I(0);
     const uint64_t magnitude = negative ? 0 - uint64_t(v) : uint64_t(v);
-    const int drop = magnitude ? 64 - __builtin_clzll(magnitude) - std::numeric_limits<F>::digits : 0;
+    const int digits = magnitude ? 64 - __builtin_clzll(magnitude) : 0;
+    const int drop = digits - std::numeric_limits<F>::digits;
     if (mode == Round::nearest || drop <= 0) return F(v);
     uint64_t kept = magnitude >> drop;
     const bool inexact = (kept << drop) != magnitude;
@@ -147,7 +148,9 @@ static inline int __fns32(uint32_t mask, uint32_t base, int offset) {
 static inline int __fns64(uint64_t mask, uint32_t base, int offset) {
     return simt::numbers::find_nth_set(mask, 64, (int)base, offset);
 }
-static inline unsigned __lastbit_u32_u32(uint32_t x) { return (unsigned)(__builtin_ffs((int)x) - 1); }
+static inline unsigned __lastbit_u32_u32(uint32_t x) {
+    return (unsigned)(__builtin_ffs((int)x) - 1);
+}
 static inline unsigned __lastbit_u32_u64(uint64_t x) {
     return (unsigned)(__builtin_ffsll((long long)x) - 1);
 }
@@ -176,7 +179,9 @@ static inline uint64_t __bitinsert_u64(uint64_t into, uint64_t x, unsigned offse
 // ---- products, averages, differences -----------------------------------------------------
 
 static inline int __mulhi(int x, int y) { return (int)((int64_t)x * y >> 32); }
-static inline unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((uint64_t)x * y >> 32); }
+static inline unsigned __umulhi(unsigned x, unsigned y) {
+    return (unsigned)((uint64_t)x * y >> 32);
+}
 static inline long long __mul64hi(long long x, long long y) {
     __extension__ typedef __int128 Wide;
     return (long long)((Wide)x * y >> 64);
@@ -255,7 +260,10 @@ static inline double __hiloint2double(int hi, int lo) {
 // ---- floating point to integer and back --------------------------------------------------
 
 #define SIMT_EACH_ROUNDING(M, ...) \
-    M(rn, nearest, __VA_ARGS__) M(rz, zero, __VA_ARGS__) M(rd, down, __VA_ARGS__) M(ru, up, __VA_ARGS__)
+    M(rn, nearest, __VA_ARGS__)    \
+    M(rz, zero, __VA_ARGS__)       \
+    M(rd, down, __VA_ARGS__)       \
+    M(ru, up, __VA_ARGS__)
 
 #define SIMT_TO_INTEGER(SUFFIX, MODE, F, I, INAME)                                \
     static inline I __##F##2##INAME##_##SUFFIX(F x) {                             \

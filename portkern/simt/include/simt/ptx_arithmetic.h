@@ -55,6 +55,10 @@ private:
     }
 };
 
+// An operand as a T, where nothing else says which type is meant.
+template <class T>
+static inline T as(T value) { return value; }
+
 // What C++ gets out; T is the type of the lvalue.
 template <class T, size_t BYTES>
 static inline std::remove_reference_t<T> result(const Register<BYTES>& r) {

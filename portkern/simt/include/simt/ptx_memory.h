@@ -72,20 +72,30 @@ static inline void st_atomic(char* p, const Vector<T, N>& value, Order order, Sc
 
 enum class Change { add, min, max, bit_and, bit_or, bit_xor, exch, inc, dec };
 
+// What an atomic leaves behind.
+template <Change WHAT>
+struct Changed {
+    template <class T>
+    T operator()(T a, T b) const {
+        if constexpr (WHAT == Change::min) return ptx::min(a, b);
+        else if constexpr (WHAT == Change::max) return ptx::max(a, b);
+        else if constexpr (WHAT == Change::bit_and) return a & b;
+        else if constexpr (WHAT == Change::bit_or) return a | b;
+        else if constexpr (WHAT == Change::bit_xor) return a ^ b;
+        else return ptx::add(a, b);
+    }
+};
+
+// Compares and swaps where the host has no single instruction: g++ 12 miscompiles its own
+// fetch_and, fetch_or and fetch_xor when their result may share a register with their operand.
 template <Change WHAT, class T>
 static inline T change(T* p, T b, Scope scope) {
     if constexpr (WHAT == Change::exch) return atomic_exchange(p, b, scope);
     else if constexpr (WHAT == Change::inc) return atomic_inc(p, b, scope);
     else if constexpr (WHAT == Change::dec) return atomic_dec(p, b, scope);
-    else if constexpr (WHAT == Change::bit_and) return atomic_and(p, b, scope);
-    else if constexpr (WHAT == Change::bit_or) return atomic_or(p, b, scope);
-    else if constexpr (WHAT == Change::bit_xor) return atomic_xor(p, b, scope);
-    else if constexpr (WHAT == Change::min)
-        return atomic_update(p, b, scope, [](T x, T y) { return ptx::min(x, y); });
-    else if constexpr (WHAT == Change::max)
-        return atomic_update(p, b, scope, [](T x, T y) { return ptx::max(x, y); });
-    else if constexpr (std::is_arithmetic<T>::value) return atomic_add(p, b, scope);
-    else return atomic_update(p, b, scope, [](T x, T y) { return ptx::add(x, y); });
+    else if constexpr (WHAT == Change::add && std::is_integral<T>::value)
+        return atomic_add(p, b, scope);
+    else return atomic_update(p, b, scope, Changed<WHAT>{});
 }
 
 // Returns what was there.

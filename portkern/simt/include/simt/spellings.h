@@ -395,12 +395,31 @@ SIMT_CALL(OccupancyMaxPotentialBlockSizeVariableSMem)(int* grid, int* block, F* 
                                                       int limit = 0) {
     return SIMT_DO(best_block_with(grid, block, (const void*)kernel, bytes, limit));
 }
+template <class F, class Bytes>
+SIMT_CALL(OccupancyMaxPotentialBlockSizeVariableSMemWithFlags)(int* grid, int* block, F* kernel,
+                                                               Bytes bytes, int limit = 0,
+                                                               unsigned = 0) {
+    return SIMT_DO(best_block_with(grid, block, (const void*)kernel, bytes, limit));
+}
 template <class F>
 SIMT_CALL(OccupancyMaxPotentialBlockSize)(int* grid, int* block, F* kernel, size_t dynamic = 0,
                                           int limit = 0) {
     auto bytes = [dynamic](int) { return dynamic; };
     return SIMT_DO(best_block_with(grid, block, (const void*)kernel, bytes, limit));
 }
+template <class F>
+SIMT_CALL(OccupancyMaxPotentialBlockSizeWithFlags)(int* grid, int* block, F* kernel,
+                                                   size_t dynamic = 0, int limit = 0,
+                                                   unsigned = 0) {
+    return SIMT_N(OccupancyMaxPotentialBlockSize)(grid, block, kernel, dynamic, limit);
+}
+template <class F>
+SIMT_CALL(FuncGetName)(const char** name, F* kernel) {
+    *name = ::simt::api::kernel_name((const void*)kernel);
+    return SIMT_DO(success);
+}
+SIMT_REFUSED(OccupancyMaxActiveClusters)
+SIMT_REFUSED(OccupancyMaxPotentialClusterSize)
 
 // `arguments[i]` points to the kernel's i-th argument. The kernel comes with its type.
 template <class... P>
@@ -480,12 +499,20 @@ SIMT_CALL(LaunchKernelExC)(const SIMT_N(LaunchConfig_t)* config, void (*kernel)(
                               config->stream);
     return SIMT_DO(launch_kernel(kernel, shape, arguments, cooperative, at));
 }
+namespace simt::detail {
+// Takes the caller's place where a parameter pack leaves no room for a last argument.
+struct SIMT_N(LocatedConfig) {
+    const SIMT_N(LaunchConfig_t)* config;
+    Site at;
+    SIMT_N(LocatedConfig)(const SIMT_N(LaunchConfig_t)* config, SIMT_AT) : config(config), at(at) {}
+};
+}  // namespace simt::detail
 template <class... P, class... A>
-SIMT_CALL(LaunchKernelEx)(const SIMT_N(LaunchConfig_t)* config, void (*kernel)(P...),
+SIMT_CALL(LaunchKernelEx)(::simt::detail::SIMT_N(LocatedConfig) located, void (*kernel)(P...),
                           A&&... values) {
-    return [config, kernel](std::remove_cv_t<P>... converted) {
+    return [located, kernel](std::remove_cv_t<P>... converted) {
         void* arguments[] = {(void*)&converted..., nullptr};
-        return SIMT_N(LaunchKernelExC)(config, kernel, arguments);
+        return SIMT_N(LaunchKernelExC)(located.config, kernel, arguments, located.at);
     }(static_cast<std::remove_cv_t<P>>(values)...);
 }
 

@@ -44,12 +44,20 @@ static inline Lanes hip_mask(M mask) {
 
 // ---- shuffles ----------------------------------------------------------------------------
 
-// T itself if it is __half, __half2 or their bfloat16 kin, which are the classes that have __hadd;
-// else no type.
+// The sum of two __half, __half2 or their bfloat16 kin: the classes that have __hadd or __hadd2.
+template <class T>
+static inline auto half_sum(T a, T b, int) -> decltype(__hadd(a, b)) {
+    return __hadd(a, b);
+}
+template <class T>
+static inline auto half_sum(T a, T b, long) -> decltype(__hadd2(a, b)) {
+    return __hadd2(a, b);
+}
+// T itself if it is one of them, else no type.
 template <class T>
 using IfHalf = std::enable_if_t<
-    std::is_class<T>::value && std::is_same<decltype(__hadd(std::declval<T>(), std::declval<T>())),
-                                            T>::value,
+    std::is_class<T>::value &&
+        std::is_same<decltype(half_sum(std::declval<T>(), std::declval<T>(), 0)), T>::value,
     T>;
 
 // The types with overloads, and what each is passed as: the usual promotions apply, structs have
@@ -66,6 +74,7 @@ template <class T>
 IfHalf<T> shuffle_type(T);
 template <class T>
 using ShuffleType = decltype(shuffle_type(std::declval<T>()));
+
 template <size_t Size>
 struct Bytes {
     unsigned char bytes[Size];

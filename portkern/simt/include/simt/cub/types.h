@@ -9,11 +9,20 @@
 #include "../groups.h"
 #include "../warp.h"
 
-// What the hardware's warp is where a constant is needed; at run time it is warpSize.
-#ifdef SIMT_CONSTEXPR_WARP
-#define SIMT_WARP_CONSTANT SIMT_CONSTEXPR_WARP
+// hipCUB is the same library under another name.
+#if SIMT_HIP
+#define SIMT_CUB hipcub
 #else
-#define SIMT_WARP_CONSTANT 32
+#define SIMT_CUB cub
+#endif
+
+// What the hardware's warp is where a constant is needed; at run time it is warpSize.
+#if defined(SIMT_CONSTEXPR_WARP)
+#define SIMT_WARP_CONSTANT SIMT_CONSTEXPR_WARP
+#elif defined(__AMDGCN_WAVEFRONT_SIZE)
+#define SIMT_WARP_CONSTANT __AMDGCN_WAVEFRONT_SIZE
+#else
+#define SIMT_WARP_CONSTANT (SIMT_HIP ? 64 : 32)
 #endif
 #define CUB_PTX_WARP_THREADS SIMT_WARP_CONSTANT
 #define CUB_WARP_THREADS(ignored) SIMT_WARP_CONSTANT
@@ -27,7 +36,7 @@
 #define CUB_IS_INT128_ENABLED 0
 #define CUB_VERSION 200800
 
-namespace cub {
+namespace SIMT_CUB {
 
 // ---- functors ----------------------------------------------------------------------------------
 
@@ -154,7 +163,7 @@ struct Uninitialized {
 
 template <int N, int COUNT = 0>
 struct Log2 {
-    enum { VALUE = N <= 1 ? COUNT : (int)Log2<(N + 1) / 2, COUNT + 1>::VALUE };
+    enum { VALUE = (int)Log2<(N + 1) / 2, COUNT + 1>::VALUE };  // rounded up
 };
 template <int COUNT>
 struct Log2<1, COUNT> {
@@ -208,7 +217,7 @@ static inline T ThreadReduce(T (&items)[N], Op op, T before) {
 
 // ---- iterators -------------------------------------------------------------------------------------
 
-}  // namespace cub
+}  // namespace SIMT_CUB
 
 namespace simt {
 
@@ -267,7 +276,7 @@ using ValueOf = typename std::iterator_traits<It>::value_type;
 
 }  // namespace simt
 
-namespace cub {
+namespace SIMT_CUB {
 
 template <class T, class Offset = ptrdiff_t>
 struct CountingInputIterator : simt::IteratorBase<CountingInputIterator<T, Offset>, T, T> {
@@ -336,11 +345,10 @@ struct DiscardOutputIterator : simt::IteratorBase<DiscardOutputIterator<Offset>,
     NullType at(ptrdiff_t) const { return {}; }
 };
 
-}  // namespace cub
+}  // namespace SIMT_CUB
 
 #if SIMT_HIP
 #define HIPCUB_WARP_THREADS ((unsigned)warpSize)
 #define HIPCUB_DEVICE_WARP_THREADS SIMT_WARP_CONSTANT
 #define HIPCUB_HOST_WARP_THREADS ((unsigned)warpSize)
-namespace hipcub = cub;
 #endif

@@ -37,7 +37,7 @@ struct PrefixPairs {
 
 }  // namespace simt
 
-namespace cub {
+namespace SIMT_CUB {
 
 template <class T, int LOGICAL_WARP_THREADS = 0, int = 0>
 class WarpReduce {
@@ -52,17 +52,17 @@ class WarpReduce {
     T Reduce(T input, Op op, SIMT_AT) { return reduce(input, op, 64, at); }
     template <class Op>
     T Reduce(T input, Op op, int valid_items, SIMT_AT) { return reduce(input, op, valid_items, at); }
-    T Sum(T input, SIMT_AT) { return reduce(input, cub::Sum(), 64, at); }
-    T Sum(T input, int valid_items, SIMT_AT) { return reduce(input, cub::Sum(), valid_items, at); }
+    T Sum(T input, SIMT_AT) { return reduce(input, SIMT_CUB::Sum(), 64, at); }
+    T Sum(T input, int valid_items, SIMT_AT) { return reduce(input, SIMT_CUB::Sum(), valid_items, at); }
 
     // Sums of segments that begin at, or end with, the flagged lanes; valid in their first lanes.
     template <class Flag>
     T HeadSegmentedSum(T input, Flag head, SIMT_AT) {
-        return segmented(input, cub::Sum(), head != 0, true, at);
+        return segmented(input, SIMT_CUB::Sum(), head != 0, true, at);
     }
     template <class Flag>
     T TailSegmentedSum(T input, Flag tail, SIMT_AT) {
-        return segmented(input, cub::Sum(), tail != 0, false, at);
+        return segmented(input, SIMT_CUB::Sum(), tail != 0, false, at);
     }
     template <class Op, class Flag>
     T HeadSegmentedReduce(T input, Flag head, Op op, SIMT_AT) {
@@ -108,17 +108,17 @@ class WarpScan {
     explicit WarpScan(TempStorage&) {}
 
     void InclusiveSum(T input, T& output, SIMT_AT) {
-        output = scan(input, cub::Sum(), at).upto;
+        output = scan(input, SIMT_CUB::Sum(), at).upto;
     }
     void InclusiveSum(T input, T& output, T& aggregate, SIMT_AT) {
-        inclusive(input, output, cub::Sum(), aggregate, at);
+        inclusive(input, output, SIMT_CUB::Sum(), aggregate, at);
     }
     void ExclusiveSum(T input, T& output, SIMT_AT) {
         T total;
-        exclusive(input, output, T{}, cub::Sum(), total, at);
+        exclusive(input, output, T{}, SIMT_CUB::Sum(), total, at);
     }
     void ExclusiveSum(T input, T& output, T& aggregate, SIMT_AT) {
-        exclusive(input, output, T{}, cub::Sum(), aggregate, at);
+        exclusive(input, output, T{}, SIMT_CUB::Sum(), aggregate, at);
     }
     template <class Op>
     void InclusiveScan(T input, T& output, Op op, SIMT_AT) {
@@ -203,4 +203,4 @@ static inline T ShuffleDown(T input, int by, int last, unsigned mask, SIMT_AT) {
     return ShuffleIndex<LOGICAL_WARP_THREADS>(input, from, mask, at);
 }
 
-}  // namespace cub
+}  // namespace SIMT_CUB

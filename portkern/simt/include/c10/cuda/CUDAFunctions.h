@@ -1,0 +1,10 @@
+#pragma once
+#include "CUDAException.h"
+#include "CUDAStream.h"
+
+namespace c10::cuda {
+inline DeviceIndex device_count() { return 1; }
+inline DeviceIndex current_device() { return 0; }
+inline void set_device(DeviceIndex device) { C10_CUDA_CHECK(cudaSetDevice(device)); }
+inline void device_synchronize() { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+}  // namespace c10::cuda

@@ -1,0 +1,13 @@
+#pragma once
+#define C10_HOST_DEVICE
+#define C10_DEVICE
+#define C10_HOST
+#define C10_LAUNCH_BOUNDS_0
+#define C10_LAUNCH_BOUNDS_1(...)
+#define C10_LAUNCH_BOUNDS_2(...)
+#define C10_LIKELY(x) (__builtin_expect(static_cast<bool>(x), 1))
+#define C10_UNLIKELY(x) (__builtin_expect(static_cast<bool>(x), 0))
+#define C10_ALWAYS_INLINE inline
+#define C10_RESTRICT __restrict
+#define C10_UNUSED __attribute__((unused))
+#define C10_WARP_SIZE warpSize

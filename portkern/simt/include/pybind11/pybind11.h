@@ -1,0 +1,351 @@
+// Bindings: PYBIND11_MODULE lists a library's functions in a table that portkern/simt/torchlite.py
+// reads and calls through the runtime's C interface. Python itself is not involved.
+#pragma once
+#include <deque>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../ATen/core/Tensor.h"
+#include "../simt/lite.h"
+
+namespace simt::lite {
+
+// ---- values of each type: how they are named, made from a Value, and turned into one
+
+template <class T, class = void>
+struct Convert;  // no member: such a parameter or result has no Python type here
+
+template <>
+struct Convert<at::Tensor> {
+    static std::string name() { return "Tensor"; }
+    static at::Tensor from(const Value& v) {
+        retain(v.tensor_of);
+        return at::Tensor(v.tensor_of);
+    }
+    static void to(Value& v, const at::Tensor& t) {
+        v.kind = t.defined() ? Value::tensor : Value::none;
+        v.tensor_of = t.unsafeGetTensorImpl();
+        retain(v.tensor_of);
+    }
+};
+template <>
+struct Convert<bool> {
+    static std::string name() { return "bool"; }
+    static bool from(const Value& v) { return v.whole; }
+    static void to(Value& v, bool b) {
+        v.kind = Value::boolean;
+        v.whole = b;
+    }
+};
+template <class T>
+struct Convert<T, std::enable_if_t<std::is_integral<T>::value && !std::is_same<T, bool>::value>> {
+    static std::string name() { return "int"; }
+    static T from(const Value& v) {
+        const T value = (T)v.whole;
+        if ((int64_t)value != v.whole) throw c10::TypeError("an int is too large for its parameter");
+        return value;
+    }
+    static void to(Value& v, T i) {
+        v.kind = Value::integer;
+        v.whole = (int64_t)i;
+    }
+};
+template <class T>
+struct Convert<T, std::enable_if_t<std::is_floating_point<T>::value>> {
+    static std::string name() { return "float"; }
+    static T from(const Value& v) {
+        return v.kind == Value::real ? (T)v.number : (T)v.whole;
+    }
+    static void to(Value& v, T x) {
+        v.kind = Value::real;
+        v.number = (double)x;
+    }
+};
+template <>
+struct Convert<std::string> {
+    static std::string name() { return "str"; }
+    static std::string from(const Value& v) { return v.characters; }
+    static void to(Value& v, const std::string& s) {
+        v.kind = Value::text;
+        v.characters = make_text(s.c_str());
+    }
+};
+template <>
+struct Convert<const char*> {
+    static void to(Value& v, const char* s) { Convert<std::string>::to(v, s); }
+};
+template <>
+struct Convert<c10::Scalar> {
+    static std::string name() { return "Scalar"; }
+    static c10::Scalar from(const Value& v) {
+        if (v.kind == Value::real) return v.number;
+        if (v.kind == Value::boolean) return (bool)v.whole;
+        return v.whole;
+    }
+    static void to(Value& v, const c10::Scalar& s) {
+        if (s.isFloatingPoint()) Convert<double>::to(v, s.toDouble());
+        else Convert<int64_t>::to(v, s.toLong());
+    }
+};
+template <>
+struct Convert<c10::ScalarType> {
+    static std::string name() { return "dtype"; }
+    static c10::ScalarType from(const Value& v) { return (c10::ScalarType)v.whole; }
+    static void to(Value& v, c10::ScalarType t) { Convert<int>::to(v, (int)t); }
+};
+template <>
+struct Convert<std::nullopt_t> {
+    static void to(Value& v, std::nullopt_t) { v.kind = Value::none; }
+};
+
+template <class T>
+struct Convert<std::optional<T>> {
+    static std::string name() { return "Optional[" + Convert<T>::name() + "]"; }
+    static std::optional<T> from(const Value& v) {
+        if (v.kind == Value::none) return std::nullopt;
+        return Convert<T>::from(v);
+    }
+    static void to(Value& v, const std::optional<T>& t) {
+        v.kind = Value::none;
+        if (t) Convert<T>::to(v, *t);
+    }
+};
+template <class T>
+struct Convert<std::vector<T>> {
+    static std::string name() { return "List[" + Convert<T>::name() + "]"; }
+    static std::vector<T> from(const Value& v) {
+        std::vector<T> all;
+        for (int64_t i = 0; i < v.count; ++i) all.push_back(Convert<T>::from(v.items[i]));
+        return all;
+    }
+    static void to(Value& v, const std::vector<T>& all) {
+        v.kind = Value::list;
+        v.count = (int64_t)all.size();
+        v.items = make_list(v.count);
+        for (size_t i = 0; i < all.size(); ++i) Convert<T>::to(v.items[i], all[i]);
+    }
+};
+
+template <class... T>
+struct Convert<std::tuple<T...>> {
+    static std::string name() {
+        std::string all;
+        ((all += (all.empty() ? "" : ", ") + Convert<T>::name()), ...);
+        return "Tuple[" + all + "]";
+    }
+    static void to(Value& v, const std::tuple<T...>& t) {
+        v.kind = Value::list;
+        v.count = (int64_t)sizeof...(T);
+        v.items = make_list(v.count);
+        std::apply([&v](const T&... each) {
+            int64_t i = 0;
+            (Convert<T>::to(v.items[i++], each), ...);
+        }, t);
+    }
+};
+template <class A, class B>
+struct Convert<std::pair<A, B>> : Convert<std::tuple<A, B>> {
+    static void to(Value& v, const std::pair<A, B>& p) {
+        Convert<std::tuple<A, B>>::to(v, std::tuple<A, B>(p.first, p.second));
+    }
+};
+
+// What keeps an argument alive during the call.
+template <class P>
+struct Kept {
+    using type = std::decay_t<P>;
+};
+template <class T>
+struct Kept<c10::ArrayRef<T>> {
+    using type = std::vector<T>;
+};
+template <class P>
+using KeptFor = typename Kept<std::decay_t<P>>::type;
+
+// ---- functions
+
+inline void report_failure() {  // inside a catch block
+    try {
+        throw;
+    } catch (const c10::IndexError& e) {
+        failed("IndexError", e.what());
+    } catch (const std::out_of_range& e) {
+        failed("IndexError", e.what());
+    } catch (const c10::TypeError& e) {
+        failed("TypeError", e.what());
+    } catch (const c10::ValueError& e) {
+        failed("ValueError", e.what());
+    } catch (const std::invalid_argument& e) {
+        failed("ValueError", e.what());
+    } catch (const c10::NotImplementedError& e) {
+        failed("NotImplementedError", e.what());
+    } catch (const std::exception& e) {
+        failed("RuntimeError", e.what());
+    } catch (...) {
+        failed("RuntimeError", "an exception of an unknown type");
+    }
+}
+
+template <class R, class... P>
+struct Bound {
+    template <class F>
+    static bool run(F&& function, const Value* arguments, Value* result) {
+        return run(function, arguments, result, std::index_sequence_for<P...>());
+    }
+    template <class F, size_t... I>
+    static bool run(F&& function, [[maybe_unused]] const Value* arguments, Value* result,
+                    std::index_sequence<I...>) {
+        try {
+            [[maybe_unused]] std::tuple<KeptFor<P>...> kept{
+                Convert<KeptFor<P>>::from(arguments[I])...};
+            if constexpr (std::is_void<R>::value) {
+                function(static_cast<P>(std::get<I>(kept))...);
+                result->kind = Value::none;
+            } else {
+                Convert<std::decay_t<R>>::to(*result,
+                                             function(static_cast<P>(std::get<I>(kept))...));
+            }
+            return true;
+        } catch (...) {
+            report_failure();
+            return false;
+        }
+    }
+    static std::string result_name() {
+        if constexpr (std::is_void<R>::value) return "None";
+        else return Convert<std::decay_t<R>>::name();
+    }
+    static std::vector<std::string> names() { return {Convert<KeptFor<P>>::name()...}; }
+};
+
+template <class F>
+struct Signature : Signature<decltype(&F::operator())> {};  // lambdas
+template <class R, class... P>
+struct Signature<R (*)(P...)> : Bound<R, P...> {};
+template <class C, class R, class... P>
+struct Signature<R (C::*)(P...) const> : Bound<R, P...> {};
+template <class C, class R, class... P>
+struct Signature<R (C::*)(P...)> : Bound<R, P...> {};
+
+}  // namespace simt::lite
+
+namespace pybind11 {
+
+struct none {};
+
+// A default, to be attached to an argument.
+struct arg_v {
+    const char* name;
+    simt::lite::Value value;
+};
+struct arg {
+    const char* name;
+    explicit constexpr arg(const char* name) : name(name) {}
+    arg& none(bool = true) { return *this; }
+    arg& noconvert(bool = true) { return *this; }
+    template <class T>
+    arg_v operator=(T&& value) const {
+        arg_v with{name, {}};
+        if constexpr (!std::is_same<std::decay_t<T>, pybind11::none>::value)
+            simt::lite::Convert<std::decay_t<T>>::to(with.value, value);
+        return with;
+    }
+};
+inline namespace literals {
+constexpr arg operator""_a(const char* name, size_t) { return arg(name); }
+}  // namespace literals
+
+struct gil_scoped_release {};
+struct gil_scoped_acquire {};
+template <class... T>
+struct call_guard {};
+enum class return_value_policy { automatic, copy, move, reference, take_ownership };
+
+class module_ {
+    struct Text {  // module_.doc() = "..."
+        const char** to;
+        Text& operator=(const char* text) {
+            *to = text;
+            return *this;
+        }
+    };
+
+  public:
+    explicit module_(simt::lite::Module* table) : table_(table) {}
+    Text doc() { return {&table_->doc}; }
+
+    // `extra`: a description, py::arg() of all parameters in order, defaults by py::arg() = value.
+    template <class F, class... Extra>
+    module_& def(const char* name, F&& function, const Extra&... extra) {
+        using Plain = std::decay_t<F>;
+        using Signature = simt::lite::Signature<Plain>;
+        auto* made = new simt::lite::Function{name, "", kept(Signature::result_name()), nullptr,
+                                              nullptr, nullptr, nullptr};
+        made->code = new Plain(std::forward<F>(function));
+        made->call = [](void* code, const simt::lite::Value* arguments, simt::lite::Value* result) {
+            return Signature::run(*static_cast<Plain*>(code), arguments, result);
+        };
+        simt::lite::Argument** last = &made->arguments;
+        for (const std::string& type : Signature::names()) {
+            *last = new simt::lite::Argument{"", kept(type), false, {}, nullptr};
+            last = &(*last)->next;
+        }
+        simt::lite::Argument* at = made->arguments;
+        (describe(made, at, extra), ...);
+        simt::lite::Function** end = &table_->functions;
+        while (*end) end = &(*end)->next;
+        *end = made;
+        return *this;
+    }
+
+  private:
+    static const char* kept(const std::string& text) { return simt::lite::make_text(text.c_str()); }
+    using Function = simt::lite::Function;
+    using Argument = simt::lite::Argument;
+    static void describe(Function* f, Argument*&, const char* doc) { f->doc = doc; }
+    static void describe(Function* f, Argument*&, const std::string& doc) { f->doc = kept(doc); }
+    static void describe(Function*, Argument*& at, const arg& a) {
+        if (!at) return;
+        at->name = a.name;
+        at = at->next;
+    }
+    static void describe(Function*, Argument*& at, const arg_v& a) {
+        if (!at) return;
+        at->name = a.name;
+        at->has_default = true;
+        at->standard = a.value;
+        at = at->next;
+    }
+    template <class... T>
+    static void describe(Function*, Argument*&, call_guard<T...>) {}
+    static void describe(Function*, Argument*&, return_value_policy) {}
+
+    simt::lite::Module* table_;
+};
+using module = module_;
+
+}  // namespace pybind11
+namespace py = pybind11;
+
+#ifndef TORCH_EXTENSION_NAME
+#define TORCH_EXTENSION_NAME extension
+#endif
+#define SIMT_MODULE_TEXT(name) #name
+#define PYBIND11_MODULE(name, variable)                                                           \
+    static void simt_define_module(::pybind11::module_ variable);                                 \
+    extern "C" __attribute__((visibility("default"))) const ::simt::lite::Module*                 \
+    simt_torch_module() {                                                                         \
+        static ::simt::lite::Module* made = [] {                                                  \
+            auto* m = new ::simt::lite::Module{SIMT_MODULE_TEXT(name), "", nullptr};              \
+            simt_define_module(::pybind11::module_(m));                                           \
+            return m;                                                                             \
+        }();                                                                                      \
+        return made;                                                                              \
+    }                                                                                             \
+    static void simt_define_module([[maybe_unused]] ::pybind11::module_ variable)

@@ -1,0 +1,1 @@
+"""What the executor is tested with: seeded bugs, programs, numbers."""

@@ -1,0 +1,40 @@
+// What a device refuses is refused, with a finding at the line of the call. The lines end in the
+// code that the test looks for.
+#include "expect.h"
+
+__device__ int four[4];
+
+int main() {
+    float host[8] = {};
+    float* a;
+    cudaMalloc(&a, 16);
+    EXPECT(cudaMemcpy(a, host, 32, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);  // SX101
+    EXPECT(cudaMemcpy(host, a + 3, 8, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX101
+    EXPECT(cudaMemset(a, 0, 17) == cudaErrorInvalidValue);  // SX101
+    EXPECT(cudaMemcpy(host, a, 16, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);  // SX104
+    EXPECT(cudaMemcpy(a, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX104
+    EXPECT(cudaMemset(host, 0, 16) == cudaErrorInvalidValue);  // SX104
+    EXPECT(cudaMemset(nullptr, 0, 16) == cudaErrorInvalidValue);  // SX112
+    EXPECT(cudaMemcpyToSymbol(four, host, 20) == cudaErrorInvalidValue);  // SX101
+    EXPECT(cudaMemcpyFromSymbol(host, four, 8, 12) == cudaErrorInvalidValue);  // SX101
+    EXPECT(cudaMemPrefetchAsync(a, 16, 0) == cudaErrorInvalidValue);  // SX104
+    EXPECT(cudaMemcpy(nullptr, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+    EXPECT(cudaMemcpyToSymbol(four, host, 4, 0, cudaMemcpyDeviceToHost) ==
+           cudaErrorInvalidMemcpyDirection);
+    EXPECT(cudaMalloc((void**)nullptr, 4) == cudaErrorInvalidValue);
+    EXPECT(cudaFreeHost(a) == cudaErrorInvalidValue);
+    EXPECT(cudaFree(a + 1) == cudaErrorInvalidValue);
+    EXPECT(cudaFree(host) == cudaErrorInvalidValue);
+    EXPECT(cudaFree(a) == cudaSuccess);
+    EXPECT(cudaFree(a) == cudaErrorInvalidValue);
+    EXPECT(cudaMemcpy(host, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX105
+    EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+    EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice);
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    EXPECT(cudaStreamDestroy(stream) == cudaSuccess);
+    EXPECT(cudaStreamSynchronize(stream) == cudaErrorInvalidResourceHandle);
+    EXPECT(cudaStreamDestroy(stream) == cudaErrorInvalidResourceHandle);
+    EXPECT(cudaEventRecord((cudaEvent_t)&host) == cudaErrorInvalidResourceHandle);
+    return unmet != 0;
+}

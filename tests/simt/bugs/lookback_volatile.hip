@@ -1,0 +1,48 @@
+// what: a look-back scan publishes through volatile, which orders nothing between compute dies
+// expect: SX203 | SX205
+// widths: 32 64
+// pitfall: 51
+// sanitizer: none
+// group: races
+#include <hip/hip_runtime.h>
+
+#include "check.h"
+
+// Sums of tiles, chained in order of arrival: status and sum are two words.
+__global__ void running_sums(const int* x, int* sums, int* ready, int* started, int length) {
+    if (threadIdx.x != 0) return;
+    const int me = atomicAdd(started, 1);
+    int sum = 0;
+    for (int i = 0; i < length; ++i) sum += x[me * length + i];
+    if (me > 0) {
+#ifdef BUG
+        while (static_cast<volatile int*>(ready)[me - 1] == 0) {}
+        sum += static_cast<volatile int*>(sums)[me - 1];
+#else
+        while (atomicAdd(&ready[me - 1], 0) == 0) {}
+        __threadfence();
+        sum += sums[me - 1];
+#endif
+    }
+#ifdef BUG
+    static_cast<volatile int*>(sums)[me] = sum;
+    static_cast<volatile int*>(ready)[me] = 1;
+#else
+    sums[me] = sum;
+    __threadfence();
+    atomicExch(&ready[me], 1);
+#endif
+}
+
+int main() {
+    constexpr int tiles = 10, length = 20;
+    const auto x = numbers<int>(tiles * length);
+    std::vector<int> want(tiles);
+    int sum = 0;
+    for (int i = 0; i < tiles * length; ++i) want[i / length] = sum += x[i];
+
+    int *sums = device_array<int>(tiles), *ready = device_zeros<int>(tiles);
+    running_sums<<<tiles, 64>>>(to_device(x), sums, ready, device_zeros<int>(1), length);
+    finish();
+    return check(to_host(sums, tiles), want);
+}

@@ -1,0 +1,320 @@
+"""How threads, warps and blocks of the executor behave, one program each."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from portkern import target
+from portkern.simt import build, program, toolbox
+from portkern.simt.options import Mode, Order, Run
+from portkern.simt.program import Outcome
+
+pytestmark = pytest.mark.skipif(
+    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+)
+
+PRELUDE = """
+#include <cuda_runtime.h>
+#include <cstdio>
+#include <vector>
+template <class T> T* device(int n) { T* p; cudaMalloc(&p, n * sizeof(T)); cudaMemset(p, 0, n * sizeof(T)); return p; }
+template <class T> std::vector<T> host(const T* p, int n) { std::vector<T> v(n); cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDefault); return v; }
+template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf("%g ", (double)x); printf("\\n"); }
+#line 1 "kernel.cu"
+"""  # noqa: E501
+CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)
+ORDERS: tuple[Order, ...] = ("forward", "reverse", "random", "priority")
+
+Runner = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    """Builds ``source`` with the prelude and runs it; ``mode`` check looks for memory errors."""
+
+    def runner(
+        source: str, how: Run | None = None, *, mode: Mode = "fast", warp: int | None = None,
+        at: str = "", timeout_s: float = 30.0,
+    ) -> Outcome:  # fmt: skip
+        file = tmp_path / "kernel.cu"
+        file.write_text(PRELUDE + textwrap.dedent(source), encoding="utf-8")
+        where = target.load(at) if at else None
+        built = build.build_program(file, tmp_path / "kernel", mode=mode, target=where)
+        how = how or (CHECKED if mode == "check" else Run())
+        return program.run(built, how, warp=warp, target=where, timeout_s=timeout_s)
+
+    return runner
+
+
+def numbers(outcome: Outcome) -> list[float]:
+    assert outcome.status == 0, outcome
+    return [float(word) for word in outcome.output.split()]
+
+
+# ---- threads and blocks
+
+
+def test_every_thread_of_every_block_runs_once(run: Runner) -> None:
+    counted = numbers(run("""
+        __global__ void k(int* x) {
+            int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+            int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+            x[b * 30 + t] += b * 100 + t;
+        }
+        int main() { int* x = device<int>(24 * 30); k<<<dim3(4, 3, 2), dim3(5, 3, 2)>>>(x); show(x, 24 * 30); }
+    """))  # noqa: E501 # fmt: skip
+    assert counted == [b * 100 + t for b in range(24) for t in range(30)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("threads", [1, 31, 64, 257, 1024])
+def test_a_barrier_separates_phases_in_every_order(
+    run: Runner, order: Order, threads: int
+) -> None:
+    outcome = run(
+        f"""
+        __global__ void k(int* x) {{
+            __shared__ int s[{threads}];
+            for (int round = 0; round < 3; ++round) {{
+                s[threadIdx.x] = threadIdx.x + round;
+                __syncthreads();
+                x[threadIdx.x] += s[(threadIdx.x + 1) % {threads}];
+                __syncthreads();
+            }}
+        }}
+        int main() {{ int* x = device<int>({threads}); k<<<1, {threads}>>>(x); show(x, {threads}); }}
+        """,
+        Run(order=order, seed=3),
+    )
+    assert numbers(outcome) == [3 * ((t + 1) % threads) + 3 for t in range(threads)]
+    assert not outcome.findings
+
+
+def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None:
+    source = """
+        __global__ void k(unsigned* sum) {
+            __shared__ unsigned part;
+            if (threadIdx.x == 0) part = 0;
+            __syncthreads();
+            atomicAdd(&part, threadIdx.x + blockIdx.x);
+            __syncthreads();
+            if (threadIdx.x == 0) atomicAdd(sum, part);
+        }
+        int main() { unsigned* x = device<unsigned>(1); for (int i = 0; i < 5; ++i) k<<<200, 96>>>(x); show(x, 1); }
+    """  # noqa: E501
+    want = 5 * sum(t + b for t in range(96) for b in range(200))
+    assert numbers(run(source, Run(workers=1))) == [want]
+    assert numbers(run(source, Run(workers=2))) == [want]
+
+
+def test_votes_of_a_barrier_count_all_threads(run: Runner) -> None:
+    assert numbers(run("""
+        __global__ void k(int* x) {
+            int c = __syncthreads_count(threadIdx.x % 3 == 0);
+            int a = __syncthreads_and(threadIdx.x < 99), o = __syncthreads_or(threadIdx.x == 98);
+            if (threadIdx.x == 5) { x[0] = c; x[1] = a != 0; x[2] = o != 0; }
+        }
+        int main() { int* x = device<int>(3); k<<<1, 100>>>(x); show(x, 3); }
+    """)) == [34, 0, 1]  # fmt: skip
+
+
+def test_a_polling_thread_lets_the_one_it_waits_for_run(run: Runner) -> None:
+    outcome = run("""
+        __global__ void k(int* flag, int* x) {
+            if (threadIdx.x == 0) { while (atomicAdd(flag, 0) == 0) {} *x = 7; }
+            else if (threadIdx.x == 63) { __threadfence(); atomicExch(flag, 1); }
+        }
+        int main() { int *f = device<int>(1), *x = device<int>(1); k<<<1, 64>>>(f, x); show(x, 1); }
+    """)
+    assert numbers(outcome) == [7]
+
+
+def test_a_block_may_wait_for_a_later_block(run: Runner) -> None:
+    outcome = run("""
+        __global__ void k(int* flag, int* x) {
+            if (blockIdx.x == 0) { while (atomicAdd(flag, 0) < 3) {} *x = 7; }
+            else { __threadfence(); atomicAdd(flag, 1); }
+        }
+        int main() { int *f = device<int>(1), *x = device<int>(1); k<<<4, 1>>>(f, x); show(x, 1); }
+    """)
+    assert numbers(outcome) == [7]
+
+
+def test_a_cooperative_grid_meets_at_its_barrier(run: Runner) -> None:
+    outcome = run("""
+        #include <cooperative_groups.h>
+        __global__ void k(int* x, int* y) {
+            x[blockIdx.x * 32 + threadIdx.x] = blockIdx.x;
+            cooperative_groups::this_grid().sync();
+            y[blockIdx.x * 32 + threadIdx.x] = x[(7 - blockIdx.x) * 32 + threadIdx.x];
+        }
+        int main() {
+            int *x = device<int>(256), *y = device<int>(256);
+            void* arguments[] = {&x, &y};
+            cudaLaunchCooperativeKernel((void*)k, dim3(8), dim3(32), arguments, 0, 0);
+            show(y, 256);
+        }
+    """, mode="check")  # fmt: skip
+    assert numbers(outcome) == [7 - b for b in range(8) for _ in range(32)]
+    assert not outcome.findings
+
+
+# ---- warps
+
+
+@pytest.mark.parametrize("warp", [32, 64])
+def test_the_warp_has_the_width_of_the_target(run: Runner, warp: int) -> None:
+    outcome = run("""
+        __global__ void k(int* x) { x[threadIdx.x] = __popcll((unsigned long long)__activemask()) * 100 + warpSize; }
+        int main() { int* x = device<int>(64); k<<<1, 64>>>(x); show(x, 64); }
+    """, warp=warp)  # noqa: E501 # fmt: skip
+    assert {v % 100 for v in numbers(outcome)} == {warp}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_butterfly_sums_a_warp(run: Runner, order: Order) -> None:
+    outcome = run("""
+        __global__ void k(float* x) {
+            float v = threadIdx.x;
+            for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+            x[threadIdx.x] = v;
+        }
+        int main() { float* x = device<float>(96); k<<<1, 96>>>(x); show(x, 96); }
+    """, Run(order=order, seed=5))  # fmt: skip
+    assert numbers(outcome) == [sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)]
+
+
+def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
+    outcome = run("""
+        __global__ void k(int* x) {
+            unsigned active = 0;
+            if (threadIdx.x % 4 == 1) active = __activemask();
+            x[threadIdx.x] = __popc(active);
+        }
+        int main() { int* x = device<int>(32); k<<<1, 32>>>(x); show(x, 32); }
+    """)
+    assert numbers(outcome) == [8 if t % 4 == 1 else 0 for t in range(32)]
+
+
+# ---- what goes wrong has a number and a line
+
+
+def found(outcome: Outcome, code: str) -> int:
+    """The line of the only finding with ``code``."""
+    assert outcome.codes == {code}, [str(one) for one in outcome.findings]
+    return outcome.findings[0].line
+
+
+LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize() != cudaSuccess; }"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "line"),
+    [
+        ("if (threadIdx.x < 40)\n__syncthreads();\nelse\n__syncthreads();", "SX301", 3),
+        ("if (threadIdx.x < 40) return;\n__syncthreads();", "SX302", 3),
+        ("if (threadIdx.x < 40)\nx[0] = __shfl_sync(~0u, 1, 0);\nelse __syncthreads();", "SX303", 3),
+        ("if (threadIdx.x < 16)\n__syncwarp(~0u << 16);", "SX304", 3),
+        ("x[0] = __any_sync(threadIdx.x % 2 ? ~0u : 0x55555555u, 1);", "SX305", 2),
+        ("if (threadIdx.x % 2)\nx[0] = __shfl_sync(0xaaaaaaaa, 1, 0);", "SX306", 3),
+        ("x[0] = __shfl_sync(~0u, 1, 0,\n24);", "SX307", 2),
+        ("while (atomicAdd(x, 0) == 0) {}", "SX405", 2),
+        ("for (int i = 0; i < 10; i += x[1]) x[2] = i;", "SX405", 2),
+        ("int* p = nullptr;\np[threadIdx.x] = 1;", "SX112", 3),
+        ("x[1 << 20] = 1;", "SX104", 2),
+        ("x[0] = 5 / x[threadIdx.x];", "SX503", 2),
+        ("__trap();", "SX408", 2),
+    ],
+)
+def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
+    run: Runner, body: str, code: str, line: int
+) -> None:
+    outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", Run(limit_s=1.0))
+    assert found(outcome, code) == line
+    assert outcome.status in (0, 1), outcome
+
+
+def test_recursion_without_end_is_a_stack_overflow(run: Runner) -> None:
+    outcome = run(f"""
+        __device__ int deep(int* x, int n) {{ volatile int a[64]; a[n % 64] = n; return n < 0 ? 0 : deep(x, n + 1) + a[n % 64]; }}
+        __global__ void k(int* x) {{ x[0] = deep(x, 0); }}
+        {LAUNCH}
+    """)  # noqa: E501
+    assert outcome.codes == {"SX404"} and outcome.status == 1
+
+
+@pytest.mark.parametrize(
+    ("launch", "code"),
+    [
+        ("k<<<1, 0>>>(x)", "SX401"), ("k<<<1, 1025>>>(x)", "SX401"),
+        ("k<<<dim3(1, 65536), 1>>>(x)", "SX401"), ("k<<<1, dim3(1, 1, 65)>>>(x)", "SX401"),
+        ("k<<<1, 64, 49153>>>(x)", "SX402"), ("k<<<1, 64, 300000>>>(x)", "SX402"),
+        ("b<<<1, 64>>>(x)", "SX403"), ("s<<<1, 64, 40000>>>(x)", "SX402"),
+    ],
+)  # fmt: skip
+def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, code: str) -> None:
+    outcome = run(f"""
+        __global__ void k(int* x) {{ x[0] = 1; }}
+        __global__ void __launch_bounds__(32) b(int* x) {{ x[0] = 1; }}
+        __global__ void s(int* x) {{ __shared__ char big[200000]; big[threadIdx.x] = 0; x[0] = big[0]; }}
+        int main() {{ int* x = device<int>(1); {launch}; int bad = cudaGetLastError() != cudaSuccess; cudaGetLastError(); printf("%d ", bad); show(x, 1); }}
+    """)  # noqa: E501
+    assert outcome.codes == {code} and outcome.output.startswith("1 "), outcome
+
+
+# ---- memory, in checked builds
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "line"),
+    [
+        ("x[threadIdx.x + 1] = 1;", "SX101", 2),
+        ("__shared__ int s[32];\ns[threadIdx.x] = 1;", "SX103", 3),
+        ("__shared__ int s[32];\nint* p = s;\np[threadIdx.x] = 1;", "SX102", 4),
+        ("__shared__ int s[64];\nif (threadIdx.x) s[threadIdx.x] = 1;\nx[threadIdx.x] = s[threadIdx.x];", "SX107", 4),
+        ("__shared__ int s[64];\ns[threadIdx.x] = 1;\nx[threadIdx.x] = s[63 - threadIdx.x];", "SX201", 4),
+        ("x[threadIdx.x / 64] = threadIdx.x;", "SX202", 2),
+        ("x[0] += 1;", "SX202", 2),
+        ("int t = threadIdx.x;\nx[t] = t * 100000000;", "SX501", 3),
+        ("x[threadIdx.x] = 1 << (threadIdx.x + 1);", "SX502", 2),
+        ("*(long*)(x + threadIdx.x % 2) = 1;", "SX106", 2),
+    ],
+)  # fmt: skip
+def test_a_memory_error_is_found_in_a_checked_build(
+    run: Runner, body: str, code: str, line: int
+) -> None:
+    outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", mode="check")
+    assert code in outcome.codes, [str(one) for one in outcome.findings]
+    assert line in {one.line for one in outcome.findings if one.code == code}
+
+
+def test_blocks_that_write_one_word_race(run: Runner) -> None:
+    outcome = run("""
+        __global__ void k(int* x) { if (threadIdx.x == 0) x[0] = blockIdx.x; }
+        int main() { int* x = device<int>(1); k<<<4, 32>>>(x); return cudaDeviceSynchronize(); }
+    """, mode="check")  # fmt: skip
+    assert outcome.codes == {"SX203"}
+
+
+def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
+    outcome = run("""
+        __global__ void k(char* x) { __shared__ char s[64]; s[threadIdx.x] = threadIdx.x; x[threadIdx.x] = s[threadIdx.x]; }
+        int main() { char* x = device<char>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
+    """, mode="check")  # noqa: E501 # fmt: skip
+    assert not outcome.findings and outcome.status == 0
+
+
+def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:
+    outcome = run("""
+        __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; x[threadIdx.x] = s[threadIdx.x][0]; }
+        __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; x[threadIdx.x * 32] = s[threadIdx.x][0]; }
+        int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
+    """, Run(counters=True), mode="check")  # noqa: E501 # fmt: skip
+    good, bad = (one["counters"] for one in outcome.counters)
+    assert (good["transactions"], bad["transactions"]) == (4, 32)
+    assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)
+    assert good["least_transactions"] == 4 and good["stores"] == bad["stores"] == 32
