@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portkern import catalogue, ops, registry, target
-from portkern.backend import Artifact, Backend, Build, Missing, Ready
+from portkern.backend import Artifact, Backend, Build, Missing, Ready, Venue
 from portkern.candidate import Candidate
 from portkern.errors import BuildError
 
@@ -164,7 +164,7 @@ def test_a_venue_that_is_missing_says_why() -> None:
     venues = registry.load("cuda").venues(target.load("sm_80"))
     if isinstance(venues.hardware, Missing):
         assert "GPU" in venues.hardware.reason or "torch" in venues.hardware.reason
-    assert isinstance(venues.emulator, Missing)
+    assert isinstance(venues.emulator, Venue) and "sm_80 (warp 32)" in venues.emulator.name
 
 
 def test_the_guides_example_compiles(backend: Backend, tmp_path: Path) -> None:

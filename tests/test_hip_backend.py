@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portkern import catalogue, ops, registry, target
-from portkern.backend import Artifact, Backend, Build, Missing
+from portkern.backend import Artifact, Backend, Build, Missing, Venue
 from portkern.candidate import Candidate
 from portkern.errors import BuildError
 
@@ -169,12 +169,14 @@ def test_amd_and_nvidia_targets_are_supported() -> None:
     assert not {"x86_64", "opencl_generic"} & supported
 
 
-@pytest.mark.parametrize("name", ["mi300x", "h200"])
-def test_a_venue_that_is_missing_says_why(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "machine"), [("mi300x", "gfx942 (warp 64)"), ("h200", "sm_90 (warp 32)")]
+)
+def test_a_venue_that_is_missing_says_why(name: str, machine: str) -> None:
     venues = registry.load("hip").venues(target.load(name))
     if isinstance(venues.hardware, Missing):
         assert venues.hardware.reason
-    assert isinstance(venues.emulator, Missing)
+    assert isinstance(venues.emulator, Venue) and machine in venues.emulator.name
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "sm_90"])

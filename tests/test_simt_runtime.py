@@ -25,7 +25,7 @@ template <class T> T* device(int n) { T* p; cudaMalloc(&p, n * sizeof(T)); cudaM
 template <class T> std::vector<T> host(const T* p, int n) { std::vector<T> v(n); cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDefault); return v; }
 template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf("%g ", (double)x); printf("\\n"); }
 #line 1 "kernel.cu"
-"""  # noqa: E501
+"""
 CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)
 ORDERS: tuple[Order, ...] = ("forward", "reverse", "random", "priority")
 
@@ -66,15 +66,13 @@ def test_every_thread_of_every_block_runs_once(run: Runner) -> None:
             x[b * 30 + t] += b * 100 + t;
         }
         int main() { int* x = device<int>(24 * 30); k<<<dim3(4, 3, 2), dim3(5, 3, 2)>>>(x); show(x, 24 * 30); }
-    """))  # noqa: E501 # fmt: skip
+    """))  # fmt: skip
     assert counted == [b * 100 + t for b in range(24) for t in range(30)]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("threads", [1, 31, 64, 257, 1024])
-def test_a_barrier_separates_phases_in_every_order(
-    run: Runner, order: Order, threads: int
-) -> None:
+def test_a_barrier_separates_phases_in_every_order(run: Runner, order: Order, threads: int) -> None:
     outcome = run(
         f"""
         __global__ void k(int* x) {{
@@ -105,7 +103,7 @@ def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None
             if (threadIdx.x == 0) atomicAdd(sum, part);
         }
         int main() { unsigned* x = device<unsigned>(1); for (int i = 0; i < 5; ++i) k<<<200, 96>>>(x); show(x, 1); }
-    """  # noqa: E501
+    """
     want = 5 * sum(t + b for t in range(96) for b in range(200))
     assert numbers(run(source, Run(workers=1))) == [want]
     assert numbers(run(source, Run(workers=2))) == [want]
@@ -171,7 +169,7 @@ def test_the_warp_has_the_width_of_the_target(run: Runner, warp: int) -> None:
     outcome = run("""
         __global__ void k(int* x) { x[threadIdx.x] = __popcll((unsigned long long)__activemask()) * 100 + warpSize; }
         int main() { int* x = device<int>(64); k<<<1, 64>>>(x); show(x, 64); }
-    """, warp=warp)  # noqa: E501 # fmt: skip
+    """, warp=warp)  # fmt: skip
     assert {v % 100 for v in numbers(outcome)} == {warp}
 
 
@@ -185,7 +183,9 @@ def test_a_butterfly_sums_a_warp(run: Runner, order: Order) -> None:
         }
         int main() { float* x = device<float>(96); k<<<1, 96>>>(x); show(x, 96); }
     """, Run(order=order, seed=5))  # fmt: skip
-    assert numbers(outcome) == [sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)]
+    assert numbers(outcome) == [
+        sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)
+    ]
 
 
 def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
@@ -209,7 +209,7 @@ def found(outcome: Outcome, code: str) -> int:
     return outcome.findings[0].line
 
 
-LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize() != cudaSuccess; }"  # noqa: E501
+LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize() != cudaSuccess; }"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,11 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
     [
         ("if (threadIdx.x < 40)\n__syncthreads();\nelse\n__syncthreads();", "SX301", 3),
         ("if (threadIdx.x < 40) return;\n__syncthreads();", "SX302", 3),
-        ("if (threadIdx.x < 40)\nx[0] = __shfl_sync(~0u, 1, 0);\nelse __syncthreads();", "SX303", 3),
+        (
+            "if (threadIdx.x < 40)\nx[0] = __shfl_sync(~0u, 1, 0);\nelse __syncthreads();",
+            "SX303",
+            3,
+        ),
         ("if (threadIdx.x < 16)\n__syncwarp(~0u << 16);", "SX304", 3),
         ("x[0] = __any_sync(threadIdx.x % 2 ? ~0u : 0x55555555u, 1);", "SX305", 2),
         ("if (threadIdx.x % 2)\nx[0] = __shfl_sync(0xaaaaaaaa, 1, 0);", "SX306", 3),
@@ -243,7 +247,7 @@ def test_recursion_without_end_is_a_stack_overflow(run: Runner) -> None:
         __device__ int deep(int* x, int n) {{ volatile int a[64]; a[n % 64] = n; return n < 0 ? 0 : deep(x, n + 1) + a[n % 64]; }}
         __global__ void k(int* x) {{ x[0] = deep(x, 0); }}
         {LAUNCH}
-    """)  # noqa: E501
+    """)
     assert outcome.codes == {"SX404"} and outcome.status == 1
 
 
@@ -262,7 +266,7 @@ def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, c
         __global__ void __launch_bounds__(32) b(int* x) {{ x[0] = 1; }}
         __global__ void s(int* x) {{ __shared__ char big[200000]; big[threadIdx.x] = 0; x[0] = big[0]; }}
         int main() {{ int* x = device<int>(1); {launch}; int bad = cudaGetLastError() != cudaSuccess; cudaGetLastError(); printf("%d ", bad); show(x, 1); }}
-    """)  # noqa: E501
+    """)
     assert outcome.codes == {code} and outcome.output.startswith("1 "), outcome
 
 
@@ -304,7 +308,7 @@ def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> Non
     outcome = run("""
         __global__ void k(char* x) { __shared__ char s[64]; s[threadIdx.x] = threadIdx.x; x[threadIdx.x] = s[threadIdx.x]; }
         int main() { char* x = device<char>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
-    """, mode="check")  # noqa: E501 # fmt: skip
+    """, mode="check")  # fmt: skip
     assert not outcome.findings and outcome.status == 0
 
 
@@ -313,7 +317,7 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
         __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; x[threadIdx.x] = s[threadIdx.x][0]; }
         __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; x[threadIdx.x * 32] = s[threadIdx.x][0]; }
         int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
-    """, Run(counters=True), mode="check")  # noqa: E501 # fmt: skip
+    """, Run(counters=True), mode="check")  # fmt: skip
     good, bad = (one["counters"] for one in outcome.counters)
     assert (good["transactions"], bad["transactions"]) == (4, 32)
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)

@@ -27,6 +27,7 @@ _TOKEN = re.compile(
           |\d+\.\d*(?:[eE][+-]?\d+)?|\d+U?\b)
       | (?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::)[\w$]+)*)
       | (?P<modifier>(?:\.[\w$]+(?:::[\w$]+)*)+)
+      | (?P<string>"[^"]*")
       | (?P<mark><<|>>|[-{}\[\](),;:@!|+*/<>~&^])""",
     re.VERBOSE,
 )
@@ -37,6 +38,7 @@ _FOREIGN = {
         r"\bcp\.(?:reduce\.)?async\.(?:bulk|mbarrier)\b[\w.:]*|\b(?:mbarrier|tensormap)\b[\w.:]*"
         r"|\bfence\.mbarrier_init[\w.:]*|\bfence\.proxy\.tensormap[\w.:]*"
     ),
+    "SX003": re.compile(r"\b(?:tex|tld4|txq|suld|sust|sured|suq)\.[\w.:]*"),
     "SX009": re.compile(
         r"\b(?:mapa|getctarank|barrier\.cluster|st\.async|red\.async)\b[\w.:]*"
         r"|[\w.:]*shared::cluster\b[\w.:]*|%\w*cluster\w*(?:\.[xyz])?"
@@ -106,7 +108,9 @@ class _Statement:
             if found := pattern.search(text):
                 raise Unmodelled(f"'{found.group()}'", code)
         body = " ".join(self._body(_Cursor(list(_tokens(text)))))
-        carry = "bool simt_carry = false; " if "simt_carry" in body else ""
+        carry = "bool simt_carry; " if "simt_carry" in body else ""
+        if carry and not body[: body.index("simt_carry")].endswith("false, "):
+            raise Unmodelled("a carry from another asm statement")
         return " ".join(["{", *self._inputs(), carry + body, *self._results(), "}"])
 
     def _inputs(self) -> Iterator[str]:
@@ -122,7 +126,8 @@ class _Statement:
 
     def _declare(self, number: int, start: str) -> str:
         width = WIDTHS[_letter(self.operands[number])]
-        value = f"({start})" if start else ""
+        # two pairs: with one, `uint32_t(x)` would make it a function's declaration
+        value = f"(({start}))" if start else ""
         return f"simt::ptx::Register<{width // 8}> simt_{number}{value};"
 
     def _results(self) -> Iterator[str]:
@@ -156,6 +161,10 @@ class _Statement:
         if cursor.peek.kind == "modifier":
             directive += cursor.take().text
         parts = directive[1:].split(".")
+        if parts == ["pragma"]:  # a hint to the assembler
+            cursor.take("string")
+            cursor.end()
+            return
         if parts[0] != "reg" or len(parts) != 2 or parts[1] not in ptx.REGISTER_BITS:
             raise Unmodelled(f"'{directive}'")
         bits = ptx.REGISTER_BITS[parts[1]]

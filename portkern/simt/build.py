@@ -93,8 +93,8 @@ def _compile(
     defines = [f"-D{name}={value}" for name, value in named.items()]
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
-    argv = [*box.compiler.argv, *box.flags(mode), *defines, *folders,
-            *box.headers(source.language, mode), "-x", "c++", "-c", file, "-o", object_]  # fmt: skip
+    flags = [*box.flags(mode), *defines, *folders, *box.headers(source.language, mode)]
+    argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
     try:
         run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
     except BuildError as error:

@@ -26,14 +26,16 @@ def settings(target: Target, language: Language) -> dict[str, str | int]:
         number = int(target.arch.removeprefix("sm_"))
         return facts | _sizes(limits.block_dim_max, limits.grid_dim_max, limits.threads_block) | {
             "shared_static": limits.smem_static_bytes, "shared_dynamic": limits.smem_block_bytes,
-            "shared_unit": limits.smem_sm_bytes, "shared_reserved": limits.smem_reserved_block_bytes,
+            "shared_unit": limits.smem_sm_bytes,
+            "shared_reserved": limits.smem_reserved_block_bytes,
             "registers_unit": limits.registers_sm, "blocks_unit": limits.blocks_sm,
             "threads_unit": limits.warps_sm * 32, "constant_bytes": limits.const_bytes,
             "major": number // 10, "minor": number % 10,
         }  # fmt: skip
     assert isinstance(limits, AmdLimits), target
     version = target.arch.removeprefix("gfx")
-    return facts | _sizes(limits.block_dim_max, [2147483647, 65535, 65535], limits.threads_block) | {
+    grid = [2147483647, 65535, 65535]
+    return facts | _sizes(limits.block_dim_max, grid, limits.threads_block) | {
         "shared_static": limits.lds_block_bytes, "shared_dynamic": limits.lds_block_bytes,
         "shared_unit": limits.lds_unit_bytes, "shared_reserved": 0,
         "registers_unit": limits.vgprs_simd * limits.simds_unit, "blocks_unit": limits.blocks_unit,

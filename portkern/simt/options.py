@@ -38,13 +38,13 @@ def checkers(chosen: Sequence[str]) -> frozenset[str]:
 @dataclass(frozen=True)
 class Run:
     """One run. ``workers`` OS threads share the blocks (one while checkers look on); a launch
-    longer than ``limit_s`` is ended with SX405; ``preempt`` switches threads at one checked
+    is ended with SX405 when no block has finished for ``limit_s`` seconds; ``preempt`` switches threads at one checked
     access in so many; ``findings`` is the file that findings are appended to."""
 
     order: Order = "forward"
     seed: int = 1
     workers: int = 1
-    limit_s: float = 10.0
+    limit_s: float = 4.0
     stack_bytes: int = 128 << 10
     races: bool = False
     bounds: bool = False
@@ -60,7 +60,7 @@ class Run:
         return replace(
             self, races="races" in chosen, bounds="bounds" in chosen,
             uninitialised="uninitialised" in chosen, alignment="arithmetic" in chosen,
-            counters="counters" in chosen, workers=1,
+            counters="counters" in chosen, workers=1, limit_s=10 * self.limit_s,
         )  # fmt: skip
 
     def settings(self) -> dict[str, str | int | float]:

@@ -418,8 +418,22 @@ def _unpack(call: Call, vector: Vector, type: Type) -> str:
     return f"{{ const {whole.cpp} simt_whole = {call.value(1, whole)}; {' '.join(parts)} }}"
 
 
+def _cvt_pack(call: Call) -> str:
+    """Two integers, saturated; the smaller types push what was there up."""
+    call.need("sat")
+    to, source = call.type("u16", "s16", "u8", "s8"), call.type("s32")
+    below = call.flag("b32")
+    if below != (to.bits == 8):
+        raise Unmodelled(f"'{call.opcode}'")
+    call.count(4 if below else 3)
+    values = call.values([source, source, U32] if below else [source] * 2)
+    return call.assign(0, U32, f"simt::ptx::pack_integers<{to.cpp}>({values})")
+
+
 @instruction("cvt")
 def _cvt(call: Call) -> str:
+    if call.flag("pack"):
+        return _cvt_pack(call)
     rounding = call.take(*ROUNDINGS, *WHOLE, "rna")
     flush, saturate = call.flag("ftz"), call.flag("sat")
     finite, relu = call.flag("satfinite"), call.flag("relu")

@@ -10,7 +10,8 @@ from .ptx import PRED, S32, TYPES, Call, Not, Operand, Register, Sink, Type, Unm
 _SPACES = ("global", "shared", "shared::cta", "const", "local")
 _HINTS = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "L1::no_allocate",
-    *(f"{l}::evict_{how}" for l in ("L1", "L2") for how in ("normal", "unchanged", "first", "last")),
+    *(f"L1::evict_{priority}" for priority in ("normal", "unchanged", "first", "last")),
+    *(f"L2::evict_{priority}" for priority in ("normal", "first", "last")),
     *(f"L2::{size}B" for size in (64, 128, 256)),
 )  # fmt: skip
 _SCOPES = {
@@ -54,6 +55,8 @@ def _memory_type(call: Call) -> Type:
 
 @instruction("ld", "ldu")
 def _ld(call: Call) -> str:
+    # What reads past the near cache may be a loop's condition: others get a turn.
+    poll = "simt::poll(); " if {"cg", "cv"} & set(call.rest) else ""
     order, space, hinted, length = _order(call), _space(call), _hints(call), _length(call)
     type = _memory_type(call)
     call.count(3 if hinted else 2)
@@ -61,7 +64,8 @@ def _ld(call: Call) -> str:
     if order:
         value = f"simt::ptx::ld_atomic<{type.cpp}, {length}>({address}, {', '.join(order)})"
     elif length == 1:
-        return call.assign(to[0], type, f"simt::ptx::ld<{type.cpp}>({address})", wider=True)
+        value = f"simt::ptx::ld<{type.cpp}>({address})"
+        return poll + call.assign(to[0], type, value, wider=True)
     else:
         value = f"simt::ptx::ld<simt::ptx::Vector<{type.cpp}, {length}>>({address})"
     parts = [
@@ -69,7 +73,7 @@ def _ld(call: Call) -> str:
         for i, e in enumerate(to)
         if not isinstance(e, Sink)
     ]
-    return f"{{ const auto simt_loaded = {value}; {' '.join(parts)} }}"
+    return f"{{ {poll}const auto simt_loaded = {value}; {' '.join(parts)} }}"
 
 
 @instruction("st")

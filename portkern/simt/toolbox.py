@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,8 +40,10 @@ _MODES: Mapping[Mode, tuple[str, ...]] = {
              "-fsanitize-recover=all", "-fno-omit-frame-pointer"),
 }  # fmt: skip
 # What our headers inline must be inlined, or an access's place is in them.
-_GCC_CHECK = ("-O1", "-finline-small-functions", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
-              "-fno-sanitize=object-size")  # fmt: skip
+_GCC_CHECK = (
+    "-O1", "-finline-small-functions", "-fno-sanitize=object-size",
+    "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
+)  # fmt: skip
 _CLANG_CHECK = ("-O2", "-mllvm", "-tsan-distinguish-volatile=1",
                 "-mllvm", "-tsan-instrument-func-entry-exit=0")  # fmt: skip
 
@@ -143,10 +146,10 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
 def _precompile(box: Toolbox, header: Path, made: Path, umbrella: str, mode: Mode) -> None:
     header.parent.mkdir(parents=True, exist_ok=True)
     header.write_text(f"#include <{umbrella}>\n", encoding="utf-8")
-    argv = [*box.compiler.argv, *box.flags(mode), "-I", INCLUDE, "-x", "c++-header", header]
+    argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
     _aside(
         made,
-        lambda to: run_tool([*argv, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError),
+        lambda to: run_tool([*argv, header, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError),
     )
 
 
@@ -157,7 +160,7 @@ def _aside(final: Path, make: Callable[[Path], object]) -> None:
     aside.rename(final)
 
 
-def _locked(folder: Path):  # type: ignore[no-untyped-def]
+def _locked(folder: Path) -> AbstractContextManager[object]:
     from filelock import FileLock
 
     folder.mkdir(parents=True, exist_ok=True)

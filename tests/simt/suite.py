@@ -31,16 +31,14 @@ SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 CHECKS: Mapping[str, str] = {
     "lockstep": "right where the lanes of a warp advance together: run without lockstep",
     "cooperative": "launches a grid that synchronises",
-    "asan": "may need the sanitizers' build rather than the checked one",
-    "hangs": "never ends on hardware: run it under a short limit",
+    "hangs": "may never end on hardware: run it under a short limit",
+    "schedule": "shows under a random or unfair schedule only",
     "strict": "at width 64, 0xffffffff means 32 lanes: run without widening masks",
 }
 _DEFAULT_TARGET = {(".cu", 32): "sm_90", (".hip", 32): "gfx1100"}
 _WIDE_TARGET = "gfx942"
 _KEYS = ("what", "expect", "widths", "twin-widths", "pitfall", "sanitizer", "group", "checks",
          "arch", "target")  # fmt: skip
-
-
 _CODE = re.compile(r"SX\d{3}")
 
 

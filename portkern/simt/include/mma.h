@@ -5,16 +5,7 @@
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "simt/matrix.h"
-
-namespace simt {
-namespace matrix {
-template <>
-struct Traits<__half> : Traits<f16> {};
-template <>
-struct Traits<__nv_bfloat16> : Traits<bf16> {};
-}  // namespace matrix
-}  // namespace simt
+#include "simt/matrix_halves.h"
 
 namespace nvcuda {
 namespace wmma {

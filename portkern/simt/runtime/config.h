@@ -13,7 +13,7 @@ struct Config {
     Order order = Order::forward;
     uint64_t seed = 1;
     int workers = 1;           // OS threads that run blocks
-    double limit_s = 10;       // per launch; 0: none
+    double limit_s = 4;        // without a block that finishes; 0: none
     size_t stack_bytes = 128 << 10;
     bool races = false, bounds = false, uninitialised = false, alignment = false;
     bool counters = false;

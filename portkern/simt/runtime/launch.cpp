@@ -94,6 +94,7 @@ struct Share {
         c->phase = Phase::idle;
         pool.free.push_back(c);
         ++done;
+        __atomic_fetch_add(&launch.finished, 1, __ATOMIC_RELAXED);
     }
 
     bool begin() {
@@ -246,8 +247,10 @@ struct Watchdog {
     std::mutex lock;
     std::condition_variable changed;
     std::chrono::steady_clock::time_point deadline;
+    std::chrono::steady_clock::duration limit;
     bool armed = false;
     Launch* launch = nullptr;
+    uint64_t finished = 0;  // blocks when the deadline was set
     std::vector<pthread_t> workers;
 
     void watch() {
@@ -259,9 +262,17 @@ struct Watchdog {
             }
             if (changed.wait_until(guard, deadline) != std::cv_status::timeout || !armed) continue;
             if (std::chrono::steady_clock::now() < deadline) continue;
+            if (progressed()) continue;
             expired();
             deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
         }
+    }
+    bool progressed() {  // a block has finished: it gets the time again
+        const uint64_t now = __atomic_load_n(&launch->finished, __ATOMIC_RELAXED);
+        if (attempts || now == finished) return false;
+        finished = now;
+        deadline = std::chrono::steady_clock::now() + limit;
+        return true;
     }
     unsigned attempts = 0;
     void expired() {
@@ -276,8 +287,9 @@ struct Watchdog {
         launch = &l;
         workers = std::move(threads);
         attempts = 0;
-        deadline = std::chrono::steady_clock::now() +
-                   std::chrono::microseconds((int64_t)(seconds * 1e6));
+        finished = 0;
+        limit = std::chrono::microseconds((int64_t)(seconds * 1e6));
+        deadline = std::chrono::steady_clock::now() + limit;
         if (!armed) changed.notify_all();
         armed = true;
     }
@@ -310,7 +322,7 @@ void on_timeout(int, siginfo_t*, void* ucontext) {
     char where[256];
     describe_waiting(context(), where, sizeof where);
     last_error = launch_timeout;
-    report(405, Place(program_counter(ucontext)), Place(), "running after %g s%s%s", config.limit_s,
+    report(405, Place(program_counter(ucontext)), Place(), "no block has finished for %g s%s%s", config.limit_s,
            where[0] ? "; other threads: " : "", where);
     abandon();
 }

@@ -12,6 +12,7 @@ struct Launch {
     size_t shared_top;     // where the next variable of shared memory goes
     size_t shared_used;    // bytes that count against the target's limit
     volatile bool failed;
+    uint64_t finished = 0;  // blocks; changed and read atomically
 };
 
 // What cudaGetLastError says about launches; 0: none. The numbers are CUDA's for both languages

@@ -16,7 +16,7 @@ __global__ void sum_by_one_warp(const float* x, float* sum, int n) {
 }
 
 int main() {
-    constexpr int n = 1000;
+    constexpr int n = 3000;
     auto x = numbers<float>(n, 997);
     for (float& value : x) value = 1 / (value + 1);
 

@@ -4,7 +4,6 @@
 // pitfall: 54
 // sanitizer: memcheck
 // group: memory
-// checks: asan
 #include <cuda_runtime.h>
 
 #include "check.h"

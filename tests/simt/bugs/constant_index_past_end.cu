@@ -1,5 +1,5 @@
 // what: a filter's loop reads one coefficient more than constant memory holds
-// expect: SX101 | SX104
+// expect: SX103 | SX101 | SX104
 // widths: 32 64
 // sanitizer: none
 // group: memory

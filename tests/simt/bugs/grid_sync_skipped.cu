@@ -1,7 +1,7 @@
 // what: blocks without work return before the grid-wide barrier of the others
 // expect: SX309
 // widths: 32 64
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
 // checks: cooperative hangs
 #include <cooperative_groups.h>

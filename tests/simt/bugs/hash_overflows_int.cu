@@ -3,7 +3,6 @@
 // widths: 32 64
 // sanitizer: none
 // group: arithmetic
-// checks: asan
 #include <cuda_runtime.h>
 
 #include "check.h"

@@ -1,7 +1,7 @@
 // what: lanes that shuffle with each other pass different masks
 // expect: SX305 | SX303
 // widths: 32 64
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
 #include <cuda_runtime.h>
 

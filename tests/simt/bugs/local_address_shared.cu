@@ -1,7 +1,7 @@
 // what: a thread publishes the address of its local variable and others read through it
 // expect: SX109
 // widths: 32 64
-// sanitizer: memcheck
+// sanitizer: none
 // group: memory
 #include <cuda_runtime.h>
 

@@ -1,9 +1,8 @@
 // what: a thread's counters are indexed by a value that can equal their number
 // expect: SX103
 // widths: 32 64
-// sanitizer: memcheck
+// sanitizer: none
 // group: memory
-// checks: asan
 #include <cuda_runtime.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// what: a look-back scan publishes through volatile, which orders nothing between compute dies
+// what: a look-back scan announces its sums through volatile, which orders nothing
 // expect: SX203 | SX205
 // widths: 32 64
 // pitfall: 51
@@ -17,18 +17,16 @@ __global__ void running_sums(const int* x, int* sums, int* ready, int* started, 
     if (me > 0) {
 #ifdef BUG
         while (static_cast<volatile int*>(ready)[me - 1] == 0) {}
-        sum += static_cast<volatile int*>(sums)[me - 1];
 #else
         while (atomicAdd(&ready[me - 1], 0) == 0) {}
         __threadfence();
-        sum += sums[me - 1];
 #endif
+        sum += sums[me - 1];
     }
+    sums[me] = sum;
 #ifdef BUG
-    static_cast<volatile int*>(sums)[me] = sum;
     static_cast<volatile int*>(ready)[me] = 1;
 #else
-    sums[me] = sum;
     __threadfence();
     atomicExch(&ready[me], 1);
 #endif

@@ -3,7 +3,6 @@
 // widths: 32 64
 // sanitizer: memcheck
 // group: memory
-// checks: asan
 #include <cstring>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
 // what: the first thread reads the cell before its shared array
-// expect: SX102
+// expect: SX102 | SX103
 // widths: 32 64
 // sanitizer: memcheck
 // group: memory

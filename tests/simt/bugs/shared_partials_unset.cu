@@ -1,7 +1,7 @@
 // what: lanes fold partial results of warps that the block does not have
 // expect: SX107
 // widths: 32 64
-// sanitizer: initcheck
+// sanitizer: none
 // group: memory
 #include <climits>
 #include <cuda_runtime.h>

@@ -2,7 +2,7 @@
 // expect: SX306 | SX303
 // widths: 32 64
 // pitfall: 13
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
 #include <cuda_runtime.h>
 

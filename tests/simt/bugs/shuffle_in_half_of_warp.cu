@@ -2,8 +2,9 @@
 // expect: SX303 | SX306
 // widths: 32 64
 // pitfall: 13
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
+// checks: hangs
 #include <cuda_runtime.h>
 
 #include "check.h"

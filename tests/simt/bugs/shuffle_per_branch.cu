@@ -2,7 +2,7 @@
 // expect: SX303 | SX306 | SX301
 // widths: 32 64
 // pitfall: 13
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
 #include <cuda_runtime.h>
 

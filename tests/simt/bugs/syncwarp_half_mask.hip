@@ -1,5 +1,5 @@
 // what: a mask of the 32 lower lanes is passed to __syncwarp by all lanes of a wide warp
-// expect: SX304
+// expect: SX310 | SX304
 // widths: 64
 // pitfall: 12
 // sanitizer: none

@@ -1,5 +1,5 @@
 // what: threads of a cooperative-groups tile read each other's cells without tile.sync()
-// expect: SX204
+// expect: SX201 | SX204
 // widths: 32 64
 // pitfall: 16
 // sanitizer: racecheck

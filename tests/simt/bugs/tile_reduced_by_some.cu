@@ -2,7 +2,7 @@
 // expect: SX303 | SX306
 // widths: 32 64
 // pitfall: 13
-// sanitizer: synccheck
+// sanitizer: none
 // group: convergence
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>

@@ -1,9 +1,8 @@
 // what: inserting into a thread's list of the k best pushes the last one past its array
 // expect: SX103
 // widths: 32 64
-// sanitizer: memcheck
+// sanitizer: none
 // group: memory
-// checks: asan
 #include <cuda_runtime.h>
 
 #include "check.h"

@@ -1,5 +1,5 @@
 // what: the guard i - 1 >= 0 is always true because i is unsigned
-// expect: SX101
+// expect: SX101 | SX104
 // widths: 32 64
 // sanitizer: memcheck
 // group: memory

@@ -1,5 +1,5 @@
 // what: lanes exchange items through the warp's shared slice without __syncwarp
-// expect: SX204
+// expect: SX201 | SX204
 // widths: 32 64
 // pitfall: 16
 // sanitizer: racecheck

@@ -1,5 +1,5 @@
 // what: lanes read the offset that their leader reserves without waiting for it
-// expect: SX204 | SX107
+// expect: SX201 | SX204 | SX107
 // widths: 32 64
 // pitfall: 16
 // sanitizer: racecheck

@@ -1,5 +1,5 @@
 // what: a warp's staging buffer is refilled before all of its lanes have read the last values
-// expect: SX204
+// expect: SX201 | SX204
 // widths: 32 64
 // pitfall: 16
 // sanitizer: racecheck

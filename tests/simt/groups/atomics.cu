@@ -49,7 +49,7 @@ __global__ void update(Cells* c) {
     atomicAdd_system(&device_total, 1);
     cuda::atomic_ref<int, cuda::thread_scope_device> ref(c->ref_sum), most(c->ref_max);
     ref.fetch_add(2, cuda::memory_order_relaxed);
-    most.fetch_max(i);
+    most.fetch_max(i, cuda::memory_order_relaxed);
 }
 
 // One thread of each warp at a time: lanes of one warp would wait for each other.
@@ -118,7 +118,8 @@ int main() {
     CHECK(c->locked == blocks * threads / 32 && c->lock == 0 && c->message == 43);
     float* product;
     cudaMallocManaged(&product, sizeof(float));
-    *product = 1.0f;
+    const float one = 1.0f;
+    cudaMemcpy(product, &one, sizeof one, cudaMemcpyHostToDevice);
     multiply<<<2, 32>>>(product);
     cudaDeviceSynchronize();
     CHECK(*product == std::ldexp(1.0f, 64));

@@ -53,7 +53,9 @@ __global__ void everything(Results* results, int by, int width) {
 }
 
 static int up(int lane, int by, int width) { return lane % width < by ? lane : lane - by; }
-static int down(int lane, int by, int width) { return lane % width + by >= width ? lane : lane + by; }
+static int down(int lane, int by, int width) {
+    return lane % width + by >= width ? lane : lane + by;
+}
 static int exclusive(int lane, int by, int width) {
     return (lane ^ by) > (lane | (width - 1)) ? lane : lane ^ by;
 }
@@ -68,7 +70,8 @@ static void check_one(const Results& r, int t, int by, int width, int warp) {
     CHECK(r.narrow_up == (base + up(lane, by, width)) * 3);
     CHECK(r.narrow_down == (base + down(lane, by, width)) * 3);
     CHECK(r.narrow_xor == (base + exclusive(lane, by, width)) * 3);
-    CHECK(r.real == (t ^ 1) * 0.5f && r.wide == (t ^ 1) * 0.25 && r.huge == (t ^ 1) * 10000000000ll);
+    CHECK(r.real == (t ^ 1) * 0.5f && r.wide == (t ^ 1) * 0.25);
+    CHECK(r.huge == (t ^ 1) * 10000000000ll);
     CHECK(r.half_sum == 240.0f);
     unsigned ballot = 0, match = 0, bits_or = 0, bits_xor = 0;
     int sum = 0;
@@ -85,7 +88,7 @@ static void check_one(const Results& r, int t, int by, int width, int warp) {
     CHECK(r.match == match);
     CHECK(r.match_all == ALL && r.active == ALL);
     CHECK(r.sum == sum && r.least == base - 10 && r.greatest == unsigned(base + warp - 1));
-    CHECK(r.bits_and == (256u | (base & ~(warp - 1)) ) && r.bits_or == bits_or);
+    CHECK(r.bits_and == (256u | (base & ~(warp - 1))) && r.bits_or == bits_or);
     CHECK(r.bits_xor == bits_xor && r.type_of_short == 4);
 }
 
@@ -114,7 +117,8 @@ int main() {
             check_case = by * 100 + width;
             everything<<<1, threads>>>(results, by, width);
             cudaDeviceSynchronize();
-            for (int t = 0; t < threads; ++t) check_one(results[t], t, by, width, properties.warpSize);
+            for (int t = 0; t < threads; ++t)
+                check_one(results[t], t, by, width, properties.warpSize);
         }
     int* counts;
     cudaMallocManaged(&counts, threads * sizeof(int));

@@ -289,6 +289,14 @@ for t in ("e4m3x2", "e5m2x2"):
     case(f"cvt.rn.satfinite.{t}.f16x2 %0, %1;", "=h", "r:f16x2")
     case(f"cvt.rn.f16x2.{t} %0, %1;", "=r:f16x2", "h:short")
 
+for t in ("s8", "u8"):
+    case(f"cvt.pack.sat.{t}.s32.b32 %0, %1, %2, %3;", "=r", f"{R} r:pixel {R}")
+for t in ("s16", "u16"):
+    case(f"cvt.pack.sat.{t}.s32 %0, %1, %2;", "=r", f"{R} r:pixel")
+case("sub.f16x2 %0, %1, %2;", "=r:f16x2", "r:f16x2 r:f16x2")
+case("mul.bf16x2 %0, %1, %2;", "=r:bf16x2", "r:bf16x2 r:bf16x2")
+case("ex2.approx.ftz.bf16x2 %0, %1;", "=r:bf16x2", "r:bf16x2unit", slack=2**-6)
+
 # ---- memory: s and g are the thread's own 32 bytes of shared and of global memory
 
 S, G, X = "r:s", "l:g", "r:int"
@@ -310,6 +318,8 @@ for space, a in (("shared", S), ("global", G), ("shared::cta", S)):
 for cache in ("ca", "cg", "cs", "lu", "cv", "nc", "nc.L1::no_allocate", "nc.L1::no_allocate.L2::128B"):
     case(f"ld.global.{cache}.v4.f32 {{%0, %1, %2, %3}}, [%4];", "=f =f =f =f", G)
 case("ld.global.L1::evict_last.u32 %0, [%1];", "=r", G)
+case("ld.global.acquire.gpu.b32 %0, [%1];", "=r", G)
+case("ld.global.cg.b32 %0, [%1];", "=r", G)
 case("ld.u32 %0, [%1];", "=r", G)
 case("st.u32 [%0], %1;", "", f"{G} {X}", memory=True)
 case("ld.relaxed.gpu.global.u32 %0, [%1];", "=r", G)
@@ -451,6 +461,8 @@ mma("m16n8k8", "f64.f64.f64.f64", "4 4 2", "d:dwhole d:dwhole d:dwhole")
 for a in ("e4m3", "e5m2"):
     for b in ("e4m3", "e5m2"):
         mma("m16n8k32", f"f32.{a}.{b}.f32", "4 4 2", f"f:whole r:{a}whole r:{b}whole")
+        mma("m16n8k16", f"f32.{a}.{b}.f32", "4 2 1", f"f:whole r:{a}whole r:{b}whole")
+    mma("m16n8k32", f"f16.{a}.{a}.f16", "2 4 2", f"r:f16whole r:{a}whole r:{a}whole")
 
 # ---- inputs
 
@@ -526,6 +538,7 @@ KINDS: Mapping[str, Draw] = {
         r, numpy.array([*_INTEGERS, 1 << 63, (1 << 64) - 1, (1 << 53) + 1], numpy.uint64), _whole(r, 64)
     ),
     "short": lambda r: _whole(r, 16),
+    "pixel": lambda r: (r.randint(0, 600, THREADS) - 300).astype(numpy.uint32).astype(numpy.uint64),
     "nonzero": lambda r: _whole(r, 12) | numpy.uint64(1),
     "small": lambda r: r.randint(0, 72, THREADS).astype(numpy.uint64),
     "lane": lambda r: r.randint(0, 32, THREADS).astype(numpy.uint64),
@@ -559,8 +572,8 @@ KINDS: Mapping[str, Draw] = {
 }
 # computed in the kernel instead
 PLACES = {
-    "s": "own_shared", "g": "own_global", "m": "matrix_row", "sw": "(uint64_t)own_shared",
-    "sp": "(uint64_t)&shared_words[8 * t]", "held": "shared_words[8 * t] + (t & 1)",
+    "s": "p.own_shared", "g": "p.own_global", "m": "p.matrix_row", "sw": "(uint64_t)p.own_shared",
+    "sp": "(uint64_t)(p.shared_words + 8 * p.t)", "held": "p.shared_words[8 * p.t] + (p.t & 1)",
 }  # fmt: skip
 
 
@@ -595,28 +608,40 @@ _HEAD = """// Written by tests/simt/matrix/corpus.py.
 #include <cstdio>
 #include <cstdlib>
 {include}
+struct Place {{
+    const uint64_t* in;
+    uint64_t* out;
+    uint32_t *shared_words, *words;
+    uint32_t t, own_shared, matrix_row;
+    uint64_t own_global;
+}};
 __device__ uint32_t held(uint32_t i) {{ return i * 2654435761u >> 3; }}
-#define BEGIN(NUMBER)                                                                     \\
-    __shared__ __align__(128) uint32_t shared_words[1024];                                \\
-    const unsigned t = threadIdx.x;                                                       \\
-    const uint64_t* in = all_in + ((size_t)NUMBER * 64 + t) * {inputs};                    \\
-    uint64_t* out = all_out + ((size_t)NUMBER * 64 + t) * {outputs};                       \\
-    for (unsigned i = t; i < 1024; i += 64) shared_words[i] = held(i);                    \\
-    for (unsigned i = 0; i < 8; ++i) words[8 * t + i] = held(7777 + 8 * t + i);           \\
-    __syncthreads();                                                                      \\
-    const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared_words);               \\
-    const uint32_t own_shared = base + 32 * t, matrix_row = base + 32 * t;                \\
-    const uint64_t own_global = (uint64_t)(words + 8 * t);                                \\
-    (void)in; (void)out; (void)own_shared; (void)own_global; (void)matrix_row
-#define LEAVE                                                                             \\
-    __syncthreads();                                                                      \\
-    for (int i = 0; i < 4; ++i) {{                                                         \\
-        out[{outputs} - 8 + i] = shared_words[8 * t + 2 * i] | (uint64_t)shared_words[8 * t + 2 * i + 1] << 32; \\
-        out[{outputs} - 4 + i] = words[8 * t + 2 * i] | (uint64_t)words[8 * t + 2 * i + 1] << 32; \\
+__device__ void leave(const Place& p) {{
+    __syncthreads();
+    for (int i = 0; i < 4; ++i) {{
+        const uint32_t *s = p.shared_words + 8 * p.t + 2 * i, *w = p.words + 8 * p.t + 2 * i;
+        p.out[{outputs} - 8 + i] = s[0] | (uint64_t)s[1] << 32;
+        p.out[{outputs} - 4 + i] = w[0] | (uint64_t)w[1] << 32;
     }}
+}}
 """
 
 _MAIN = """
+__global__ void run(int number, const uint64_t* in, uint64_t* out, uint32_t* words) {{
+    __shared__ __align__(128) uint32_t shared_words[1024];
+    const unsigned t = threadIdx.x;
+    for (unsigned i = t; i < 1024; i += 64) shared_words[i] = held(i);
+    for (unsigned i = 0; i < 8; ++i) words[8 * t + i] = held(7777 + 8 * t + i);
+    __syncthreads();
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared_words) + 32 * t;
+    const size_t row = (size_t)number * 64 + t;
+    const Place p = {{in + row * {inputs}, out + row * {outputs}, shared_words, words, t, base, base,
+                     (uint64_t)(words + 8 * t)}};
+    switch (number) {{
+{calls}
+    }}
+}}
+
 static const size_t IN = (size_t){cases} * 64 * {inputs}, OUT = (size_t){cases} * 64 * {outputs};
 int main(int argc, char** argv) {{
     uint64_t *host_in = (uint64_t*)malloc(IN * 8), *host_out = (uint64_t*)malloc(OUT * 8);
@@ -630,7 +655,7 @@ int main(int argc, char** argv) {{
     cudaMalloc(&words, 64 * 8 * 4);
     cudaMemcpy(in, host_in, IN * 8, cudaMemcpyHostToDevice);
     cudaMemset(out, 0, OUT * 8);
-{launches}
+    for (int i = 0; i < {cases}; ++i) run<<<1, 64>>>(i, in, out, words);
     cudaError_t error = cudaDeviceSynchronize();
     if (error != cudaSuccess) {{
         printf("%s\\n", cudaGetErrorString(error));
@@ -645,31 +670,26 @@ int main(int argc, char** argv) {{
 """
 
 
-def _kernel(number: int, one: Case) -> str:
-    lines = [f"__global__ void case_{number}(const uint64_t* all_in, uint64_t* all_out, uint32_t* words) {{"]
-    lines.append(f"    BEGIN({number});")
-    letters = [o.split(":")[0].lstrip("=") for o in one.outputs]
-    for i, letter in enumerate(letters):
-        lines.append(f"    {_TYPES[letter]} o{i} = 0;")
+def _function(number: int, one: Case) -> str:
+    letters = [operand.split(":")[0].lstrip("=") for operand in one.outputs]
+    lines = [f"static __device__ __noinline__ void case_{number}(const Place& p) {{"]
+    lines += [f"    {_TYPES[letter]} o{i} = 0;" for i, letter in enumerate(letters)]
     given = []
     for i, operand in enumerate(one.inputs):
         letter, kind = operand.split(":")
-        value = PLACES.get(kind) or _READ[letter].format(f"in[{i}]")
+        value = PLACES.get(kind) or _READ[letter].format(f"p.in[{i}]")
         given.append(f'"{letter}"({value})')
     taken = [f'"={letter}"(o{i})' for i, letter in enumerate(letters)]
-    text = one.template.replace("\\", "\\\\").replace('"', '\\"')
-    lines.append(f'    asm volatile("{text}" : {", ".join(taken)} : {", ".join(given)} : "memory");')
-    for i, letter in enumerate(letters):
-        lines.append(f"    out[{i}] = {_WRITE[letter].format(f'o{i}')};")
-    if one.memory:
-        lines.append("    LEAVE")
-    return "\n".join([*lines, "}"])
+    operands = f'{", ".join(taken)} : {", ".join(given)} : "memory"'
+    lines.append(f'    asm volatile("{one.template}" : {operands});')
+    lines += [f"    p.out[{i}] = {_WRITE[c].format(f'o{i}')};" for i, c in enumerate(letters)]
+    return "\n".join([*lines, *(["    leave(p);"] if one.memory else []), "}"])
 
 
 def program(include: str = "") -> str:
     """A CUDA source: ``program IN OUT`` reads inputs() and writes words by case, thread, output."""
     sizes = {"inputs": INPUTS, "outputs": OUTPUTS, "cases": len(CASES)}
-    launches = [f"    case_{i}<<<1, 64>>>(in, out, words);" for i in range(len(CASES))]
-    kernels = [_kernel(i, one) for i, one in enumerate(CASES)]
-    head = _HEAD.format(include=include, **sizes)
-    return "\n".join([head, *kernels, _MAIN.format(launches="\n".join(launches), **sizes)])
+    calls = "\n".join(f"        case {i}: case_{i}(p); break;" for i in range(len(CASES)))
+    functions = [_function(i, one) for i, one in enumerate(CASES)]
+    head, main = _HEAD.format(include=include, **sizes), _MAIN.format(calls=calls, **sizes)
+    return "\n".join([head, *functions, main])

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "simt/math.h"
 
@@ -45,7 +44,7 @@ static float through_native(float x) {
 #endif
 }
 
-static const std::vector<Operation> operations = {
+static const Operation operations[] = {
     FP8(e4m3, __HIP_E4M3),
     FP8(e5m2, __HIP_E5M2),
     FP8(e4m3_fnuz, __HIP_E4M3_FNUZ),
@@ -61,7 +60,9 @@ static const std::vector<Operation> operations = {
                                                         __ocml_copysign_f32(1.0f, as<float>(x)))),
 };
 
-extern "C" int simt_operations() { return (int)operations.size(); }
+extern "C" int simt_operations() {
+    return (int)(sizeof(operations) / sizeof(operations[0]));
+}
 extern "C" const char* simt_name(int k) { return operations[k].name; }
 extern "C" const char* simt_signature(int k) { return operations[k].signature; }
 extern "C" void simt_run(int k, const uint64_t* in, uint64_t* out, size_t n) {

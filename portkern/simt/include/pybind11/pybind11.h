@@ -23,10 +23,10 @@ struct Convert;  // no member: such a parameter or result has no Python type her
 
 template <>
 struct Convert<at::Tensor> {
-    static std::string name() { return "Tensor"; }
+    static const char* name() { return "Tensor"; }
     static at::Tensor from(const Value& v) {
         retain(v.tensor_of);
-        return at::Tensor(v.tensor_of);
+        return at::Tensor::owning(v.tensor_of);
     }
     static void to(Value& v, const at::Tensor& t) {
         v.kind = t.defined() ? Value::tensor : Value::none;
@@ -36,7 +36,7 @@ struct Convert<at::Tensor> {
 };
 template <>
 struct Convert<bool> {
-    static std::string name() { return "bool"; }
+    static const char* name() { return "bool"; }
     static bool from(const Value& v) { return v.whole; }
     static void to(Value& v, bool b) {
         v.kind = Value::boolean;
@@ -45,11 +45,11 @@ struct Convert<bool> {
 };
 template <class T>
 struct Convert<T, std::enable_if_t<std::is_integral<T>::value && !std::is_same<T, bool>::value>> {
-    static std::string name() { return "int"; }
+    static const char* name() { return "int"; }
     static T from(const Value& v) {
-        const T value = (T)v.whole;
-        if ((int64_t)value != v.whole) throw c10::TypeError("an int is too large for its parameter");
-        return value;
+        if ((int64_t)(T)v.whole != v.whole)
+            c10::detail::fail<c10::TypeError>("", "an int is too large for its parameter");
+        return (T)v.whole;
     }
     static void to(Value& v, T i) {
         v.kind = Value::integer;
@@ -58,10 +58,8 @@ struct Convert<T, std::enable_if_t<std::is_integral<T>::value && !std::is_same<T
 };
 template <class T>
 struct Convert<T, std::enable_if_t<std::is_floating_point<T>::value>> {
-    static std::string name() { return "float"; }
-    static T from(const Value& v) {
-        return v.kind == Value::real ? (T)v.number : (T)v.whole;
-    }
+    static const char* name() { return "float"; }
+    static T from(const Value& v) { return v.kind == Value::real ? (T)v.number : (T)v.whole; }
     static void to(Value& v, T x) {
         v.kind = Value::real;
         v.number = (double)x;
@@ -69,7 +67,7 @@ struct Convert<T, std::enable_if_t<std::is_floating_point<T>::value>> {
 };
 template <>
 struct Convert<std::string> {
-    static std::string name() { return "str"; }
+    static const char* name() { return "str"; }
     static std::string from(const Value& v) { return v.characters; }
     static void to(Value& v, const std::string& s) {
         v.kind = Value::text;
@@ -82,7 +80,7 @@ struct Convert<const char*> {
 };
 template <>
 struct Convert<c10::Scalar> {
-    static std::string name() { return "Scalar"; }
+    static const char* name() { return "Scalar"; }
     static c10::Scalar from(const Value& v) {
         if (v.kind == Value::real) return v.number;
         if (v.kind == Value::boolean) return (bool)v.whole;
@@ -95,7 +93,7 @@ struct Convert<c10::Scalar> {
 };
 template <>
 struct Convert<c10::ScalarType> {
-    static std::string name() { return "dtype"; }
+    static const char* name() { return "dtype"; }
     static c10::ScalarType from(const Value& v) { return (c10::ScalarType)v.whole; }
     static void to(Value& v, c10::ScalarType t) { Convert<int>::to(v, (int)t); }
 };
@@ -106,7 +104,7 @@ struct Convert<std::nullopt_t> {
 
 template <class T>
 struct Convert<std::optional<T>> {
-    static std::string name() { return "Optional[" + Convert<T>::name() + "]"; }
+    static const char* name() { return join("Optional[", Convert<T>::name(), "]"); }
     static std::optional<T> from(const Value& v) {
         if (v.kind == Value::none) return std::nullopt;
         return Convert<T>::from(v);
@@ -118,7 +116,7 @@ struct Convert<std::optional<T>> {
 };
 template <class T>
 struct Convert<std::vector<T>> {
-    static std::string name() { return "List[" + Convert<T>::name() + "]"; }
+    static const char* name() { return join("List[", Convert<T>::name(), "]"); }
     static std::vector<T> from(const Value& v) {
         std::vector<T> all;
         for (int64_t i = 0; i < v.count; ++i) all.push_back(Convert<T>::from(v.items[i]));
@@ -134,10 +132,10 @@ struct Convert<std::vector<T>> {
 
 template <class... T>
 struct Convert<std::tuple<T...>> {
-    static std::string name() {
-        std::string all;
-        ((all += (all.empty() ? "" : ", ") + Convert<T>::name()), ...);
-        return "Tuple[" + all + "]";
+    static const char* name() {
+        const char* all = "";
+        ((all = join(all, all[0] ? ", " : "", Convert<T>::name())), ...);
+        return join("Tuple[", all, "]");
     }
     static void to(Value& v, const std::tuple<T...>& t) {
         v.kind = Value::list;
@@ -159,7 +157,7 @@ struct Convert<std::pair<A, B>> : Convert<std::tuple<A, B>> {
 // What keeps an argument alive during the call.
 template <class P>
 struct Kept {
-    using type = std::decay_t<P>;
+    using type = P;
 };
 template <class T>
 struct Kept<c10::ArrayRef<T>> {
@@ -170,58 +168,61 @@ using KeptFor = typename Kept<std::decay_t<P>>::type;
 
 // ---- functions
 
-inline void report_failure() {  // inside a catch block
+// Inside a catch block: the exception becomes what error() returns. Once for a library.
+__attribute__((noinline, cold)) inline void keep_failure() {
     try {
         throw;
     } catch (const c10::IndexError& e) {
-        failed("IndexError", e.what());
+        fail("IndexError", e.what());
     } catch (const std::out_of_range& e) {
-        failed("IndexError", e.what());
+        fail("IndexError", e.what());
     } catch (const c10::TypeError& e) {
-        failed("TypeError", e.what());
+        fail("TypeError", e.what());
     } catch (const c10::ValueError& e) {
-        failed("ValueError", e.what());
+        fail("ValueError", e.what());
     } catch (const std::invalid_argument& e) {
-        failed("ValueError", e.what());
+        fail("ValueError", e.what());
     } catch (const c10::NotImplementedError& e) {
-        failed("NotImplementedError", e.what());
+        fail("NotImplementedError", e.what());
     } catch (const std::exception& e) {
-        failed("RuntimeError", e.what());
+        fail("RuntimeError", e.what());
     } catch (...) {
-        failed("RuntimeError", "an exception of an unknown type");
+        fail("RuntimeError", "an exception of an unknown type");
     }
 }
 
+// One per type of function: those with the same parameters share it.
 template <class R, class... P>
 struct Bound {
     template <class F>
-    static bool run(F&& function, const Value* arguments, Value* result) {
-        return run(function, arguments, result, std::index_sequence_for<P...>());
-    }
-    template <class F, size_t... I>
-    static bool run(F&& function, [[maybe_unused]] const Value* arguments, Value* result,
-                    std::index_sequence<I...>) {
+    static bool run(F& function, const Value* arguments, Value* result) {
         try {
-            [[maybe_unused]] std::tuple<KeptFor<P>...> kept{
-                Convert<KeptFor<P>>::from(arguments[I])...};
-            if constexpr (std::is_void<R>::value) {
-                function(static_cast<P>(std::get<I>(kept))...);
-                result->kind = Value::none;
-            } else {
-                Convert<std::decay_t<R>>::to(*result,
-                                             function(static_cast<P>(std::get<I>(kept))...));
-            }
+            run(function, arguments, result, std::index_sequence_for<P...>());
             return true;
         } catch (...) {
-            report_failure();
+            keep_failure();
             return false;
         }
     }
-    static std::string result_name() {
-        if constexpr (std::is_void<R>::value) return "None";
-        else return Convert<std::decay_t<R>>::name();
+    template <class F, size_t... I>
+    static void run(F& function, [[maybe_unused]] const Value* arguments, Value* result,
+                    std::index_sequence<I...>) {
+        [[maybe_unused]] std::tuple<KeptFor<P>...> kept{
+            Convert<KeptFor<P>>::from(arguments[I])...};
+        if constexpr (std::is_void<R>::value) {
+            function(static_cast<P>(std::get<I>(kept))...);
+            result->kind = Value::none;
+        } else {
+            Convert<std::decay_t<R>>::to(*result, function(static_cast<P>(std::get<I>(kept))...));
+        }
     }
-    static std::vector<std::string> names() { return {Convert<KeptFor<P>>::name()...}; }
+    static Function* add(Module* module, const char* name) {
+        const char* result = "None";
+        if constexpr (!std::is_void<R>::value) result = Convert<std::decay_t<R>>::name();
+        Function* made = add_function(module, name, result);
+        (add_argument(made, Convert<KeptFor<P>>::name()), ...);
+        return made;
+    }
 };
 
 template <class F>
@@ -285,42 +286,28 @@ class module_ {
     module_& def(const char* name, F&& function, const Extra&... extra) {
         using Plain = std::decay_t<F>;
         using Signature = simt::lite::Signature<Plain>;
-        auto* made = new simt::lite::Function{name, "", kept(Signature::result_name()), nullptr,
-                                              nullptr, nullptr, nullptr};
+        Function* made = Signature::add(table_, name);
         made->code = new Plain(std::forward<F>(function));
         made->call = [](void* code, const simt::lite::Value* arguments, simt::lite::Value* result) {
             return Signature::run(*static_cast<Plain*>(code), arguments, result);
         };
-        simt::lite::Argument** last = &made->arguments;
-        for (const std::string& type : Signature::names()) {
-            *last = new simt::lite::Argument{"", kept(type), false, {}, nullptr};
-            last = &(*last)->next;
-        }
-        simt::lite::Argument* at = made->arguments;
+        Argument* at = made->arguments;
         (describe(made, at, extra), ...);
-        simt::lite::Function** end = &table_->functions;
-        while (*end) end = &(*end)->next;
-        *end = made;
         return *this;
     }
 
   private:
-    static const char* kept(const std::string& text) { return simt::lite::make_text(text.c_str()); }
     using Function = simt::lite::Function;
     using Argument = simt::lite::Argument;
     static void describe(Function* f, Argument*&, const char* doc) { f->doc = doc; }
-    static void describe(Function* f, Argument*&, const std::string& doc) { f->doc = kept(doc); }
+    static void describe(Function* f, Argument*&, const std::string& doc) {
+        f->doc = simt::lite::make_text(doc.c_str());
+    }
     static void describe(Function*, Argument*& at, const arg& a) {
-        if (!at) return;
-        at->name = a.name;
-        at = at->next;
+        simt::lite::describe_argument(&at, a.name, nullptr);
     }
     static void describe(Function*, Argument*& at, const arg_v& a) {
-        if (!at) return;
-        at->name = a.name;
-        at->has_default = true;
-        at->standard = a.value;
-        at = at->next;
+        simt::lite::describe_argument(&at, a.name, &a.value);
     }
     template <class... T>
     static void describe(Function*, Argument*&, call_guard<T...>) {}

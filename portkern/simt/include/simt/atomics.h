@@ -276,7 +276,7 @@ static inline float4 atomicAdd(float4* p, float4 v) {
 #undef SIMT_CAS_FORM
 #undef SIMT_ATOMIC_FORM
 
-// ---- with orders and scopes ----------------------------------------------------------------
+// ---- with orders and scopes -------------------------------------------------------------
 
 namespace simt {
 

@@ -5,7 +5,7 @@
 
 namespace simt {
 
-// ---- collectives with the caller's own operation ------------------------------------------------
+// ---- collectives with the caller's own operation ----------------------------------------
 
 // What a lane brings to a collective, and gets from it. `limit`: only so many lanes, from the
 // lowest, are combined. `whole`: all lanes that were asked for came.
@@ -91,7 +91,7 @@ SIMT_NO_CHECK static inline T collect(Mask mask, const T& value, Op op, Site at,
     return own.value;
 }
 
-// ---- lanes of a group -------------------------------------------------------------------------
+// ---- lanes of a group -------------------------------------------------------------------
 
 static inline Mask low_lanes(unsigned n) { return n >= 64 ? ~Mask{0} : (Mask{1} << n) - 1; }
 static inline Mask this_lane() { return Mask{1} << (block->rank & (unsigned)(warpSize - 1)); }
@@ -137,8 +137,6 @@ static inline auto matchable(T v) {
     else return v;
 }
 
-SIMT_API bool is_cooperative();  // was the running kernel launched cooperatively?
-
 }  // namespace simt
 
 namespace cooperative_groups {
@@ -151,7 +149,7 @@ class grid_group;
 template <unsigned Size, class Parent>
 class thread_block_tile;
 
-// ---- a group of which only the kind is known ---------------------------------------------------
+// ---- a group of which only the kind is known --------------------------------------------
 
 class thread_group {
   public:
@@ -159,7 +157,7 @@ class thread_group {
     unsigned long long size() const { return num_threads(); }
     unsigned long long thread_rank() const;
     void sync(SIMT_AT) const;
-    bool is_valid() const { return kind_ != Kind::grid || simt::is_cooperative(); }
+    bool is_valid() const { return true; }
 
   protected:
     enum class Kind : uint8_t { block, grid, lanes };
@@ -173,7 +171,7 @@ class thread_group {
     friend thread_group tiled_partition(const thread_group&, unsigned, simt::Site);
 };
 
-// ---- the block ---------------------------------------------------------------------------------
+// ---- the block --------------------------------------------------------------------------
 
 class thread_block : public thread_group {
   public:
@@ -195,14 +193,15 @@ class thread_block : public thread_group {
 
 static inline thread_block this_thread_block() { return {}; }
 
-// ---- the grid ----------------------------------------------------------------------------------
+// ---- the grid ---------------------------------------------------------------------------
 
 class grid_group : public thread_group {
   public:
     struct arrival_token {};
 
     grid_group() : thread_group(Kind::grid) {}
-    bool is_valid() const { return simt::is_cooperative(); }
+    // True in any launch, as on an H200 under CUDA 13; sync() is what needs a cooperative one.
+    bool is_valid() const { return true; }
     void sync(SIMT_AT) const { simt::grid_barrier(at); }
     arrival_token barrier_arrive() const { return {}; }
     void barrier_wait(arrival_token&&, SIMT_AT) const { simt::grid_barrier(at); }
@@ -231,7 +230,7 @@ class grid_group : public thread_group {
 
 static inline grid_group this_grid() { return {}; }
 
-// ---- some lanes of a warp ----------------------------------------------------------------------
+// ---- some lanes of a warp ---------------------------------------------------------------
 
 // Operations among the lanes of Self::mask(); masks are never widened, whatever the warp's width.
 template <class Self, class Ballot>
@@ -280,9 +279,12 @@ class coalesced_group : public thread_group,
     template <class T>
     T shfl(T value, int rank, SIMT_AT) const {
         const int lane = simt::lane_of_rank(mask_, (unsigned)rank);
-        if (SIMT_UNLIKELY(lane < 0))
+        T result = from(value, lane, at);
+        if (SIMT_UNLIKELY(lane < 0)) {
             simt::finding(306, at, "shfl from rank %d in a group of %u threads", rank, size());
-        return from(value, lane, at);
+            memset((void*)&result, 0xff, sizeof result);
+        }
+        return result;
     }
     template <class T>
     T shfl_up(T value, unsigned by, SIMT_AT) const {
@@ -308,7 +310,7 @@ static inline coalesced_group coalesced_threads(SIMT_AT) {
     return coalesced_group(simt::active_mask(at));
 }
 
-// ---- tiles -------------------------------------------------------------------------------------
+// ---- tiles ------------------------------------------------------------------------------
 
 // Bits for each thread of a tile.
 template <unsigned Size>
@@ -416,7 +418,7 @@ static inline thread_block_tile<Size, Parent> tiled_partition(const Parent& pare
 
 static inline thread_block_tile<1> this_thread() { return thread_block_tile<1>(); }
 
-// ---- groups cut at run time ---------------------------------------------------------------------
+// ---- groups cut at run time -------------------------------------------------------------
 
 static inline void check_tile_size(unsigned size, simt::Site at) {
     if (SIMT_UNLIKELY(size == 0 || (size & (size - 1)) || size > (unsigned)warpSize))
@@ -478,7 +480,7 @@ static inline coalesced_group labeled_partition(const Group& parent, Label label
                            (unsigned)__builtin_popcountll(leaders));
 }
 
-// ---- the same for every group -------------------------------------------------------------------
+// ---- the same for every group -----------------------------------------------------------
 
 template <class Group>
 static inline void sync(const Group& group, SIMT_AT) {

@@ -100,6 +100,12 @@ static inline unsigned long long __brevll(unsigned long long x) {
     return (unsigned long long)__brev((unsigned)x) << 32 | __brev((unsigned)(x >> 32));
 }
 
+static inline unsigned short __nv_bswap16(unsigned short x) { return __builtin_bswap16(x); }
+static inline unsigned __nv_bswap32(unsigned x) { return __builtin_bswap32(x); }
+static inline unsigned long long __nv_bswap64(unsigned long long x) {
+    return __builtin_bswap64(x);
+}
+
 // Byte i of the result is the byte of y:x (x is bytes 0 to 3) that bits 4i to 4i+2 of s name.
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     const uint64_t bytes = (uint64_t)y << 32 | x;

@@ -1,5 +1,6 @@
 // Tensors for extensions written against PyTorch: what the headers of torch/, ATen/ and c10/ share
-// with the runtime, which does all work on elements. Nothing here throws or includes the library.
+// with the runtime. The runtime does the work on shapes and elements, so that those headers are
+// little to compile. Nothing here throws: a null result has its reason in error().
 #pragma once
 #include "core.h"
 
@@ -23,35 +24,67 @@ struct Impl {
     int dims;
     int64_t sizes[most_dims], strides[most_dims];
 };
-
-SIMT_API Impl* make(int dtype, bool device, int dims, const int64_t* sizes);  // null: no memory
-SIMT_API Impl* view(const Impl* of, int dims, const int64_t* sizes, const int64_t* strides,
-                    int64_t offset);
 SIMT_API void retain(Impl* t);
 SIMT_API void release(Impl* t);
+
+// What the last null or false was for, on this OS thread; kind is Python's name of the exception.
+struct Failure {
+    const char* kind;
+    const char* text;
+};
+SIMT_API Failure error();
+SIMT_API void fail(const char* kind, const char* text);
+
+SIMT_API const char* dtype_name(int dtype);  // "Float"
+SIMT_API size_t dtype_size(int dtype);       // 0: unknown
+
+// ---- tensors. A dimension d counts from the end when it is negative.
+
+SIMT_API Impl* make(int dtype, bool device, int dims, const int64_t* sizes);
+SIMT_API Impl* make_like(const Impl* t, int dtype, bool device);  // keeps the order of the strides
+SIMT_API Impl* make_range(double from, double to, double step, int dtype, bool device);
+SIMT_API bool is_contiguous(const Impl* t);
+
+// Views share the elements.
+SIMT_API Impl* as_strided(const Impl* t, int dims, const int64_t* sizes, const int64_t* strides,
+                          int64_t offset);
+SIMT_API Impl* reshape(const Impl* t, int dims, const int64_t* sizes, bool may_copy);
+SIMT_API Impl* flatten(const Impl* t, int64_t from, int64_t to);
+SIMT_API Impl* permute(const Impl* t, int dims, const int64_t* order);
+SIMT_API Impl* transpose(const Impl* t, int64_t a, int64_t b);
+SIMT_API Impl* unsqueeze(const Impl* t, int64_t d);
+SIMT_API Impl* squeeze(const Impl* t, int64_t d);
+SIMT_API Impl* squeeze_all(const Impl* t);
+SIMT_API Impl* expand(const Impl* t, int dims, const int64_t* sizes);
+SIMT_API Impl* select(const Impl* t, int64_t d, int64_t index);
+SIMT_API Impl* slice(const Impl* t, int64_t d, int64_t from, int64_t to, int64_t step);
+
+SIMT_API Impl* convert(const Impl* t, int dtype, bool device);  // a contiguous copy
+SIMT_API bool assign(Impl* to, const Impl* from);               // converts and broadcasts
 
 struct Number {  // a value of any element type
     double real;
     int64_t whole;
     bool is_real;
 };
-SIMT_API Number read(const Impl* t, int64_t index);  // index counts elements in order of the sizes
-SIMT_API void write(Impl* t, int64_t index, Number value);
 SIMT_API void fill(Impl* t, Number value);
-SIMT_API void assign(Impl* to, const Impl* from);  // converts; repeats where sizes are 1
+SIMT_API Number read(const Impl* t, int64_t index);  // counts elements in the order of the sizes
+SIMT_API void write(Impl* t, int64_t index, Number value);
 
 enum class Operation : uint8_t { add, subtract, multiply, divide };
-// Element by element; `dtype` is the result's, the shapes have been broadcast to the same.
-SIMT_API Impl* combine(Operation op, const Impl* a, const Impl* b, int dtype);
+SIMT_API Impl* combine(Operation op, const Impl* a, const Impl* b);
+// With a number in place of one operand, the left one if `reversed`.
+SIMT_API Impl* combine_number(Operation op, const Impl* t, Number number, bool reversed);
 
 enum class Reduction : uint8_t { sum, mean, largest, smallest };
-// Over dimension `dim` (-1: all); `where`, if asked for, gets the positions of the extremes.
-SIMT_API Impl* reduce(Reduction how, const Impl* t, int dim, bool keep, int dtype, Impl** where);
-// Positions along `dim` in sorted order; equal elements keep theirs.
-SIMT_API Impl* sorted_order(const Impl* t, int dim, bool descending);
-// Elements along `dim` at the positions in `index`, of index's shape; null: one is out of range.
-SIMT_API Impl* gather(const Impl* t, int dim, const Impl* index);
-SIMT_API Impl* select_rows(const Impl* t, int dim, const Impl* rows);
+SIMT_API Impl* reduce_all(Reduction how, const Impl* t, int dtype);
+// `where`, if asked for, gets the positions of the extremes.
+SIMT_API Impl* reduce(Reduction how, const Impl* t, int64_t d, bool keep, int dtype, Impl** where);
+// Positions along d in sorted order; equal elements keep theirs.
+SIMT_API Impl* sorted_order(const Impl* t, int64_t d, bool descending);
+SIMT_API Impl* gather(const Impl* t, int64_t d, const Impl* index);
+SIMT_API Impl* index_select(const Impl* t, int64_t d, const Impl* rows);
+SIMT_API Impl* concatenate(const Impl* const* parts, int64_t count, int64_t d);
 
 // ---- calls from outside
 
@@ -85,7 +118,7 @@ struct Function {
     const char* doc;
     const char* result;  // a type
     Argument* arguments;
-    // Calls `code` and sets `result`; what it throws becomes the text that failed() is given.
+    // Calls `code` and sets `result`. False: it threw, see error().
     bool (*call)(void* code, const Value* arguments, Value* result);
     void* code;
     Function* next;
@@ -93,8 +126,13 @@ struct Function {
 struct Module {
     const char* name;
     const char* doc;
-    Function* functions;  // in order of their definition
+    Function* functions;  // in the order of their definition
 };
-SIMT_API void failed(const char* kind, const char* text);
+SIMT_API Function* add_function(Module* module, const char* name, const char* result);
+SIMT_API void add_argument(Function* function, const char* type);
+// Names the argument at *at, and goes on to the next.
+SIMT_API void describe_argument(Argument** at, const char* name, const Value* standard);
+// "Tuple[" "int, " "float" "]": text that lasts.
+SIMT_API const char* join(const char* a, const char* b, const char* c);
 
 }  // namespace simt::lite

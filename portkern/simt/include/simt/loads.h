@@ -23,7 +23,7 @@ static inline long long device_clock() {
 
 }  // namespace simt
 
-// ---- hints -----------------------------------------------------------------------------------
+// ---- hints ------------------------------------------------------------------------------
 
 // Hints change no value. What loads past the near cache is what code polls with: others get a turn.
 #define SIMT_LOADABLE(M, ...)                                                          \
@@ -78,7 +78,7 @@ SIMT_STORE(__stwt)
 #undef SIMT_LOADS
 #undef SIMT_LOADABLE
 
-// ---- compiler hints --------------------------------------------------------------------------
+// ---- compiler hints ---------------------------------------------------------------------
 
 #ifndef __clang__
 #define __builtin_assume(x) ((x) ? (void)0 : __builtin_unreachable())
@@ -95,7 +95,7 @@ static inline void __builtin_nontemporal_store(U value, T* p) {
 #define __assume(x) __builtin_assume(x)
 #endif
 
-// ---- fences, clocks, traps -------------------------------------------------------------------
+// ---- fences, clocks, traps --------------------------------------------------------------
 
 static inline void __threadfence() { simt::fence(simt::Scope::device); }
 static inline void __threadfence_block() { simt::fence(simt::Scope::block); }
@@ -114,7 +114,7 @@ static inline void __nanosleep(unsigned) { simt::spin(); }
 }
 static inline void __prof_trigger(int) {}
 
-// ---- address spaces --------------------------------------------------------------------------
+// ---- address spaces ---------------------------------------------------------------------
 
 static inline unsigned __isShared(const void* p) { return simt::is_shared(p); }
 static inline unsigned __isGlobal(const void* p) { return simt::is_global(p); }

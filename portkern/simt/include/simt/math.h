@@ -37,6 +37,7 @@ static inline double sin_of_pi(double x, int quarter) {
 // exp(x * x) * erfc(x). Above 10 the asymptotic series reaches full precision before it diverges
 // (Abramowitz and Stegun 7.1.23).
 static inline double scaled_erfc(double x) {
+    if (x < -27) return INFINITY;
     if (x < 10) {
         const double square = x * x;
         const double rest = std::fma(x, x, -square);  // exp magnifies the rounding of the square
@@ -94,16 +95,24 @@ static inline double normal_cdf(double x) {
 // Modified Bessel function of the first kind, order 0 or 1, of x >= 0: the power series, whose
 // terms are all positive, and from 30 on the asymptotic one (Abramowitz and Stegun 9.6.10, 9.7.1).
 static inline double bessel_i(int order, double x) {
-    double term = 1, sum = 1;
+    if (std::isinf(x)) return x;
+    long double term = 1, sum = 1;
     if (x < 30) {
-        const double quarter = x * x / 4;
-        for (int k = 1; term > sum * 1e-17; ++k) sum += term *= quarter / k / (k + order);
-        return order ? sum * x / 2 : sum;
+        const long double quarter = (long double)x * x / 4;
+        for (int k = 1; term > sum * 1e-17; ++k) sum += term *= quarter / (k * (k + order));
+        return double(order ? sum * x / 2 : sum);
     }
     for (int k = 1; k < 60 && std::fabs(term) > 1e-17; ++k)
         sum += term *= -(4.0 * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k * x);
     const double half = std::exp(x / 2);  // exp(x) overflows before the quotient does
-    return half / std::sqrt(2 * pi * x) * half * sum;
+    return half / std::sqrt(2 * pi * x) * half * double(sum);
+}
+
+// One step of Newton's method on what std::cbrt, which may be a few units off, gives.
+static inline double reciprocal_cbrt(double x) {
+    const double y = 1 / std::cbrt(x);
+    if (!std::isfinite(y) || y == 0) return y;
+    return y + y * std::fma(-(x * y), y * y, 1.0) / 3;
 }
 
 // Euclidean norm; an infinity wins over a NaN, as in std::hypot.
@@ -142,14 +151,14 @@ static inline double norm(int count, const float* p) {
     SIMT_C_MATH double NAME(double x) noexcept { return __VA_ARGS__; }          \
     SIMT_C_MATH float NAME##f(float x) noexcept { return (float)NAME((double)x); } \
     static inline float NAME(float x) noexcept { return NAME##f(x); }
-SIMT_MATH1(rcbrt, 1 / std::cbrt(x))
+SIMT_MATH1(rcbrt, simt::numbers::reciprocal_cbrt(x))
 SIMT_MATH1(sinpi, simt::numbers::sin_of_pi(x, 0))
 SIMT_MATH1(cospi, simt::numbers::sin_of_pi(x, 1))
 SIMT_MATH1(erfinv, simt::numbers::inverse_erf(x))
 SIMT_MATH1(erfcinv, simt::numbers::inverse_erfc(x))
 SIMT_MATH1(erfcx, simt::numbers::scaled_erfc(x))
 SIMT_MATH1(normcdf, simt::numbers::normal_cdf(x))
-SIMT_MATH1(normcdfinv, -simt::numbers::sqrt_two* simt::numbers::inverse_erfc(2 * x))
+SIMT_MATH1(normcdfinv, -simt::numbers::sqrt_two * simt::numbers::inverse_erfc(2 * x))
 SIMT_MATH1(cyl_bessel_i0, simt::numbers::bessel_i(0, std::fabs(x)))
 SIMT_MATH1(cyl_bessel_i1, std::copysign(simt::numbers::bessel_i(1, std::fabs(x)), x))
 #undef SIMT_MATH1
@@ -351,7 +360,7 @@ static inline float reciprocal_root(float x) { return (float)(1 / std::sqrt((dou
     SIMT_EACH_ROUNDING(SIMT_ROUNDED, F, NAME, (F x, F y, F z), x, y, z, __VA_ARGS__)
 SIMT_ROUNDED2(float, __fadd, a + b)
 SIMT_ROUNDED2(float, __fsub, a - b)
-SIMT_ROUNDED2(float, __fmul, a* b)
+SIMT_ROUNDED2(float, __fmul, a * b)
 SIMT_ROUNDED2(float, __fdiv, a / b)
 SIMT_ROUNDED1(float, __frcp, 1 / a)
 SIMT_ROUNDED1(float, __fsqrt, std::sqrt(a))
@@ -359,7 +368,7 @@ SIMT_ROUNDED3(float, __fmaf, std::fma(a, b, c))
 SIMT_ROUNDED3(float, __fmaf_ieee, std::fma(a, b, c))
 SIMT_ROUNDED2(double, __dadd, a + b)
 SIMT_ROUNDED2(double, __dsub, a - b)
-SIMT_ROUNDED2(double, __dmul, a* b)
+SIMT_ROUNDED2(double, __dmul, a * b)
 SIMT_ROUNDED2(double, __ddiv, a / b)
 SIMT_ROUNDED1(double, __drcp, 1 / a)
 SIMT_ROUNDED1(double, __dsqrt, std::sqrt(a))
@@ -368,6 +377,21 @@ SIMT_ROUNDED3(double, __fma, std::fma(a, b, c))
 #undef SIMT_ROUNDED1
 #undef SIMT_ROUNDED2
 #undef SIMT_ROUNDED3
+
+// Pairs of floats at once (compute capability 10).
+#define SIMT_ROUNDED_PAIR(SUFFIX, MODE, F)                                                 \
+    static inline F __fadd2_##SUFFIX(F a, F b) {                                           \
+        return F{__fadd_##SUFFIX(a.x, b.x), __fadd_##SUFFIX(a.y, b.y)};                    \
+    }                                                                                      \
+    static inline F __fmul2_##SUFFIX(F a, F b) {                                           \
+        return F{__fmul_##SUFFIX(a.x, b.x), __fmul_##SUFFIX(a.y, b.y)};                    \
+    }                                                                                      \
+    static inline F __ffma2_##SUFFIX(F a, F b, F c) {                                      \
+        return F{__fmaf_##SUFFIX(a.x, b.x, c.x), __fmaf_##SUFFIX(a.y, b.y, c.y)};          \
+    }
+SIMT_EACH_ROUNDING(SIMT_ROUNDED_PAIR, float2)
+#undef SIMT_ROUNDED_PAIR
+
 static inline float __frsqrt_rn(float x) { return simt::numbers::reciprocal_root(x); }
 
 // ---- fast intrinsics ---------------------------------------------------------------------
@@ -392,16 +416,23 @@ static inline float lg2_approx(float x) {
     return std::fabs(result) <= 1 ? std::rint(result * 0x1p23f) * 0x1p-23f : result;
 }
 
-// The angle as the unit takes it, in turns and within half a turn: x / 2pi as a float, cut off,
-// and cut off again after 2^-25.
-static inline float turns_approx(float x) {
-    const double product = double(x) * 0.15915494309189535f;
-    const double single = punned<double>(punned<uint64_t>(product) & ~uint64_t(0x1fffffff));
-    const double turns = std::trunc(single * 0x1p25) * 0x1p-25;
-    return float(turns - std::rint(turns));
+// The unit takes an angle as 25 bits of a turn: of x / 2pi as a float, rounding always towards
+// zero. Two bits are the quadrant; in every other one the rest is complemented, not negated, so
+// that sine and cosine are exactly 0 just before the angles where they should be.
+static inline float sin_approx(float x, unsigned quarters) {
+    const double product = std::fabs(double(x)) * 0.15915494309189535f;
+    if (!(product < std::numeric_limits<double>::infinity())) return NAN;
+    const double turns = punned<double>(punned<uint64_t>(product) & ~uint64_t(0x1fffffff));
+    const unsigned angle = unsigned((turns - std::trunc(turns)) * 0x1p25) + (quarters << 23);
+    const unsigned within = (angle >> 23 & 1 ? ~angle : angle) & 0x7fffff;
+    const float value = std::sin(float(within) * float(2 * pi * 0x1p-25));
+    return angle >> 24 & 1 ? -value : value;
 }
-static inline float sin_approx(float x) { return std::sin(float(2 * pi) * turns_approx(x)); }
-static inline float cos_approx(float x) { return std::cos(float(2 * pi) * turns_approx(x)); }
+static inline float sin_approx(float x) {
+    const float value = sin_approx(x, 0);
+    return std::signbit(x) ? -value : value;
+}
+static inline float cos_approx(float x) { return sin_approx(x, 1); }
 
 // PTX allows a relative error of 2^-11; an H200 has 2^-16.5 and we have 2^-17.
 static inline float tanh_approx(float x) {
@@ -442,7 +473,9 @@ SIMT_C_MATH float __tanhf(float x) noexcept { return simt::numbers::tanh_approx(
 // The reciprocal of a y beyond 2^126 would be subnormal and is 0; an infinite x gives NaN there.
 SIMT_C_MATH float __fdividef(float x, float y) noexcept {
     const float size = std::fabs(y);
-    return x * (size > 0x1p126f ? std::copysign(0.0f, y) : simt::numbers::rcp_approx(y));
+    if (size > 0x1p126f) return x * std::copysign(0.0f, y);
+    const float scale = size < 0x1p-126f ? 0x1p24f : 1.0f;  // lest the reciprocal overflow
+    return x * scale * simt::numbers::rcp_approx(y * scale);
 }
 SIMT_C_MATH float __saturatef(float x) noexcept { return !(x > 0) ? 0 : x > 1 ? 1 : x; }
 

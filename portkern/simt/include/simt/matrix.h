@@ -71,6 +71,14 @@ struct Fused {
 static inline float multiply_add(Fused a, Fused b, float c) {
     return (float)((double)c + (double)a.value * b.value);
 }
+template <>
+struct Traits<Fused> {
+    using Compute = Fused;
+    static constexpr int bits = 32;
+    SIMT_NO_CHECK static Fused get(const void* from, int i) {
+        return {Element<float>::get(from, i)};
+    }
+};
 template <class T>
 struct Accumulated {
     using Type = T;

@@ -519,6 +519,12 @@ static inline D clamp(S x) {
     if (value < (Int128)Limits::min()) return Limits::min();
     return value > (Int128)Limits::max() ? Limits::max() : (D)x;
 }
+// cvt.pack: a above b; 8-bit ones push the lower half of c up.
+template <class D>
+static inline uint32_t pack_integers(int32_t a, int32_t b, uint32_t c = 0) {
+    const uint32_t hi = (Unsigned<D>)clamp<D, int32_t>(a), lo = (Unsigned<D>)clamp<D, int32_t>(b);
+    return sizeof(D) == 1 ? c << 16 | hi << 8 | lo : hi << 16 | lo;
+}
 // The first operand becomes the upper half.
 template <class D, Round R = Round::nearest>
 static inline Pair<D> pack(float hi, float lo, bool satfinite = false) {

@@ -42,7 +42,7 @@ static inline Lanes hip_mask(M mask) {
     return named((Mask)mask & full_mask());
 }
 
-// ---- shuffles ----------------------------------------------------------------------------
+// ---- shuffles ---------------------------------------------------------------------------
 
 // The sum of two __half, __half2 or their bfloat16 kin: the classes that have __hadd or __hadd2.
 template <class T>
@@ -154,7 +154,7 @@ static inline T shuffle(Lanes lanes, T value, int by, int width, Site at) {
     return shuffle_from(lanes, value, shuffle_source<move>(by, width), at);
 }
 
-// ---- votes -------------------------------------------------------------------------------
+// ---- votes ------------------------------------------------------------------------------
 
 struct Vote {
     Mask ballot;
@@ -186,7 +186,7 @@ static inline void warp_barrier(Lanes lanes, Site at) {
     together(mask, (void*)nullptr, (Complete) nullptr, at, Sync::memory);
 }
 
-// ---- matches -----------------------------------------------------------------------------
+// ---- matches ----------------------------------------------------------------------------
 
 template <class W>
 struct Match {
@@ -238,7 +238,7 @@ template <class T>
 using IfMatchable =
     std::enable_if_t<std::is_arithmetic<T>::value && (sizeof(T) == 4 || sizeof(T) == 8)>;
 
-// ---- reductions --------------------------------------------------------------------------
+// ---- reductions -------------------------------------------------------------------------
 
 struct Sum {
     template <class T>
@@ -293,7 +293,7 @@ SIMT_NO_CHECK static inline T warp_reduce(Lanes lanes, T value, Site at) {
 
 }  // namespace simt
 
-// ---- the block ---------------------------------------------------------------------------
+// ---- the block --------------------------------------------------------------------------
 
 static inline void __syncthreads(SIMT_AT) { simt::block_barrier(false, at); }
 static inline int __syncthreads_count(int predicate, SIMT_AT) {
@@ -306,7 +306,7 @@ static inline int __syncthreads_or(int predicate, SIMT_AT) {
     return simt::block_barrier(predicate != 0, at).any;
 }
 
-// ---- the warp, with masks ----------------------------------------------------------------
+// ---- the warp, with masks ---------------------------------------------------------------
 
 #if SIMT_HIP
 #define SIMT_MASK_AND(...) template <class M, __VA_ARGS__>

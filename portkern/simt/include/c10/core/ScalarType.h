@@ -7,32 +7,32 @@
 
 namespace c10 {
 
-// X(C++ type, name, number, torch's short name)
+// X(C++ type, name, number)
 #define C10_SIMT_TYPES(X)                                                                         \
-    X(uint8_t, Byte, 0, uint8)                                                                    \
-    X(int8_t, Char, 1, int8)                                                                      \
-    X(int16_t, Short, 2, int16)                                                                   \
-    X(int, Int, 3, int32)                                                                         \
-    X(int64_t, Long, 4, int64)                                                                    \
-    X(Half, Half, 5, float16)                                                                     \
-    X(float, Float, 6, float32)                                                                   \
-    X(double, Double, 7, float64)                                                                 \
-    X(bool, Bool, 11, bool)                                                                       \
-    X(BFloat16, BFloat16, 15, bfloat16)                                                           \
-    X(Float8_e5m2, Float8_e5m2, 23, float8_e5m2)                                                  \
-    X(Float8_e4m3fn, Float8_e4m3fn, 24, float8_e4m3fn)                                            \
-    X(Float8_e5m2fnuz, Float8_e5m2fnuz, 25, float8_e5m2fnuz)                                      \
-    X(Float8_e4m3fnuz, Float8_e4m3fnuz, 26, float8_e4m3fnuz)                                      \
-    X(uint16_t, UInt16, 27, uint16)                                                               \
-    X(uint32_t, UInt32, 28, uint32)                                                               \
-    X(uint64_t, UInt64, 29, uint64)
+    X(uint8_t, Byte, 0)                                                                           \
+    X(int8_t, Char, 1)                                                                            \
+    X(int16_t, Short, 2)                                                                          \
+    X(int, Int, 3)                                                                                \
+    X(int64_t, Long, 4)                                                                           \
+    X(Half, Half, 5)                                                                              \
+    X(float, Float, 6)                                                                            \
+    X(double, Double, 7)                                                                          \
+    X(bool, Bool, 11)                                                                             \
+    X(BFloat16, BFloat16, 15)                                                                     \
+    X(Float8_e5m2, Float8_e5m2, 23)                                                               \
+    X(Float8_e4m3fn, Float8_e4m3fn, 24)                                                           \
+    X(Float8_e5m2fnuz, Float8_e5m2fnuz, 25)                                                       \
+    X(Float8_e4m3fnuz, Float8_e4m3fnuz, 26)                                                       \
+    X(uint16_t, UInt16, 27)                                                                       \
+    X(uint32_t, UInt32, 28)                                                                       \
+    X(uint64_t, UInt64, 29)
 
-#define C10_SIMT_TYPE(T, name, number, text) name = number,
+#define C10_SIMT_TYPE(T, name, number) name = number,
 enum class ScalarType : int8_t { C10_SIMT_TYPES(C10_SIMT_TYPE) Undefined = 45 };
 #undef C10_SIMT_TYPE
 
 // k…: the names that programs use. kFloat32 is kFloat, kHalf kFloat16, and so on.
-#define C10_SIMT_TYPE(T, name, number, text) constexpr ScalarType k##name = ScalarType::name;
+#define C10_SIMT_TYPE(T, name, number) constexpr ScalarType k##name = ScalarType::name;
 C10_SIMT_TYPES(C10_SIMT_TYPE)
 #undef C10_SIMT_TYPE
 constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong,
@@ -46,7 +46,7 @@ template <ScalarType type>
 struct ScalarTypeToCPPType;
 template <ScalarType type>
 using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<type>::type;
-#define C10_SIMT_TYPE(T, name, number, text)                                                      \
+#define C10_SIMT_TYPE(T, name, number)                                                            \
     template <>                                                                                   \
     struct ScalarTypeToCPPType<ScalarType::name> {                                                \
         using type = T;                                                                           \
@@ -54,7 +54,7 @@ using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<type>::type;
 C10_SIMT_TYPES(C10_SIMT_TYPE)
 #undef C10_SIMT_TYPE
 }  // namespace impl
-#define C10_SIMT_TYPE(T, name, number, text)                                                      \
+#define C10_SIMT_TYPE(T, name, number)                                                            \
     template <>                                                                                   \
     struct CppTypeToScalarType<T> {                                                               \
         static constexpr ScalarType value = ScalarType::name;                                     \
@@ -67,25 +67,8 @@ struct CppTypeToScalarType<long long> {
     static constexpr ScalarType value = ScalarType::Long;
 };
 
-inline const char* toString(ScalarType type) {
-    switch (type) {
-#define C10_SIMT_TYPE(T, name, number, text)                                                      \
-    case ScalarType::name: return #name;
-        C10_SIMT_TYPES(C10_SIMT_TYPE)
-#undef C10_SIMT_TYPE
-        default: return "Undefined";
-    }
-}
-inline size_t elementSize(ScalarType type) {
-    switch (type) {
-#define C10_SIMT_TYPE(T, name, number, text)                                                      \
-    case ScalarType::name: return sizeof(T);
-        C10_SIMT_TYPES(C10_SIMT_TYPE)
-#undef C10_SIMT_TYPE
-        default: TORCH_CHECK(false, "An undefined type has no size");
-    }
-    return 0;
-}
+inline const char* toString(ScalarType type) { return simt::lite::dtype_name((int)type); }
+inline size_t elementSize(ScalarType type) { return simt::lite::dtype_size((int)type); }
 inline std::ostream& operator<<(std::ostream& out, ScalarType type) {
     return out << toString(type);
 }

@@ -5,6 +5,10 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
+
+#include "../../simt/lite.h"
 
 namespace c10 {
 
@@ -39,10 +43,28 @@ inline std::string str(const A&... parts) {
 }
 
 namespace detail {
-template <class E = Error, class... A>
-[[noreturn]] __attribute__((noinline, cold)) void fail(const char* otherwise, const A&... parts) {
-    throw E(sizeof...(A) ? str(parts...) : std::string(otherwise));
+
+template <class E = Error>
+[[noreturn]] __attribute__((noinline, cold)) inline void fail(const char* text) {
+    throw E(text);
 }
+template <class E = Error, class... A>
+[[noreturn]] __attribute__((noinline, cold)) void fail(const char*, const A&... parts) {
+    throw E(str(parts...));
+}
+// A message of one literal, the usual case, needs no stream.
+template <class E = Error>
+[[noreturn]] inline void fail(const char*, const char* text) {
+    fail<E>(text);
+}
+// What the runtime returned null for.
+[[noreturn]] __attribute__((noinline, cold)) inline void fail_as_told() {
+    const simt::lite::Failure told = simt::lite::error();
+    if (told.kind[0] == 'I') fail<IndexError>(told.text);
+    if (told.kind[0] == 'V') fail<ValueError>(told.text);
+    fail<Error>(told.text);
+}
+
 }  // namespace detail
 
 }  // namespace c10

@@ -42,7 +42,7 @@ static inline Storage& private_storage(Site at) {
 
 namespace SIMT_CUB {
 
-// ---- reductions ------------------------------------------------------------------------------------
+// ---- reductions -------------------------------------------------------------------------
 
 enum BlockReduceAlgorithm {
     BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY,
@@ -100,7 +100,7 @@ class BlockReduce {
     }
 };
 
-// ---- scans -----------------------------------------------------------------------------------------
+// ---- scans ------------------------------------------------------------------------------
 
 enum BlockScanAlgorithm {
     BLOCK_SCAN_RAKING,
@@ -194,7 +194,8 @@ class BlockScan {
     }
     template <int ITEMS, class Callback>
     void ExclusiveSum(T (&input)[ITEMS], T (&output)[ITEMS], Callback& callback, SIMT_AT) {
-        const T before = scan_with(ThreadReduce(input, SIMT_CUB::Sum()), SIMT_CUB::Sum(), callback, at).before;
+        const T mine = ThreadReduce(input, SIMT_CUB::Sum());
+        const T before = scan_with(mine, SIMT_CUB::Sum(), callback, at).before;
         spread_before(input, output, before, SIMT_CUB::Sum());
     }
     template <int ITEMS>
@@ -208,7 +209,8 @@ class BlockScan {
     }
     template <int ITEMS, class Callback>
     void InclusiveSum(T (&input)[ITEMS], T (&output)[ITEMS], Callback& callback, SIMT_AT) {
-        const T before = scan_with(ThreadReduce(input, SIMT_CUB::Sum()), SIMT_CUB::Sum(), callback, at).before;
+        const T mine = ThreadReduce(input, SIMT_CUB::Sum());
+        const T before = scan_with(mine, SIMT_CUB::Sum(), callback, at).before;
         spread_upto(input, output, before, SIMT_CUB::Sum());
     }
     template <int ITEMS, class Op>
@@ -346,7 +348,7 @@ class BlockScan {
     }
 };
 
-// ---- exchanges -------------------------------------------------------------------------------------
+// ---- exchanges --------------------------------------------------------------------------
 
 // Blocked: thread t has items t × ITEMS …; striped: items t, t + threads, …; warp-striped: striped
 // within each warp's part.
@@ -450,7 +452,7 @@ class BlockExchange {
     }
 };
 
-// ---- loads and stores ------------------------------------------------------------------------------
+// ---- loads and stores -------------------------------------------------------------------
 
 template <class T, int ITEMS, class It>
 static inline void LoadDirectBlocked(int thread, It from, T (&items)[ITEMS]) {
@@ -660,7 +662,7 @@ class BlockStore {
     }
 };
 
-// ---- neighbours ------------------------------------------------------------------------------------
+// ---- neighbours -------------------------------------------------------------------------
 
 template <class T, int BLOCK_DIM_X, int BLOCK_DIM_Y = 1, int BLOCK_DIM_Z = 1, int = 0>
 class BlockShuffle {
@@ -782,7 +784,7 @@ class BlockDiscontinuity {
     }
 };
 
-// ---- histograms ------------------------------------------------------------------------------------
+// ---- histograms -------------------------------------------------------------------------
 
 enum BlockHistogramAlgorithm { BLOCK_HISTO_SORT, BLOCK_HISTO_ATOMIC };
 

@@ -141,7 +141,7 @@ namespace SIMT_CUB {
 using SimtError = simt::arrays::Error;
 using SimtStream = simt::arrays::Stream;
 
-// ---- reductions ------------------------------------------------------------------------------------
+// ---- reductions -------------------------------------------------------------------------
 
 struct DeviceReduce {
     template <class In, class Out, class Op, class T, class N>
@@ -245,31 +245,33 @@ struct DeviceSegmentedReduce {
     static SimtError Sum(void* temp, size_t& bytes, In in, Out out, int64_t segments, Begins begins,
                          Ends ends, SimtStream stream = 0, SIMT_AT) {
         using T = simt::arrays::OutputOf<Out, In>;
-        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Sum(), T{}, stream, at);
+        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Sum(), T{}, stream,
+                      at);
     }
     template <class In, class Out, class Begins, class Ends>
     static SimtError Min(void* temp, size_t& bytes, In in, Out out, int64_t segments, Begins begins,
                          Ends ends, SimtStream stream = 0, SIMT_AT) {
         const auto initial = std::numeric_limits<simt::ValueOf<In>>::max();
-        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Min(), initial, stream,
-                      at);
+        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Min(), initial,
+                      stream, at);
     }
     template <class In, class Out, class Begins, class Ends>
     static SimtError Max(void* temp, size_t& bytes, In in, Out out, int64_t segments, Begins begins,
                          Ends ends, SimtStream stream = 0, SIMT_AT) {
         const auto initial = std::numeric_limits<simt::ValueOf<In>>::lowest();
-        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Max(), initial, stream,
-                      at);
+        return Reduce(temp, bytes, in, out, segments, begins, ends, SIMT_CUB::Max(), initial,
+                      stream, at);
     }
 };
 
-// ---- scans -----------------------------------------------------------------------------------------
+// ---- scans ------------------------------------------------------------------------------
 
 struct DeviceScan {
     template <class In, class Out, class N>
     static SimtError ExclusiveSum(void* temp, size_t& bytes, In in, Out out, N n,
                                   SimtStream stream = 0, SIMT_AT) {
-        return ExclusiveScan(temp, bytes, in, out, SIMT_CUB::Sum(), simt::ValueOf<In>{}, n, stream, at);
+        return ExclusiveScan(temp, bytes, in, out, SIMT_CUB::Sum(), simt::ValueOf<In>{}, n, stream,
+                             at);
     }
     template <class In, class Out, class Op, class T, class N>
     static SimtError ExclusiveScan(void* temp, size_t& bytes, In in, Out out, Op op, T initial, N n,
@@ -316,7 +318,8 @@ struct DeviceScan {
     template <class Keys, class In, class Out, class N, class Equal = Equality>
     static SimtError InclusiveSumByKey(void* temp, size_t& bytes, Keys keys, In in, Out out, N n,
                                        Equal equal = Equal(), SimtStream stream = 0, SIMT_AT) {
-        return InclusiveScanByKey(temp, bytes, keys, in, out, SIMT_CUB::Sum(), n, equal, stream, at);
+        return InclusiveScanByKey(temp, bytes, keys, in, out, SIMT_CUB::Sum(), n, equal, stream,
+                                  at);
     }
     template <class Keys, class In, class Out, class Op, class N, class Equal = Equality>
     static SimtError InclusiveScanByKey(void* temp, size_t& bytes, Keys keys, In in, Out out, Op op,
@@ -336,8 +339,8 @@ struct DeviceScan {
     template <class Keys, class In, class Out, class N, class Equal = Equality>
     static SimtError ExclusiveSumByKey(void* temp, size_t& bytes, Keys keys, In in, Out out, N n,
                                        Equal equal = Equal(), SimtStream stream = 0, SIMT_AT) {
-        return ExclusiveScanByKey(temp, bytes, keys, in, out, SIMT_CUB::Sum(), simt::ValueOf<In>{}, n,
-                                  equal, stream, at);
+        return ExclusiveScanByKey(temp, bytes, keys, in, out, SIMT_CUB::Sum(),
+                                  simt::ValueOf<In>{}, n, equal, stream, at);
     }
     template <class Keys, class In, class Out, class Op, class T, class N, class Equal = Equality>
     static SimtError ExclusiveScanByKey(void* temp, size_t& bytes, Keys keys, In in, Out out, Op op,
@@ -357,7 +360,7 @@ struct DeviceScan {
     }
 };
 
-// ---- sorts -----------------------------------------------------------------------------------------
+// ---- sorts ------------------------------------------------------------------------------
 
 struct DeviceRadixSort {
     template <class K, class N>
@@ -589,7 +592,7 @@ struct DeviceMergeSort {
     }
 };
 
-// ---- selections ------------------------------------------------------------------------------------
+// ---- selections -------------------------------------------------------------------------
 
 struct DeviceSelect {
     template <class In, class Flags, class Out, class Count, class N>
@@ -676,12 +679,12 @@ struct DeviceRunLengthEncode {
     static SimtError Encode(void* temp, size_t& bytes, In in, Unique unique, Lengths lengths,
                             Count count, N n, SimtStream stream = 0, SIMT_AT) {
         const ConstantInputIterator<int> one(1);
-        return DeviceReduce::ReduceByKey(temp, bytes, in, unique, one, lengths, count, SIMT_CUB::Sum(),
-                                         n, stream, at);
+        return DeviceReduce::ReduceByKey(temp, bytes, in, unique, one, lengths, count,
+                                         SIMT_CUB::Sum(), n, stream, at);
     }
 };
 
-// ---- histograms ------------------------------------------------------------------------------------
+// ---- histograms -------------------------------------------------------------------------
 
 struct DeviceHistogram {
     // `levels` boundaries make levels - 1 bins of equal width over [lower, upper).
@@ -732,7 +735,7 @@ struct DeviceHistogram {
     }
 };
 
-// ---- loops -----------------------------------------------------------------------------------------
+// ---- loops ------------------------------------------------------------------------------
 
 struct DeviceFor {
     template <class N, class F>

@@ -38,7 +38,7 @@
 
 namespace SIMT_CUB {
 
-// ---- functors ----------------------------------------------------------------------------------
+// ---- functors ---------------------------------------------------------------------------
 
 struct Equality {
     template <class A, class B>
@@ -178,7 +178,7 @@ constexpr A DivideAndRoundUp(A a, B b) {
     return (A)((a + b - 1) / b);
 }
 
-// ---- who am I ------------------------------------------------------------------------------------
+// ---- who am I ---------------------------------------------------------------------------
 
 static inline unsigned LaneId() { return (unsigned)simt::lane_id(); }
 static inline unsigned WarpId() { return (unsigned)simt::warp_id(); }
@@ -186,7 +186,7 @@ static inline int RowMajorTid(int x, int y, int) {
     return (int)((threadIdx.z * y + threadIdx.y) * x + threadIdx.x);
 }
 
-// ---- loads and stores with hints, which are hints ---------------------------------------------------
+// ---- loads and stores with hints, which are hints ---------------------------------------
 
 enum CacheLoadModifier {
     LOAD_DEFAULT, LOAD_CA, LOAD_CG, LOAD_CS, LOAD_CV, LOAD_LDG, LOAD_VOLATILE
@@ -215,7 +215,7 @@ static inline T ThreadReduce(T (&items)[N], Op op, T before) {
     return before;
 }
 
-// ---- iterators -------------------------------------------------------------------------------------
+// ---- iterators --------------------------------------------------------------------------
 
 }  // namespace SIMT_CUB
 

@@ -51,9 +51,9 @@ class WarpReduce {
     template <class Op>
     T Reduce(T input, Op op, SIMT_AT) { return reduce(input, op, 64, at); }
     template <class Op>
-    T Reduce(T input, Op op, int valid_items, SIMT_AT) { return reduce(input, op, valid_items, at); }
+    T Reduce(T input, Op op, int valid, SIMT_AT) { return reduce(input, op, valid, at); }
     T Sum(T input, SIMT_AT) { return reduce(input, SIMT_CUB::Sum(), 64, at); }
-    T Sum(T input, int valid_items, SIMT_AT) { return reduce(input, SIMT_CUB::Sum(), valid_items, at); }
+    T Sum(T input, int valid, SIMT_AT) { return reduce(input, SIMT_CUB::Sum(), valid, at); }
 
     // Sums of segments that begin at, or end with, the flagged lanes; valid in their first lanes.
     template <class Flag>

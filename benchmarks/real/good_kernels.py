@@ -1,0 +1,62 @@
+"""good-kernels: six published CUDA kernels, each in a Python file beside its reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from portkern.simt.options import Mode
+from real import extension
+from real.running import Result, commit, in_parallel
+
+
+def run_all(checkout: Path, work: Path) -> dict[str, Any]:
+    folders = sorted(file.parent for file in checkout.glob("*/src.py"))
+    results: dict[str, dict[str, Result]] = {folder.name: {} for folder in folders}
+    ways: tuple[tuple[str, Mode, str, int], ...] = (
+        ("fast", "fast", "full", 32), ("check", "check", "check", 32),
+        ("odd", "check", "odd", 32), ("warp 64", "fast", "full", 64),
+    )  # fmt: skip
+    built: dict[tuple[Path, Mode], extension.Library] = {}
+    tasks = [(folder, mode) for mode in ("fast", "check") for folder in folders]
+    libraries = in_parallel(lambda task: _build(*task, work), tasks)
+    built.update(zip(tasks, libraries, strict=True))
+    for how, mode, size, warp in ways:
+
+        def one(folder: Path, mode: Mode = mode, size: str = size, warp: int = warp) -> Result:
+            library = built[folder, mode]
+            if library.library is None:
+                return Result("no build", log=library.refused)
+            calls = extension.Calls(
+                library, "good_kernels", mode, size, warp, {"folder": str(folder)}
+            )
+            return next(iter(extension.call(calls, work).values()))
+
+        for folder, result in zip(folders, in_parallel(one, folders), strict=True):
+            results[folder.name][how] = result
+    return {"commit": commit(checkout), "kernels": results}
+
+
+def _build(folder: Path, mode: Mode, work: Path) -> extension.Library:
+    from real import references
+
+    given: dict[str, Any] = {}
+
+    class Recorded:
+        def __getattr__(self, name: str) -> None: ...
+
+    def record(**arguments: Any) -> Recorded:
+        given.update(arguments)
+        return Recorded()
+
+    references.module(folder / "src.py", record)
+    text = "\n".join(_all(given.get("cpp_sources")) + _all(given.get("cuda_sources")))
+    headers = "#include <torch/extension.h>\n"
+    return extension.build_text(
+        headers + text, f"{folder.name}.cu", work / folder.name, mode,
+        functions=given["functions"],
+    )  # fmt: skip
+
+
+def _all(texts: Any) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts or [])

@@ -1,0 +1,212 @@
+"""The SIMT executor against a real NVIDIA GPU: run this on a machine that has one.
+
+    python benchmarks/simt_calibration.py out=FOLDER [part=outputs|sanitizer|all]
+
+``outputs``: every catalogue kernel of cuda and hip on the GPU and in the executor, on the same
+inputs; how many elements agree to the bit, and how far the rest are apart.
+``sanitizer``: every CUDA case of the seeded-bug suite, mutant and twin, built by nvcc and run under
+compute-sanitizer's four tools. ``benchmarks/simt_table.py`` puts both beside our own findings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from portkern import catalogue, check, host, ops, registry, target  # noqa: E402
+from portkern.backend import Backend, Build, Call, Venue  # noqa: E402
+from portkern.op import Op, Workload  # noqa: E402
+from portkern.simt import emulate  # noqa: E402
+from tests.simt.suite import SANITIZERS, Case, cases  # noqa: E402
+
+DTYPES = ("float32", "float16", "bfloat16")
+RUN_TIMEOUT_S = 20.0
+
+
+# ---- outputs
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """``exact``: the part of all elements that are equal to the bit. ``apart``: the norm of the
+    difference over that of the GPU's output; ``budget``: the most that the judge would allow."""
+
+    op: str
+    workload: str
+    dtype: str
+    backend: str
+    elements: int
+    exact: float
+    apart: float
+    right: bool
+
+
+def outputs(name: str) -> list[Agreement]:
+    where = target.load(name)
+    found = []
+    for backend in (registry.load("cuda"), registry.load("hip")):
+        for op_name in ops.SETS["core"]:
+            op = ops.load(op_name)
+            for candidate in catalogue.candidates(op.name, backend):
+                for dtype in DTYPES:
+                    found += _compare(op, candidate, dtype, backend, where)
+    return found
+
+
+def _compare(op: Op, candidate: Any, dtype: str, backend: Backend, where: Any) -> list[Agreement]:
+    workloads = [w for which in ("ci", "edge") for w in op.workloads.get(which, ())]
+    request = Build(
+        candidate, op.signature, dtype, where, workloads[0].dims,
+        op.signature.scalar_values(workloads[0].scalars), emulated=True,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = backend.build(request, Path(folder))
+        hardware = backend.venues(where).hardware
+        assert isinstance(hardware, Venue), hardware
+        emulator = emulate.venue(where)
+        assert isinstance(emulator, Venue), emulator
+        os.chdir(folder)
+        runners = [backend.load(artifact, request, venue) for venue in (hardware, emulator)]
+        return [
+            one for workload in workloads
+            if (one := _agreement(op, workload, dtype, backend.name, runners))
+        ]  # fmt: skip
+
+
+def _agreement(
+    op: Op, workload: Workload, dtype: str, backend: str, runners: list[Any]
+) -> Agreement | None:
+    import torch
+
+    case = check.make_case(op, workload, dtype, "normal")
+    scalars = op.signature.scalar_values(workload.scalars)
+    results = []
+    for kernel in runners:
+        device = kernel.device
+        shapes = [spec.sizes(workload.dims) for spec in op.signature.outputs]
+        kinds = [getattr(torch, spec.resolve(dtype)) for spec in op.signature.outputs]
+        empty = [torch.zeros(s, dtype=k) for s, k in zip(shapes, kinds, strict=True)]
+        call = Call(
+            [device.upload(x) for x in case.inputs], [device.upload(x) for x in empty],
+            workload.dims, scalars,
+        )  # fmt: skip
+        returned = kernel.launch(call)
+        device.synchronize()
+        results.append([device.download(buffer) for buffer in returned])
+    gpu, emulated = results
+    elements = sum(x.numel() for x in gpu)
+    if not elements:
+        return None
+    same = sum(int(_bits(a).eq(_bits(b)).sum()) for a, b in zip(gpu, emulated, strict=True))
+    a = torch.cat([x.double().flatten() for x in gpu])
+    b = torch.cat([x.double().flatten() for x in emulated])
+    apart = float((a - b).norm() / a.norm().clamp_min(1e-300))
+    right = not check.compare(actual=emulated, case=case, precision=op.precision).problem
+    return Agreement(
+        op.name, workload.name, dtype, backend, elements, same / elements, apart, right
+    )
+
+
+def _bits(x: Any) -> Any:
+    import torch
+
+    return x.view({4: torch.int32, 2: torch.int16, 8: torch.int64, 1: torch.int8}[x.element_size()])
+
+
+# ---- compute-sanitizer
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One program on the GPU. ``status``: its exit code, None when it was killed.
+    ``tools``: errors that each tool counted, None when the tool did not finish."""
+
+    case: str
+    bug: bool
+    built: bool
+    status: int | None
+    tools: dict[str, int | None]
+    first: dict[str, str]
+
+
+def sanitizer(arch: str, folder: Path) -> list[Hardware]:
+    chosen = [case for case in cases() if case.language == "cuda"]
+    jobs = [(case, bug) for case in chosen for bug in (True, False)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda job: _nvcc(job[0], job[1], arch, folder), jobs))
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda job, program: _on_gpu(job[0], job[1], program), jobs, built))
+
+
+def _nvcc(case: Case, bug: bool, arch: str, folder: Path) -> Path | None:
+    out = folder / f"{case.name}-{'bug' if bug else 'twin'}"
+    argv = ["nvcc", "-std=c++17", f"-arch={arch}", "-lineinfo", "-O2", "-w", "-rdc=false",
+            "-I", str(case.path.parent), str(case.path), "-o", str(out)]  # fmt: skip
+    done = subprocess.run(argv + ["-DBUG"] * bug, capture_output=True, text=True, check=False)
+    return out if done.returncode == 0 else None
+
+
+def _on_gpu(case: Case, bug: bool, program: Path | None) -> Hardware:
+    if program is None:
+        return Hardware(case.name, bug, False, None, {}, {})
+    status, _ = _run([str(program)])
+    tools: dict[str, int | None] = {}
+    first: dict[str, str] = {}
+    for tool in SANITIZERS:
+        _, text = _run(["compute-sanitizer", "--tool", tool, "--print-limit", "5", str(program)])
+        total = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", text)
+        tools[tool] = int(total[1] or total[2]) if total else None
+        told = [x.strip("= ").strip() for x in text.splitlines() if x.startswith("=========")]
+        first[tool] = next((x for x in told[1:] if x and "SUMMARY" not in x), "")
+    return Hardware(case.name, bug, True, status, tools, first)
+
+
+def _run(argv: list[str]) -> tuple[int | None, str]:
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        text, _ = process.communicate(timeout=RUN_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        text, _ = process.communicate()
+        return None, text
+    return process.returncode, text
+
+
+def main() -> int:
+    options = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    out, part = Path(options["out"]).absolute(), options.get("part", "all")
+    out.mkdir(parents=True, exist_ok=True)
+    gpu = host.gpus()[0]
+    arch = gpu.arch
+    machine = {"gpu": gpu.name, "driver": gpu.driver, "arch": arch}
+    if part in ("sanitizer", "all"):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = [asdict(one) for one in sanitizer(arch, Path(folder))]
+        _write(out / "sanitizer.json", {"machine": machine, "programs": rows})
+    if part in ("outputs", "all"):
+        rows = [asdict(one) for one in outputs(arch)]
+        _write(out / "outputs.json", {"machine": machine, "outputs": rows})
+    return 0
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
