@@ -20,15 +20,17 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from portkern import catalogue, check, host, ops, registry, target  # noqa: E402
-from portkern.backend import Backend, Build, Call, Venue  # noqa: E402
+from portkern.backend import Artifact, Build, Call, Venue  # noqa: E402
+from portkern.candidate import Candidate  # noqa: E402
 from portkern.op import Op, Workload  # noqa: E402
 from portkern.simt import emulate  # noqa: E402
+from portkern.target import Target  # noqa: E402
 from tests.simt.suite import SANITIZERS, Case, cases  # noqa: E402
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -53,36 +55,43 @@ class Agreement:
     right: bool
 
 
-def outputs(name: str) -> list[Agreement]:
+def outputs(name: str, folder: Path) -> list[Agreement]:
     where = target.load(name)
+    cells = [
+        (registry.load(backend), ops.load(op), candidate, dtype)
+        for backend in ("cuda", "hip") for op in ops.SETS["core"] for dtype in DTYPES
+        for candidate in catalogue.candidates(op, registry.load(backend))
+    ]  # fmt: skip
+    requests = [_request(op, candidate, dtype, where) for _, op, candidate, dtype in cells]
+    folders = [folder / str(number) for number in range(len(cells))]
+
+    def build(number: int) -> Artifact:
+        folders[number].mkdir()
+        return cells[number][0].build(requests[number], folders[number])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        artifacts = list(pool.map(build, range(len(cells))))
+    os.chdir(folder)  # where the emulator keeps its findings
     found = []
-    for backend in (registry.load("cuda"), registry.load("hip")):
-        for op_name in ops.SETS["core"]:
-            op = ops.load(op_name)
-            for candidate in catalogue.candidates(op.name, backend):
-                for dtype in DTYPES:
-                    found += _compare(op, candidate, dtype, backend, where)
+    for (backend, op, _, dtype), request, artifact in zip(cells, requests, artifacts, strict=True):
+        venues = [backend.venues(where).hardware, emulate.venue(where)]
+        assert all(isinstance(venue, Venue) for venue in venues), venues
+        runners = [backend.load(artifact, request, cast(Venue, venue)) for venue in venues]
+        agreed = (_agreement(op, w, dtype, backend.name, runners) for w in _workloads(op))
+        found += [one for one in agreed if one]
     return found
 
 
-def _compare(op: Op, candidate: Any, dtype: str, backend: Backend, where: Any) -> list[Agreement]:
-    workloads = [w for which in ("ci", "edge") for w in op.workloads.get(which, ())]
-    request = Build(
-        candidate, op.signature, dtype, where, workloads[0].dims,
-        op.signature.scalar_values(workloads[0].scalars), emulated=True,
+def _workloads(op: Op) -> list[Workload]:
+    return [w for which in ("ci", "edge") for w in op.workloads.get(which, ())]
+
+
+def _request(op: Op, candidate: Candidate, dtype: str, where: Target) -> Build:
+    first = _workloads(op)[0]
+    return Build(
+        candidate, op.signature, dtype, where, first.dims,
+        op.signature.scalar_values(first.scalars), emulated=True,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        artifact = backend.build(request, Path(folder))
-        hardware = backend.venues(where).hardware
-        assert isinstance(hardware, Venue), hardware
-        emulator = emulate.venue(where)
-        assert isinstance(emulator, Venue), emulator
-        os.chdir(folder)
-        runners = [backend.load(artifact, request, venue) for venue in (hardware, emulator)]
-        return [
-            one for workload in workloads
-            if (one := _agreement(op, workload, dtype, backend.name, runners))
-        ]  # fmt: skip
 
 
 def _agreement(
@@ -199,7 +208,8 @@ def main() -> int:
             rows = [asdict(one) for one in sanitizer(arch, Path(folder))]
         _write(out / "sanitizer.json", {"machine": machine, "programs": rows})
     if part in ("outputs", "all"):
-        rows = [asdict(one) for one in outputs(arch)]
+        with tempfile.TemporaryDirectory() as folder:
+            rows = [asdict(one) for one in outputs(arch, Path(folder))]
         _write(out / "outputs.json", {"machine": machine, "outputs": rows})
     return 0
 

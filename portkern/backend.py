@@ -41,7 +41,8 @@ class Venue:
 
     ``environment`` is set in the worker before anything is imported. ``baseline`` is the torch
     device on which the framework's own kernels are timed beside it; ``device`` unless given.
-    ``sanitize`` names checkers that look on while the kernel runs.
+    ``sanitize`` names checkers that look on while the kernel runs. ``version`` changes with an
+    emulator's own code: results of another are not reused.
     """
 
     kind: Literal["hardware", "emulator"]
@@ -50,6 +51,7 @@ class Venue:
     environment: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""
     sanitize: tuple[str, ...] = ()
+    version: str = ""
 
     def __str__(self) -> str:
         watched = f", sanitize: {' '.join(self.sanitize)}" if self.sanitize else ""
@@ -96,7 +98,7 @@ class Build:
     ``dims`` are the sizes of a representative workload, for toolchains that specialise on them.
     ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
     target's object code is enough. ``emulated`` asks for what an emulator runs as well, and
-    ``checked`` for what its checkers can look into.
+    ``checked`` for what its checkers can look into; ``emulator`` is the venue's version.
     """
 
     candidate: Candidate
@@ -108,6 +110,7 @@ class Build:
     runnable: bool = True
     emulated: bool = False
     checked: bool = False
+    emulator: str = ""
 
 
 #: Artifacts of these kinds are still source: they are no evidence of a build for the target.

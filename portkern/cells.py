@@ -116,6 +116,7 @@ class Cell:
             runnable=isinstance(self.venues.hardware, Venue),
             emulated=isinstance(self.venues.best, Venue) and self.venues.best.kind == "emulator",
             checked=isinstance(self.venues.best, Venue) and bool(self.venues.best.sanitize),
+            emulator=_version(self.venues.best),
         )  # fmt: skip
 
     @cached_property
@@ -127,7 +128,7 @@ class Cell:
             self.workload.name, dict(self.workload.dims), dict(self.workload.scalars), self.dtype,
             self.backend.name, self.language, self.candidate.digest if self.candidate else "",
             _facts(self.target), dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
-            str(self.venues.hardware), str(self.venues.emulator),
+            str(self.venues.hardware), str(self.venues.emulator), _version(self.venues.best),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -145,6 +146,10 @@ def _venues(backend: Backend, target: Target) -> Venues:
         no = Missing(f"{backend.name} does not compile for {target.name}")
         return Venues(no, no)
     return backend.venues(target)
+
+
+def _version(venue: Venue | Missing) -> str:
+    return venue.version if isinstance(venue, Venue) else ""
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from portkern import target
 from portkern.simt import build, program, toolbox
-from portkern.simt.options import Run
+from portkern.simt.machine import Language
+from portkern.simt.options import Mode, Run
 from tests.simt.matrix.layouts import MULTIPLIES, Multiply
 
 pytestmark = pytest.mark.skipif(
@@ -181,9 +182,9 @@ Built = Callable[..., Path]
 
 @pytest.fixture
 def built(tmp_path: Path) -> Built:
-    def make(name: str, mode: toolbox.Mode = "fast", arch: str = "h100") -> Path:
+    def make(name: str, mode: Mode = "fast", arch: str = "h100") -> Path:
         source, where = SOURCES / name, target.load(arch)
-        language: build.Language = "hip" if source.suffix == ".hip" else "cuda"
+        language: Language = "hip" if source.suffix == ".hip" else "cuda"
         return build.build_program(
             source, tmp_path / source.stem, target=where, language=language, mode=mode
         )
@@ -194,7 +195,7 @@ def built(tmp_path: Path) -> Built:
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
-    built: Built, mode: toolbox.Mode, warp: int
+    built: Built, mode: Mode, warp: int
 ) -> None:
     """A 64-lane warp that runs one CUDA block of 32 threads has a half that is one CUDA warp."""
     how = CHECKED if mode == "check" else Run()
@@ -205,11 +206,125 @@ def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
 
 @pytest.mark.parametrize("mode", ["fast", "check"])
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
-def test_rocwmma_multiplies_fragments_on_both_widths(
-    built: Built, mode: toolbox.Mode, arch: str
-) -> None:
+def test_rocwmma_multiplies_fragments_on_both_widths(built: Built, mode: Mode, arch: str) -> None:
     where = target.load(arch)
     how = CHECKED if mode == "check" else Run()
     outcome = program.run(built("rocwmma.hip", mode, arch), how, target=where, language="hip")
     assert (outcome.status, outcome.output.split()) == (0, ["done"]), outcome
     assert not outcome.findings
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_asynchronous_copies_arrive_with_the_wait_that_covers_them(
+    built: Built, mode: Mode
+) -> None:
+    """As late as the model allows, so that a missing wait shows; a GPU may be earlier."""
+    how = CHECKED if mode == "check" else Run(workers=2)
+    outcome = program.run(built("pipeline.cu", mode), how)
+    assert outcome.status == 0 and not outcome.findings, outcome
+    arrived = [0, 20, 70, 100]
+    zero_filled, by_pieces = [20, 21, 0, 0], [22, 0, 0, 20]
+    assert [int(line) for line in outcome.output.split()] == arrived + zero_filled + by_pieces
+
+
+# ---- AMD's builtins between lanes
+
+Lane = Callable[[int], int]
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _dot(a: int, b: int, bits: int, *, left: bool, right: bool) -> int:
+    """Sum of products of the elements of two words; ``left`` and ``right``: signed."""
+    total = 0
+    for i in range(0, 32, bits):
+        x, y = a >> i & ((1 << bits) - 1), b >> i & ((1 << bits) - 1)
+        total += (_signed(x, bits) if left else x) * (_signed(y, bits) if right else y)
+    return total
+
+
+def _perm(hi: int, lo: int, selectors: int) -> int:
+    data = hi << 32 | lo
+    result = 0
+    for i in range(4):
+        s = selectors >> 8 * i & 0xFF
+        byte = 0xFF if s > 12 else 0
+        if s < 8:
+            byte = data >> 8 * s & 0xFF
+        elif s < 12:
+            byte = 0xFF * (data >> (16 * (s - 8) + 15) & 1)
+        result |= byte << 8 * i
+    return _signed(result, 32)
+
+
+def _row(lane: int) -> int:
+    return lane // 16 * 16
+
+
+WORD = 0x1234 << 32 | 0x56789ABC
+#: What each line of lanes.hip should be; lane i brings 100 + i.
+LANES: dict[str, Lane] = {
+    "row_shr": lambda i: 98 + i if i % 16 >= 2 else 1000,
+    "row_shr_bound": lambda i: 98 + i if i % 16 >= 2 else 0,
+    "row_shl": lambda i: 103 + i if i % 16 <= 12 else 1000,
+    "row_ror": lambda i: 100 + _row(i) + (i - 4) % 16,
+    "row_masked": lambda i: 99 + i if i // 16 % 2 and i % 16 else 1000,
+    "bank_masked": lambda i: 100 + _row(i) + (i - 1) % 16 if i // 4 % 2 == 0 else 1000,
+    "quad_perm": lambda i: 100 + i // 4 * 4 + 3 - i % 4,
+    "row_mirror": lambda i: 100 + _row(i) + 15 - i % 16,
+    "row_half_mirror": lambda i: 100 + i // 8 * 8 + 7 - i % 8,
+    "row_bcast15": lambda i: 99 + _row(i) if i // 16 % 2 else 0,
+    "row_bcast31": lambda i: 131 if i >= 32 else 0,
+    "wave_shl": lambda i: 101 + i if i < 63 else 1000,
+    "wave_rol": lambda i: 100 + (i + 1) % 64,
+    "wave_shr": lambda i: 99 + i if i else 1000,
+    "wave_ror": lambda i: 100 + (i - 1) % 64,
+    "row_share": lambda i: 105 + _row(i),
+    "row_xmask": lambda i: 100 + (i ^ 3),
+    "float_dpp": lambda i: 99 + i if i % 16 else 0,
+    "swizzle_xor": lambda i: 100 + (i ^ 16),
+    "swizzle_broadcast": lambda i: 103 + i // 32 * 32,
+    "swizzle_quad": lambda i: 100 + i // 4 * 4 + 3 - i % 4,
+    "bpermute": lambda i: 100 + (i * 5 + 3) % 64,
+    "permute": lambda i: 100 + (i - 3) * pow(5, -1, 64) % 64,
+    "readlane": lambda i: 137,
+    "readfirstlane": lambda i: 100,
+    "first_of_some": lambda i: 121 if i > 20 else 0,
+    "bpermute_inactive": lambda i: 97 + i if i - 3 > 20 else 0,
+    "ballot": lambda i: int(i % 3 == 0),
+    "mbcnt": lambda i: i,
+    "mbcnt_some": lambda i: 5 + bin((0xFF << 32 | 0xF0) & ((1 << i) - 1)).count("1"),
+    "permlane16": lambda i: 100 + _row(i) + (i % 8 if i % 16 < 8 else 7 - i % 8),
+    "permlanex16": lambda i: 100 + (_row(i) ^ 16) + (0 if i % 16 < 8 else 15),
+    "permlane64": lambda i: 100 + (i ^ 32),
+    "mov_dpp8": lambda i: 100 + i // 8 * 8 + 7 - i % 8,
+    "perm": lambda i: _perm(0x83828180, 0x07060504, 0x0D0C0B05 + i % 4),
+    "alignbit": lambda i: _signed(WORD >> i % 32, 32),
+    "alignbyte": lambda i: _signed(WORD >> 8 * (i % 4), 32),
+    "ubfe": lambda i: 0xDEADBEEF >> i % 32 & 0x1FF,
+    "sbfe": lambda i: _signed(_signed(0xDEADBEEF, 32) >> i % 32, 9),
+    "sdot4": lambda i: 100 + _dot(0x01FF8002, 0x03FE0710 + i, 8, left=True, right=True),
+    "sdot4_clamp": lambda i: 0x7FFFFFFF,
+    "udot4": lambda i: 100 + _dot(0x01FF8002, 0x03FE0710 + i, 8, left=False, right=False),
+    "sudot4": lambda i: 100 + _dot(0x01FF8002, 0x03FE0710 + i, 8, left=True, right=False),
+    "sdot8": lambda i: 7 + _dot(0x12F87654, 0x3FE07101 + i, 4, left=True, right=True),
+    "fmed3": lambda i: min(max(100 + i, 120), 130),
+    "fract": lambda i: i % 16 * 16,
+    "sine": lambda i: [0, 1000, 0, -1000][i % 4],
+    "workitem": lambda i: i + 64,
+}
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_amd_lanes_read_each_other_as_the_isa_says(built: Built, mode: Mode) -> None:
+    how = CHECKED if mode == "check" else Run()
+    where = target.load("gfx942")
+    outcome = program.run(built("lanes.hip", mode, "gfx942"), how, target=where, language="hip")
+    assert outcome.status == 0 and not outcome.errors, outcome
+    lines = dict(line.split(" ", 1) for line in outcome.output.splitlines())
+    assert list(lines) == list(LANES)
+    for name, expected in LANES.items():
+        assert [int(x) for x in lines[name].split()] == [expected(i) for i in range(64)], name

@@ -24,6 +24,8 @@ from portkern.toolchain import run_tool
 from real.running import Finding, Result, settings
 
 CALL_LIMIT_S = 240.0
+#: Exit status of a child that stops after an illegal access, as a CUDA context would.
+FAULTED = 3
 
 _DEFINED = re.compile(
     r"^(?P<template>template\s*<[^;{}]*>\s*\n)?[A-Za-z_][\w:<>, ]*?\s+\*?(?P<name>\w+)\s*"
@@ -44,6 +46,7 @@ class Library:
 
 def exported(text: str) -> tuple[str, ...]:
     """Functions with tensors among their arguments that the file itself defines."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
     defined, declared = [], set()
     for found in _DEFINED.finditer(text):
         if found["end"] == ";":
@@ -85,7 +88,8 @@ def compile_(
 def reason(error: PortkernError) -> str:
     """A build's failure in one line."""
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
-    return str(error) if isinstance(error, build.Unmodelled) else f"{error}: {first}"
+    said = str(error) if isinstance(error, build.Unmodelled) else f"{error}: {first}"
+    return re.sub(r"/[^\s:]*/", "", said)  # no folders of this machine
 
 
 def build_text(
@@ -117,7 +121,8 @@ class Calls:
 
 
 def call(calls: Calls, work: Path) -> dict[str, Result]:
-    """Results by case. A case that ends its process is met again by nobody: the next go on."""
+    """Results by case. What a fault leaves behind is not met by the next case: it goes on in a new
+    process."""
     results: dict[str, Result] = {}
     while True:
         missing = _call_rest(calls, results, work)
@@ -163,6 +168,6 @@ def _call_rest(calls: Calls, results: dict[str, Result], work: Path) -> bool:
     if started:
         results[started] = Result("crashed", log=log[-500:])
         return True
-    if process.returncode != 0 and not results:
+    if process.returncode not in (0, FAULTED) and not results:
         results["all"] = Result("cannot be loaded", log=log[-500:])
-    return False
+    return process.returncode == FAULTED

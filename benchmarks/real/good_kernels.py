@@ -7,10 +7,11 @@ from typing import Any
 
 from portkern.simt.options import Mode
 from real import extension
+from real.report import Collection, Entry
 from real.running import Result, commit, in_parallel
 
 
-def run_all(checkout: Path, work: Path) -> dict[str, Any]:
+def run_all(checkout: Path, work: Path) -> Collection:
     folders = sorted(file.parent for file in checkout.glob("*/src.py"))
     results: dict[str, dict[str, Result]] = {folder.name: {} for folder in folders}
     ways: tuple[tuple[str, Mode, str, int], ...] = (
@@ -18,23 +19,32 @@ def run_all(checkout: Path, work: Path) -> dict[str, Any]:
         ("odd", "check", "odd", 32), ("warp 64", "fast", "full", 64),
     )  # fmt: skip
     built: dict[tuple[Path, Mode], extension.Library] = {}
-    tasks = [(folder, mode) for mode in ("fast", "check") for folder in folders]
-    libraries = in_parallel(lambda task: _build(*task, work), tasks)
+    modes: tuple[Mode, ...] = ("fast", "check")
+    tasks = [(folder, mode) for mode in modes for folder in folders]
+    libraries = in_parallel(lambda task: _build(task[0], task[1], work), tasks)
     built.update(zip(tasks, libraries, strict=True))
     for how, mode, size, warp in ways:
 
-        def one(folder: Path, mode: Mode = mode, size: str = size, warp: int = warp) -> Result:
+        def one(
+            folder: Path, mode: Mode = mode, size: str = size, warp: int = warp
+        ) -> dict[str, Result]:
             library = built[folder, mode]
             if library.library is None:
-                return Result("no build", log=library.refused)
+                return {folder.name: Result("no build", log=library.refused)}
             calls = extension.Calls(
                 library, "good_kernels", mode, size, warp, {"folder": str(folder)}
             )
-            return next(iter(extension.call(calls, work).values()))
+            return extension.call(calls, work)
 
-        for folder, result in zip(folders, in_parallel(one, folders), strict=True):
-            results[folder.name][how] = result
-    return {"commit": commit(checkout), "kernels": results}
+        for found in in_parallel(one, folders):
+            for case, result in found.items():
+                results.setdefault(case, {})[how] = result
+    refused = {
+        folder.name: built[folder, "fast"].refused
+        for folder in folders if built[folder, "fast"].library is None
+    }  # fmt: skip
+    entries = [Entry(case.split(",")[0], case, found) for case, found in results.items()]
+    return Collection("good-kernels", commit(checkout), entries, refused, len(folders))
 
 
 def _build(folder: Path, mode: Mode, work: Path) -> extension.Library:

@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from portkern.errors import BuildError
 from portkern.simt import build
 from portkern.simt.options import Mode
 from real import extension
+from real.report import Collection, Entry
 from real.running import Result, commit, in_parallel, run, settings
 
 #: Programs without a reference: main()'s arguments, and constants that it reads none for.
@@ -24,30 +24,41 @@ PROGRAMS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
 }
 #: Broken upstream, and what is needed for its kernels to run all the same.
 REPAIRED: Mapping[str, tuple[str, str]] = {"mat-transpose/mat_transpose.cu": ("< < <", "<<<")}
+#: As the collection's own build scripts have it: files with a main() are part of the extension.
+_DEFINES = tuple(f"NO_{kind}_HGEMM_BIN" for kind in ("MMA", "WMMA", "CUBLAS", "CUTE"))
 #: float32 elementwise functions and those whose launchers round up are also run at odd sizes.
-_ODD = re.compile(r"elementwise/|relu/|elu/|gelu/|swish/|sigmoid/|hard|rope/|histogram/|gemv/|merge")
+_ODD = re.compile(
+    r"elementwise/|relu/|elu/|gelu/|swish/|sigmoid/|hard|rope/|histogram/|gemv/|merge"
+)
 
 
-def run_all(checkout: Path, work: Path, only: str = "") -> dict[str, Any]:
+def run_all(checkout: Path, work: Path, only: str = "") -> Collection:
     kernels = checkout / "kernels"
     files = sorted(f for f in kernels.rglob("*.cu") if f.stat().st_size)
     names = [str(f.relative_to(kernels)) for f in files]
     names = [name for name in names if re.search(only, name)]
-    found: dict[str, Any] = {"commit": commit(checkout), "compiles": {}, "cases": {}}
-    for mode in ("fast", "check"):
+    found: Found = {}
+    refused: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    modes: tuple[Mode, ...] = ("fast", "check")
+    for mode in modes:
         start = time.perf_counter()
         built = in_parallel(lambda name, m=mode: _build(kernels, name, work / m, m), names)
-        found[f"{mode}_build_s"] = round(time.perf_counter() - start)
+        seconds[f"{mode}_build_s"] = round(time.perf_counter() - start)
         libraries = dict(zip(names, built, strict=True))
         if mode == "fast":
-            found["compiles"] = {name: one.refused for name, one in libraries.items()}
-            _run_all(found, kernels, libraries, work, "fast", mode, "full", 32)
-            _run_all(found, kernels, libraries, work, "warp 64", mode, "full", 64)
+            refused = {name: one.refused for name, one in libraries.items() if one.refused}
+            _run_all(found, libraries, work, "fast", mode, "full", 32)
+            _run_all(found, libraries, work, "warp 64", mode, "full", 64)
         else:
-            _run_all(found, kernels, libraries, work, "check", mode, "check", 32)
+            _run_all(found, libraries, work, "check", mode, "check", 32)
             odd = {name: one for name, one in libraries.items() if _ODD.search(name)}
-            _run_all(found, kernels, odd, work, "odd", mode, "odd", 32)
-    return found
+            _run_all(found, odd, work, "odd", mode, "odd", 32)
+    entries = [Entry(file, case, results) for (file, case), results in found.items()]
+    return Collection("LeetCUDA", commit(checkout), entries, refused, len(names), seconds)
+
+
+Found = dict[tuple[str, str], dict[str, Result]]
 
 
 def _build(kernels: Path, name: str, work: Path, mode: Mode) -> extension.Library:
@@ -58,10 +69,10 @@ def _build(kernels: Path, name: str, work: Path, mode: Mode) -> extension.Librar
     if name in PROGRAMS:
         return _program(text, name, folder, mode)
     if name not in REPAIRED:
-        return extension.build_text(text, name, folder, mode, search=search)
-    as_published = extension.build_text(text, name, folder, mode, search=search)
+        return extension.build_text(text, name, folder, mode, search=search, defines=_DEFINES)
+    as_published = extension.build_text(text, name, folder, mode, search=search, defines=_DEFINES)
     whole = text.replace(*REPAIRED[name])
-    repaired = extension.build_text(whole, name, folder, mode, search=search)
+    repaired = extension.build_text(whole, name, folder, mode, search=search, defines=_DEFINES)
     return extension.Library(
         name, repaired.functions, repaired.library, as_published.refused or repaired.refused
     )
@@ -80,8 +91,8 @@ def _program(text: str, name: str, folder: Path, mode: Mode) -> extension.Librar
 
 
 def _run_all(
-    found: dict[str, Any], kernels: Path, libraries: Mapping[str, extension.Library], work: Path,
-    how: str, mode: str, size: str, warp: int,
+    found: Found, libraries: Mapping[str, extension.Library], work: Path, how: str, mode: str,
+    size: str, warp: int,
 ) -> None:  # fmt: skip
     def one(item: tuple[str, extension.Library]) -> dict[str, Result]:
         name, library = item
@@ -93,9 +104,8 @@ def _run_all(
 
     todo = list(libraries.items())
     for (name, _), results in zip(todo, in_parallel(one, todo), strict=True):
-        cases = found["cases"].setdefault(name, {})
         for case, result in results.items():
-            cases.setdefault(case, {})[how] = result
+            found.setdefault((name, case), {})[how] = result
 
 
 def _run_program(name: str, program: Path, mode: str, work: Path, warp: int) -> Result:

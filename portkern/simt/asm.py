@@ -17,6 +17,7 @@ from .ptx import Unmodelled
 
 WIDTHS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}  # constraints, in bits
 CONSTANTS = ("n", "i")
+_OPERATORS = ("+", "-", "*", "/", "<<", ">>", "&", "^")
 FAMILIES = (ptx_arithmetic, ptx_memory, ptx_warp)  # their import makes the instructions known
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -196,16 +197,22 @@ class _Statement:
             raise Unmodelled(f"the label '{opcode}'")
         while not cursor.done and cursor.peek.kind == "modifier":
             opcode += cursor.take().text
-        operands = []
-        while not cursor.at_end:
-            operands.append(self._operand(cursor))
-            if not cursor.skip(","):
-                break
-        if not cursor.at_end:
-            raise Unmodelled(f"'{cursor.peek.text}' after an operand of '{opcode}'")
-        cursor.end()
+        if not ptx.known(opcode):
+            raise Unmodelled(f"'{opcode}'")
+        try:
+            operands = list(self._operands(cursor))
+        except Unmodelled as error:
+            raise Unmodelled(f"'{opcode}': {error}", error.code) from error
         statement = ptx.write(opcode, operands)
         return f"if ({guard}) {{ {statement} }}" if guard else statement
+
+    def _operands(self, cursor: _Cursor) -> Iterator[ptx.Operand]:
+        """Up to the end of the statement, which is taken too."""
+        while not cursor.at_end:
+            yield self._operand(cursor)
+            if not cursor.skip(","):
+                break
+        cursor.end()
 
     def _guard(self, cursor: _Cursor) -> str:
         if not cursor.skip("@"):
@@ -287,26 +294,29 @@ class _Statement:
         """A constant expression, up to what cannot belong to one."""
         parts: list[str] = []
         bits: int | None = None
-        depth = 0
+        depth, wanted = 0, True  # a value is next, not an operator
         while not cursor.done:
             token = cursor.peek
-            if token.kind == "number":
+            if wanted and token.kind == "number":
                 text, bits = ptx.number(token.text)
                 parts.append(text)
-            elif token.kind == "operand":
+                wanted = False
+            elif wanted and token.kind == "operand":
                 value = self._numbered(token)
                 if not isinstance(value, ptx.Constant):
                     raise Unmodelled(f"{token.text} in a constant expression")
                 parts.append(value.cpp)
-            elif token.text in ("+", "-", "*", "/", "~", "<<", ">>", "(", "&", "^") or (
-                token.text == ")" and depth
+                wanted = False
+            elif token.text in (("-", "~", "+", "(") if wanted else _OPERATORS) or (
+                token.text == ")" and depth and not wanted
             ):
                 depth += (token.text == "(") - (token.text == ")")
+                wanted = token.text != ")"
                 parts.append(token.text)
             else:
                 break
             cursor.take()
-        if depth or not parts:
+        if depth or wanted:
             raise Unmodelled("a constant expression that cannot be read")
         if len(parts) == 1:
             return ptx.Constant(parts[0], bits)

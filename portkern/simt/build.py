@@ -94,6 +94,7 @@ def _compile(
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
     flags = [*box.flags(mode), *defines, *folders, *box.headers(source.language, mode)]
+    flags += _further_headers(file.read_text(encoding="utf-8"))
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
     try:
         run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
@@ -103,6 +104,19 @@ def _compile(
             raise Unmodelled(found, log=error.log) from error
         raise
     return object_
+
+
+# What few sources use is left out of the headers that all include.
+_FURTHER = {
+    "simt::ptx::": "simt/ptx.h",
+    "simt::ext_vector": "simt/ext_vector.h",
+    "__builtin_amdgcn_": "simt/mfma.h",
+}
+
+
+def _further_headers(text: str) -> list[str]:
+    used = [header for word, header in _FURTHER.items() if word in text]
+    return [part for header in used for part in ("-include", header)]
 
 
 def _refuse(found: Sequence[Diagnostic]) -> None:

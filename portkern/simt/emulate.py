@@ -39,7 +39,8 @@ def venue(target: Target) -> Venue | Missing:
     box = toolbox.find()
     if isinstance(box, Missing):
         return Missing(f"the SIMT executor: {box.reason}", box.remedy)
-    return Venue("emulator", f"SIMT executor, {target.arch} (warp {target.warp})")
+    name = f"SIMT executor, {target.arch} (warp {target.warp})"
+    return Venue("emulator", name, version=box.folder.name)
 
 
 def build_beside(source: Source, request: Build, workdir: Path) -> None:
@@ -230,6 +231,7 @@ class Emulator:
         facts = settings(self.request.target, self.language)
         configure(facts | run.settings() | ({"warp": warp} if warp else {}))
         self.findings.unlink(missing_ok=True)
+        _runtime().simt_forgive()
         fresh = _Unwritten(call) if run.uninitialised else call
         signature = self.request.signature
         pointers = [buffer.data_ptr() for buffer in (*fresh.inputs, *fresh.outputs)]

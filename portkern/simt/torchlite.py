@@ -140,12 +140,17 @@ class Extension:
             known = ", ".join(self.functions)
             raise AttributeError(f"No function {name!r}; the extension has {known}") from None
 
+    def reset(self) -> None:
+        """Forget a kernel's fault, after which every call fails, and free what cudaMalloc gave."""
+        self._library.simt_reset()
+
     def call(self, overload: Overload, name: str, values: Sequence[Any]) -> Any:
         library = self._library
         memory = _Memory(library, values)
         passed = (_Value * max(len(values), 1))()
         result = _Value()
         try:
+            memory.copy_in()
             for i, (argument, value) in enumerate(zip(overload.arguments, values, strict=True)):
                 memory.pass_in(passed[i], argument.type, value)
             threw = library.simt_torch_call(
@@ -253,8 +258,6 @@ class _Memory:
         self._kept: list[Any] = []
         for tensor in _tensors(values):
             self._span(tensor)
-        for copy in self._copies.values():
-            self._upload(copy)
 
     def _span(self, tensor: Any) -> None:
         if tensor.device.type != "cpu" or tensor.layout is not _strided():
@@ -268,12 +271,13 @@ class _Memory:
         copy = self._copies.setdefault(storage.data_ptr(), _Copy(storage, begin, end))
         copy.begin, copy.end = min(copy.begin, begin), max(copy.end, end)
 
-    def _upload(self, copy: _Copy) -> None:
-        data = copy.storage.data_ptr() + copy.begin
-        handle = self._library.simt_torch_memory(copy.end - copy.begin, data)
-        if not handle:
-            raise MemoryError(f"no memory for a tensor of {copy.end - copy.begin} bytes")
-        copy.handle, copy.address = handle, self._info(handle)[3]
+    def copy_in(self) -> None:
+        for copy in self._copies.values():
+            size, host = copy.end - copy.begin, copy.storage.data_ptr() + copy.begin
+            handle = self._library.simt_torch_memory(size, host)
+            if not handle:
+                raise MemoryError(f"no memory for a tensor of {size} bytes")
+            copy.handle, copy.address = handle, self._info(handle)[3]
 
     def pass_in(self, to: _Value, type_: str, value: Any) -> None:
         if value is None:

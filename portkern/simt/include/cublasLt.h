@@ -182,11 +182,13 @@ static inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-static inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+static inline cublasStatus_t cublasLtMatmulPreferenceCreate(
+    cublasLtMatmulPreference_t* preference) {
     *preference = new cublasLtMatmulPreferenceOpaque_t{0};
     return CUBLAS_STATUS_SUCCESS;
 }
-static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(
+    cublasLtMatmulPreference_t preference) {
     delete preference;
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // nvcuda::experimental::pipeline, on the primitives.
 #pragma once
+#include "simt/cuda_only.h"
 #include "cuda_pipeline_primitives.h"
 
 namespace nvcuda {

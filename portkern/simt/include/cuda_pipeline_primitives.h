@@ -1,5 +1,6 @@
 // Asynchronous copies to shared memory: the queue of cp.async under its C names.
 #pragma once
+#include "simt/cuda_only.h"
 #include "simt/ptx_memory.h"
 
 // Copies `size_and_align` bytes (4, 8 or 16), the last `zfill` of them zeros.

@@ -86,8 +86,28 @@ struct cudaPointerAttributes {
 static inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* p) {
     ::simt::api::Pointer found;
     const int error = ::simt::api::describe(p, &found);
-    *out = {(cudaMemoryType)found.space, 0, found.device, found.host};
+    const bool known = found.space != ::simt::api::Space::unregistered;
+    *out = {(cudaMemoryType)found.space, known ? 0 : cudaInvalidDeviceId, found.device, found.host};
     return (cudaError_t)error;
+}
+
+// Since CUDA 13 a place in memory is a structure, before it was a device's number.
+enum cudaMemLocationType {
+    cudaMemLocationTypeInvalid = 0,
+    cudaMemLocationTypeDevice = 1,
+    cudaMemLocationTypeHost = 2,
+};
+struct cudaMemLocation {
+    cudaMemLocationType type;
+    int id;
+};
+static inline cudaError_t cudaMemAdvise(const void* p, size_t bytes, cudaMemoryAdvise advice,
+                                        cudaMemLocation where, SIMT_AT) {
+    return cudaMemAdvise(p, bytes, advice, where.id, at);
+}
+static inline cudaError_t cudaMemPrefetchAsync(const void* p, size_t bytes, cudaMemLocation where,
+                                               unsigned, cudaStream_t stream = nullptr, SIMT_AT) {
+    return cudaMemPrefetchAsync(p, bytes, where.id, stream, at);
 }
 
 typedef void (*cudaHostFn_t)(void* data);

@@ -3,6 +3,7 @@
 // CUDA leaves open which lane holds which element. Here they lie as on a GPU of compute capability
 // 8.0 to 9.0, float16 fragments of 16 elements with their repetitions included.
 #pragma once
+#include "simt/cuda_only.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "simt/matrix_halves.h"
@@ -58,10 +59,9 @@ struct Operand<precision::tf32> {
 // The combinations that the CUDA C++ Programming Guide lists, without the sub-byte types.
 template <int M, int N, int K, class T>
 constexpr bool shape_of() {
-    const bool wide = K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32));
     if (std::is_same<T, precision::tf32>::value) return M == 16 && N == 16 && K == 8;
     if (std::is_same<T, double>::value) return M == 8 && N == 8 && K == 4;
-    return wide;
+    return K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32));
 }
 template <int M, int N, int K, class T>
 constexpr bool sum_of() {

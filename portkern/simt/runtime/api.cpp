@@ -13,7 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "context.h"
 #include "host.h"
@@ -29,8 +29,8 @@ namespace {
 using namespace api;
 
 std::mutex lock;
-std::atomic<int> fault{0};  // of a kernel: every call fails until reset(), as on a device
-thread_local int last;      // what last_error() returns, per host thread
+std::atomic<int> fault{0};  // of a kernel: every call fails with it until reset()
+thread_local int last;      // what last_error() returns once, per host thread
 
 struct Stream {
     unsigned flags;
@@ -125,14 +125,15 @@ namespace {
 bool on_host(const void* p, size_t bytes, const char* what, Site at) {
     if (!p) return false;
     const Region* r = region_of(p);
-    if (!r || r->where == Where::image || r->where == Where::unknown) return true;
-    if (r->where == Where::buffer && r->buffer.kind != Kind::device)
-        return on_device(p, bytes, what, at);
+    if (!r || (r->where != Where::buffer && r->where != Where::freed)) return true;
+    if (!on_device(p, bytes, what, at)) return false;
+    if (r->buffer.kind != Kind::device) return true;
     char where[256];
     describe_address(p, where, sizeof where);
-    finding(r->where == Where::freed ? 105 : 104, at,
-            "%zu bytes %s: the kind of copy says host memory, this is %s", bytes, what, where);
-    return false;
+    // Undefined by the manual. A device finds out and copies all the same.
+    finding(104, at, "%zu bytes %s: the kind of copy says host memory, this is %s", bytes, what,
+            where);
+    return true;
 }
 
 bool anywhere(const void* p, size_t bytes, const char* what, Site at) {
@@ -196,14 +197,13 @@ namespace api {
 // ---- errors
 
 int last_error() {
-    const int faulty = enter(), error = last;
-    last = success;
-    return faulty ? faulty : error;
+    enter();
+    return std::exchange(last, success);
 }
 
 int peek_error() {
-    const int faulty = enter();
-    return faulty ? faulty : last;
+    enter();
+    return last;
 }
 
 namespace {
@@ -250,12 +250,16 @@ const char* hip_error_name(int error) {
 }
 
 const char* error_text(int error) {
-    static const Named usual[] = {  // what programs print most often, in the vendors' words
+    static const Named usual[] = {  // what programs print most often, in CUDA's words
         {success, "no error"},
         {invalid_value, "invalid argument"},
         {out_of_memory, "out of memory"},
         {launch_invalid_configuration, "invalid configuration argument"},
+        {invalid_pitch, "invalid pitch argument"},
+        {invalid_symbol, "invalid device symbol"},
+        {invalid_direction, "invalid copy direction for memcpy"},
         {invalid_device, "invalid device ordinal"},
+        {unsupported_limit, "limit is not supported on this architecture"},
         {invalid_handle, "invalid resource handle"},
         {launch_illegal_address, "an illegal memory access was encountered"},
         {launch_out_of_resources, "too many resources requested for launch"},
@@ -617,17 +621,23 @@ int attribute(int* value, int number, int device, Site at) {
     return success;
 }
 
-int set_device(int device) {
-    if (const int error = enter()) return finish(error);
-    return device ? finish(invalid_device) : success;
+int set_device(int device) { return device ? finish(invalid_device) : success; }
+
+int peer_access(int device, int peer) {
+    if (device || peer) return finish(invalid_device);
+    return finish(peer_unsupported);
 }
 
 int synchronize() { return finish(enter()); }
 
-int reset() {
+void forgive() {
     take_launch_error();
     fault = success;
     last = success;
+}
+
+int reset() {
+    forgive();
     std::lock_guard<std::mutex> guard(lock);
     for (void* p : kept().buffers) simt::release(p);
     for (const void* s : kept().streams) delete static_cast<const Stream*>(s);
@@ -644,8 +654,8 @@ int set_limit(int limit, size_t value) {
 }
 
 int get_limit(size_t* value, int limit) {
-    static const std::map<int, size_t> defaults = {  // as on an idle device, in bytes
-        {0, 1024}, {1, 1 << 20}, {2, 8 << 20}, {5, 128}, {6, 0}};
+    static const std::map<int, size_t> defaults = {  // an H200's, in bytes
+        {0, 1024}, {1, 8650752}, {2, 8 << 20}, {5, 64}, {6, 0}};
     if (const int error = enter()) return finish(error);
     if (!defaults.count(limit)) return finish(unsupported_limit);
     std::lock_guard<std::mutex> guard(lock);
@@ -756,5 +766,7 @@ int launch_result() {
 }  // namespace api
 }  // namespace simt
 
+// Ends what a fault in a kernel does to later calls; everything else stays.
+extern "C" __attribute__((visibility("default"))) void simt_forgive() { simt::api::forgive(); }
 // Makes the next run in this process independent of what went wrong in the last.
 extern "C" __attribute__((visibility("default"))) void simt_reset() { simt::api::reset(); }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "context.h"
@@ -116,12 +117,18 @@ void start_clocks(BlockState& b, unsigned warp) {
     w.stamp = b.stamp;
 }
 
-void add_with_history(const Release* r, std::vector<const Release*>& out,
-                      std::unordered_map<const Release*, bool>& met) {
-    for (; r && !met[r]; r = r->before) {
-        met[r] = true;
+using Met = std::unordered_set<const Release*>;
+
+// Not by recursion: a chain may be as long as there were atomics, a fiber's stack is short.
+void add_with_history(const Release* newest, std::vector<const Release*>& out, Met& met) {
+    std::vector<const Release*> todo{newest};
+    while (!todo.empty()) {
+        const Release* r = todo.back();
+        todo.pop_back();
+        if (!r || !met.insert(r).second) continue;
         out.push_back(r);
-        for (const Release* i : r->inherited) add_with_history(i, out, met);
+        todo.push_back(r->before);
+        todo.insert(todo.end(), r->inherited.begin(), r->inherited.end());
     }
 }
 
@@ -138,7 +145,7 @@ bool reached_by_release(Context& c, BlockState& b, uint32_t owner, uint32_t stam
     if (!b.flattened) {
         b.by_block.clear();
         std::vector<const Release*> all;
-        std::unordered_map<const Release*, bool> met;
+        Met met;
         for (auto& [at, r] : b.acquired) add_with_history(r, all, met);
         for (const Release* r : all) b.by_block[r->owner].push_back(r);
         b.flattened = true;
@@ -150,7 +157,7 @@ bool reached_by_release(Context& c, BlockState& b, uint32_t owner, uint32_t stam
     const Acquired& own = b.threads[c.rank].acquired;
     if (own.empty()) return false;
     std::vector<const Release*> all;
-    std::unordered_map<const Release*, bool> met;
+    Met met;
     for (auto& [at, r] : own) add_with_history(r, all, met);
     for (const Release* r : all)
         if (r->owner == owner && covers(*r, stamp, who, clock)) return true;
@@ -521,7 +528,7 @@ void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
     if (config.uninitialised) {
         char text[128];
         if (b.written.size() * 8 < offset + a.bytes) b.written.resize((c.shared_touched + 7) / 8);
-        if (!a.writes && !all_written(b.written.data(), offset, a.bytes))
+        if ((!a.writes || a.atomic) && !all_written(b.written.data(), offset, a.bytes))
             report(107, Place(a.pc), Place(), "read of %u bytes at %s", a.bytes,
                    shared_near(offset, text, sizeof text));
         if (a.writes) set_written(b.written.data(), offset, a.bytes);
@@ -551,7 +558,7 @@ void access_buffer(Context& c, BlockState& b, Region& r, Access& a) {
     }
     const size_t offset = (size_t)(a.at - buffer.begin);
     if (r.written) {
-        if (!a.writes && !all_written(r.written, offset, a.bytes))
+        if ((!a.writes || a.atomic) && !all_written(r.written, offset, a.bytes))
             report(108, Place(a.pc), Place(), "read of %u bytes at offset %zu of buffer #%u "
                    "(%zu bytes)", a.bytes, offset, r.number, buffer.bytes);
         if (a.writes) set_written(r.written, offset, a.bytes);

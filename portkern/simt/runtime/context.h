@@ -48,6 +48,7 @@ struct Context : Block {
     Launch* launch;
     void* main;  // the OS thread's stack pointer while fibers run
     unsigned started, exited, waiting, named_waiting;
+    unsigned spins;       // polls since a thread of the block got anywhere
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
     int stack;            // number of the stack that runs
     unsigned free_stacks;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "context.h"
+#include "host.h"
 #include "launch.h"
 
 namespace simt {
@@ -100,7 +101,8 @@ void* allocate(size_t bytes, Kind kind) {
     memset(begin, poison, bytes);
     memset(begin + bytes, canary, data - bytes);
     uint8_t* written = nullptr;
-    if (config.uninitialised) written = reinterpret_cast<uint8_t*>(
+    // The host writes to managed and pinned memory without our noticing.
+    if (config.uninitialised && kind == Kind::device) written = reinterpret_cast<uint8_t*>(
         map_pages(round_up(bytes / 8 + 1, page), MAP_NORESERVE));
     std::lock_guard<std::mutex> guard(lock);
     Region* r = new Region{Where::buffer, {begin, bytes, kind}, mapped, whole, nullptr, 0, 2,
@@ -280,6 +282,9 @@ bool has_room(Launch& launch, size_t offset, size_t size, size_t align) {
     if (used - launch.shape.dynamic > facts.shared_static || used > facts.shared_dynamic ||
         offset + size + red_zone > shared_arena)
         return false;
+    // CUDA: together more than a static limit's worth only where the kernel was granted it.
+    const bool granted = facts.hip || dynamic_limit(launch.call) > facts.shared_static;
+    if (launch.shape.dynamic && used > facts.shared_static && !granted) return false;
     launch.shared_used = used;
     launch.shared_top = offset + size + red_zone;
     return true;

@@ -346,6 +346,7 @@ void note_divergence(const Context& c) {
 }
 
 void release_barrier(Context& c) {
+    c.spins = 0;
     if (SIMT_UNLIKELY(c.mixed || c.exited)) note_divergence(c);
     c.votes = c.tally;
     c.waiting = 0;
@@ -443,6 +444,7 @@ bool next_fiber() {
     Context& c = context();
     Fiber& f = c.table[c.rank];
     f.state = State::done;
+    c.spins = 0;
     ++c.exited;
     Warp& w = c.warps[f.warp];
     w.live &= ~bit(f.lane);
@@ -559,8 +561,9 @@ void spin() {
     Fiber& f = self(c);
     Warp& w = c.warps[f.warp];
     w.priority = --c.lowest;  // whoever polls goes behind those it waits for
-    if (c.head == c.tail && c.started == c.threads) {
-        // Only another block can help.
+    const bool alone = c.head == c.tail && c.started == c.threads;
+    if (alone || ++c.spins > 4 * c.threads) {  // only another block can help
+        c.spins = 0;
         c.phase = Phase::stalled;
         c.stalled = &f;
         return leave_to_main(c, &f.stack_pointer);
@@ -610,7 +613,7 @@ void begin_block(Context& c, Launch& launch, uint64_t number) {
     c.rank = 0;
     c.fibers = 0;
     c.layout = launch.layout;
-    c.exited = c.waiting = c.head = c.tail = c.named_waiting = 0;
+    c.exited = c.waiting = c.head = c.tail = c.named_waiting = c.spins = 0;
     c.started = 1;
     c.grid = false;
     c.random = (config.seed * 0x9E3779B97F4A7C15ull ^ number * 0xD1B54A32D192ED03ull) | 1;

@@ -58,7 +58,8 @@ std::string without_signature(const std::string& function) {
         if (depth) continue;
         if (c == ' ') begin = i + 1;
         if (c != '(') continue;
-        if (function.compare(i, anonymous.size(), anonymous)) return function.substr(begin, i - begin);
+        if (function.compare(i, anonymous.size(), anonymous))
+            return function.substr(begin, i - begin);
         begin = i += anonymous.size();
         --i;
     }

@@ -100,7 +100,8 @@ void store(const Impl* t, int64_t element, const Number& n) {
         using T = std::remove_pointer_t<decltype(null)>;
         T& to = *reinterpret_cast<T*>(address(t, element));
         if constexpr (std::is_same<T, bool>::value) to = n.is_real ? n.real != 0 : n.whole != 0;
-        else if constexpr (std::is_integral<T>::value) to = (T)(n.is_real ? (int64_t)n.real : n.whole);
+        else if constexpr (std::is_integral<T>::value)
+            to = (T)(n.is_real ? (int64_t)n.real : n.whole);
         else to = T(n.is_real ? n.real : (double)n.whole);
     });
 }
@@ -221,11 +222,12 @@ void release(Impl* t) {
 
 Impl* make(int dtype, bool device, int dims, const int64_t* sizes) {
     if (dims > most_dims)
-        return refuse("RuntimeError", "a tensor of %d dimensions; %d are the most", dims, most_dims);
+        return refuse("RuntimeError", "%d dimensions; %d are the most", dims, most_dims);
     if (!dtype_size(dtype)) return refuse("TypeError", "a tensor of an undefined type");
     for (int d = 0; d < dims; ++d)
         if (sizes[d] < 0)
-            return refuse("RuntimeError", "Trying to create tensor with negative dimension %lld: %s",
+            return refuse("RuntimeError",
+                          "Trying to create tensor with negative dimension %lld: %s",
                           (long long)sizes[d], Printed(dims, sizes).text);
     const size_t bytes = (size_t)count(dims, sizes) * dtype_size(dtype);
     void* data = allocate(bytes, device ? Kind::device : Kind::host);
@@ -285,7 +287,7 @@ Impl* make_range(double from, double to, double step, int dtype, bool device) {
 Impl* as_strided(const Impl* t, int dims, const int64_t* sizes, const int64_t* strides,
                  int64_t offset) {
     if (dims > most_dims)
-        return refuse("RuntimeError", "a tensor of %d dimensions; %d are the most", dims, most_dims);
+        return refuse("RuntimeError", "%d dimensions; %d are the most", dims, most_dims);
     int64_t last = offset;
     for (int d = 0; d < dims; ++d) last += std::max<int64_t>(sizes[d] - 1, 0) * strides[d];
     const int64_t elements = (int64_t)(t->storage->bytes / dtype_size(t->dtype));

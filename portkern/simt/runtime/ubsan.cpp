@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "context.h"
+#include "memory.h"
 
 namespace simt {
 namespace {
@@ -107,6 +108,9 @@ SIMT_CALLBACK void __ubsan_handle_out_of_bounds(const simt::Bounds* d, uintptr_t
 }
 SIMT_CALLBACK void __ubsan_handle_type_mismatch_v1(const simt::Mismatch* d, uintptr_t pointer) {
     if (!simt::block) return;
+    // Local arrays live in registers; a compiler aligns those it spills as they are accessed.
+    const simt::Region* r = simt::region_of(reinterpret_cast<const void*>(pointer));
+    if (r && r->where == simt::Where::stacks) return;
     const uintptr_t alignment = uintptr_t{1} << d->log_alignment;
     if (pointer % alignment)
         simt::finding(106, simt::site_of(d->at), "access to %s at an address %u bytes off its "

@@ -6,7 +6,7 @@
 __global__ void checked(int* p, int limit) {
     const int i = (int)threadIdx.x;
     assert(i >= 0);
-    assert(i < limit && "the index is below the limit");
+    assert(i < limit && "the index is below the limit");  // SX407
     p[i] = i;
     if (i == 0) printf("thread %d of %d\n", i, (int)blockDim.x);
 }
@@ -19,6 +19,7 @@ int main() {
     checked<<<1, 32>>>(p, 7);
     EXPECT(cudaDeviceSynchronize() == cudaErrorAssert);
     EXPECT(cudaGetLastError() == cudaErrorAssert);
+    EXPECT(cudaFree(p) == cudaErrorAssert);
     assert(unmet >= 0);
     return unmet != 0;
 }

@@ -23,7 +23,7 @@ static void facts() {
     EXPECT(cudaDriverGetVersion(&version) == cudaSuccess && version >= CUDART_VERSION);
     cudaDeviceProp p;
     EXPECT(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
-    EXPECT(p.major == 9 && p.minor == 0 && p.warpSize == warpSize && strlen(p.name) > 0);
+    EXPECT(p.major == 9 && p.minor == 0 && p.warpSize == 32 && strlen(p.name) > 0);
     EXPECT(p.multiProcessorCount == 132 && p.maxThreadsPerMultiProcessor == 2048);
     EXPECT(p.sharedMemPerBlock == 48 << 10 && p.sharedMemPerBlockOptin == 227 << 10);
     EXPECT(p.maxGridSize[0] == 2147483647 && p.maxGridSize[1] == 65535);
@@ -35,9 +35,11 @@ static void facts() {
     EXPECT(attribute(cudaDevAttrComputeCapabilityMajor) == 9);
     EXPECT(attribute(cudaDevAttrCooperativeLaunch) == 1);
     int clock;  // no CPU has the target's
-    EXPECT(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, 0) == cudaErrorNotSupported);
+    EXPECT(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, 0) == 801);  // SX409
     int can = -1;
-    EXPECT(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaErrorInvalidDevice && can == 0);
+    EXPECT(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaErrorInvalidDevice && can == -1);
+    EXPECT(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessUnsupported);
+    EXPECT(cudaGetLastError() == cudaErrorPeerAccessUnsupported);
     size_t limit;
     EXPECT(cudaDeviceGetLimit(&limit, cudaLimitStackSize) == cudaSuccess && limit == 1024);
     EXPECT(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 26) == cudaSuccess);
@@ -52,6 +54,10 @@ static void occupancy() {
     EXPECT(blocks == 32);  // of one warp: the limit on blocks
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 128, 40 << 10);
     EXPECT(blocks == 5);  // 228 KB, each block 40 KB and 1 KB of the system's
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 96, 0);
+    EXPECT(blocks == 21);  // 64 warps
+    EXPECT(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 2000, 0) == cudaSuccess);
+    EXPECT(blocks == 0);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 128, 100 << 10);
     EXPECT(blocks == 0);  // not granted
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10);
@@ -65,10 +71,10 @@ static void occupancy() {
            cudaSuccess);
     EXPECT(block * 64 <= 48 << 10);
     cudaFuncAttributes of;
-    EXPECT(cudaFuncGetAttributes(&of, kernel) == cudaSuccess);
+    EXPECT(cudaFuncGetAttributes(&of, kernel) == cudaSuccess);  // SX409
     EXPECT(of.maxThreadsPerBlock == 1024 && of.maxDynamicSharedSizeBytes == 100 << 10);
-    EXPECT(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) ==
-           cudaErrorInvalidValue);
+    const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    EXPECT(cudaFuncSetAttribute(kernel, most, 228 << 10) == cudaErrorInvalidValue);  // SX402
     EXPECT(cudaFuncSetCacheConfig(sized<1>, cudaFuncCachePreferShared) == cudaSuccess);
 }
 

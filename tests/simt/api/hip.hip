@@ -15,7 +15,7 @@ __global__ void gather(int* out) {
 template <class T>
 __global__ void scale(T* p, T by) {
     HIP_DYNAMIC_SHARED(T, kept);
-    kept[threadIdx.x] = p[threadIdx.x];
+    kept[threadIdx.x] = p[threadIdx.x];  // SX112
     __syncthreads();
     p[threadIdx.x] = by * kept[threadIdx.x];
 }
@@ -33,7 +33,8 @@ static void vectors() {
 static void memory() {
     int values[4] = {10, 20, 30, 40}, *out, *pinned;
     EXPECT(hipMemcpyToSymbol(HIP_SYMBOL(table), values, sizeof values) == hipSuccess);
-    EXPECT(hipMalloc(&out, 64 * 4) == hipSuccess && hipHostMalloc(&pinned, 64 * 4) == hipSuccess);
+    EXPECT(hipMalloc(&out, 64 * 4) == hipSuccess);
+    EXPECT(hipHostMalloc(&pinned, 64 * 4) == hipSuccess);
     EXPECT(hipMemsetD32(out, 7, 64) == hipSuccess);
     EXPECT(hipMemcpyDtoH(pinned, out, 64 * 4) == hipSuccess && pinned[63] == 7);
     gather<<<2, 32>>>(out);

@@ -16,17 +16,17 @@ __global__ void count_blocks(int* sums) {
     if (threadIdx.x == 0 && blockIdx.x == 0) sums[1] = sums[0];
 }
 static __global__ void use_dynamic(int* out) {
-    extern __shared__ int all[];
-    all[threadIdx.x] = (int)threadIdx.x;
+    extern __shared__ int kept[];
+    kept[threadIdx.x] = (int)threadIdx.x;
     __syncthreads();
-    if (threadIdx.x == 0) *out = all[blockDim.x - 1];
+    if (threadIdx.x == 0) *out = kept[blockDim.x - 1];
 }
 static __global__ void use_dynamic_too(int* out) {
-    extern __shared__ int all[];
-    all[threadIdx.x] = 1;
-    *out = all[threadIdx.x];
+    extern __shared__ int kept[];
+    kept[threadIdx.x] = 1;
+    *out = kept[threadIdx.x];
 }
-__global__ void fails(int* p) { p[1 << 28] = 1; }
+__global__ void fails(int* p) { p[1 << 28] = 1; }  // SX104
 
 static void named() {
     float host[4] = {1, 2, 3, 4}, by = 2;
@@ -49,7 +49,7 @@ static void named() {
     cluster.val.clusterDim = {2, 1, 1};
     config.attrs = &cluster;
     config.numAttrs = 1;
-    EXPECT(cudaLaunchKernelEx(&config, scale<float, 1>, p, 2.0f, 4) == cudaErrorNotSupported);
+    EXPECT(cudaLaunchKernelEx(&config, scale<float, 1>, p, 2.0f, 4) == 801);  // SX409
     EXPECT(cudaGetLastError() == cudaErrorNotSupported);
     cudaFree(p);
 }
@@ -62,8 +62,8 @@ static void cooperative() {
     EXPECT(cudaLaunchCooperativeKernel((void*)count_blocks, 6, 64, arguments) == cudaSuccess);
     cudaMemcpy(host, sums, 8, cudaMemcpyDeviceToHost);
     EXPECT(host[1] == 6);
-    EXPECT(cudaLaunchCooperativeKernel(count_blocks, 132 * 32 + 1, 64, arguments) ==
-           cudaErrorCooperativeLaunchTooLarge);
+    const int blocks = 132 * 32 + 1;
+    EXPECT(cudaLaunchCooperativeKernel(count_blocks, blocks, 64, arguments) == 720);  // SX401
     EXPECT(cudaGetLastError() == cudaErrorCooperativeLaunchTooLarge);
     cudaFree(sums);
 }
@@ -72,7 +72,7 @@ static void dynamic_memory() {
     int* out;
     cudaMalloc(&out, 4);
     const int bytes = 64 << 10;
-    use_dynamic<<<1, 64, bytes>>>(out);
+    use_dynamic<<<1, 64, bytes>>>(out);  // SX402
     EXPECT(cudaPeekAtLastError() == cudaErrorInvalidValue);
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue && cudaGetLastError() == cudaSuccess);
     EXPECT(cudaFuncSetAttribute(use_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) ==
@@ -82,12 +82,13 @@ static void dynamic_memory() {
     auto chosen = use_dynamic;
     chosen<<<1, 64, bytes>>>(out);
     EXPECT(cudaGetLastError() == cudaSuccess);
-    use_dynamic<<<1, 64, bytes + 4>>>(out);
+    use_dynamic<<<1, 64, bytes + 4>>>(out);  // SX402
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
-    use_dynamic_too<<<1, 64, bytes>>>(out);  // what one kernel was granted is not another's
+    // What one kernel was granted is not another's.
+    use_dynamic_too<<<1, 64, bytes>>>(out);  // SX402
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
     void* arguments[] = {&out};
-    EXPECT(cudaLaunchKernel(use_dynamic_too, 1, 64, arguments, bytes) == cudaErrorInvalidValue);
+    EXPECT(cudaLaunchKernel(use_dynamic_too, 1, 64, arguments, bytes) == 1);  // SX402
     EXPECT(cudaLaunchKernel(use_dynamic, 1, 64, arguments, bytes) == cudaSuccess);
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
     cudaFree(out);
@@ -96,7 +97,8 @@ static void dynamic_memory() {
 static void errors() {
     float* p;
     cudaMalloc(&p, 4);
-    scale<float, 0><<<1, 2048>>>(p, 1.0f, 1);  // a wrong shape is told once, and all goes on
+    // A wrong shape is told once, and all goes on.
+    scale<float, 0><<<1, 2048>>>(p, 1.0f, 1);  // SX401
     EXPECT(cudaDeviceSynchronize() == cudaSuccess);
     EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
     EXPECT(cudaGetLastError() == cudaSuccess);
@@ -108,8 +110,11 @@ static void errors() {
     fails<<<1, 1>>>((int*)p);  // a fault stays
     const cudaError_t fault = cudaDeviceSynchronize();
     EXPECT(fault == cudaErrorIllegalAddress);
-    EXPECT(cudaGetLastError() == fault && cudaGetLastError() == fault);
+    EXPECT(cudaGetLastError() == fault && cudaGetLastError() == cudaSuccess);
     EXPECT(cudaMalloc(&p, 4) == fault && cudaMemset(p, 0, 4) == fault);
+    EXPECT(cudaSetDevice(0) == cudaSuccess && cudaGetLastError() == fault);
+    scale<float, 0><<<1, 32>>>(p, 1.0f, 0);
+    EXPECT(cudaGetLastError() == fault);
     EXPECT(cudaDeviceReset() == cudaSuccess && cudaGetLastError() == cudaSuccess);
     EXPECT(cudaMalloc(&p, 4) == cudaSuccess);
     scale<float, 0><<<1, 32>>>(p, 1.0f, 0);

@@ -12,7 +12,7 @@ int main() {
     EXPECT(cudaMemcpy(host, a + 3, 8, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX101
     EXPECT(cudaMemset(a, 0, 17) == cudaErrorInvalidValue);  // SX101
     EXPECT(cudaMemcpy(host, a, 16, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);  // SX104
-    EXPECT(cudaMemcpy(a, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX104
+    EXPECT(cudaMemcpy(a, a, 16, cudaMemcpyDeviceToHost) == cudaSuccess);  // SX104
     EXPECT(cudaMemset(host, 0, 16) == cudaErrorInvalidValue);  // SX104
     EXPECT(cudaMemset(nullptr, 0, 16) == cudaErrorInvalidValue);  // SX112
     EXPECT(cudaMemcpyToSymbol(four, host, 20) == cudaErrorInvalidValue);  // SX101
@@ -22,11 +22,11 @@ int main() {
     EXPECT(cudaMemcpyToSymbol(four, host, 4, 0, cudaMemcpyDeviceToHost) ==
            cudaErrorInvalidMemcpyDirection);
     EXPECT(cudaMalloc((void**)nullptr, 4) == cudaErrorInvalidValue);
-    EXPECT(cudaFreeHost(a) == cudaErrorInvalidValue);
-    EXPECT(cudaFree(a + 1) == cudaErrorInvalidValue);
-    EXPECT(cudaFree(host) == cudaErrorInvalidValue);
+    EXPECT(cudaFreeHost(a) == cudaErrorInvalidValue);  // SX113
+    EXPECT(cudaFree(a + 1) == cudaErrorInvalidValue);  // SX113
+    EXPECT(cudaFree(host) == cudaErrorInvalidValue);  // SX113
     EXPECT(cudaFree(a) == cudaSuccess);
-    EXPECT(cudaFree(a) == cudaErrorInvalidValue);
+    EXPECT(cudaFree(a) == cudaErrorInvalidValue);  // SX113
     EXPECT(cudaMemcpy(host, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);  // SX105
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
     EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice);

@@ -33,7 +33,8 @@ int main() {
     EXPECT(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
 
     cudaEvent_t start, stop, untimed;
-    EXPECT(cudaEventCreate(&start) == cudaSuccess && cudaEventCreate(&stop) == cudaSuccess);
+    EXPECT(cudaEventCreate(&start) == cudaSuccess);
+    EXPECT(cudaEventCreate(&stop) == cudaSuccess);
     EXPECT(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming) == cudaSuccess);
     float ms = -1;
     EXPECT(cudaEventElapsedTime(&ms, start, stop) == cudaErrorInvalidResourceHandle);
@@ -46,10 +47,11 @@ int main() {
     EXPECT(cudaEventElapsedTime(&ms, start, untimed) == cudaErrorInvalidResourceHandle);
 
     int calls = 0;
-    EXPECT(cudaLaunchHostFunc(plain, add_one, &calls) == cudaSuccess && calls == 1);
+    EXPECT(cudaLaunchHostFunc(plain, add_one, &calls) == cudaSuccess);
+    EXPECT(cudaStreamSynchronize(plain) == cudaSuccess && calls == 1);
     cudaError_t status = cudaErrorUnknown;
     EXPECT(cudaStreamAddCallback(plain, called, &status, 0) == cudaSuccess);
-    EXPECT(status == cudaSuccess);
+    EXPECT(cudaStreamSynchronize(plain) == cudaSuccess && status == cudaSuccess);
     EXPECT(cudaFreeAsync(device, plain) == cudaSuccess);
     for (cudaEvent_t e : {start, stop, untimed}) EXPECT(cudaEventDestroy(e) == cudaSuccess);
     for (cudaStream_t s : {plain, flagged}) EXPECT(cudaStreamDestroy(s) == cudaSuccess);

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """PTX statements, one of each kind that is modelled, with inputs that show what they do.
 
 The same program runs on a GPU (record.py, whose results are device.npz) and in the executor.
@@ -41,9 +42,7 @@ def case(
     template: str, outputs: str = "", inputs: str = "", *, memory: bool = False, slack: float = 0.0,
     same: bool = True,
 ) -> None:  # fmt: skip
-    CASES.append(
-        Case(template, tuple(outputs.split()), tuple(inputs.split()), memory, slack, same)
-    )
+    CASES.append(Case(template, tuple(outputs.split()), tuple(inputs.split()), memory, slack, same))
 
 
 # ---- arithmetic
@@ -214,6 +213,7 @@ case(
     "=r", f"r:small {R} {R}",
 )  # fmt: skip
 case("set.lt.u32.s32 %0, %1, %2;", "=r", f"{R} {R}")
+# recorded in a function that ptxas inlined: in one it did not, ptxas 13.0 made 1 of 1.0
 case("set.gt.f32.f32 %0, %1, %2;", "=f", f"{F} {F}")
 case("{ .reg .pred p; setp.gt.f32 p, %1, 0f00000000; selp.f32 %0, %1, 0f3F800000, p; }", "=f", F)
 case("slct.s32.f32 %0, %1, %2, %3;", "=r", f"{R} {R} {F}")
@@ -235,8 +235,14 @@ for name in ("tid.x", "tid.y", "tid.z", "ntid.x", "ntid.y", "ctaid.x", "ctaid.z"
              "laneid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt",
              "lanemask_ge"):  # fmt: skip
     case(f"mov.u32 %0, %%{name};", "=r")
-for name, t, c in (("warpid", "u32", "r"), ("smid", "u32", "r"), ("nsmid", "u32", "r"),
-                   ("clock", "u32", "r"), ("clock64", "u64", "l"), ("globaltimer", "u64", "l")):  # fmt: skip
+for name, t, c in (
+    ("warpid", "u32", "r"),
+    ("smid", "u32", "r"),
+    ("nsmid", "u32", "r"),
+    ("clock", "u32", "r"),
+    ("clock64", "u64", "l"),
+    ("globaltimer", "u64", "l"),
+):
     case(f"mov.{t} %0, %%{name};", f"={c}", same=False)
 
 for t in ("s32", "u32", "s64", "u64", "s16", "u16", "u8", "s8"):
@@ -315,7 +321,16 @@ for space, a in (("shared", S), ("global", G), ("shared::cta", S)):
     case(f"st.{space}.v2.b64 [%0], {{%1, %2}};", "", f"{a} {R64} {R64}", memory=True)
     case(f"st.{space}.v4.f32 [%0+16], {{%1, %2, %3, %4}};", "", f"{a} {F} {F} {F} {F}", memory=True)
     case(f"st.volatile.{space}.u32 [%0], %1;", "", f"{a} {X}", memory=True)
-for cache in ("ca", "cg", "cs", "lu", "cv", "nc", "nc.L1::no_allocate", "nc.L1::no_allocate.L2::128B"):
+for cache in (
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "nc",
+    "nc.L1::no_allocate",
+    "nc.L1::no_allocate.L2::128B",
+):
     case(f"ld.global.{cache}.v4.f32 {{%0, %1, %2, %3}}, [%4];", "=f =f =f =f", G)
 case("ld.global.L1::evict_last.u32 %0, [%1];", "=r", G)
 case("ld.global.acquire.gpu.b32 %0, [%1];", "=r", G)
@@ -331,10 +346,18 @@ case("st.global.wt.u32 [%0], %1;", "", f"{G} {X}", memory=True)
 case("st.global.L1::no_allocate.v4.u32 [%0], {%1, %1, %1, %1};", "", f"{G} {X}", memory=True)
 case("{ .reg .u64 p; cvta.shared.u64 p, %1; ld.u32 %0, [p]; }", "=r", "l:sw")
 case("{ .reg .u64 p; cvta.to.global.u64 p, %1; ld.global.u32 %0, [p+4]; }", "=r", G)
-case("{ .reg .u64 t; cvta.to.shared.u64 t, %1; sub.u64 t, t, %2; cvt.u32.u64 %0, t; }", "=r", "l:sp l:sw")  # noqa: E501
+case(
+    "{ .reg .u64 t; cvta.to.shared.u64 t, %1; sub.u64 t, t, %2; cvt.u32.u64 %0, t; }",
+    "=r",
+    "l:sp l:sw",
+)
 case("{ .reg .pred p; isspacep.global p, %1; selp.u32 %0, 1, 0, p; }", "=r", G)
 case("{ .reg .pred p; isspacep.shared p, %1; selp.u32 %0, 1, 0, p; }", "=r", "l:sp")
-case("{ .reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.v2.u32 {%0, %1}, [%4]; mov.u32 %2, 1; mov.u32 %3, 2; }", "=r =r =r =r", f"{G} r:small")  # noqa: E501
+case(
+    "{ .reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.v2.u32 {%0, %1}, [%4]; mov.u32 %2, 1; mov.u32 %3, 2; }",
+    "=r =r =r =r",
+    f"{G} r:small",
+)
 for space, a in (("shared", S), ("global", G)):
     for op, t in (("add", "u32"), ("add", "s32"), ("min", "s32"), ("min", "u32"), ("max", "s32"),
                   ("max", "u32"), ("and", "b32"), ("or", "b32"), ("xor", "b32"), ("exch", "b32"),
@@ -360,10 +383,32 @@ case(f"cp.async.cg.shared.global [%0+16], [%1], 16;{WAIT}", "", f"{S} {G}", memo
 case(f"cp.async.cg.shared.global.L2::128B [%0], [%1], 16;{WAIT}", "", f"{S} {G}", memory=True)
 case(f"cp.async.ca.shared.global.L2::256B [%0], [%1], 16, 8;{WAIT}", "", f"{S} {G}", memory=True)
 case(f"cp.async.cg.shared.global [%0], [%1], 16, %2;{WAIT}", "", f"{S} {G} r:to16", memory=True)
-case("{ .reg .pred p; setp.gt.s32 p, %2, 0; cp.async.ca.shared.global [%0], [%1], 8, p; cp.async.wait_all; }", "", f"{S} {G} {X}", memory=True)  # noqa: E501
-case("{ .reg .pred p; setp.gt.s32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all; }", "", f"{S} {G} {X}", memory=True)  # noqa: E501
-case("cp.async.ca.shared.global [%0], [%1], 8; cp.async.commit_group; cp.async.ca.shared.global [%0+8], [%1+16], 8; cp.async.commit_group; cp.async.wait_group 1; cp.async.wait_all;", "", f"{S} {G}", memory=True)  # noqa: E501
-for fence in ("membar.cta", "membar.gl", "membar.sys", "fence.sc.gpu", "fence.acq_rel.cta", "fence.proxy.async"):  # noqa: E501
+case(
+    "{ .reg .pred p; setp.gt.s32 p, %2, 0; cp.async.ca.shared.global [%0], [%1], 8, p; cp.async.wait_all; }",
+    "",
+    f"{S} {G} {X}",
+    memory=True,
+)
+case(
+    "{ .reg .pred p; setp.gt.s32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all; }",
+    "",
+    f"{S} {G} {X}",
+    memory=True,
+)
+case(
+    "cp.async.ca.shared.global [%0], [%1], 8; cp.async.commit_group; cp.async.ca.shared.global [%0+8], [%1+16], 8; cp.async.commit_group; cp.async.wait_group 1; cp.async.wait_all;",
+    "",
+    f"{S} {G}",
+    memory=True,
+)
+for fence in (
+    "membar.cta",
+    "membar.gl",
+    "membar.sys",
+    "fence.sc.gpu",
+    "fence.acq_rel.cta",
+    "fence.proxy.async",
+):
     case(f"{fence};")
 case("prefetch.global.L2 [%0];", "", G)
 case("prefetchu.L1 [%0];", "", G)
@@ -382,14 +427,18 @@ case(f"shfl.sync.idx.b32 %0, %1, %2, 0x1f, {ALL};", "=f", "f:float r:lane")
 for mode in ("any", "all", "uni"):
     for kind in ("r:small", "r:lane", "r:int"):
         case(
-            f"{{ .reg .pred p, q; setp.gt.s32 p, %1, 0; vote.sync.{mode}.pred q, p, {ALL}; selp.b32 %0, 1, 0, q; }}",  # noqa: E501
+            f"{{ .reg .pred p, q; setp.gt.s32 p, %1, 0; vote.sync.{mode}.pred q, p, {ALL}; selp.b32 %0, 1, 0, q; }}",
             "=r", kind,
         )  # fmt: skip
 case(f"{{ .reg .pred p; setp.gt.s32 p, %1, 0; vote.sync.ballot.b32 %0, p, {ALL}; }}", "=r", X)
 case(f"{{ .reg .pred p; setp.gt.s32 p, %1, 0; vote.sync.ballot.b32 %0, !p, {ALL}; }}", "=r", X)
 case(f"match.any.sync.b32 %0, %1, {ALL};", "=r", "r:few")
 case(f"match.any.sync.b64 %0, %1, {ALL};", "=r", "l:few")
-case(f"{{ .reg .pred p; match.all.sync.b32 %0|p, %2, {ALL}; selp.b32 %1, 1, 0, p; }}", "=r =r", "r:few")
+case(
+    f"{{ .reg .pred p; match.all.sync.b32 %0|p, %2, {ALL}; selp.b32 %1, 1, 0, p; }}",
+    "=r =r",
+    "r:few",
+)
 case(f"{{ .reg .pred p; match.all.sync.b32 %0|p, 7, {ALL}; selp.b32 %1, 1, 0, p; }}", "=r =r")
 for op, t in (("add", "s32"), ("add", "u32"), ("min", "s32"), ("min", "u32"), ("max", "s32"),
               ("max", "u32"), ("and", "b32"), ("or", "b32"), ("xor", "b32")):  # fmt: skip
@@ -402,7 +451,11 @@ case("barrier.sync 2;")
 case("barrier.cta.sync.aligned 3, 64;")
 case(f"bar.warp.sync {ALL};")
 case("{ .reg .pred p; setp.gt.s32 p, %1, 0; bar.red.popc.u32 %0, 0, p; }", "=r", X)
-case("{ .reg .pred p, q; setp.gt.s32 p, %1, 0; bar.red.or.pred q, 0, !p; selp.b32 %0, 1, 0, q; }", "=r", X)  # noqa: E501
+case(
+    "{ .reg .pred p, q; setp.gt.s32 p, %1, 0; bar.red.or.pred q, 0, !p; selp.b32 %0, 1, 0, q; }",
+    "=r",
+    X,
+)
 case("nanosleep.u32 20;")
 case("griddepcontrol.wait;")
 case("griddepcontrol.launch_dependents;")
@@ -414,11 +467,34 @@ M = "r:m"
 for trans in ("", ".trans"):
     case(f"ldmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 {{%0}}, [%1];", "=r", M)
     case(f"ldmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 {{%0, %1}}, [%2];", "=r =r", M)
-    case(f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0, %1, %2, %3}}, [%4];", "=r =r =r =r", M)  # noqa: E501
-    case(f"ldmatrix.sync.aligned.x4{trans}.m8n8.shared.b16 {{%0, %1, %2, %3}}, [%4];", "=r =r =r =r", M)  # noqa: E501
-    case(f"stmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 [%0], {{%1}};", "", f"{M} {X}", memory=True)
-    case(f"stmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 [%0], {{%1, %2}};", "", f"{M} {X} {X}", memory=True)  # noqa: E501
-    case(f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [%0], {{%1, %2, %3, %4}};", "", f"{M} {X} {X} {X} {X}", memory=True)  # noqa: E501
+    case(
+        f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0, %1, %2, %3}}, [%4];",
+        "=r =r =r =r",
+        M,
+    )
+    case(
+        f"ldmatrix.sync.aligned.x4{trans}.m8n8.shared.b16 {{%0, %1, %2, %3}}, [%4];",
+        "=r =r =r =r",
+        M,
+    )
+    case(
+        f"stmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 [%0], {{%1}};",
+        "",
+        f"{M} {X}",
+        memory=True,
+    )
+    case(
+        f"stmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 [%0], {{%1, %2}};",
+        "",
+        f"{M} {X} {X}",
+        memory=True,
+    )
+    case(
+        f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [%0], {{%1, %2, %3, %4}};",
+        "",
+        f"{M} {X} {X} {X} {X}",
+        memory=True,
+    )
 case("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;", "=r", X)
 
 
@@ -486,7 +562,8 @@ def _mix(random: numpy.random.RandomState, special: Words, other: Words) -> Word
 def _whole(random: numpy.random.RandomState, bits: int) -> Words:
     words = random.randint(0, 1 << 16, (THREADS, 4)).astype(numpy.uint64)
     joined = words[:, 0] | words[:, 1] << 16 | words[:, 2] << 32 | words[:, 3] << 48
-    return joined & numpy.uint64((1 << bits) - 1)
+    mask: Words = numpy.full(THREADS, (1 << bits) - 1, numpy.uint64)
+    return joined.astype(numpy.uint64) & mask
 
 
 def _floats(random: numpy.random.RandomState, type_: str) -> Words:
@@ -505,7 +582,10 @@ def _twice(draw: Draw) -> Draw:
 
 def _four(draw: Draw) -> Draw:
     def drawn(random: numpy.random.RandomState) -> Words:
-        return sum((draw(random) << numpy.uint64(8 * i) for i in range(4)), numpy.uint64(0))
+        whole = numpy.zeros(THREADS, numpy.uint64)
+        for i in range(4):
+            whole |= draw(random) << numpy.uint64(8 * i)
+        return whole
 
     return drawn
 
@@ -535,7 +615,9 @@ _E5M2 = [0x00, 0x3C, 0x40, 0x42, 0xBC, 0xC0, 0x38, 0xB8]
 KINDS: Mapping[str, Draw] = {
     "int": lambda r: _mix(r, numpy.array(_INTEGERS, numpy.uint64), _whole(r, 32)),
     "long": lambda r: _mix(
-        r, numpy.array([*_INTEGERS, 1 << 63, (1 << 64) - 1, (1 << 53) + 1], numpy.uint64), _whole(r, 64)
+        r,
+        numpy.array([*_INTEGERS, 1 << 63, (1 << 64) - 1, (1 << 53) + 1], numpy.uint64),
+        _whole(r, 64),
     ),
     "short": lambda r: _whole(r, 16),
     "pixel": lambda r: (r.randint(0, 600, THREADS) - 300).astype(numpy.uint32).astype(numpy.uint64),

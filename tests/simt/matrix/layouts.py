@@ -1,4 +1,4 @@
-"""Where AMD's matrix instructions keep their elements, as AMD's Matrix Instruction Calculator has it.
+"""Where AMD's matrix instructions keep their elements, by AMD's Matrix Instruction Calculator.
 
 Each function says lane and place within the lane's registers of one element; the executor's headers
 go the other way round.

@@ -1,4 +1,6 @@
-"""Runs the corpus on this machine's NVIDIA GPU: ``python record.py FOLDER`` writes device.npz there.
+"""Runs the corpus on this machine's GPU and writes device.npz into a folder.
+
+    python -m tests.simt.matrix.record tests/simt/matrix
 
 Needs nvcc, a GPU of compute capability 9.0 and numpy; nothing of portkern.
 """
@@ -10,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import corpus
 import numpy
+
+from tests.simt.matrix import corpus
 
 KEPT = 32  # threads of each case whose results are kept
 

@@ -1,4 +1,4 @@
-// rocwmma's products in every layout, checked against plain loops. Prints what is wrong, then "done".
+// rocwmma's products in every layout beside plain loops. Prints what is wrong, then "done".
 #include <hip/hip_runtime.h>
 #include <rocwmma/rocwmma.hpp>
 #include <cstdio>

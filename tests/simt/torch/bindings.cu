@@ -10,7 +10,7 @@ __global__ void scale_kernel(const scalar_t* __restrict__ x, scalar_t* __restric
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (i < n) y[i] = static_cast<scalar_t>(static_cast<float>(x[i]) * by);
 }
-__global__ void past_the_end(float* p, int64_t n) { p[n + threadIdx.x] = 1; }
+__global__ void far_past_the_end(float* p) { p[1 << 28] = 1; }
 
 #define CHECK_CUDA(x) TORCH_CHECK(x.device().is_cuda(), #x " must be a CUDA tensor")
 #define CHECK_INPUT(x) CHECK_CUDA(x); TORCH_CHECK(x.is_contiguous(), #x " must be contiguous")
@@ -67,7 +67,7 @@ void refuse(const std::string& how) {
         AT_DISPATCH_FLOATING_TYPES(at::ScalarType::Int, "refuse", [&] { (void)scalar_t(); });
 }
 void write_past_the_end(torch::Tensor x) {
-    past_the_end<<<1, 4>>>(x.data_ptr<float>(), x.numel());
+    far_past_the_end<<<1, 4>>>(x.data_ptr<float>());
 }
 void launch_too_large(torch::Tensor x) {
     scale_kernel<float><<<1, 2048>>>(x.data_ptr<float>(), x.data_ptr<float>(), 1.0f, 0);

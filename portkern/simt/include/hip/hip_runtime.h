@@ -42,3 +42,5 @@
 // Dynamic shared memory, for code that the rewriter has not turned into the same.
 #define HIP_DYNAMIC_SHARED(type, name) type* name = ::simt::dynamic_shared<type>();
 #define HIP_DYNAMIC_SHARED_ATTRIBUTE
+
+#include "../simt/hip_directed.h"

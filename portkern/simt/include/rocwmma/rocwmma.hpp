@@ -124,7 +124,8 @@ struct Product {
 
 namespace rocwmma {
 
-template <class Use, uint32_t BlockM, uint32_t BlockN, uint32_t BlockK, class T, class Layout = void>
+template <class Use, uint32_t BlockM, uint32_t BlockN, uint32_t BlockK, class T,
+          class Layout = void>
 class fragment {
     static constexpr int count = simt::rocwmma::elements<Use, BlockM, BlockN, BlockK>();
     static_assert((BlockM == 16 || BlockM == 32) && (BlockN == 16 || BlockN == 32) &&
@@ -195,8 +196,8 @@ static inline void store_matrix_sync(T* p, const fragment<accumulator, M, N, K, 
 }
 
 // d = a b + c
-template <uint32_t M, uint32_t N, uint32_t K, class A, class B, class C, class LA, class LB, class LC,
-          class LD>
+template <uint32_t M, uint32_t N, uint32_t K, class A, class B, class C, class LA, class LB,
+          class LC, class LD>
 static inline void mma_sync(fragment<accumulator, M, N, K, C, LD>& d,
                             const fragment<matrix_a, M, N, K, A, LA>& a,
                             const fragment<matrix_b, M, N, K, B, LB>& b,

@@ -180,7 +180,7 @@ static inline int __builtin_amdgcn_readfirstlane(int value, SIMT_AT) {
     return simt::amd::first_lane(value, at);
 }
 static inline int __builtin_amdgcn_readlane(int value, int lane, SIMT_AT) {
-    return simt::shuffle_from(simt::converged, value, lane & (warpSize - 1), at);
+    return simt::shuffle_from<0>(simt::converged, value, lane & (warpSize - 1), at);
 }
 static inline int __builtin_amdgcn_ds_bpermute(int address, int value, SIMT_AT) {
     bool found;
@@ -197,8 +197,8 @@ static inline int __builtin_amdgcn_ds_swizzle(int value, int pattern, SIMT_AT) {
     return simt::amd::value_or_zero(value, source, found, at);
 }
 template <class T>
-static inline T __builtin_amdgcn_update_dpp(T old, T value, int control, int row_mask, int bank_mask,
-                                            bool bound_control, SIMT_AT) {
+static inline T __builtin_amdgcn_update_dpp(T old, T value, int control, int row_mask,
+                                            int bank_mask, bool bound_control, SIMT_AT) {
     return simt::amd::dpp(old, value, control, row_mask, bank_mask, bound_control, at);
 }
 // What lanes without a source get is not defined: a NaN, or the largest integer, shows.
@@ -250,7 +250,7 @@ static inline uint32_t __builtin_amdgcn_read_exec_hi(SIMT_AT) {
 // ---- bits --------------------------------------------------------------------------------
 
 static inline unsigned __builtin_amdgcn_ubfe(unsigned x, unsigned from, unsigned count) {
-    return __bitextract_u32(x, from, count);
+    return x >> (from & 31) & ((1u << (count & 31)) - 1);
 }
 static inline int __builtin_amdgcn_sbfe(int x, unsigned from, unsigned count) {
     from &= 31, count &= 31;
@@ -357,14 +357,13 @@ static inline unsigned __builtin_amdgcn_udot8(unsigned a, unsigned b, unsigned c
 }
 template <class V>
 static inline int __builtin_amdgcn_sdot2(V a, V b, int c, bool clamp) {
-    using simt::numbers::punned;
-    return simt::amd::dot<int, int16_t, int16_t>(punned<uint32_t>(a), punned<uint32_t>(b), c, clamp);
+    const auto x = simt::numbers::punned<uint32_t>(a), y = simt::numbers::punned<uint32_t>(b);
+    return simt::amd::dot<int, int16_t, int16_t>(x, y, c, clamp);
 }
 template <class V>
 static inline unsigned __builtin_amdgcn_udot2(V a, V b, unsigned c, bool clamp) {
-    using simt::numbers::punned;
-    return simt::amd::dot<unsigned, uint16_t, uint16_t>(punned<uint32_t>(a), punned<uint32_t>(b), c,
-                                                        clamp);
+    const auto x = simt::numbers::punned<uint32_t>(a), y = simt::numbers::punned<uint32_t>(b);
+    return simt::amd::dot<unsigned, uint16_t, uint16_t>(x, y, c, clamp);
 }
 template <class V>
 static inline float __builtin_amdgcn_fdot2(V a, V b, float c, bool clamp) {
@@ -479,7 +478,8 @@ static inline int insert(uint32_t pair, int old, bool upper) {
         return {simt::amd::from_##NAME(packed, 2 * upper),                                     \
                 simt::amd::from_##NAME(packed, 2 * upper + 1)};                                \
     }                                                                                          \
-    static inline int __builtin_amdgcn_cvt_pk_##NAME##_f32(float a, float b, int old, bool upper) { \
+    static inline int __builtin_amdgcn_cvt_pk_##NAME##_f32(float a, float b, int old,          \
+                                                           bool upper) {                       \
         return simt::amd::insert(simt::amd::to_##NAME(a) | simt::amd::to_##NAME(b) << 8, old,  \
                                  upper);                                                       \
     }

@@ -16,9 +16,8 @@ enum Error : int {
     invalid_direction = 21,
     invalid_device = 101,
     unsupported_limit = 215,
+    peer_unsupported = 217,
     invalid_handle = 400,
-    illegal_address = 700,
-    peer_already_enabled = 704,
     too_many_blocks = 720,
     not_supported = 801,
 };
@@ -28,7 +27,9 @@ enum class Copy : uint8_t { host_to_host, to_device, to_host, on_device, any }; 
 
 // ---- errors
 
-SIMT_API int last_error();  // and forget it; a fault in a kernel stays until reset()
+// Of this host thread, and forget it. After a fault in a kernel every other call fails with it,
+// until reset(); that is as on a device, but that there nothing resets it.
+SIMT_API int last_error();
 SIMT_API int peek_error();
 SIMT_API const char* cuda_error_name(int error);
 SIMT_API const char* hip_error_name(int error);
@@ -71,7 +72,7 @@ struct Pointer {  // what is known of an address; nulls where it has no meaning 
 SIMT_API int describe(const void* p, Pointer* out);
 SIMT_API int device_pointer(void** device, void* host, Site at);
 SIMT_API int memory_info(size_t* free, size_t* total);
-SIMT_API int advise(const void* p, size_t bytes, const char* call, Site at);  // a hint: checked only
+SIMT_API int advise(const void* p, size_t bytes, const char* call, Site at);  // a hint: checked
 
 // ---- streams and events
 
@@ -123,6 +124,7 @@ struct Properties {  // the fields of cudaDeviceProp and hipDeviceProp_t that ha
 SIMT_API int properties(Properties* out, int device);
 SIMT_API int attribute(int* value, int number, int device, Site at);  // CUDA's number
 SIMT_API int set_device(int device);
+SIMT_API int peer_access(int device, int peer);  // of one device: refused
 SIMT_API int synchronize();
 SIMT_API int reset();  // frees all memory, forgets errors and kernels' attributes
 SIMT_API int set_limit(int limit, size_t value);

@@ -103,7 +103,7 @@ SIMT_API int extreme(const Handle* handle, Type type, bool largest, int64_t n, V
 SIMT_API double scalar(const void* p, Type type);
 template <class T>
 constexpr Type type_of() {
-    static_assert(std::is_same<T, float>::value || std::is_same<T, double>::value, "float or double");
+    static_assert(std::is_floating_point<T>::value && sizeof(T) <= 8, "float or double");
     return std::is_same<T, float>::value ? Type::f32 : Type::f64;
 }
 

@@ -170,7 +170,9 @@ SIMT_API void fence(Scope scope);  // __threadfence_block, __threadfence, __thre
 
 // Called by the header before it performs an atomic, so that checkers see it as one.
 SIMT_API void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes);
-static inline void note_atomic(const volatile void* p, size_t size, Scope scope, bool writes) {
+// Always inlined: the place of an atomic is that of the call of atomic_access.
+__attribute__((always_inline)) static inline void note_atomic(const volatile void* p, size_t size,
+                                                              Scope scope, bool writes) {
 #ifdef SIMT_CHECK
     atomic_access(p, size, scope, writes);
 #else

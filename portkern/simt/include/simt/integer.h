@@ -232,6 +232,7 @@ static inline unsigned dot(unsigned a, unsigned b, unsigned c, int first) {
 }  // namespace numbers
 }  // namespace simt
 
+#if !defined(__HIP_PLATFORM_AMD__)  // HIP has none of these
 #define SIMT_DOT(NAME, R, SIGNED, VECTOR_A, VECTOR_B, A, B, FIRST)                         \
     static inline R NAME(SIGNED a, SIGNED b, R c) {                                        \
         return (R)simt::numbers::dot<A, B>((unsigned)a, (unsigned)b, (unsigned)c, FIRST);  \
@@ -246,6 +247,7 @@ SIMT_DOT(__dp2a_lo, unsigned, unsigned, ushort2, uchar4, uint16_t, uint8_t, 0)
 SIMT_DOT(__dp2a_hi, int, int, short2, char4, int16_t, int8_t, 2)
 SIMT_DOT(__dp2a_hi, unsigned, unsigned, ushort2, uchar4, uint16_t, uint8_t, 2)
 #undef SIMT_DOT
+#endif
 
 // ---- the same bits in another type -------------------------------------------------------
 

@@ -14,7 +14,9 @@
 #define __host__
 #define __constant__
 #define __managed__
+#ifndef __HIP_PLATFORM_AMD__  // HIP does not know it
 #define __grid_constant__
+#endif
 #define __forceinline__ inline  // always_inline is an error where the address is taken
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __align__(n)

@@ -159,11 +159,13 @@ static inline T fma(T a, T b, T c) {
 }
 
 __extension__ typedef __int128 Int128;
-template <class T>
+template <bool SIGNED, class S, class U>
+using Either = std::conditional_t<SIGNED, S, U>;
+template <class T, bool SIGNED = std::is_signed<T>::value>
 using Doubled = std::conditional_t<
     sizeof(T) == 8, Int128,
-    std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed<T>::value, int64_t, uint64_t>,
-                       std::conditional_t<std::is_signed<T>::value, int32_t, uint32_t>>>;
+    std::conditional_t<sizeof(T) == 4, Either<SIGNED, int64_t, uint64_t>,
+                       Either<SIGNED, int32_t, uint32_t>>>;
 
 template <class T>
 static inline T mul_lo(T a, T b) { return mul(a, b); }

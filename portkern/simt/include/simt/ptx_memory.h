@@ -22,31 +22,58 @@ static inline bool in_shared(uint64_t pointer) { return is_shared((void*)pointer
 static inline bool in_global(uint64_t pointer) { return is_global((void*)pointer); }
 
 template <class T, int N>
-struct __attribute__((may_alias, aligned(N * sizeof(T)))) Vector {
+struct alignas(N * sizeof(T)) Vector {
     T at[N];
 };
-// T, when it may stand for memory of any type.
-template <class T>
-using Any = typename std::conditional_t<std::is_arithmetic<T>::value, MayAlias<T>, Exactly<T>>::type;
+
+// An access of SIZE bytes in one piece (32: in two), to memory of any type.
+template <size_t SIZE>
+struct Carrier {
+    typedef Word<SIZE> type __attribute__((may_alias));
+};
+template <>
+struct Carrier<16> {
+    typedef uint32_t type __attribute__((vector_size(16), may_alias));
+};
+template <>
+struct Carrier<32> {
+    struct __attribute__((may_alias)) type {
+        Carrier<16>::type halves[2];
+    };
+};
 
 static inline bool misaligned(const void* p, size_t size, Site at) {
     if (SIMT_LIKELY((uintptr_t)p % size == 0)) return false;
-    finding(106, at, "an access of %u bytes at %p, which is no multiple of that", (unsigned)size, p);
+    finding(106, at, "an access of %zu bytes at %p, which is no multiple of that", size, p);
     return true;
 }
 
 // ---- loads and stores --------------------------------------------------------------------
 
 template <class T>
+static inline T copied(const char* p) {
+    const auto carried = *(const typename Carrier<sizeof(T)>::type*)p;
+    T value;
+    memcpy((void*)&value, (const void*)&carried, sizeof value);
+    return value;
+}
+template <class T>
+static inline void copy_to(char* p, const T& value) {
+    typename Carrier<sizeof(T)>::type carried;
+    memcpy((void*)&carried, (const void*)&value, sizeof value);
+    *(typename Carrier<sizeof(T)>::type*)p = carried;
+}
+
+template <class T>
 static inline T ld(const char* p, SIMT_AT) {
-    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) return *(const Any<T>*)p;
+    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) return copied<T>(p);
     T value;
     memcpy((void*)&value, p, sizeof value);
     return value;
 }
 template <class T>
 static inline void st(char* p, T value, SIMT_AT) {
-    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) *(Any<T>*)p = value;
+    if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) copy_to(p, value);
     else memcpy(p, (const void*)&value, sizeof value);
 }
 
@@ -143,33 +170,40 @@ static inline Copies& copies() {
     return *static_cast<Copies*>(thread_slot(copies_slot, sizeof(Copies)));
 }
 
-template <int SIZE>
-static inline void copy_whole(char* to, const char* from) {
-    using Words = Vector<uint32_t, SIZE / 4>;
-    *(Words*)to = *(const Words*)from;
-}
-// Not inlined: the queue is nobody's business, but these accesses are the kernel's.
-__attribute__((noinline)) inline void perform(char* to, const char* from, int size, int bytes) {
-    if (size == 16 && bytes == 16) return copy_whole<16>(to, from);
-    if (size == 8 && bytes == 8) return copy_whole<8>(to, from);
-    if (size == 4 && bytes == 4) return copy_whole<4>(to, from);
-    for (int i = 0; i < size; ++i) to[i] = i < bytes ? from[i] : 0;
-}
-
 SIMT_NO_CHECK static inline void cp_async_commit() { copies().group++; }
 
-// Carries out all copies but those of the `newest` groups committed last.
-SIMT_NO_CHECK static inline void cp_async_wait(unsigned newest, bool uncommitted = false) {
-    Copies& all = copies();
-    if (uncommitted) cp_async_commit();
+// How many of the queue's first copies a wait covers that leaves the `newest` groups out.
+SIMT_NO_CHECK static inline unsigned due(unsigned newest) {
+    const Copies& all = copies();
     const unsigned end = all.group > newest ? all.group - newest : 0;
-    unsigned done = 0;
-    for (; done < all.count && queued(done).group < end; ++done) {
-        const Copy c = queued(done);
-        perform((char*)shared_pointer(c.to), c.from, c.size, c.bytes);
-    }
+    unsigned count = 0;
+    while (count < all.count && queued(count).group < end) ++count;
+    return count;
+}
+SIMT_NO_CHECK static inline Copy copy_number(unsigned i) { return queued(i); }
+SIMT_NO_CHECK static inline void forget(unsigned done) {
+    Copies& all = copies();
     for (unsigned i = done; done && i < all.count; ++i) queued(i - done) = queued(i);
     all.count -= done;
+}
+
+__attribute__((always_inline)) static inline void perform(const Copy& c) {
+    char* to = (char*)shared_pointer(c.to);
+    if (c.bytes == 16) copy_to(to, copied<Vector<uint32_t, 4>>(c.from));
+    else if (c.bytes == 8 && c.size == 8) copy_to(to, copied<uint64_t>(c.from));
+    else if (c.bytes == 4 && c.size == 4) copy_to(to, copied<uint32_t>(c.from));
+    else
+        for (int i = 0; i < c.size; ++i) to[i] = i < c.bytes ? c.from[i] : 0;
+}
+
+// Carries out all copies but those of the `newest` groups committed last. Inlined, so that a
+// checker places these accesses at the wait: the queue is nobody's business, they are the kernel's.
+__attribute__((always_inline)) static inline void cp_async_wait(unsigned newest,
+                                                                bool uncommitted = false) {
+    if (uncommitted) cp_async_commit();
+    const unsigned count = due(newest);
+    for (unsigned i = 0; i < count; ++i) perform(copy_number(i));
+    forget(count);
 }
 
 SIMT_NO_CHECK static inline void enqueue(const Copy& c) {

@@ -46,7 +46,7 @@ static inline Shuffled shfl(uint32_t a, uint32_t b, uint32_t c, uint32_t mask, S
                                             : own ^ by;
     const bool inside = MODE == Mode::up ? source >= last : source <= last;
     const int from = (inside ? source : own) + half();
-    return {shuffle_from(lanes(mask), a, from, at), inside};
+    return {shuffle_from<0>(lanes(mask), a, from, at), inside};
 }
 
 static inline uint32_t ballot(bool p, uint32_t mask, SIMT_AT) {
@@ -106,10 +106,18 @@ struct Row {
 struct MatrixLane {
     Row row;
     uint32_t element[4];
+    Site at;
 };
+// The number of a group's first lane; reports a group that is not whole.
+SIMT_NO_CHECK inline int first_of_warp(MatrixLane* const* own, Mask present) {
+    const int least = __builtin_ctzll(present), here = __builtin_popcountll(present);
+    if (SIMT_UNLIKELY(here != 32))
+        finding(306, own[least]->at, "matrices moved by 32 lanes of which only %d take part", here);
+    return least & ~31;
+}
 template <int N, bool TRANS>
 SIMT_NO_CHECK inline void spread_rows(MatrixLane* const* own, Mask present) {
-    const int first = __builtin_ctzll(present) & ~31;
+    const int first = first_of_warp(own, present);
     for (Mask m = present; m; m &= m - 1) {
         const int l = __builtin_ctzll(m) - first;
         for (int i = 0; i < 2 * N; ++i) {
@@ -124,7 +132,7 @@ SIMT_NO_CHECK inline void spread_rows(MatrixLane* const* own, Mask present) {
 }
 template <int N, bool TRANS>
 SIMT_NO_CHECK inline void gather_rows(MatrixLane* const* own, Mask present) {
-    const int first = __builtin_ctzll(present) & ~31;
+    const int first = first_of_warp(own, present);
     for (Mask m = present; m; m &= m - 1) {
         const int l = __builtin_ctzll(m) - first;
         for (int c = 0; c < 8 && l < 8 * N; ++c) {
@@ -138,6 +146,7 @@ SIMT_NO_CHECK inline void gather_rows(MatrixLane* const* own, Mask present) {
 // All 32 lanes must take part.
 SIMT_NO_CHECK static inline void meet_as_warp(MatrixLane& own,
                                               void (*complete)(MatrixLane* const*, Mask), Site at) {
+    own.at = at;
     together(matrix::group(32), own, complete, at);
 }
 

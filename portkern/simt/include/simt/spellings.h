@@ -339,11 +339,11 @@ SIMT_CALL(DeviceReset)() { return SIMT_DO(reset()); }
 SIMT_CALL(DeviceSetCacheConfig)(SIMT_N(FuncCache)) { return SIMT_DO(success); }
 SIMT_CALL(DeviceSetSharedMemConfig)(SIMT_N(SharedMemConfig)) { return SIMT_DO(success); }
 SIMT_CALL(DeviceCanAccessPeer)(int* can, int device, int peer) {
-    *can = 0;
+    if (!device && !peer) *can = 0;
     return SIMT_DO(set_device(device ? device : peer));
 }
-SIMT_CALL(DeviceEnablePeerAccess)(int, unsigned) { return SIMT_DO(set_device(1)); }
-SIMT_CALL(DeviceDisablePeerAccess)(int) { return SIMT_DO(set_device(1)); }
+SIMT_CALL(DeviceEnablePeerAccess)(int peer, unsigned) { return SIMT_DO(peer_access(0, peer)); }
+SIMT_CALL(DeviceDisablePeerAccess)(int peer) { return SIMT_DO(peer_access(0, peer)); }
 SIMT_CALL(DriverGetVersion)(int* version) {
     *version = SIMT_VERSION;
     return SIMT_DO(success);
@@ -436,12 +436,12 @@ SIMT_CALL(LaunchCooperativeKernel)(void (*kernel)(P...), dim3 grid, dim3 block, 
 }
 template <class F>
 SIMT_CALL(LaunchKernel)(F*, dim3, dim3, void**, size_t = 0, SIMT_N(Stream_t) = nullptr) {
-    static_assert(!sizeof(F*), "pass the kernel itself: behind a void* its parameters' types are lost");
+    static_assert(!sizeof(F*), "pass the kernel itself: behind a void* its parameters are lost");
     return SIMT_DO(invalid_value);
 }
 template <class F>
 SIMT_CALL(LaunchCooperativeKernel)(F*, dim3, dim3, void**, size_t = 0, SIMT_N(Stream_t) = nullptr) {
-    static_assert(!sizeof(F*), "pass the kernel itself: behind a void* its parameters' types are lost");
+    static_assert(!sizeof(F*), "pass the kernel itself: behind a void* its parameters are lost");
     return SIMT_DO(invalid_value);
 }
 

@@ -104,7 +104,7 @@ struct Shuffle {
 };
 
 // A lane that takes no part has no value: its readers get all ones, a NaN for floats.
-template <class W>
+template <class W, int kind = 0>  // shuffles of different kinds are different operations
 SIMT_NO_CHECK inline void exchange(Shuffle<W>* const* own, Mask present) {
     for (; present; present &= present - 1) {
         Shuffle<W>& reader = *own[__builtin_ctzll(present)];
@@ -115,13 +115,13 @@ SIMT_NO_CHECK inline void exchange(Shuffle<W>* const* own, Mask present) {
     }
 }
 
-template <class T>
+template <int kind, class T>
 SIMT_NO_CHECK static inline T shuffle_from(Lanes lanes, T value, int source, Site at) {
     using W = Word<sizeof(T)>;
     Shuffle<W> own;
     own.value = same_bits<W>(value);
     own.source = source;
-    meet(lanes, own, exchange<W>, at);
+    meet(lanes, own, exchange<W, kind>, at);
     if (SIMT_UNLIKELY(!own.found))
         finding(306, at, "a shuffle reads lane %d, which takes no part", source);
     return same_bits<T>(own.result);
@@ -151,7 +151,7 @@ static inline T shuffle(Lanes lanes, T value, int by, int width, Site at) {
         finding(307, at, "shuffle width %d in a warp of %d lanes", width, warpSize);
         width = warpSize;
     }
-    return shuffle_from(lanes, value, shuffle_source<move>(by, width), at);
+    return shuffle_from<(int)move>(lanes, value, shuffle_source<move>(by, width), at);
 }
 
 // ---- votes ------------------------------------------------------------------------------

@@ -314,7 +314,7 @@ class Tensor {
         return (int)(d < 0 ? d + n : d);
     }
     void check_dims(size_t n) const {
-        if ((size_t)dim() != n) c10::detail::fail("", "an accessor of another number of dimensions");
+        if ((size_t)dim() != n) c10::detail::fail("", "an accessor of other dimensions");
     }
     void check_type(ScalarType wanted) const {
         if (scalar_type() != wanted) wrong_type(wanted);
@@ -377,7 +377,9 @@ inline Tensor full(IntArrayRef sizes, const Scalar& value) {
 }
 inline Tensor zeros(IntArrayRef sizes, TensorOptions o = {}) { return full(sizes, 0, o); }
 inline Tensor ones(IntArrayRef sizes, TensorOptions o = {}) { return full(sizes, 1, o); }
-inline Tensor scalar_tensor(const Scalar& value, TensorOptions o = {}) { return full({}, value, o); }
+inline Tensor scalar_tensor(const Scalar& value, TensorOptions o = {}) {
+    return full({}, value, o);
+}
 inline Tensor empty_like(const Tensor& t, TensorOptions o, MemoryFormat = {}) {
     if (!t.defined()) c10::detail::fail("", "the tensor is undefined");
     return Tensor::owning(simt::lite::make_like(t.unsafeGetTensorImpl(),

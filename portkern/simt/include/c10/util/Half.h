@@ -134,7 +134,9 @@ class numeric_limits<c10::Half> {
 };
 template <>
 class numeric_limits<c10::BFloat16> {
-    static constexpr c10::BFloat16 bits(unsigned short b) { return {b, c10::BFloat16::from_bits()}; }
+    static constexpr c10::BFloat16 bits(unsigned short b) {
+        return {b, c10::BFloat16::from_bits()};
+    }
 
   public:
     static constexpr bool is_specialized = true, is_signed = true, is_integer = false;
