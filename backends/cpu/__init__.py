@@ -28,7 +28,6 @@ from portkern.target import Target
 from portkern.toolchain import package_version, run_tool
 
 from . import jit
-
 from .elf import defines
 
 HARNESS = Path(__file__).parent / "harness.h"

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from portkern.backend import Artifact, Build, Call, Device, Kernel
+from portkern.compilers import machine
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.target import Target
 from portkern.toolchain import package_version
-
-from portkern.compilers import machine
 
 #: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
 SOURCE_TIME = 1_000_000_000

@@ -94,7 +94,8 @@ def _compile(
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
     flags = [*box.flags(mode), *defines, *folders, *box.headers(source.language, mode)]
-    flags += _further_headers(file.read_text(encoding="utf-8"))
+    amd = source.language == "hip" and (target is None or target.vendor == "amd")
+    flags += _further_headers(file.read_text(encoding="utf-8"), amd=amd)
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
     try:
         run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
@@ -114,8 +115,10 @@ _FURTHER = {
 }
 
 
-def _further_headers(text: str) -> list[str]:
+def _further_headers(text: str, *, amd: bool) -> list[str]:
     used = [header for word, header in _FURTHER.items() if word in text]
+    if amd and "simt/ptx.h" in used:
+        used.remove("simt/ptx.h")  # an AMD GPU has no PTX: its use is an error of the compiler
     return [part for header in used for part in ("-include", header)]
 
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from portkern import host, registry, target
 from portkern.backend import Backend, Missing, Ready, Venue
-from portkern.toolchain import cache_root
 from portkern.config import resolve
 from portkern.target import Target
-from portkern.toolchain import package_version
+from portkern.toolchain import cache_root, package_version
 from portkern.verbs import _run
 
 

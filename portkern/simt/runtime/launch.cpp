@@ -392,21 +392,23 @@ bool fail(int error, int code, Site at, const char* format, ...) {
 }
 
 bool acceptable(const Shape& s, const Call& call) {
+    // What CUDA 13 returns for a wrong shape; HIP, and CUDA before it, have a code of its own.
+    const int wrong_shape = facts.hip ? launch_invalid_configuration : launch_invalid_value;
     const dim3 g = s.grid, b = s.block;
     const uint64_t threads = (uint64_t)b.x * b.y * b.z, blocks = (uint64_t)g.x * g.y * g.z;
     const unsigned most = std::min(facts.threads_block, max_threads);
     if (!threads || !blocks)
-        return fail(launch_invalid_configuration, 401, call.at,
+        return fail(wrong_shape, 401, call.at,
                     "grid (%u, %u, %u) of blocks (%u, %u, %u): a size is 0", g.x, g.y, g.z, b.x,
                     b.y, b.z);
     if (threads > most || b.x > facts.block_max[0] || b.y > facts.block_max[1] ||
         b.z > facts.block_max[2])
-        return fail(launch_invalid_configuration, 401, call.at,
+        return fail(wrong_shape, 401, call.at,
                     "block (%u, %u, %u) has %llu threads; %s allows %u, and (%u, %u, %u)", b.x, b.y,
                     b.z, (unsigned long long)threads, facts.arch, most, facts.block_max[0],
                     facts.block_max[1], facts.block_max[2]);
     if (g.x > facts.grid_max[0] || g.y > facts.grid_max[1] || g.z > facts.grid_max[2])
-        return fail(launch_invalid_configuration, 401, call.at,
+        return fail(wrong_shape, 401, call.at,
                     "grid (%u, %u, %u); %s allows (%llu, %llu, %llu)", g.x, g.y, g.z, facts.arch,
                     (unsigned long long)facts.grid_max[0], (unsigned long long)facts.grid_max[1],
                     (unsigned long long)facts.grid_max[2]);

@@ -180,7 +180,7 @@ static inline int __builtin_amdgcn_readfirstlane(int value, SIMT_AT) {
     return simt::amd::first_lane(value, at);
 }
 static inline int __builtin_amdgcn_readlane(int value, int lane, SIMT_AT) {
-    return simt::shuffle_from<0>(simt::converged, value, lane & (warpSize - 1), at);
+    return simt::shuffle_from(simt::converged, value, lane & (warpSize - 1), at);
 }
 static inline int __builtin_amdgcn_ds_bpermute(int address, int value, SIMT_AT) {
     bool found;

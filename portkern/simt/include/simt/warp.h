@@ -115,7 +115,7 @@ SIMT_NO_CHECK inline void exchange(Shuffle<W>* const* own, Mask present) {
     }
 }
 
-template <int kind, class T>
+template <int kind = 0, class T>
 SIMT_NO_CHECK static inline T shuffle_from(Lanes lanes, T value, int source, Site at) {
     using W = Word<sizeof(T)>;
     Shuffle<W> own;
