@@ -19,7 +19,8 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
     parts = [
         version("portkern"), build.candidate.backend, build.candidate.digest,
         build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
-        dict(build.scalars), build.runnable, build.emulated, build.checked, build.emulator, dict(toolchain),
+        dict(build.scalars), build.runnable, build.emulated, build.checked, build.emulator,
+        dict(toolchain),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 

@@ -37,9 +37,11 @@ def checkers(chosen: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. ``workers`` OS threads share the blocks (one while checkers look on); a launch
-    is ended with SX405 when no block has finished for ``limit_s`` seconds; ``preempt`` switches threads at one checked
-    access in so many; ``findings`` is the file that findings are appended to."""
+    """One run. ``workers`` OS threads share the blocks (one while checkers look on). A launch is
+    ended with SX405 when no block has finished for ``limit_s`` seconds. ``preempt`` switches
+    threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
+    ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``findings`` is the file that
+    findings are appended to."""
 
     order: Order = "forward"
     seed: int = 1

@@ -27,8 +27,10 @@ INCLUDE, RUNTIME = HERE / "include", HERE / "runtime"
 UMBRELLA: Mapping[Language, str] = {"cuda": "cuda_runtime.h", "hip": "hip/hip_runtime.h"}
 BUILD_TIMEOUT_S = 600.0  # zig builds a C++ library of its own the first time
 
-_COMMON = ("-std=c++17", "-fPIC", "-w", "-fno-strict-aliasing", "-fno-math-errno",
-           "-fno-trapping-math", "-ffp-contract=fast", "-UNDEBUG", "-fstack-clash-protection")  # fmt: skip
+_COMMON = (
+    "-std=c++17", "-fPIC", "-w", "-UNDEBUG", "-fno-strict-aliasing", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=fast", "-fstack-clash-protection",
+)  # fmt: skip
 # Wrapping is what a GPU does; the checked build must see the overflow instead.
 _MODES: Mapping[Mode, tuple[str, ...]] = {
     "fast": ("-O2", "-g1", "-fwrapv"),

@@ -50,8 +50,9 @@ def run_cells(
     lock = FileLock(folder / ".lock")
     try:
         with lock.acquire(timeout=0), _progress(len(cells), quiet) as show:
+            builds = ArtifactCache(cache_root() / "builds")
             matrix = Matrix(
-                cells, folder.name, RecordFile(folder / RECORDS), ArtifactCache(cache_root() / "builds"),
+                cells, folder.name, RecordFile(folder / RECORDS), builds,
                 chosen, fresh, show,
             )  # fmt: skip
             records = matrix.execute()

@@ -72,14 +72,17 @@ static inline bool __builtin_amdgcn_is_private(const void* p) {
 namespace simt {
 namespace amd {
 
+// Different operations do not meet, wherever they stand in the source; below 16 are warp.h's own.
+enum Kind { kind_bpermute = 16, kind_swizzle, kind_dpp, kind_dpp8, kind_row, kind_half, kind_lane };
+
 // Lane `source`'s value, or 0 if it does not stand here.
-template <class T>
+template <int kind, class T>
 SIMT_NO_CHECK static inline T value_or_zero(T value, int source, bool& found, Site at) {
     using W = Word<sizeof(T)>;
     Shuffle<W> own;
     own.value = same_bits<W>(value);
     own.source = source;
-    meet(converged, own, exchange<W>, at);
+    meet(converged, own, exchange<W, kind>, at);
     found = own.found;
     return same_bits<T>(found ? own.result : (W)0);
 }
@@ -146,7 +149,7 @@ static inline T dpp(T old, T value, int control, int rows, int banks, bool bound
     const int lane = lane_id(), source = dpp_source(control, lane);
     if (source == -2) fatal(406, at, "DPP control %#x is not modelled", control);
     bool found;
-    const T got = value_or_zero(value, source < 0 ? lane : source, found, at);
+    const T got = value_or_zero<kind_dpp>(value, source < 0 ? lane : source, found, at);
     if (!(rows >> lane / 16 & 1) || !(banks >> lane % 16 / 4 & 1)) return old;
     if (source >= 0 && found) return got;
     return bound ? same_bits<T>((Word<sizeof(T)>)0) : old;
@@ -168,7 +171,7 @@ static inline unsigned permute_row(unsigned old, unsigned value, int row, unsign
     const int place = lane_id() & 15;
     const int source = row + (int)((place < 8 ? low : high) >> 4 * (place & 7) & 15);
     bool found;
-    const unsigned got = value_or_zero(value, source & (warpSize - 1), found, at);
+    const unsigned got = value_or_zero<kind_row>(value, source & (warpSize - 1), found, at);
     return found || bound ? got : old;
 }
 
@@ -180,11 +183,13 @@ static inline int __builtin_amdgcn_readfirstlane(int value, SIMT_AT) {
     return simt::amd::first_lane(value, at);
 }
 static inline int __builtin_amdgcn_readlane(int value, int lane, SIMT_AT) {
-    return simt::shuffle_from(simt::converged, value, lane & (warpSize - 1), at);
+    const int source = lane & (warpSize - 1);
+    return simt::shuffle_from<simt::amd::kind_lane>(simt::converged, value, source, at);
 }
 static inline int __builtin_amdgcn_ds_bpermute(int address, int value, SIMT_AT) {
     bool found;
-    return simt::amd::value_or_zero(value, simt::amd::lane_of(address), found, at);
+    const int source = simt::amd::lane_of(address);
+    return simt::amd::value_or_zero<simt::amd::kind_bpermute>(value, source, found, at);
 }
 SIMT_NO_CHECK static inline int __builtin_amdgcn_ds_permute(int address, int value, SIMT_AT) {
     simt::amd::Push own = {value, simt::amd::lane_of(address), 0};
@@ -194,7 +199,7 @@ SIMT_NO_CHECK static inline int __builtin_amdgcn_ds_permute(int address, int val
 static inline int __builtin_amdgcn_ds_swizzle(int value, int pattern, SIMT_AT) {
     bool found;
     const int source = simt::amd::swizzle_source(pattern, simt::lane_id(), at);
-    return simt::amd::value_or_zero(value, source, found, at);
+    return simt::amd::value_or_zero<simt::amd::kind_swizzle>(value, source, found, at);
 }
 template <class T>
 static inline T __builtin_amdgcn_update_dpp(T old, T value, int control, int row_mask,
@@ -214,7 +219,7 @@ static inline unsigned __builtin_amdgcn_mov_dpp8(unsigned value, unsigned select
     const int lane = simt::lane_id();
     bool found;
     const int source = (lane & ~7) | (int)(selectors >> 3 * (lane & 7) & 7);
-    return simt::amd::value_or_zero(value, source, found, at);
+    return simt::amd::value_or_zero<simt::amd::kind_dpp8>(value, source, found, at);
 }
 static inline unsigned __builtin_amdgcn_permlane16(unsigned old, unsigned value, unsigned low,
                                                    unsigned high, bool, bool bound_control,
@@ -231,7 +236,7 @@ static inline unsigned __builtin_amdgcn_permlanex16(unsigned old, unsigned value
 static inline unsigned __builtin_amdgcn_permlane64(unsigned value, SIMT_AT) {
     bool found;
     const int lane = simt::lane_id(), source = warpSize == 64 ? lane ^ 32 : lane;
-    return simt::amd::value_or_zero(value, source, found, at);
+    return simt::amd::value_or_zero<simt::amd::kind_half>(value, source, found, at);
 }
 static inline uint32_t __builtin_amdgcn_ballot_w32(bool p, SIMT_AT) {
     return (uint32_t)simt::vote(simt::converged, p, at);

@@ -46,7 +46,7 @@ static inline Shuffled shfl(uint32_t a, uint32_t b, uint32_t c, uint32_t mask, S
                                             : own ^ by;
     const bool inside = MODE == Mode::up ? source >= last : source <= last;
     const int from = (inside ? source : own) + half();
-    return {shuffle_from(lanes(mask), a, from, at), inside};
+    return {shuffle_from<(int)MODE>(lanes(mask), a, from, at), inside};
 }
 
 static inline uint32_t ballot(bool p, uint32_t mask, SIMT_AT) {
