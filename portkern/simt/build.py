@@ -52,7 +52,7 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     _refuse(rewritten.found)
     file = workdir / f"{Path(source.name).stem}-{mode}.cpp"
     file.write_text(source.prelude + rewritten.text, encoding="utf-8")
-    object_ = _compile(box, file, source, target, mode, includes=source.search)
+    object_ = _compile(box, file, rewritten.text, source, target, mode, includes=source.search)
     library = file.with_suffix(".so")
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", library],
@@ -74,7 +74,9 @@ def build_program(
     _refuse(tree.found)
     source = Source("", path.name, spoken, defines=tuple(defines))
     includes = [*tree.includes, path.parent, *search]
-    object_ = _compile(box, tree.main, source, target, mode, includes=includes)
+    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
+    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
+    object_ = _compile(box, tree.main, everything, source, target, mode, includes=includes)
     extra = ["-fsanitize=address"] if mode == "asan" else []
     run_tool(
         [*_linker(box), *extra, object_, box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread",
@@ -85,9 +87,10 @@ def build_program(
 
 
 def _compile(
-    box: Toolbox, file: Path, source: Source, target: Target | None, mode: Mode,
+    box: Toolbox, file: Path, text: str, source: Source, target: Target | None, mode: Mode,
     includes: Sequence[Path],
 ) -> Path:  # fmt: skip
+    """The object file of ``file``; ``text`` is all that it and its local includes hold."""
     object_ = file.with_suffix(".o")
     named: Mapping[str, str] = macros(target, source.language) if target else {}
     defines = [f"-D{name}={value}" for name, value in named.items()]
@@ -95,7 +98,7 @@ def _compile(
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
     flags = [*box.flags(mode), *defines, *folders, *box.headers(source.language, mode)]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
-    flags += _further_headers(file.read_text(encoding="utf-8"), amd=amd)
+    flags += _further_headers(text, amd=amd)
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
     try:
         run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)

@@ -224,7 +224,7 @@ def _write(w: Writer, code: Code, launch: Launch, macro: Macro | None) -> None:
     w.put("::simt::Shape(")
     w.copy(*launch.shape)
     w.reach(launch.shape[1])
-    w.put(f"), {display(code, launch.kernel, macro)}, [&")
+    w.put(f"), {display(code, launch.kernel, macro)}, [=")
     kernel = code.flat(*launch.kernel)
     if launch.bare or (macro is None and code.has_directive(first, last)):
         # An #if chooses among the arguments: they stay together, and on their lines.

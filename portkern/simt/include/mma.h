@@ -214,6 +214,7 @@ static inline void store_matrix_sync(T* p, const fragment<accumulator, m, n, k, 
         p[layout == mem_row_major ? (size_t)c.row * ldm + c.column
                                   : (size_t)c.column * ldm + c.row] = a.x[i];
     }
+    simt::wmma::meet_as_warp(p, ldm * sizeof(T), at);  // no lane goes on before all have stored
 }
 
 // d = a b + c; with `satf`, int32 sums that do not fit become the nearest number.

@@ -222,25 +222,33 @@ void settle_pending() {
     report(pending.code, pending.place, pending.other, "%s", pending.text);
 }
 
-// A plain first read before a CAS loop on the same word is the CUDA guide's own idiom: a read that
-// races with atomics is reported only when the thread does not follow it with an atomic.
+// A plain first read before a CAS loop on the same word is the CUDA guide's own idiom: reads that
+// race with atomics are reported only when the thread does not follow them with an atomic.
 struct PlainRead {
-    bool active = false;
     char* at;
     unsigned rank;
     uint32_t block;
     Place place, other;
     char text[200];
-} plain_read;
+};
+std::vector<PlainRead> plain_reads;
 
-void settle_plain_read() {
-    plain_read.active = false;
-    report(205, plain_read.place, plain_read.other, "%s", plain_read.text);
+void settle_plain_reads() {
+    for (const PlainRead& r : plain_reads) report(205, r.place, r.other, "%s", r.text);
+    plain_reads.clear();
+}
+
+void forget_plain_read(const char* at, unsigned rank) {
+    plain_reads.erase(std::remove_if(plain_reads.begin(), plain_reads.end(),
+                                     [&](const PlainRead& r) {
+                                         return r.at == at && r.rank == rank;
+                                     }),
+                      plain_reads.end());
 }
 
 void settle_all() {
     if (pending.active) settle_pending();
-    if (plain_read.active) settle_plain_read();
+    settle_plain_reads();
 }
 
 void describe_race(char* text, size_t size, const char* kind, const Access& a, Unordered how,
@@ -293,15 +301,10 @@ void check_against_write(Context& c, BlockState& b, Cell& cell, const Access& a)
     if (harmless(a, cell.w_who, how)) return;
     const bool with_atomic = a.atomic || (cell.w_who & is_atomic);
     if (!a.writes && with_atomic && !a.atomic) {  // maybe the first read of a CAS loop
-        if (plain_read.active) settle_plain_read();
-        plain_read.active = true;
-        plain_read.at = a.at;
-        plain_read.rank = c.rank;
-        plain_read.block = b.number;
-        plain_read.place = Place(a.pc);
-        plain_read.other = place_of(cell.w_pc);
-        describe_race(plain_read.text, sizeof plain_read.text, "an atomic write and a plain read",
-                      a, how, other, c.rank, owner_of(cell.w_stamp) - owner_of(launch_first));
+        PlainRead r{a.at, c.rank, b.number, Place(a.pc), place_of(cell.w_pc), ""};
+        describe_race(r.text, sizeof r.text, "an atomic write and a plain read", a, how, other,
+                      c.rank, owner_of(cell.w_stamp) - owner_of(launch_first));
+        plain_reads.push_back(r);
         return;
     }
     if (!a.writes || a.atomic) {
@@ -443,10 +446,11 @@ void track_range(Context& c, BlockState& b, Region& r, const Access& a) {
 
 // ---- written or not
 
-bool all_written(const uint8_t* bits, size_t offset, size_t n) {
-    if (n == 4 && offset % 4 == 0) return (bits[offset / 8] >> offset % 8 & 0xF) == 0xF;
+// Nothing at all: a struct that was written member by member has padding that nobody wrote.
+bool unwritten(const uint8_t* bits, size_t offset, size_t n) {
+    if (n == 4 && offset % 4 == 0) return !(bits[offset / 8] >> offset % 8 & 0xF);
     for (size_t i = offset; i < offset + n; ++i)
-        if (!(bits[i / 8] >> i % 8 & 1)) return false;
+        if (bits[i / 8] >> i % 8 & 1) return false;
     return true;
 }
 
@@ -528,7 +532,7 @@ void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
     if (config.uninitialised) {
         char text[128];
         if (b.written.size() * 8 < offset + a.bytes) b.written.resize((c.shared_touched + 7) / 8);
-        if ((!a.writes || a.atomic) && !all_written(b.written.data(), offset, a.bytes))
+        if ((!a.writes || a.atomic) && unwritten(b.written.data(), offset, a.bytes))
             report(107, Place(a.pc), Place(), "read of %u bytes at %s", a.bytes,
                    shared_near(offset, text, sizeof text));
         if (a.writes) set_written(b.written.data(), offset, a.bytes);
@@ -558,7 +562,7 @@ void access_buffer(Context& c, BlockState& b, Region& r, Access& a) {
     }
     const size_t offset = (size_t)(a.at - buffer.begin);
     if (r.written) {
-        if ((!a.writes || a.atomic) && !all_written(r.written, offset, a.bytes))
+        if ((!a.writes || a.atomic) && unwritten(r.written, offset, a.bytes))
             report(108, Place(a.pc), Place(), "read of %u bytes at offset %zu of buffer #%u "
                    "(%zu bytes)", a.bytes, offset, r.number, buffer.bytes);
         if (a.writes) set_written(r.written, offset, a.bytes);
@@ -636,8 +640,9 @@ void access(void* at, unsigned bytes, bool writes, const void* pc, bool aligned 
         report(106, Place(pc), Place(), "%u-byte access at an address that is %u bytes off", bytes,
                off);
     Access a{address, bytes, writes, false, is_volatile, true, Scope::system, pc};
-    if (SIMT_UNLIKELY(plain_read.active) &&
-        (plain_read.rank != c.rank || plain_read.block != b.number)) settle_plain_read();
+    if (SIMT_UNLIKELY(!plain_reads.empty()) &&
+        (plain_reads.back().rank != c.rank || plain_reads.back().block != b.number))
+        settle_plain_reads();
     if (config.counters) counters::access(c, address, bytes, writes, pc);
     if (SIMT_UNLIKELY(is_volatile && !writes)) acquire(c, b, a);
     dispatch(c, b, a);
@@ -660,8 +665,7 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     char* address = static_cast<char*>(const_cast<void*>(p));
     const void* pc = __builtin_return_address(0);
     if (pending.active) settle_pending();
-    if (plain_read.active && plain_read.at == address && plain_read.rank == c.rank)
-        plain_read.active = false;
+    if (!plain_reads.empty()) forget_plain_read(address, c.rank);
     Access a{address, (unsigned)size, writes, true, false, true, scope, pc};
     if (config.counters) counters::atomic(c, address, (unsigned)size, pc);
     acquire(c, b, a);

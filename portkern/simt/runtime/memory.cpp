@@ -312,6 +312,8 @@ void place_shared(SharedVariable& v, size_t size, size_t align, const char* name
     __atomic_store_n(&v.layout, c.layout, __ATOMIC_RELEASE);
 }
 
+size_t dynamic_shared_bytes() { return context().launch->shape.dynamic; }
+
 bool is_shared(const void* p) {
     const Region* r = region_of(p);
     return r && r->where == Where::shared;

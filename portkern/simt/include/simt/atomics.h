@@ -105,24 +105,23 @@ SIMT_NO_CHECK static inline T atomic_sub(volatile T* p, T value, Scope scope) {
         return atomic_add(p, (T)-value, scope);
 }
 
+// Not __atomic_fetch_and and its kin: g++ 12.2 returns the new value where the result and the
+// operand may share a register.
 template <class T>
 SIMT_NO_CHECK static inline T atomic_and(volatile T* p, T value, Scope scope) {
-    note_atomic(p, sizeof(T), scope, true);
-    return __atomic_fetch_and(p, value, atomic_order);
+    return atomic_update(p, value, scope, [](T a, T b) { return (T)(a & b); });
 }
 
 template <class T>
 SIMT_NO_CHECK static inline T atomic_or(volatile T* p, T value, Scope scope) {
-    note_atomic(p, sizeof(T), scope, true);
-    const T before = __atomic_fetch_or(p, value, atomic_order);
+    const T before = atomic_update(p, value, scope, [](T a, T b) { return (T)(a | b); });
     polled_if(value == 0);
     return before;
 }
 
 template <class T>
 SIMT_NO_CHECK static inline T atomic_xor(volatile T* p, T value, Scope scope) {
-    note_atomic(p, sizeof(T), scope, true);
-    return __atomic_fetch_xor(p, value, atomic_order);
+    return atomic_update(p, value, scope, [](T a, T b) { return (T)(a ^ b); });
 }
 
 // A NaN loses against a number, as in fmin and fmax.

@@ -65,22 +65,6 @@ extern SIMT_TLS Block* block;
 
 SIMT_API bool next_fiber();  // the running thread returned from the kernel while fibers exist
 
-static inline bool next_thread() {
-    Block* b = block;
-    if (SIMT_UNLIKELY(b->fibers)) return next_fiber();
-    if (++b->rank >= b->threads) return false;
-    unsigned x = threadIdx.x + 1;
-    if (x == b->size.x) {
-        x = 0;
-        if (++threadIdx.y == b->size.y) {
-            threadIdx.y = 0;
-            ++threadIdx.z;
-        }
-    }
-    threadIdx.x = x;
-    return true;
-}
-
 static inline unsigned thread_rank() { return block->rank; }
 static inline int lane_id() { return (int)(block->rank % (unsigned)warpSize); }
 static inline int warp_id() { return (int)(block->rank / (unsigned)warpSize); }
@@ -150,6 +134,7 @@ static inline T& shared(SharedVariable& v, const char* name, SIMT_AT) {
 // `extern __shared__ T name[];` at function scope and, through the class, at namespace scope.
 template <class T>
 static inline T* dynamic_shared() { return reinterpret_cast<T*>(block->shared); }
+SIMT_API size_t dynamic_shared_bytes();  // as the launch asked for
 template <class T>
 struct DynamicShared {
     operator T*() const { return dynamic_shared<T>(); }
@@ -225,8 +210,27 @@ SIMT_API void launch(const Shape& shape, const Call& call);
 template <class F>
 void run_threads(void* closure) {
     F& f = *static_cast<F*>(closure);
-    do f();
-    while (next_thread());
+    Block* b = block;
+    // Copies that stay in registers: through memory, each thread would wait for the one before.
+    unsigned rank = b->rank, x = threadIdx.x;
+    for (;;) {
+        f();
+        if (SIMT_UNLIKELY(b->fibers)) break;
+        if (++rank >= b->threads) {
+            b->rank = rank;
+            return;
+        }
+        b->rank = rank;
+        if (SIMT_UNLIKELY(++x == b->size.x)) {
+            x = 0;
+            if (++threadIdx.y == b->size.y) {
+                threadIdx.y = 0;
+                ++threadIdx.z;
+            }
+        }
+        threadIdx.x = x;
+    }
+    while (next_fiber()) f();
 }
 // `call()` is one thread's execution of the kernel: `[=] { kernel(a, b); }`.
 template <class F>
