@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from portkern.record import Verdict
 
 
 def question(**changes: list[str]) -> Question:
-    fields = {
+    fields: dict[str, Any] = {
         "ops": ["relu"], "targets": ["x86_64"], "backends": ["cpu"], "workloads": ["ci"],
         "dtypes": ["float32"],
     }  # fmt: skip

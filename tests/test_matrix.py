@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ HOST = host_targets()[0]
 
 
 def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell]:
-    fields = {
+    fields: dict[str, Any] = {
         "ops": ["relu"], "targets": [HOST], "backends": ["cpu"], "workloads": ["ci"],
         "dtypes": ["float32"],
     }  # fmt: skip

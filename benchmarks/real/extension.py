@@ -73,12 +73,14 @@ def compile_(
     file: Path, out: Path, mode: Mode, *, search: Sequence[Path] = (), defines: Sequence[str] = ()
 ) -> None:
     """The shared library ``out`` of a source file. Raises BuildError."""
-    box = toolbox.ready()
-    tree = rewrite.rewrite_tree(file, out.with_suffix(".src"), search=search)
+    box, folder = toolbox.ready(), out.with_suffix(".src")
+    tree = rewrite.rewrite_tree(file, folder, search=search)
     build._refuse(tree.found)
+    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
+    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
     source = build.Source("", file.name, "cuda", defines=tuple(defines))
     includes = [*tree.includes, *search]
-    object_ = build._compile(box, tree.main, source, None, mode, includes=includes)
+    object_ = build._compile(box, tree.main, everything, source, None, mode, includes=includes)
     run_tool(
         [*build._linker(box), "-shared", object_, box.runtime, "-o", out],
         timeout_s=toolbox.BUILD_TIMEOUT_S,

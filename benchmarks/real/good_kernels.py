@@ -21,7 +21,8 @@ def run_all(checkout: Path, work: Path) -> Collection:
     built: dict[tuple[Path, Mode], extension.Library] = {}
     modes: tuple[Mode, ...] = ("fast", "check")
     tasks = [(folder, mode) for mode in modes for folder in folders]
-    libraries = in_parallel(lambda task: _build(task[0], task[1], work), tasks)
+    texts = {folder: _source(folder) for folder in folders}  # one by one: load_inline is global
+    libraries = in_parallel(lambda task: _build(*texts[task[0]], task[0], task[1], work), tasks)
     built.update(zip(tasks, libraries, strict=True))
     for how, mode, size, warp in ways:
 
@@ -47,7 +48,8 @@ def run_all(checkout: Path, work: Path) -> Collection:
     return Collection("good-kernels", commit(checkout), entries, refused, len(folders))
 
 
-def _build(folder: Path, mode: Mode, work: Path) -> extension.Library:
+def _source(folder: Path) -> tuple[str, list[str]]:
+    """The C++ and CUDA that the published file gives to load_inline, and the functions to bind."""
     from real import references
 
     given: dict[str, Any] = {}
@@ -60,12 +62,16 @@ def _build(folder: Path, mode: Mode, work: Path) -> extension.Library:
         return Recorded()
 
     references.module(folder / "src.py", record)
-    text = "\n".join(_all(given.get("cpp_sources")) + _all(given.get("cuda_sources")))
-    headers = "#include <torch/extension.h>\n"
+    texts = _all(given.get("cpp_sources")) + _all(given.get("cuda_sources"))
+    return "#include <torch/extension.h>\n" + "\n".join(texts), _all(given["functions"])
+
+
+def _build(
+    text: str, functions: list[str], folder: Path, mode: Mode, work: Path
+) -> extension.Library:
     return extension.build_text(
-        headers + text, f"{folder.name}.cu", work / folder.name, mode,
-        functions=given["functions"],
-    )  # fmt: skip
+        text, f"{folder.name}.cu", work / folder.name, mode, functions=functions
+    )
 
 
 def _all(texts: Any) -> list[str]:

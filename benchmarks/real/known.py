@@ -91,8 +91,10 @@ KNOWN: tuple[Known, ...] = (
           "A block's barriers are in a loop over rows that its warps leave at different times when "
           "rows do not divide by warps: barriers mix, partial sums of idle warps are added"),
     Known(_LLMC, "latent", "layernorm_forward", "normalization_kernel", "SX101 SX110",
-          "No guard at the end of the tensor: wrong when its size does not divide by the block's",
-          (172, 174, 178)),
+          "No guard at the end of the tensor: wrong when its size does not divide by the block's"),
+    Known(_LLMC, "latent", "layernorm_backward", "layernorm_backward_kernel2", "SX107",
+          "Warps without a row return before they zero and add up their share of the channels: "
+          "gradients are lost when rows do not divide by the warps of a block"),
     Known(_LLMC, "latent", "matmul_forward", "matmul_forward_kernel4", "SX101",
           "Sizes that do not divide by the tile of 128 are neither handled nor refused"),
     Known(_LLMC, "latent", "softmax_forward", "softmax_forward_kernel7",
@@ -162,12 +164,6 @@ VERDICTS: tuple[Known, ...] = (
           "the program's 1600 channels get no gradient"),
     Known(_LLMC, "defect", "layernorm_backward", "layernorm_backward9", "",
           "Asserts that C divides by 256: the program's own C of 1600 does not", (1358,)),
-    Known(_LLMC, "defect", "layernorm_backward", "copy_to_dweight_dbias", "",
-          "One block of 512 threads copies C elements one each: of the program's 1600 channels "
-          "1088 get no weight or bias gradient (kernel 2)"),
-    Known(_LLMC, "latent", "layernorm_backward", "layernorm_backward_kernel2", "",
-          "Warps without a row return before they zero and add up their share of the channels: "
-          "gradients are lost when rows do not divide by the warps of a block"),
     Known(_GOOD, "latent", "LayerNorm2", "fused_layernorm_kernel", "",
           "The squared deviations of four blocks are added up about four different means, without "
           "the term for the distance between the means: the variance is too small when a row "

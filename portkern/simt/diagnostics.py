@@ -85,6 +85,7 @@ CODES: dict[str, Code] = {
     "SX407": Code("assertion failed", "look at the condition"),
     "SX408": Code("__trap()", "look at the condition"),
     "SX409": Code("an unknown or unmodelled call to the host API", "see the message", _WARNING),
+    "SX410": Code("an instruction that warps of this width do not have", "use the target's own"),
     # -- arithmetic
     "SX501": Code("signed integer overflow", "compute indices in 64 bits"),
     "SX502": Code("shift by the width or more", "bound the count, or use 64 bits"),

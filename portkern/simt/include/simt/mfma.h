@@ -12,7 +12,7 @@ namespace amd {
 
 static inline void needs_wave(int lanes, Site at) {
     if (SIMT_UNLIKELY(warpSize != lanes))
-        fatal(406, at, "a matrix instruction of %d-lane waves on %s, whose waves have %d", lanes,
+        fatal(410, at, "a matrix instruction of %d-lane waves on %s, whose waves have %d", lanes,
               facts.arch, warpSize);
 }
 
