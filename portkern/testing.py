@@ -49,10 +49,12 @@ def judge(
     """Build a candidate and judge it on its best venue: the results, or the build that has none."""
     ready, venue = backend.probe(where), backend.venues(where).best
     assert isinstance(ready, Ready), ready
+    emulated = isinstance(venue, Venue) and venue.kind == "emulator"
     request = Build(
         candidate, op.signature, dtype, where, workloads[0].dims,
         op.signature.scalar_values(workloads[0].scalars),
-        runnable=isinstance(backend.venues(where).hardware, Venue),
+        runnable=isinstance(backend.venues(where).hardware, Venue), emulated=emulated,
+        emulator=venue.version if isinstance(venue, Venue) else "",
     )  # fmt: skip
     [built] = evaluate.build_all(
         [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
