@@ -100,7 +100,7 @@ static void errors() {
     // A wrong shape is told once, and all goes on.
     scale<float, 0><<<1, 2048>>>(p, 1.0f, 1);  // SX401
     EXPECT(cudaDeviceSynchronize() == cudaSuccess);
-    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
     EXPECT(cudaGetLastError() == cudaSuccess);
     cudaStream_t stream;
     cudaStreamCreate(&stream);

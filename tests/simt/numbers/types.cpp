@@ -1,8 +1,10 @@
 // What converts to what, and what does not compile. Checked by compiling it, also with the macros
 // that take conversions and operators away.
+#ifndef __HIP_PLATFORM_AMD__  // HIP has no headers of these names
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#endif
 #include <hip/hip_bf16.h>
 #include <hip/hip_bfloat16.h>
 #include <hip/hip_fp16.h>
