@@ -354,7 +354,7 @@ void on_fault(int signal, siginfo_t* info, void* ucontext) {
     } else {
         last_error = launch_illegal_address;
         describe_address(info->si_addr, what, sizeof what);
-        const Region* r = region_of(info->si_addr);
+        const Region* r = region_near(info->si_addr);
         const int code = r ? r->where == Where::freed ? 105 : 101
                            : (uintptr_t)info->si_addr < 4096 ? 112 : 104;
         report(code, at, Place(), "%s", what);
