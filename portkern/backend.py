@@ -212,6 +212,13 @@ class Backend(ABC):
         """Targets with equal answers share builds: products share their architecture's."""
         return f"{target.arch} {target.march or ''}".strip()
 
+    def prepare(self, request: Build) -> Sequence[Path]:
+        """Make, outside of the jail, what all candidates share; folders that builds and runs read.
+
+        Must not look at the candidate's source.
+        """
+        return ()
+
     def environment(self, target: Target) -> Mapping[str, str]:
         """What the worker that builds for ``target`` needs in its environment before any import."""
         return {}

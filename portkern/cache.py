@@ -42,7 +42,9 @@ class ArtifactCache:
     def workdir(self) -> Path:
         """A private folder on the cache's file system, to build in."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".building-", dir=self.folder))
+        made = Path(tempfile.mkdtemp(prefix=".building-", dir=self.folder))
+        made.chmod(0o755)  # a worker is another user
+        return made
 
     def put(self, key: str, workdir: Path, artifact: Artifact) -> Artifact:
         """Take over ``workdir``; the artifact as it is in the cache. The first of two wins."""

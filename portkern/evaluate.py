@@ -6,9 +6,11 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import shutil
+import tarfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -18,12 +20,13 @@ from types import TracebackType
 from typing import Any
 
 from portkern import check, registry, sandbox, timing
+from portkern.arena import Arena, Slot
 from portkern.backend import Artifact, Build, Venue
 from portkern.cache import ArtifactCache, build_key
-from portkern.op import ITEMSIZE, Op, TensorSpec, Workload
+from portkern.op import Op, Workload
 from portkern.record import Errors, Finding, Verdict
 from portkern.sandbox import Answer, Died, Failed, Outcome, Session, TimedOut
-from portkern.worker import build_to_json, read_tensor, write_tensor
+from portkern.worker import build_to_json
 
 #: Larger inputs are drawn from fewer distributions; float64 references of them take seconds.
 MANY_ELEMENTS = 1 << 22
@@ -126,7 +129,10 @@ def build_all(
             if session is None or not session.alive:
                 if session is not None:
                     session.close()
-                session = sessions[environment] = Session(backend.preload, dict(environment))
+                session = sessions[environment] = Session(
+                    backend.preload, dict(environment), reads=_shared(request),
+                    device=request.runnable and request.target.is_gpu,
+                )  # fmt: skip
             built.append(_build_one(session, request, key, limits, cache))
     finally:
         for session in sessions.values():
@@ -142,20 +148,50 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
 def _build_one(
     session: Session, request: Build, key: str, limits: Limits, cache: ArtifactCache
 ) -> Built:
-    workdir = cache.workdir()
-    outcome = session.ask(
-        "build", timeout_s=limits.build_s, request=build_to_json(request), workdir=str(workdir)
-    )
+    outcome = session.ask("build", timeout_s=limits.build_s, request=build_to_json(request))
     if isinstance(outcome, Answer):
-        artifact = Artifact.from_json(outcome.data["artifact"])
-        return Built(request, cache.put(key, workdir, artifact), float(outcome.data["seconds"]))
-    shutil.rmtree(workdir, ignore_errors=True)
-    if isinstance(outcome, Failed) and outcome.error == "BackendUnavailable":
-        return Built(request, Failure(Verdict.UNAVAILABLE, outcome.message))
+        try:
+            return _unpacked(session, request, outcome.data, key, cache)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OSError,
+            tarfile.TarError,
+        ) as error:
+            detail = f"the build's files cannot be read: {error}"
+            return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
     failure = _failure(outcome, "the build")
     if failure.verdict is Verdict.CRASHED:
         failure = replace(failure, verdict=Verdict.BUILD_FAILED)
     return Built(request, failure)
+
+
+def _unpacked(
+    session: Session, request: Build, told: Mapping[str, Any], key: str, cache: ArtifactCache
+) -> Built:
+    """Into the cache with what the worker packed: files and folders, none outside of its own."""
+    packed = session.arena.bytes(int(told["bytes"]))
+    if packed is None:
+        raise ValueError(f"{told['bytes']} bytes are not there")
+    workdir = cache.workdir()
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(workdir, filter="data")
+        relative = Path(str(told["artifact"]["path"]))
+        path = (workdir / relative).resolve()
+        if not path.is_relative_to(workdir.resolve()) or not path.exists():
+            raise ValueError(f"no file {relative} among them")
+        artifact = Artifact.from_json({**told["artifact"], "path": str(workdir / relative)})
+        return Built(request, cache.put(key, workdir, artifact), float(told["seconds"]))
+    except BaseException:
+        shutil.rmtree(workdir, ignore_errors=True)
+        raise
+
+
+def _shared(request: Build) -> tuple[Path, ...]:
+    return tuple(registry.load(request.candidate.backend).prepare(request))
 
 
 def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
@@ -164,7 +200,7 @@ def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
         return Failure(Verdict.TIMED_OUT, detail, outcome.log)
     if isinstance(outcome, Died):
         return Failure(Verdict.CRASHED, f"{stage} was {outcome}", outcome.log)
-    if outcome.error == "BackendUnavailable":
+    if outcome.error in ("BackendUnavailable", "JailError"):
         return Failure(Verdict.UNAVAILABLE, outcome.message)
     if outcome.error == "LaunchTimeout":
         return Failure(Verdict.TIMED_OUT, outcome.message)
@@ -173,6 +209,16 @@ def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
     last = outcome.log.strip().splitlines()[-LOG_LINES:]
     detail = f"{stage} raised {outcome.error}: {outcome.message.partition(chr(10))[0]}"
     return Failure(Verdict.CRASHED, detail, "\n".join(last))
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Where one call's tensors lie in the arena: ``after`` are the inputs once it is over."""
+
+    inputs: list[Slot]
+    outputs: list[Slot]
+    results: list[Slot]
+    after: list[Slot]
 
 
 class Trial:
@@ -237,16 +283,16 @@ class Trial:
         if isinstance(session, Failure):
             return Result(session.verdict, str(session))
         seconds = before.seconds if before else 0.0
-        outcome = self._ask_run(session, workload, case)
+        outcome, slots = self._ask_run(session, workload, case)
         if not isinstance(outcome, Answer):
             failure = _failure(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds)
         seconds += float(outcome.data.get("seconds", 0.0))
         findings = _findings(outcome.data, before.findings if before else ())
-        actual = _collect(self.op, session.scratch, workload, self.dtype, outcome.data)
+        actual = _collect(self.op, session.arena, slots, outcome.data)
         if isinstance(actual, str):
             return Result(Verdict.WRONG, actual, seconds=seconds, findings=findings)
-        changed = _changed_input(self.op, session.scratch, case)
+        changed = _changed_input(self.op, session.arena, slots, case)
         if changed:
             problem = f"the kernel changed its input {changed!r}"
             return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings)
@@ -264,11 +310,15 @@ class Trial:
         if session is not None:
             session.close()
         contestant = self.contestants[index]
-        session = Session(contestant.preload, contestant.venue.environment)
+        request, folder = contestant.request, contestant.artifact.path.parent
+        session = Session(
+            contestant.preload, contestant.venue.environment, reads=[*_shared(request), folder],
+            device=contestant.venue.kind == "hardware" and request.target.is_gpu,
+        )  # fmt: skip
         self._sessions[index] = session
         outcome = session.ask(
             "load", timeout_s=self.options.limits.load_s,
-            request=build_to_json(contestant.request), artifact=contestant.artifact.to_json(),
+            request=build_to_json(request), artifact=contestant.artifact.to_json(),
             venue=asdict(contestant.venue),
         )  # fmt: skip
         if isinstance(outcome, Answer):
@@ -278,21 +328,25 @@ class Trial:
             session.close()
         return _failure(outcome, "loading the kernel")
 
-    def _ask_run(self, session: Session, workload: Workload, case: check.Case) -> Outcome:
-        signature, scratch = self.op.signature, session.scratch
-        inputs, outputs = [], []
-        for spec, tensor in zip(signature.inputs, case.inputs, strict=True):
-            inputs.append(_file(scratch / f"in-{spec.name}", spec, workload, self.dtype))
-            write_tensor(tensor, scratch / f"in-{spec.name}")
-        for spec in signature.outputs:
-            file = _file(scratch / f"out-{spec.name}", spec, workload, self.dtype)
-            write_tensor(check.poison(tuple(file["shape"]), file["dtype"]), Path(file["path"]))
-            outputs.append(file)
-        return session.ask(
-            "run", timeout_s=self.options.limits.run_s, inputs=inputs, outputs=outputs,
-            dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
-            results=[str(_result_path(scratch, spec)) for spec in signature.outputs],
+    def _ask_run(
+        self, session: Session, workload: Workload, case: check.Case
+    ) -> tuple[Outcome, Slots]:
+        signature, arena = self.op.signature, session.arena
+        arena.clear()
+        wanted = [
+            check.poison(spec.sizes(workload.dims), spec.resolve(self.dtype))
+            for spec in signature.outputs
+        ]
+        slots = Slots(
+            [arena.put(tensor) for tensor in case.inputs], [arena.put(t) for t in wanted],
+            [arena.put(tensor) for tensor in wanted], [arena.put(t) for t in case.inputs],
         )  # fmt: skip
+        outcome = session.ask(
+            "run", timeout_s=self.options.limits.run_s, inputs=slots.inputs, outputs=slots.outputs,
+            results=slots.results, after=slots.after, dims=dict(workload.dims),
+            scalars=signature.scalar_values(workload.scalars),
+        )  # fmt: skip
+        return outcome, slots
 
     def _race(
         self, racing: Sequence[int], device: str, workload: Workload, case: check.Case,
@@ -306,7 +360,7 @@ class Trial:
             opened = self._baseline(name, device)
             if isinstance(opened, Failure):
                 continue
-            if isinstance(self._ask_run(opened[0], workload, case), Answer):
+            if isinstance(self._ask_run(opened[0], workload, case)[0], Answer):
                 runners[name], methods[name] = opened
         samples, lost = take_turns(runners, self.options.plan, limit)
         baselines = {
@@ -362,52 +416,31 @@ def take_turns(
     return {key: values for key, values in samples.items() if key not in lost}, lost
 
 
-def _file(path: Path, spec: TensorSpec, workload: Workload, dtype: str) -> dict[str, Any]:
-    shape = list(spec.sizes(workload.dims))
-    return {"path": str(path), "shape": shape, "dtype": spec.resolve(dtype)}
-
-
-def _result_path(scratch: Path, spec: TensorSpec) -> Path:
-    return scratch / f"result-{spec.name}"
-
-
-def _collect(
-    op: Op, scratch: Path, workload: Workload, dtype: str, claimed: Mapping[str, Any]
-) -> list[Any] | str:
+def _collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> list[Any] | str:
     """The output tensors, or what is wrong with their form."""
     described = claimed.get("outputs")
     if not isinstance(described, list) or len(described) != len(op.signature.outputs):
         return f"the kernel returned {described} outputs, expected {len(op.signature.outputs)}"
-    actual = []
-    for spec, claim in zip(op.signature.outputs, described, strict=True):
-        path = _result_path(scratch, spec)
-        wanted = _file(path, spec, workload, dtype)
-        got = {"shape": claim.get("shape"), "dtype": claim.get("dtype")}
-        if got != {"shape": wanted["shape"], "dtype": wanted["dtype"]}:
+    for spec, claim, slot in zip(op.signature.outputs, described, slots.results, strict=True):
+        got = {key: claim.get(key) if isinstance(claim, dict) else None for key in _FORM}
+        if got != {key: slot[key] for key in _FORM}:
             return (
                 f"output {spec.name!r} is {got['dtype']}{got['shape']}, "
-                f"expected {wanted['dtype']}{wanted['shape']}"
+                f"expected {slot['dtype']}{slot['shape']}"
             )
-        size = math.prod(wanted["shape"]) * ITEMSIZE[wanted["dtype"]]
-        if path.is_symlink() or not path.is_file() or path.stat().st_size != size:
-            return f"output {spec.name!r} did not arrive as {size} bytes"
-        actual.append(read_tensor(**wanted))
-    return actual
+    return [arena.take(slot) for slot in slots.results]
 
 
-def _changed_input(op: Op, scratch: Path, case: check.Case) -> str:
+_FORM = ("shape", "dtype")
+
+
+def _changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:
     """The name of the first input whose bytes differ after the call; '' when none does."""
     import torch
 
-    for spec, tensor in zip(op.signature.inputs, case.inputs, strict=True):
-        if tensor.numel() == 0:
-            continue
-        path = scratch / f"in-{spec.name}.after"
-        size = tensor.numel() * tensor.element_size()
-        if not path.is_file() or path.stat().st_size != size:
-            return spec.name
-        after = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-        if not torch.equal(after, tensor.contiguous().reshape(-1).view(torch.uint8)):
+    for spec, tensor, slot in zip(op.signature.inputs, case.inputs, slots.after, strict=True):
+        before = tensor.contiguous().reshape(-1).view(torch.uint8)
+        if not torch.equal(arena.take(slot).reshape(-1).view(torch.uint8), before):
             return spec.name
     return ""
 

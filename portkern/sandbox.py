@@ -1,10 +1,12 @@
 """Workers from the judge's side: spawn, ask with a deadline, and see how they ended.
 
-Every worker has a process group and a scratch folder; both are gone when its session closes.
+Every worker is confined by :mod:`portkern.jail`, shares an :class:`Arena` with the judge, and is
+gone with all that it started when its session closes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -16,13 +18,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from portkern.arena import Arena
 from portkern.errors import PortkernError
+from portkern.jail import Layers, Policy
 
 #: What a worker sees of the judge's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
@@ -30,6 +35,8 @@ ALLOWED_PREFIXES = (
     "CUDA", "NVIDIA", "ROCM", "ROCR", "HIP", "HSA", "POCL", "OCL", "OMP_", "MKL_", "NUMBA_",
     "TRITON_", "JAX_", "XLA_", "PORTKERN_", "PYTHON", "TORCH_", "DO_NOT_TRACK",
 )  # fmt: skip
+#: How long a worker that has closed its connection may take to be gone.
+GRACE_S = 1.0
 #: The last bytes of what a worker printed, for the record.
 LOG_TAIL = 4000
 
@@ -74,14 +81,6 @@ class TimedOut:
 Outcome = Answer | Failed | Died | TimedOut
 
 
-def scratch_root() -> Path | None:
-    """Memory-backed scratch when the system has it, so that tensors are not written to a disk."""
-    shm = Path("/dev/shm")
-    if shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 4 * 2**30:
-        return shm
-    return None
-
-
 class ForkServer:
     """One warm process per set of preloaded modules; started on first use, thread-safe."""
 
@@ -90,14 +89,26 @@ class ForkServer:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._layers: Layers | None = None
 
-    def spawn(self, scratch: Path, environment: Mapping[str, str]) -> tuple[int, socket.socket]:
+    @property
+    def layers(self) -> Layers:
+        """What its workers are confined by."""
+        with self._lock:
+            if self._control is None:
+                self._start()
+            assert self._layers is not None
+            return self._layers
+
+    def spawn(
+        self, policy: Policy, environment: Mapping[str, str], *, arena: int, log: int
+    ) -> tuple[int, socket.socket]:
         """A new worker's pid and the judge's end of its connection."""
         ours, theirs = socket.socketpair()
-        request = {"spawn": {"scratch": str(scratch), "environment": dict(environment)}}
+        request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
         with theirs:
             try:
-                reply = self._ask(request, [theirs.fileno()])
+                reply = self._ask(request, [theirs.fileno(), arena, log])
             except PortkernError:
                 ours.close()
                 raise
@@ -139,7 +150,11 @@ class ForkServer:
             self._process = subprocess.Popen(
                 argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment()
             )
-        self._control = ours
+        told = ours.recv(1 << 16)
+        if not told:
+            self._process.wait()
+            raise PortkernError("The fork server did not start; see the lines it printed above")
+        self._control, self._layers = ours, Layers.from_json(json.loads(told)["layers"])
         return ours
 
 
@@ -166,13 +181,30 @@ def close_servers() -> None:
         _SERVERS.clear()
 
 
-class Session:
-    """One worker. Asking a dead one is an error; see :attr:`alive`."""
+def layers() -> Layers:
+    """What workers on this machine are confined by."""
+    return server(()).layers
 
-    def __init__(self, preload: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        self.scratch = Path(tempfile.mkdtemp(prefix="portkern-", dir=scratch_root()))
+
+class Session:
+    """One worker. Asking a dead one is an error; see :attr:`alive`.
+
+    It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``.
+    """
+
+    def __init__(
+        self, preload: tuple[str, ...], environment: Mapping[str, str], *,
+        reads: Iterable[Path] = (), device: bool = False,
+    ) -> None:  # fmt: skip
+        self.arena = Arena()
+        self.scratch = Path(tempfile.mkdtemp(prefix="portkern-"))
+        self._log = os.memfd_create("portkern-log")
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
         self._server = server(preload)
-        self._pid, self._connection = self._server.spawn(self.scratch, environment)
+        policy = Policy(self.scratch, tuple(reads), device=device)
+        self._pid, self._connection = self._server.spawn(
+            policy, environment, arena=self.arena.handle, log=self._log
+        )
         self._received = b""
         self.alive = True
 
@@ -200,23 +232,22 @@ class Session:
             return TimedOut(timeout_s, self.log())
         reply = _parse(line)
         if reply is None:
-            return Died(self._end(), self.log())
+            return Died(self._end(grace_s=GRACE_S), self.log())
         if reply.get("ok") is True:
             return Answer(reply)
         return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
 
     def log(self) -> str:
         """The end of what the worker printed."""
-        path = self.scratch / "log"
-        if not path.exists():
-            return ""
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_TAIL))
-            return file.read().decode(errors="replace")
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace")
 
     def close(self) -> None:
         if self.alive:
             self._end()
+        if self.arena.handle >= 0:
+            os.close(self._log)
+        self.arena.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _receive(self, deadline: float) -> bytes | None:
@@ -232,13 +263,15 @@ class Session:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _end(self) -> int:
-        """Kill the whole group, and the status of the worker itself."""
+    def _end(self, *, grace_s: float = 0.0) -> int:
+        """Kill all of it, and the status of the worker itself: its own if it ends in time."""
         self.alive = False
-        try:
+        with suppress(ProcessLookupError):
+            process = os.pidfd_open(self._pid)
+            select.select([process], [], [], grace_s)
+            os.close(process)
+        with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it had ended by itself
         self._connection.close()
         return self._server.wait(self._pid)
 

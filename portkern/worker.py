@@ -7,15 +7,20 @@ separate, trusted worker runs the baseline.
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import socket
+import tarfile
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from portkern import registry
+from portkern.arena import Slot, View
 from portkern.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.candidate import Candidate
 from portkern.device import TorchDevice
@@ -24,9 +29,9 @@ from portkern.op import Signature
 from portkern.target import Target
 
 
-def serve(connection: socket.socket) -> None:
-    """Answer requests until the judge closes the connection."""
-    worker = Worker()
+def serve(connection: socket.socket, arena: int) -> None:
+    """Answer requests until the judge closes the connection. ``arena`` is memory shared with it."""
+    worker = Worker(View(arena))
     with connection.makefile("rw", encoding="utf-8") as stream:
         for line in stream:
             request = json.loads(line)
@@ -43,23 +48,36 @@ def serve(connection: socket.socket) -> None:
 class Worker:
     """Holds the loaded kernel and the buffers of its last call."""
 
-    def __init__(self) -> None:
+    def __init__(self, arena: View) -> None:
+        self._arena = arena
+        self._builds = 0
         self._kernel: Kernel | None = None
         self._call: Call | None = None
 
-    def build(self, request: dict[str, Any], workdir: str) -> dict[str, Any]:
+    def build(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Build in a folder of the scratch; what is in it goes to the judge as a tar archive."""
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
+        self._builds += 1
+        workdir = Path(f"build-{self._builds}").absolute()
+        workdir.mkdir()
         start = time.perf_counter()
-        artifact = backend.build(build, Path(workdir))
-        return {"artifact": artifact.to_json(), "seconds": time.perf_counter() - start}
+        artifact = backend.build(build, workdir)
+        seconds = time.perf_counter() - start
+        packed = _packed(workdir)
+        self._arena.write_bytes(packed)
+        told = artifact.to_json() | {"path": str(artifact.path.relative_to(workdir))}
+        return {"artifact": told, "bytes": len(packed), "seconds": seconds}
 
     def load(
         self, request: dict[str, Any], artifact: dict[str, Any], venue: dict[str, Any]
     ) -> dict[str, Any]:
+        """Open a copy of the artifact: compilers keep what they still make beside it."""
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
-        self._kernel = backend.load(Artifact.from_json(artifact), build, _venue(venue))
+        kept = Artifact.from_json(artifact)
+        copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
+        self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
         return {"method": self._kernel.device.method}
 
     def reference(self, source: str, device: str, compiled: bool) -> dict[str, Any]:
@@ -79,17 +97,17 @@ class Worker:
         return {"method": opened.method}
 
     def run(
-        self, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]],
-        dims: dict[str, int], scalars: dict[str, Any], results: list[str],
+        self, inputs: list[Slot], outputs: list[Slot], results: list[Slot], after: list[Slot],
+        dims: dict[str, int], scalars: dict[str, Any],
     ) -> dict[str, Any]:  # fmt: skip
-        """One call on fresh buffers; ``inputs`` and poisoned ``outputs`` are files of raw bytes.
+        """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``.
 
-        Output bytes go to ``results``, and the inputs as they are afterwards beside them.
+        Outputs go to ``results``, and the inputs as they are afterwards to ``after``.
         """
         kernel = self._loaded()
         device = kernel.device
-        uploaded = [device.upload(read_tensor(**file)) for file in inputs]
-        poisoned = [device.upload(read_tensor(**file)) for file in outputs]
+        uploaded = [device.upload(self._arena.tensor(slot)) for slot in inputs]
+        poisoned = [device.upload(self._arena.tensor(slot)) for slot in outputs]
         self._call = Call(uploaded, poisoned, dims, scalars)
         device.synchronize()
         start = time.perf_counter()
@@ -99,12 +117,13 @@ class Worker:
         if len(returned) != len(results):
             return {"outputs": len(returned), "seconds": seconds}
         described = []
-        for buffer, path in zip(returned, results, strict=True):
+        for buffer, slot in zip(returned, results, strict=True):
             host = device.download(buffer)
-            write_tensor(host, Path(path))
-            described.append({"shape": list(host.shape), "dtype": str(host.dtype)[len("torch.") :]})
-        for buffer, file in zip(uploaded, inputs, strict=True):
-            write_tensor(device.download(buffer), Path(file["path"] + ".after"))
+            described.append(form(host))
+            if described[-1] == {"shape": slot["shape"], "dtype": slot["dtype"]}:
+                self._arena.write(slot, host)
+        for buffer, slot in zip(uploaded, after, strict=True):
+            self._arena.write(slot, device.download(buffer))
         findings = [dict(finding) for finding in kernel.findings()]
         return {"outputs": described, "seconds": seconds, "findings": findings}
 
@@ -149,24 +168,12 @@ def build_from_json(data: dict[str, Any]) -> Build:
     )  # fmt: skip
 
 
-def read_tensor(path: str, shape: list[int], dtype: str) -> Any:
-    """A torch tensor on the host from a file of its raw bytes."""
-    import torch
-
-    count = 1
-    for size in shape:
-        count *= size
-    kind = getattr(torch, dtype)
-    if count == 0:
-        return torch.empty(shape, dtype=kind)
-    return torch.from_file(path, shared=False, size=count, dtype=kind).reshape(shape)
+def form(tensor: Any) -> dict[str, Any]:
+    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
 
 
-def write_tensor(tensor: Any, path: Path) -> None:
-    import torch
-
-    path.unlink(missing_ok=True)
-    if tensor.numel() == 0:
-        path.write_bytes(b"")
-    else:
-        tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tofile(path)
+def _packed(folder: Path) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(folder, ".")
+    return archive.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import psutil
 import pytest
 
 from portkern import evaluate, ops, registry, sandbox
+from portkern.arena import Arena
 from portkern.backend import Build, Missing, Venue
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.errors import PortkernError
 from portkern.evaluate import Contestant, Limits, Trial
+from portkern.jail import Policy
 from portkern.record import Verdict
 from portkern.sandbox import Failed, Session
 from portkern.target import load
@@ -160,13 +163,19 @@ def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> 
 
 def test_a_dead_server_is_an_error_and_starts_again() -> None:
     server = sandbox.ForkServer(("torch",))
-    server.spawn(Path("/tmp"), {})[1].close()
+
+    def spawn() -> None:
+        with Arena() as arena, tempfile.TemporaryFile() as log:
+            policy = Policy(Path("/tmp"))
+            server.spawn(policy, {}, arena=arena.handle, log=log.fileno())[1].close()
+
+    spawn()
     assert server._process is not None
     server._process.kill()
     server._process.wait()
     with pytest.raises(PortkernError, match="fork server ended"):
-        server.spawn(Path("/tmp"), {})
-    server.spawn(Path("/tmp"), {})[1].close()
+        spawn()
+    spawn()
     server.close()
 
 

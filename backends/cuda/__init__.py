@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,6 +51,9 @@ class CudaBackend(Backend):
 
     def venues(self, target: Target) -> Venues:
         return Venues(gpu.hardware(target, nvcc.find()), emulate.venue(target))
+
+    def prepare(self, request: Build) -> Sequence[Path]:
+        return emulate.prepare(request, "cuda")
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a cubin has no host code, so only the text can tell.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,6 +59,9 @@ class HipBackend(Backend):
         on_nvidia = target.vendor == "nvidia"
         hardware = gpu.hardware(target, nvcc.find()) if on_nvidia else _amd_hardware(target)
         return Venues(hardware, emulate.venue(target))
+
+    def prepare(self, request: Build) -> Sequence[Path]:
+        return emulate.prepare(request, "hip")
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a code object has no host code, so only the text can tell.

@@ -44,6 +44,17 @@ def venue(target: Target) -> Venue | Missing:
     return Venue("emulator", name, version=box.folder.name)
 
 
+def prepare(request: Build, language: Language) -> tuple[Path, ...]:
+    """The executor's runtime and precompiled headers, for :meth:`Backend.prepare`."""
+    if not request.emulated or isinstance(toolbox.find(), Missing):
+        return ()
+    box = toolbox.ready()
+    box.headers(language, "fast")
+    if request.checked:
+        box.headers(language, "check")
+    return (box.folder,)
+
+
 def build_beside(source: Source, request: Build, workdir: Path) -> None:
     """The libraries that :func:`load` opens, in the artifact's folder.
 

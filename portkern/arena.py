@@ -1,0 +1,98 @@
+"""Memory that judge and worker share for tensors: raw bytes, laid out by the judge alone.
+
+It has no name that another process could open, and cannot be made shorter: reading it is safe
+whatever the worker does to it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from typing import Any, Self
+
+PAGE = 4096
+#: What a tensor is read from: where it begins, and its form.
+Slot = dict[str, Any]
+
+
+class Arena:
+    """The judge's side. Slots are handed out one after the other until :meth:`clear`."""
+
+    def __init__(self) -> None:
+        self.handle = os.memfd_create("portkern", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        self._used = 0
+
+    def clear(self) -> None:
+        self._used = 0
+
+    def slot(self, shape: tuple[int, ...], dtype: str) -> Slot:
+        """Room for a tensor; what it holds is whatever was there."""
+        slot = {"offset": self._used, "shape": list(shape), "dtype": dtype}
+        self._used += -(-size_of(slot) // PAGE) * PAGE
+        if os.fstat(self.handle).st_size < self._used:
+            os.ftruncate(self.handle, self._used)
+        return slot
+
+    def put(self, tensor: Any) -> Slot:
+        """A slot with a host tensor's elements, in row-major order."""
+        slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        View(self.handle).write(slot, tensor)
+        return slot
+
+    def take(self, slot: Slot) -> Any:
+        """A copy that later writes of the worker do not change."""
+        return View(self.handle).tensor(slot).clone()
+
+    def bytes(self, size: int) -> bytes | None:
+        """The first ``size`` bytes; None if there are fewer."""
+        if not 0 <= size <= os.fstat(self.handle).st_size:
+            return None
+        return os.pread(self.handle, size, 0)
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class View:
+    """What is in an arena, as tensors on its memory; the worker's side."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def tensor(self, slot: Slot) -> Any:
+        import torch
+
+        kind, size = getattr(torch, slot["dtype"]), size_of(slot)
+        if size == 0:
+            return torch.empty(slot["shape"], dtype=kind)
+        memory = mmap.mmap(self.handle, size, offset=slot["offset"])
+        return torch.frombuffer(memory, dtype=kind).reshape(slot["shape"])
+
+    def write(self, slot: Slot, tensor: Any) -> None:
+        if size_of(slot):
+            self.tensor(slot).copy_(tensor)
+
+    def write_bytes(self, data: bytes) -> None:
+        """From the beginning, making room."""
+        if os.fstat(self.handle).st_size < len(data):
+            os.ftruncate(self.handle, len(data))
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self.handle, data[done:], done)
+
+
+def size_of(slot: Slot) -> int:
+    import torch
+
+    return math.prod(slot["shape"]) * int(getattr(torch, slot["dtype"]).itemsize)
