@@ -23,7 +23,6 @@ def _name(case: Case) -> str:
 
 #: What the executor has no checker for yet; strict, so that the first one that works is noticed.
 NOT_YET = {
-    "constant_written": "__constant__ memory is not told from other memory",
     "cp_async_refilled_early": "cp.async is checked where it is waited for, not where it is issued",
 }
 

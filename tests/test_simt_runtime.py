@@ -312,6 +312,44 @@ def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> Non
     assert not outcome.findings and outcome.status == 0
 
 
+def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
+    outcome = run("""
+        extern __constant__ float filter[4];
+        struct Table { static __constant__ int steps[2]; };
+        #define KEPT static __constant__
+        KEPT int kept[2];
+        template <class T> __constant__ T scale = 2;
+        __constant__ const int fixed = 7;
+        __constant__ float filter[4];
+        __constant__ int Table::steps[2];
+        __device__ int plain[2];
+        __device__ __noinline__ int* writable(const int* p) { return const_cast<int*>(p); }
+        __global__ void k(float* x) {
+            *writable(plain) = fixed;
+            *writable(kept) = 1;
+            *writable(&Table::steps[1]) = 1;
+            const_cast<float*>(filter)[3] = 1;
+            x[0] = filter[1] * scale<float> + Table::steps[0] + kept[1] + plain[0];
+        }
+        int main() {
+            const float taps[4] = {1, 2, 3, 4};
+            const int steps[2] = {10, 20};
+            void* at;
+            cudaMemcpyToSymbol(filter, taps, sizeof taps);
+            cudaGetSymbolAddress(&at, Table::steps);
+            cudaMemcpy(at, steps, sizeof steps, cudaMemcpyHostToDevice);
+            cudaMemcpyToSymbol(kept, steps, sizeof steps);
+            float* x = device<float>(1);
+            k<<<1, 1>>>(x);
+            show(x, 1);
+        }
+    """, mode="check")  # fmt: skip
+    assert numbers(outcome) == [2 * 2 + 10 + 20 + 7]
+    assert [(one.code, one.line) for one in outcome.findings] == [
+        ("SX111", 14), ("SX111", 15), ("SX111", 16)
+    ]  # fmt: skip
+
+
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:
     outcome = run("""
         __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; x[threadIdx.x] = s[threadIdx.x][0]; }

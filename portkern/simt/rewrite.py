@@ -95,8 +95,8 @@ _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUM
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
 _WATCHED = (
     ASM | _VECTOR | set(_KERNEL_ARGUMENT)
-    | {"<<<", "<", "<<", "__shared__", "__launch_bounds__", "__noinline__", "main",
-       "hipLaunchKernelGGL"}
+    | {"<<<", "<", "<<", "__shared__", "__constant__", "__launch_bounds__", "__noinline__",
+       "main", "hipLaunchKernelGGL"}
 )  # fmt: skip
 
 
@@ -113,6 +113,8 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
             return i + 3
     elif "__shared__" in words:
         return rewrite_shared(draft, i)
+    elif "__constant__" in words:
+        _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
     elif text == "__launch_bounds__":
@@ -129,6 +131,20 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
     elif text == "main" and library:
         _main(draft, i)
     return i + 1
+
+
+def _constant(draft: Draft, i: int, words: frozenset[str]) -> None:
+    """The header's macro gives a variable a section, which only its definition may name."""
+    code, place = draft.code, draft.places[i]
+    first = last = i
+    while first > code.earliest(i) and code.text[first - 1] not in (";", "{", "}"):
+        first -= 1
+    while last < place.last and code.text[last] not in (";", "{", "}", "="):
+        last += 1
+    around = words.union(code.outside_directives(first, last))
+    automatic = place.scope.function and "static" not in around
+    if automatic or "extern" in around or place.scope.kind == "class":
+        draft.replace(i, i + 1, " ".join(sorted(words - {"__constant__"})))
 
 
 def _main(draft: Draft, i: int) -> None:

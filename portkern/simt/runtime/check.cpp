@@ -18,6 +18,7 @@
 #include "context.h"
 #include "counters.h"
 #include "memory.h"
+#include "symbols.h"
 
 namespace simt {
 namespace {
@@ -574,7 +575,15 @@ Region* image_of(const void* p) {  // a module's own data, such as __device__ va
     Dl_info info;
     if (!dladdr(p, &info)) return nullptr;
     char* page = reinterpret_cast<char*>((uintptr_t)p & ~uintptr_t{4095});
-    return add_region(Where::image, page, 4096);
+    Region* r = add_region(Where::image, page, 4096);
+    r->constants = is_constant(page, 4096);
+    return r;
+}
+
+void access_image(Context& c, BlockState& b, Region& r, const Access& a) {
+    if (SIMT_UNLIKELY(a.writes && r.constants && config.bounds) && is_constant(a.at, a.bytes))
+        report(111, Place(a.pc), Place(), "write of %u bytes to a __constant__ variable", a.bytes);
+    if (config.races) track_range(c, b, r, a);
 }
 
 void access_unknown(Context& c, BlockState& b, Access& a) {
@@ -582,8 +591,7 @@ void access_unknown(Context& c, BlockState& b, Access& a) {
     if (a.at >= closure && a.at + a.bytes <= closure + running->bytes) return;
     if (Region* r = image_of(a.at)) {
         a.global = true;
-        if (config.races) track_range(c, b, *r, a);
-        return;
+        return access_image(c, b, *r, a);
     }
     if (!config.bounds) return;
     char text[160];
@@ -616,9 +624,7 @@ void dispatch(Context& c, BlockState& b, Access& a) {
             if (config.bounds) stop(a, 105, text);
             return;
         }
-        case Where::image:
-            if (config.races) track_range(c, b, *r, a);
-            return;
+        case Where::image: return access_image(c, b, *r, a);
         case Where::unknown: return;
     }
 }

@@ -36,6 +36,7 @@ struct Region {
     uint8_t shift;     // one cell stands for 1 << shift bytes
     uint8_t* written;  // one bit per byte, for uninitialised reads; null: all written
     unsigned number;
+    bool constants = false;  // an image's page that __constant__ variables lie in
 };
 
 Region* region_of(const void* p);    // null: unknown
