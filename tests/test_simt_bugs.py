@@ -23,7 +23,6 @@ def _name(case: Case) -> str:
 
 #: What the executor has no checker for yet; strict, so that the first one that works is noticed.
 NOT_YET = {
-    "cp_async_refilled_early": "cp.async is checked where it is waited for, not where it is issued",
 }
 
 

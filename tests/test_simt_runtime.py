@@ -312,6 +312,70 @@ def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> Non
     assert not outcome.findings and outcome.status == 0
 
 
+def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Runner) -> None:
+    source = """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/memcpy_async.h>
+        #include <cuda_pipeline.h>
+        namespace cg = cooperative_groups;
+        __device__ void start(int* to, const int* from) {
+            __pipeline_memcpy_async(to, from, 4);  // SX201
+            __pipeline_commit();
+        }
+        __global__ void refilled_early(int* x) {
+            __shared__ int s[32];
+            const int t = threadIdx.x;
+            s[t] = t;
+            __syncthreads();
+            x[t] = s[31 - t];  // SX201
+            start(&s[t], &x[32 + t]);
+            __syncthreads();
+            __pipeline_wait_prior(0);
+        }
+        __global__ void read_early(int* x) {
+            __shared__ int s[3][32];
+            const int t = threadIdx.x;
+            s[0][t] = s[1][t] = s[2][t] = -1;
+            __syncthreads();
+            start(&s[0][t], &x[32 + t]);
+            x[t] = s[0][t];  // SX201
+            __syncthreads();
+            x[t] = s[0][31 - t];  // SX201
+            cg::memcpy_async(cg::this_thread_block(), s[1], &x[32], sizeof s[1]);
+            cg::memcpy_async(cg::this_thread_block(), s[2], &x[64], sizeof s[2]);
+            cg::wait_prior<1>(cg::this_thread_block());
+            x[t] = s[0][31 - t] + s[1][31 - t];
+            x[t] += s[2][31 - t];  // SX201
+            cg::wait(cg::this_thread_block());
+            x[t] += s[2][31 - t];
+        }
+        __global__ void loaded_by_all(int* x) {
+            __shared__ int s[2];
+            for (int i = 0; i < 4; ++i) {
+                __pipeline_memcpy_async(&s[i % 2], &x[64 + i], 4);
+                __pipeline_commit();
+                __pipeline_wait_prior(0);
+                __syncthreads();
+                x[threadIdx.x] += s[i % 2];
+            }
+        }
+        int main() {
+            std::vector<int> values(128);
+            for (int i = 0; i < 128; ++i) values[i] = 1000 + i;
+            int* x = device<int>(128);
+            cudaMemcpy(x, values.data(), 512, cudaMemcpyHostToDevice);
+            refilled_early<<<1, 32>>>(x);
+            read_early<<<1, 32>>>(x);
+            loaded_by_all<<<1, 32>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    marked = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")]
+    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert outcome.status == 0
+
+
 def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
     outcome = run("""
         extern __constant__ float filter[4];

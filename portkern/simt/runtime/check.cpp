@@ -67,6 +67,13 @@ struct WarpClocks {
     uint16_t known[64][64];          // [lane][other]: the other's accesses below this are known
 };
 
+struct Flight {  // a cp.async that is not yet waited for, of one word of shared memory
+    const char* from;
+    uint32_t pc;
+    uint16_t rank;
+    bool active;
+};
+
 struct BlockState {
     uint32_t number = 0, stamp = 0;
     Thread threads[max_threads];
@@ -75,6 +82,8 @@ struct BlockState {
     std::unordered_map<uint32_t, std::vector<const Release*>> by_block;  // flattened, for searching
     bool flattened = false;
     std::vector<uint8_t> written;    // of shared memory, one bit per byte
+    std::vector<Flight> flights;     // of shared memory, one per word
+    size_t in_flight = 0;            // words
     std::vector<std::pair<unsigned, Release*>> named;
 };
 
@@ -204,6 +213,7 @@ struct Access {
     bool writes, atomic, is_volatile, global;
     Scope scope;
     const void* pc;
+    bool issue = false;  // of an asynchronous copy: what it will write is not there to compare
 };
 
 // A write that stores what is there already harms nobody: the report waits for the store.
@@ -308,8 +318,10 @@ void check_against_write(Context& c, BlockState& b, Cell& cell, const Access& a)
         plain_reads.push_back(r);
         return;
     }
-    if (!a.writes || a.atomic) {
-        const char* kind = a.writes ? "a plain write and an atomic" : "a write and a read";
+    if (!a.writes || a.atomic || a.issue) {
+        const char* kind = a.issue    ? "a write and an asynchronous copy"
+                           : a.writes ? "a plain write and an atomic"
+                                      : "a write and a read";
         return report_race(c, a, how, kind, other, cell.w_stamp, cell.w_pc, with_atomic);
     }
     if (pending.active) return;
@@ -514,6 +526,43 @@ const char* shared_near(size_t offset, char* text, size_t size) {
 
 const char* verb(const Access& a) { return a.writes ? "write" : "read"; }
 
+// ---- asynchronous copies
+
+// Whether the access meets memory that one is filling: nobody, not even its thread, may touch that.
+bool meets_flight(BlockState& b, size_t offset, const Access& a) {
+    for (size_t i = offset / 4; i <= (offset + a.bytes - 1) / 4 && i < b.flights.size(); ++i) {
+        const Flight& f = b.flights[i];
+        if (!f.active) continue;
+        report(201, Place(a.pc), place_of(f.pc),
+               "%s of shared memory that an asynchronous copy of thread %u is still filling",
+               verb(a), f.rank);
+        return true;
+    }
+    return false;
+}
+
+// Whether the copy changes nothing: as where several threads load the same.
+bool there_already(const char* to, const char* from, size_t size, size_t bytes) {
+    const Region* r = region_of(from);
+    if (bytes && (!r || r->where != Where::buffer || from < r->buffer.begin ||
+                  from + bytes > r->buffer.begin + r->buffer.bytes))
+        return false;
+    return !memcmp(to, from, bytes) &&
+           std::all_of(to + bytes, to + size, [](char byte) { return byte == 0; });
+}
+
+void take_off(Context& c, BlockState& b, size_t offset, const char* from, const Access& a) {
+    b.flights.resize(std::max(b.flights.size(), (c.shared_touched + 3) / 4));
+    for (size_t i = 0; i < a.bytes; i += 4) {
+        Flight& f = b.flights[(offset + i) / 4];
+        if (f.active && f.rank != c.rank && f.from != from + i)
+            report(201, Place(a.pc), place_of(f.pc), "asynchronous copies of threads %u and %u to "
+                   "the same shared memory", f.rank, c.rank);
+        b.in_flight += !f.active;
+        f = {from + i, keep_pc(a.pc), (uint16_t)c.rank, true};
+    }
+}
+
 void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
     if (r.buffer.begin != c.shared) {
         if (config.bounds)
@@ -538,7 +587,8 @@ void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
                    shared_near(offset, text, sizeof text));
         if (a.writes) set_written(b.written.data(), offset, a.bytes);
     }
-    if (config.races) track_range(c, b, r, a);
+    if (!config.races || (SIMT_UNLIKELY(b.in_flight) && meets_flight(b, offset, a))) return;
+    track_range(c, b, r, a);
 }
 
 [[noreturn]] void stop(const Access& a, int code, const char* text) {
@@ -679,6 +729,33 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     dispatch(c, b, a);
 }
 
+void copy_issued(const void* to, const void* from, size_t size, size_t bytes) {
+    if (!block || !running || !config.races) return;
+    Context& c = context();
+    BlockState& b = state(c);
+    if (pending.active) settle_pending();
+    char* at = static_cast<char*>(const_cast<void*>(to));
+    const char* source = static_cast<const char*>(from);
+    const size_t offset = (size_t)(at - c.shared);
+    if (offset + size > c.shared_touched) return;  // the wait tells
+    if (there_already(at, source, size, bytes)) return;
+    const void* pc = __builtin_return_address(0);
+    Access a{at, (unsigned)size, true, false, false, false, Scope::system, pc, true};
+    take_off(c, b, offset, source, a);
+    track_range(c, b, *region_of(at), a);
+}
+
+void copy_landing(const void* to, size_t size) {
+    if (!block || !running) return;
+    Context& c = context();
+    BlockState& b = state(c);
+    const size_t first = (size_t)(static_cast<const char*>(to) - c.shared) / 4;
+    for (size_t i = first; i < first + size / 4 && i < b.flights.size(); ++i) {
+        b.in_flight -= b.flights[i].active;
+        b.flights[i].active = false;
+    }
+}
+
 namespace check {
 
 void begin_launch(const Launch& launch) {
@@ -715,6 +792,8 @@ void begin_block(Context& c) {
     b.flattened = false;
     b.named.clear();
     b.written.assign((c.shared_touched + 7) / 8, 0);
+    b.flights.clear();
+    b.in_flight = 0;
 }
 
 void end_block(Context& c) {

@@ -164,6 +164,10 @@ __attribute__((always_inline)) static inline void note_atomic(const volatile voi
     (void)p, (void)size, (void)scope, (void)writes;
 #endif
 }
+// cp.async writes at any time between its issue and the wait that covers it: `size` bytes of shared
+// memory, of which `bytes` come from `from` and the rest are zeros.
+SIMT_API void copy_issued(const void* to, const void* from, size_t size, size_t bytes);
+SIMT_API void copy_landing(const void* to, size_t size);  // its bytes are written next
 #ifdef SIMT_CHECK
 #define SIMT_NO_CHECK __attribute__((no_sanitize("thread")))
 #else
