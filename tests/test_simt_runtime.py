@@ -242,12 +242,30 @@ def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     assert outcome.status in (0, 1), outcome
 
 
-def test_recursion_without_end_is_a_stack_overflow(run: Runner) -> None:
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_a_local_array_may_be_as_large_as_on_a_gpu(run: Runner, mode: Mode) -> None:
+    large = run("""
+        __global__ void k(int* x) {
+            unsigned char all[500 * 1024];
+            for (int i = 0; i < 500; ++i) all[i * 1024 + threadIdx.x] = i;
+            __syncthreads();
+            int sum = 0;
+            for (int i = 0; i < 500; ++i) sum += all[i * 1024 + threadIdx.x];
+            x[threadIdx.x] = sum;
+        }
+        int main() { int* x = device<int>(64); k<<<4, 64>>>(x); show(x, 64); }
+    """, mode=mode)  # fmt: skip
+    assert numbers(large) == [sum(i % 256 for i in range(500))] * 64
+    assert not large.findings
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_recursion_without_end_is_a_stack_overflow(run: Runner, mode: Mode) -> None:
     outcome = run(f"""
         __device__ int deep(int* x, int n) {{ volatile int a[64]; a[n % 64] = n; return n < 0 ? 0 : deep(x, n + 1) + a[n % 64]; }}
         __global__ void k(int* x) {{ x[0] = deep(x, 0); }}
         {LAUNCH}
-    """)
+    """, mode=mode, timeout_s=5.0)  # fmt: skip
     assert outcome.codes == {"SX404"} and outcome.status == 1
 
 

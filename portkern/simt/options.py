@@ -47,7 +47,7 @@ class Run:
     seed: int = 1
     workers: int = 1
     limit_s: float = 4.0
-    stack_bytes: int = 128 << 10
+    stack_bytes: int = 640 << 10  # a GPU's 512 KB of local memory, and room for calls
     races: bool = False
     bounds: bool = False
     uninitialised: bool = False

@@ -14,7 +14,7 @@ struct Config {
     uint64_t seed = 1;
     int workers = 1;           // OS threads that run blocks
     double limit_s = 4;        // without a block that finishes; 0: none
-    size_t stack_bytes = 128 << 10;
+    size_t stack_bytes = 640 << 10;  // a GPU's 512 KB of local memory, and room for calls
     bool races = false, bounds = false, uninitialised = false, alignment = false;
     bool counters = false;
     unsigned preempt = 0;      // checked builds: switch threads at one access in this many
