@@ -12,6 +12,8 @@ from portkern import target
 from portkern.simt import build, program, toolbox
 from portkern.simt.options import Mode, Order, Run
 from portkern.simt.program import Outcome
+from portkern.simt.rewrite import rewrite
+from portkern.toolchain import run_tool
 
 pytestmark = pytest.mark.skipif(
     not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
@@ -286,6 +288,39 @@ def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, c
         int main() {{ int* x = device<int>(1); {launch}; int bad = cudaGetLastError() != cudaSuccess; cudaGetLastError(); printf("%d ", bad); show(x, 1); }}
     """)
     assert outcome.codes == {code} and outcome.output.startswith("1 "), outcome
+
+
+# ---- the language
+
+
+@pytest.mark.parametrize("standard", ["c++20", "gnu++2b"])
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode: Mode) -> None:
+    source = """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/memcpy_async.h>
+        #include <cub/cub.cuh>
+        #include <cuda/atomic>
+        #include <cuda_bf16.h>
+        #include <mma.h>
+        #include <source_location>
+        #include <torch/extension.h>
+        template <class T> concept Small = sizeof(T) <= 4;
+        __global__ void k(Small auto* x) {
+            x[threadIdx.x] = __shfl_sync(0xffffffff, threadIdx.x, 5);
+            if (threadIdx.x == 3) __trap();
+        }
+        int main() { int* x; cudaMalloc(&x, 128); k<<<1, 32>>>(x); }
+    """
+    box, file = toolbox.ready(), tmp_path / "kernel.cpp"
+    file.write_text(rewrite(source, "kernel.cu", library=False).text, encoding="utf-8")
+    run_tool(
+        [*box.compiler.argv, *box.flags(mode), f"-std={standard}", "-I", toolbox.INCLUDE,
+         "-include", "cuda_runtime.h", file, box.runtime, f"-Wl,-rpath,{box.folder}",
+         "-o", tmp_path / "kernel"], timeout_s=120.0,
+    )  # fmt: skip
+    outcome = program.run(tmp_path / "kernel")
+    assert [(one.code, one.line) for one in outcome.findings] == [("SX408", 13)]
 
 
 # ---- memory, in checked builds

@@ -44,8 +44,15 @@ extern int warpSize;
 
 namespace simt {
 
-// Where an operation stands in the source: file, function, line and column, one per call.
-using Site = const std::source_location::__impl*;
+// Where an operation stands in the source, one per call: what the builtin points to, whose own
+// type is private under C++20.
+struct Origin {
+    const char* _M_file_name;
+    const char* _M_function_name;
+    unsigned _M_line;
+    unsigned _M_column;
+};
+using Site = const Origin*;
 #define SIMT_HERE ((::simt::Site)__builtin_source_location())
 #define SIMT_AT ::simt::Site at = SIMT_HERE
 
