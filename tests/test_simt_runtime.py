@@ -429,6 +429,61 @@ def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Ru
     assert outcome.status == 0
 
 
+def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runner) -> None:
+    source = """
+        __global__ void chained(int* x) {
+            __shared__ int s[96], flag;
+            const int t = threadIdx.x, warp = t / 32;
+            s[t] = t;
+            if (t == 64) flag = 0;
+            __syncthreads();
+            for (int i = 0; i < 300; ++i) {
+                if (warp == 0) s[t] = i;
+                if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+                if (warp > 0) asm volatile("bar.sync 2, 64;" ::: "memory");
+                if (warp == 2) x[t] = s[t - 64] + s[(t + 1) % 32];
+                asm volatile("bar.sync 5, 96;" ::: "memory");
+            }
+            if (warp == 0) s[t] = 7;
+            if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+            if (t == 32) {
+                __threadfence();
+                atomicExch(&flag, 1);
+            }
+            if (t == 64) {
+                while (atomicAdd(&flag, 0) == 0) {}
+                __threadfence();
+                x[t] += s[5];
+            }
+            if (warp == 2) {
+                __syncwarp();
+                x[t] += s[t - 64];
+            }
+        }
+        __global__ void wrong(int* x) {
+            __shared__ int s[96];
+            const int t = threadIdx.x, warp = t / 32;
+            s[t] = t;
+            if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+            x[t] = s[t % 64];  // SX201
+            if (warp == 1) asm volatile("bar.arrive 2, 64;" ::: "memory");
+            if (warp == 0) asm volatile("bar.sync 2, 64;" ::: "memory");
+            if (warp == 1) x[t] = s[t - 32];
+            if (warp == 0) s[t] = 0;  // SX201
+        }
+        int main() {
+            int* x = device<int>(128);
+            chained<<<1, 96>>>(x);
+            wrong<<<1, 96>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
+    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert outcome.status == 0
+
+
 def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
     outcome = run("""
         extern __constant__ float filter[4];

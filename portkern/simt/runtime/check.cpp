@@ -2,8 +2,9 @@
 // callbacks instead of that library's: each access then knows its emulated block and thread.
 //
 // Happens-before: a barrier interval of a block has a number, its stamp. Within an interval the
-// lanes of a warp have clocks that __syncwarp() joins. Between threads that meet at neither, a
-// fence and an atomic (or volatile) access order what came before the fence (PTX memory model).
+// lanes of a warp have clocks that __syncwarp() joins, and all threads of a block that uses named
+// barriers have clocks that those join. Between threads that meet at none, a fence and an atomic
+// (or volatile) access order what came before the fence (PTX memory model).
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -48,6 +49,7 @@ struct Release {  // of everything that `thread` had seen when it passed its fen
     uint32_t owner, stamp;
     uint16_t thread, clock;
     uint16_t lanes[64];
+    std::vector<uint16_t> seen;             // of all threads, where named barriers are used
     Scope scope;
     const Release* before;                  // earlier ones on the same location
     std::vector<const Release*> inherited;  // what the releasing thread had acquired itself
@@ -67,6 +69,12 @@ struct WarpClocks {
     uint16_t known[64][64];          // [lane][other]: the other's accesses below this are known
 };
 
+struct Meeting {  // what those that have come to a named barrier bring to it
+    uint32_t stamp = 0;
+    std::vector<uint16_t> seen;
+    Acquired acquired;
+};
+
 struct Flight {  // a cp.async that is not yet waited for, of one word of shared memory
     const char* from;
     uint32_t pc;
@@ -84,7 +92,10 @@ struct BlockState {
     std::vector<uint8_t> written;    // of shared memory, one bit per byte
     std::vector<Flight> flights;     // of shared memory, one per word
     size_t in_flight = 0;            // words
-    std::vector<std::pair<unsigned, Release*>> named;
+    uint32_t seen_stamp = 0;         // of another interval: nothing is known yet
+    size_t seen_row = 0;
+    std::vector<uint16_t> seen;      // [thread][other], as WarpClocks::known
+    Meeting named[named_barriers];
 };
 
 uint32_t next_stamp = 1, launch_first = 1, next_block = 1;
@@ -127,6 +138,26 @@ void start_clocks(BlockState& b, unsigned warp) {
     w.stamp = b.stamp;
 }
 
+uint16_t* seen_by(BlockState& b, unsigned thread) {
+    return b.seen_stamp == b.stamp ? &b.seen[thread * b.seen_row] : nullptr;
+}
+
+void start_seen(Context& c, BlockState& b) {
+    if (b.seen_stamp == b.stamp) return;
+    b.seen_row = (c.threads + 63) / 64 * 64;
+    b.seen.assign(c.threads * b.seen_row, 0);
+    b.seen_stamp = b.stamp;
+    const unsigned w = (unsigned)warpSize;
+    for (unsigned i = 0; i < c.threads; ++i)
+        for (unsigned l = i / w * w; l < std::min((i / w + 1) * w, c.threads); ++l)
+            b.seen[i * b.seen_row + l] = known_of(b, i / w, i % w, l % w);
+}
+
+void join(uint16_t* into, const uint16_t* from, size_t row) {
+    for (size_t i = 0; i < row; i += 64)  // so that it is vectorised
+        for (size_t k = i; k < i + 64; ++k) into[k] = std::max(into[k], from[k]);
+}
+
 using Met = std::unordered_set<const Release*>;
 
 // Not by recursion: a chain may be as long as there were atomics, a fiber's stack is short.
@@ -146,6 +177,7 @@ bool covers(const Release& r, uint32_t stamp, unsigned who, uint16_t clock) {
     if (stamp < r.stamp) return true;
     if (stamp > r.stamp) return false;
     if (who == r.thread) return clock < r.clock;
+    if (!r.seen.empty()) return clock < r.seen[who];
     const unsigned w = (unsigned)warpSize;
     return who / w == r.thread / w && clock < r.lanes[who % w];
 }
@@ -191,6 +223,8 @@ Unordered relation(Context& c, BlockState& b, uint32_t stamp, unsigned who, uint
     const unsigned w = (unsigned)warpSize, warp = c.rank / w;
     const bool same_warp = who / w == warp;
     if (same_warp && clock < known_of(b, warp, c.rank % w, who % w)) return Unordered::no;
+    const uint16_t* seen = seen_by(b, c.rank);
+    if (seen && clock < seen[who]) return Unordered::no;
     if (same_warp && facts.lockstep) return Unordered::no;
     if (reached_by_release(c, b, b.number, stamp, who, clock)) return Unordered::no;
     return same_warp ? Unordered::lanes : Unordered::threads;
@@ -497,6 +531,7 @@ void release(Context& c, BlockState& b, const Access& a) {
     r->clock = (uint16_t)(t.clock);
     r->scope = std::min(a.atomic ? a.scope : Scope::system, t.fence);
     for (unsigned l = 0; l < w; ++l) r->lanes[l] = known_of(b, warp, c.rank % w, l);
+    if (const uint16_t* seen = seen_by(b, c.rank)) r->seen.assign(seen, seen + b.seen_row);
     auto found = locations.find(a.at);
     r->before = found == locations.end() ? nullptr : found->second;
     for (auto& [at, i] : t.acquired) r->inherited.push_back(i);
@@ -790,7 +825,8 @@ void begin_block(Context& c) {
     }
     b.acquired.clear();
     b.flattened = false;
-    b.named.clear();
+    b.seen_stamp = 0;
+    for (Meeting& m : b.named) m.stamp = 0;
     b.written.assign((c.shared_touched + 7) / 8, 0);
     b.flights.clear();
     b.in_flight = 0;
@@ -821,6 +857,17 @@ void grid_barrier() {
     forget_releases();
 }
 
+// After the same of `known`.
+static void join_seen(Context& c, BlockState& b, unsigned warp, Mask present) {
+    const unsigned first = warp * (unsigned)warpSize;
+    uint16_t joined[max_threads] = {};
+    for_lanes(present, [&](unsigned l) { join(joined, seen_by(b, first + l), b.seen_row); });
+    for (unsigned l = 0; first + l < c.threads && l < (unsigned)warpSize; ++l)
+        joined[first + l] = std::max(
+            joined[first + l], b.warps[warp].known[__builtin_ctzll(present)][l]);
+    for_lanes(present, [&](unsigned l) { join(seen_by(b, first + l), joined, b.seen_row); });
+}
+
 // Everything that one of `present` knows, all of them know from here on.
 void warp_sync(Context& c, unsigned warp, Mask present) {
     BlockState& b = state(c);
@@ -839,51 +886,38 @@ void warp_sync(Context& c, unsigned warp, Mask present) {
         threads[l].clock++;
         if (!acquired.empty()) threads[l].acquired = acquired;
     });
+    if (b.seen_stamp == b.stamp) join_seen(c, b, warp, present);
 }
 
-// Named barriers order like a release by each that arrives and an acquire by each that leaves.
-static Release* snapshot(Context& c, BlockState& b, const Fiber& f) {
-    const unsigned w = (unsigned)warpSize, rank = f.warp * w + f.lane;
-    Release* r = new Release;
-    r->owner = b.number;
-    r->stamp = b.stamp;
-    r->thread = (uint16_t)rank;
-    r->clock = (uint16_t)(b.threads[rank].clock + 1);
-    r->scope = Scope::block;
-    r->before = nullptr;
-    for (unsigned l = 0; l < w; ++l) r->lanes[l] = known_of(b, f.warp, f.lane, l);
-    for (auto& [at, i] : b.threads[rank].acquired) r->inherited.push_back(i);
-    b.threads[rank].clock++;
-    (void)c;
-    releases.push_back(r);
-    return r;
-}
-
+// What a thread knows, those that leave the barrier know too.
 void named_arrive(Context& c, unsigned id, const Fiber& f) {
     BlockState& b = state(c);
-    b.named.emplace_back(id, snapshot(c, b, f));
+    start_seen(c, b);
+    Meeting& m = b.named[id];
+    if (m.stamp != b.stamp) {
+        m.seen.assign(b.seen_row, 0);
+        m.acquired.clear();
+        m.stamp = b.stamp;
+    }
+    const unsigned rank = f.warp * (unsigned)warpSize + f.lane;
+    Thread& t = b.threads[rank];
+    uint16_t* seen = seen_by(b, rank);
+    seen[rank] = ++t.clock;
+    join(m.seen.data(), seen, b.seen_row);
+    for (auto& [at, r] : t.acquired) m.acquired[at] = r;
 }
 
-void named_barrier(Context& c, unsigned id, const Fiber& last) {
+void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait) {
     named_arrive(c, id, last);
     BlockState& b = state(c);
-    // One release stands for all that arrived; those that leave acquire it.
-    Release* all = new Release(*b.named.back().second);
-    all->inherited.clear();
-    for (auto& [i, r] : b.named)
-        if (i == id) all->inherited.push_back(r);
-    b.named.erase(std::remove_if(b.named.begin(), b.named.end(),
-                                 [&](auto& one) { return one.first == id; }), b.named.end());
-    releases.push_back(all);
-    locations[&c.named[id]] = all;
-    named_leave(c, id, last);
-}
-
-void named_leave(Context& c, unsigned id, const Fiber& f) {
-    BlockState& b = state(c);
-    auto found = locations.find(&c.named[id]);
-    if (found != locations.end())
-        b.threads[f.warp * (unsigned)warpSize + f.lane].acquired[&c.named[id]] = found->second;
+    Meeting& m = b.named[id];
+    for (unsigned i = 0; i < c.threads; ++i) {
+        const Fiber& f = c.table[i];
+        if (!(&f == &last ? wait : f.state == State::named && f.named == id)) continue;
+        join(seen_by(b, i), m.seen.data(), b.seen_row);
+        for (auto& [at, r] : m.acquired) b.threads[i].acquired[at] = r;
+    }
+    m.stamp = 0;  // it begins anew
 }
 
 void place_shared(Context&, size_t offset, size_t bytes, const char* name) {

@@ -111,8 +111,8 @@ void barrier(Context& c);
 void grid_barrier();
 void warp_sync(Context& c, unsigned warp, Mask present);
 void named_arrive(Context& c, unsigned id, const Fiber& f);
-void named_barrier(Context& c, unsigned id, const Fiber& last);  // the barrier is complete
-void named_leave(Context& c, unsigned id, const Fiber& f);
+// The barrier is complete; the last one to come waits for the others, or only arrives.
+void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait);
 void place_shared(Context& c, size_t offset, size_t bytes, const char* name);
 void fence(Context& c, Scope scope);
 }  // namespace check

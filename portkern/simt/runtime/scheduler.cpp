@@ -535,7 +535,7 @@ void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
     b.expected = expected;
     if (++b.arrived == expected) {
         b = {0, 0};
-        if (checking()) check::named_barrier(c, id, f);
+        if (checking()) check::named_barrier(c, id, f, wait);
         for (unsigned i = 0; i < c.threads; ++i) {
             if (c.table[i].state != State::named || c.table[i].named != id) continue;
             push_ready(c, c.table[i]);
@@ -552,7 +552,6 @@ void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
     Warp& w = c.warps[f.warp];
     if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
     give_way(c, f);
-    if (checking()) check::named_leave(c, id, f);
 }
 
 void spin() {
