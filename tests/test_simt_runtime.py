@@ -29,7 +29,7 @@ template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf(
 #line 1 "kernel.cu"
 """
 CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)
-ORDERS: tuple[Order, ...] = ("forward", "reverse", "random", "priority")
+ORDERS: tuple[Order, ...] = ("forward", "lockstep", "reverse", "random", "priority")
 
 Runner = Callable[..., Outcome]
 
@@ -200,6 +200,35 @@ def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
         int main() { int* x = device<int>(32); k<<<1, 32>>>(x); show(x, 32); }
     """)
     assert numbers(outcome) == [8 if t % 4 == 1 else 0 for t in range(32)]
+
+
+@pytest.mark.parametrize(
+    ("order", "intended"), [("lockstep", True), ("forward", False), ("reverse", False)]
+)
+def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
+    run: Runner, order: Order, intended: bool
+) -> None:
+    sums = numbers(run("""
+        __global__ void k(int* x) {
+            __shared__ volatile int s[192];
+            const int t = threadIdx.x;
+            s[t] = t * t;
+            s[t + 96] = 0;
+            __syncthreads();
+            if (t % 32 < 16) {
+                volatile int* mine = s + t;
+                mine[0] = mine[0] + mine[16];
+                mine[0] = mine[0] + mine[8];
+                mine[0] = mine[0] + mine[4];
+                mine[0] = mine[0] + mine[2];
+                mine[0] = mine[0] + mine[1];
+            }
+            if (t % 32 == 0) x[t / 32] = s[t];
+        }
+        int main() { int* x = device<int>(3); k<<<1, 96>>>(x); show(x, 3); }
+    """, Run(order=order), mode="check"))  # fmt: skip
+    expected = [sum(t * t for t in range(w, w + 32)) for w in (0, 32, 64)]
+    assert (sums == expected) == intended
 
 
 # ---- what goes wrong has a number and a line

@@ -723,6 +723,7 @@ void access(void* at, unsigned bytes, bool writes, const void* pc, bool aligned 
     if ((size_t)(address - reinterpret_cast<char*>(&c)) < sizeof(Context)) return;
     // The thread's own stack: most accesses of an unoptimised build.
     if ((size_t)(address - c.stacks - (size_t)c.stack * c.stack_bytes) < c.stack_bytes) return;
+    if (SIMT_UNLIKELY(config.order == Order::lockstep)) step();
     if (SIMT_UNLIKELY(pending.active)) settle_pending();
     BlockState& b = state(c);
     // A struct of 16 bytes may be aligned to 8; where it is not, UBSan's callback knows its type.
@@ -755,6 +756,7 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     BlockState& b = state(c);
     char* address = static_cast<char*>(const_cast<void*>(p));
     const void* pc = __builtin_return_address(0);
+    if (config.order == Order::lockstep) step();
     if (pending.active) settle_pending();
     if (!plain_reads.empty()) forget_plain_read(address, c.rank);
     Access a{address, (unsigned)size, writes, true, false, true, scope, pc};

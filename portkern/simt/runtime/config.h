@@ -5,9 +5,11 @@
 
 namespace simt {
 
-// forward, reverse: by rank. random: any runnable thread. priority: warps have random priorities
+// forward, reverse: by rank. lockstep: forward, but in checked builds each thread's n-th access to
+// memory that others see comes before any thread's next: as lanes that advance together do, where
+// they take the same branches. random: any runnable thread. priority: warps have random priorities
 // that change when they poll: an unfair schedule, which finds what a fair one never shows.
-enum class Order : uint8_t { forward, reverse, random, priority };
+enum class Order : uint8_t { forward, lockstep, reverse, random, priority };
 
 struct Config {
     Order order = Order::forward;
@@ -24,7 +26,7 @@ extern Config config;
 
 inline bool checking() {
     return config.races || config.bounds || config.uninitialised || config.alignment ||
-           config.counters || config.preempt;
+           config.counters || config.preempt || config.order == Order::lockstep;
 }
 
 }  // namespace simt

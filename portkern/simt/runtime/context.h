@@ -82,6 +82,7 @@ void delete_context(Context* c);
 void begin_block(Context& c, Launch& launch, uint64_t number);
 void enter_block(Context& c);   // runs the block until it finishes, stalls or waits for the grid
 void resume_block(Context& c);
+void step();  // Order::lockstep: lets all others of the block come as far as this thread
 [[noreturn]] void abandon();    // gives up the running block and its launch
 void describe_waiting(const Context& c, char* text, size_t size);
 
