@@ -13,9 +13,9 @@
 #define __device__
 #define __host__
 // For the runtime to know it by: a section per use, as one may not hold const and other variables.
-#define SIMT_CONSTANT(number) SIMT_CONSTANT_SECTION(number)
-#define SIMT_CONSTANT_SECTION(number) __attribute__((section("simt_constant." #number)))
-#define __constant__ SIMT_CONSTANT(__COUNTER__)
+#define SIMT_SECTION(number) SIMT_SECTION_NAMED(number)
+#define SIMT_SECTION_NAMED(number) __attribute__((section("simt_constant." #number)))
+#define __constant__ SIMT_SECTION(__COUNTER__)
 #define __managed__
 #ifndef __HIP_PLATFORM_AMD__  // HIP does not know it
 #define __grid_constant__
