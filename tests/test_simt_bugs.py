@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,24 +20,7 @@ def _name(case: Case) -> str:
     return case.name
 
 
-#: What the executor has no checker for yet; strict, so that the first one that works is noticed.
-NOT_YET = {
-    "constant_written": "__constant__ memory is not told from other memory",
-    "cp_async_refilled_early": "cp.async is checked where it is waited for, not where it is issued",
-}
-
-
-def _mutants() -> list[Any]:
-    return [
-        pytest.param(
-            case, id=case.name,
-            marks=[pytest.mark.xfail(reason=NOT_YET[case.name], strict=True)]
-            if case.name in NOT_YET else [],
-        ) for case in cases()
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", _mutants())
+@pytest.mark.parametrize("case", cases(), ids=_name)
 def test_the_mutant_is_caught(case: Case, tmp_path: Path) -> None:
     for width in case.widths:
         verdict = judge(case, width, tmp_path, bug=True)

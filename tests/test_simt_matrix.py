@@ -221,7 +221,9 @@ def test_asynchronous_copies_arrive_with_the_wait_that_covers_them(
     """As late as the model allows, so that a missing wait shows; a GPU may be earlier."""
     how = CHECKED if mode == "check" else Run(workers=2)
     outcome = program.run(built("pipeline.cu", mode), how)
-    assert outcome.status == 0 and not outcome.findings, outcome
+    looks_too_early = {("SX201", 19)} if mode == "check" else set()
+    assert {(one.code, one.line) for one in outcome.findings} == looks_too_early
+    assert outcome.status == 0
     arrived = [0, 20, 70, 100]
     zero_filled, by_pieces = [20, 21, 0, 0], [22, 0, 0, 20]
     assert [int(line) for line in outcome.output.split()] == arrived + zero_filled + by_pieces

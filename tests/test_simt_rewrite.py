@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from portkern.errors import ConfigError
 from portkern.simt.inline_asm import Asm, Operand
 from portkern.simt.lexer import Code, Kind, tokenize
-from portkern.simt.rewrite import INCLUDE, rewrite, rewrite_tree, unmodelled
+from portkern.simt.rewrite import INCLUDE, rewrite, rewrite_tree
+from portkern.simt.unmodelled import unmodelled
 
 GXX = shutil.which("g++")
 needs_gxx = pytest.mark.skipif(GXX is None, reason="no C++ compiler: 'g++' is not on PATH")
@@ -759,6 +760,54 @@ def test_a_log_tells_what_was_not_modelled_and_where() -> None:
         ("SX007", "z", "k.cu", 9),
         ("SX008", "main() in a library", "n.cu", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("void k(cudaTextureObject_t t) {\n  tex2D<float>(t, 1, 2);\n}", [("SX003", 1)]),
+        ("texture<float, 2> image;\nint f() { return tex1Dfetch(3); }",
+         [("SX003", 1), ("SX003", 2)]),
+        ("void k(hipSurfaceObject_t s);", [("SX003", 1)]),
+        ("void f() {\n  struct cudaResourceDesc d;\n  d = {};\n}", [("SX003", 2)]),
+        ("template <class T> T f(T o) {\n  return tex3DLod<T>(o, 1, 2, 3, 4);\n}", [("SX003", 2)]),
+        ("\nvoid k(const CUtensorMap m);", [("SX002", 2)]),
+        ("namespace cuda {}\nvoid k() {\n  cuda::barrier<0> b;\n}", [("SX002", 3)]),
+        ("auto t = cute::make_tensor(1);\nusing H = cutlass::half_t;",
+         [("SX004", 1), ("SX004", 2)]),
+        ("namespace cg {}\nvoid k() {\n  auto c = cg::this_cluster();\n}", [("SX009", 3)]),
+        ("#define PAIR __cluster_dims__(2)\n#define UNUSED __cluster_dims__(4)\nvoid PAIR k();",
+         [("SX009", 3)]),
+        ("void k() { tex2D(1); }\nint tex2D(int);", [("SX003", 1)]),
+        ("int tex2D(int);\nvoid k() { tex2D(1, 2); }", []),
+        ("struct A { int texture; } a;\nint b = a.tex2D;", []),
+        ("int a = texel;", []), ("int cos3(int);\nint a = cos2(1);", []),
+    ],
+)  # fmt: skip
+@needs_gxx
+def test_an_unknown_name_of_what_is_not_modelled_has_that_s_number(
+    source: str, expected: list[tuple[str, int]], compiles: Callable[..., str]
+) -> None:
+    assert compiles(f"#if 0\n{source}\n#endif\n") == ""
+    log = compiles(f"{source}\n", expect=1)
+    assert [(d.code, d.line) for d in unmodelled(log, "k.cu")] == expected
+
+
+def test_a_cluster_of_blocks_is_found_before_anything_is_compiled() -> None:
+    assert found("void\n__cluster_dims__(2, 1, 1) k() {}\n") == [("SX009", 2)]
+
+
+def test_clang_s_words_for_an_unknown_name_are_known_too() -> None:
+    log = (
+        "k.cu:1:8: error: unknown type name 'cudaTextureObject_t'\n"
+        "k.cu:2:3: error: use of undeclared identifier 'tex2D'; did you mean 'exp2'?\n"
+        "k.cu:3:9: error: no member named 'this_cluster' in namespace 'cooperative_groups'\n"
+        "k.cu:4:9: error: no template named 'barrier' in namespace 'cuda'\n"
+        "k.cu:5:9: error: use of undeclared identifier 'exp3'; did you mean 'tex2D'?\n"
+    )
+    assert [(d.code, d.line) for d in unmodelled(log, "k.cu")] == [
+        ("SX003", 1), ("SX003", 2), ("SX009", 3), ("SX002", 4)
+    ]  # fmt: skip
 
 
 # ---- files that include each other --------------------------------------------------------

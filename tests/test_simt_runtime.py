@@ -12,6 +12,8 @@ from portkern import target
 from portkern.simt import build, program, toolbox
 from portkern.simt.options import Mode, Order, Run
 from portkern.simt.program import Outcome
+from portkern.simt.rewrite import rewrite
+from portkern.toolchain import run_tool
 
 pytestmark = pytest.mark.skipif(
     not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
@@ -27,7 +29,7 @@ template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf(
 #line 1 "kernel.cu"
 """
 CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)
-ORDERS: tuple[Order, ...] = ("forward", "reverse", "random", "priority")
+ORDERS: tuple[Order, ...] = ("forward", "lockstep", "reverse", "random", "priority")
 
 Runner = Callable[..., Outcome]
 
@@ -200,6 +202,35 @@ def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
     assert numbers(outcome) == [8 if t % 4 == 1 else 0 for t in range(32)]
 
 
+@pytest.mark.parametrize(
+    ("order", "intended"), [("lockstep", True), ("forward", False), ("reverse", False)]
+)
+def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
+    run: Runner, order: Order, intended: bool
+) -> None:
+    sums = numbers(run("""
+        __global__ void k(int* x) {
+            __shared__ volatile int s[192];
+            const int t = threadIdx.x;
+            s[t] = t * t;
+            s[t + 96] = 0;
+            __syncthreads();
+            if (t % 32 < 16) {
+                volatile int* mine = s + t;
+                mine[0] = mine[0] + mine[16];
+                mine[0] = mine[0] + mine[8];
+                mine[0] = mine[0] + mine[4];
+                mine[0] = mine[0] + mine[2];
+                mine[0] = mine[0] + mine[1];
+            }
+            if (t % 32 == 0) x[t / 32] = s[t];
+        }
+        int main() { int* x = device<int>(3); k<<<1, 96>>>(x); show(x, 3); }
+    """, Run(order=order), mode="check"))  # fmt: skip
+    expected = [sum(t * t for t in range(w, w + 32)) for w in (0, 32, 64)]
+    assert (sums == expected) == intended
+
+
 # ---- what goes wrong has a number and a line
 
 
@@ -242,12 +273,30 @@ def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     assert outcome.status in (0, 1), outcome
 
 
-def test_recursion_without_end_is_a_stack_overflow(run: Runner) -> None:
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_a_local_array_may_be_as_large_as_on_a_gpu(run: Runner, mode: Mode) -> None:
+    large = run("""
+        __global__ void k(int* x) {
+            unsigned char all[500 * 1024];
+            for (int i = 0; i < 500; ++i) all[i * 1024 + threadIdx.x] = i;
+            __syncthreads();
+            int sum = 0;
+            for (int i = 0; i < 500; ++i) sum += all[i * 1024 + threadIdx.x];
+            x[threadIdx.x] = sum;
+        }
+        int main() { int* x = device<int>(64); k<<<4, 64>>>(x); show(x, 64); }
+    """, mode=mode)  # fmt: skip
+    assert numbers(large) == [sum(i % 256 for i in range(500))] * 64
+    assert not large.findings
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_recursion_without_end_is_a_stack_overflow(run: Runner, mode: Mode) -> None:
     outcome = run(f"""
         __device__ int deep(int* x, int n) {{ volatile int a[64]; a[n % 64] = n; return n < 0 ? 0 : deep(x, n + 1) + a[n % 64]; }}
         __global__ void k(int* x) {{ x[0] = deep(x, 0); }}
         {LAUNCH}
-    """)
+    """, mode=mode, timeout_s=5.0)  # fmt: skip
     assert outcome.codes == {"SX404"} and outcome.status == 1
 
 
@@ -268,6 +317,39 @@ def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, c
         int main() {{ int* x = device<int>(1); {launch}; int bad = cudaGetLastError() != cudaSuccess; cudaGetLastError(); printf("%d ", bad); show(x, 1); }}
     """)
     assert outcome.codes == {code} and outcome.output.startswith("1 "), outcome
+
+
+# ---- the language
+
+
+@pytest.mark.parametrize("standard", ["c++20", "gnu++2b"])
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode: Mode) -> None:
+    source = """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/memcpy_async.h>
+        #include <cub/cub.cuh>
+        #include <cuda/atomic>
+        #include <cuda_bf16.h>
+        #include <mma.h>
+        #include <source_location>
+        #include <torch/extension.h>
+        template <class T> concept Small = sizeof(T) <= 4;
+        __global__ void k(Small auto* x) {
+            x[threadIdx.x] = __shfl_sync(0xffffffff, threadIdx.x, 5);
+            if (threadIdx.x == 3) __trap();
+        }
+        int main() { int* x; cudaMalloc(&x, 128); k<<<1, 32>>>(x); }
+    """
+    box, file = toolbox.ready(), tmp_path / "kernel.cpp"
+    file.write_text(rewrite(source, "kernel.cu", library=False).text, encoding="utf-8")
+    run_tool(
+        [*box.compiler.argv, *box.flags(mode), f"-std={standard}", "-I", toolbox.INCLUDE,
+         "-include", "cuda_runtime.h", file, box.runtime, f"-Wl,-rpath,{box.folder}",
+         "-o", tmp_path / "kernel"], timeout_s=120.0,
+    )  # fmt: skip
+    outcome = program.run(tmp_path / "kernel")
+    assert [(one.code, one.line) for one in outcome.findings] == [("SX408", 13)]
 
 
 # ---- memory, in checked builds
@@ -310,6 +392,163 @@ def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> Non
         int main() { char* x = device<char>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
     """, mode="check")  # fmt: skip
     assert not outcome.findings and outcome.status == 0
+
+
+def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Runner) -> None:
+    source = """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/memcpy_async.h>
+        #include <cuda_pipeline.h>
+        namespace cg = cooperative_groups;
+        __device__ void start(int* to, const int* from) {
+            __pipeline_memcpy_async(to, from, 4);  // SX201
+            __pipeline_commit();
+        }
+        __global__ void refilled_early(int* x) {
+            __shared__ int s[32];
+            const int t = threadIdx.x;
+            s[t] = t;
+            __syncthreads();
+            x[t] = s[31 - t];  // SX201
+            start(&s[t], &x[32 + t]);
+            __syncthreads();
+            __pipeline_wait_prior(0);
+        }
+        __global__ void read_early(int* x) {
+            __shared__ int s[3][32];
+            const int t = threadIdx.x;
+            s[0][t] = s[1][t] = s[2][t] = -1;
+            __syncthreads();
+            start(&s[0][t], &x[32 + t]);
+            x[t] = s[0][t];  // SX201
+            __syncthreads();
+            x[t] = s[0][31 - t];  // SX201
+            cg::memcpy_async(cg::this_thread_block(), s[1], &x[32], sizeof s[1]);
+            cg::memcpy_async(cg::this_thread_block(), s[2], &x[64], sizeof s[2]);
+            cg::wait_prior<1>(cg::this_thread_block());
+            x[t] = s[0][31 - t] + s[1][31 - t];
+            x[t] += s[2][31 - t];  // SX201
+            cg::wait(cg::this_thread_block());
+            x[t] += s[2][31 - t];
+        }
+        __global__ void loaded_by_all(int* x) {
+            __shared__ int s[2];
+            for (int i = 0; i < 4; ++i) {
+                __pipeline_memcpy_async(&s[i % 2], &x[64 + i], 4);
+                __pipeline_commit();
+                __pipeline_wait_prior(0);
+                __syncthreads();
+                x[threadIdx.x] += s[i % 2];
+            }
+        }
+        int main() {
+            std::vector<int> values(128);
+            for (int i = 0; i < 128; ++i) values[i] = 1000 + i;
+            int* x = device<int>(128);
+            cudaMemcpy(x, values.data(), 512, cudaMemcpyHostToDevice);
+            refilled_early<<<1, 32>>>(x);
+            read_early<<<1, 32>>>(x);
+            loaded_by_all<<<1, 32>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    marked = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")]
+    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert outcome.status == 0
+
+
+def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runner) -> None:
+    source = """
+        __global__ void chained(int* x) {
+            __shared__ int s[96], flag;
+            const int t = threadIdx.x, warp = t / 32;
+            s[t] = t;
+            if (t == 64) flag = 0;
+            __syncthreads();
+            for (int i = 0; i < 300; ++i) {
+                if (warp == 0) s[t] = i;
+                if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+                if (warp > 0) asm volatile("bar.sync 2, 64;" ::: "memory");
+                if (warp == 2) x[t] = s[t - 64] + s[(t + 1) % 32];
+                asm volatile("bar.sync 5, 96;" ::: "memory");
+            }
+            if (warp == 0) s[t] = 7;
+            if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+            if (t == 32) {
+                __threadfence();
+                atomicExch(&flag, 1);
+            }
+            if (t == 64) {
+                while (atomicAdd(&flag, 0) == 0) {}
+                __threadfence();
+                x[t] += s[5];
+            }
+            if (warp == 2) {
+                __syncwarp();
+                x[t] += s[t - 64];
+            }
+        }
+        __global__ void wrong(int* x) {
+            __shared__ int s[96];
+            const int t = threadIdx.x, warp = t / 32;
+            s[t] = t;
+            if (warp < 2) asm volatile("bar.sync 1, 64;" ::: "memory");
+            x[t] = s[t % 64];  // SX201
+            if (warp == 1) asm volatile("bar.arrive 2, 64;" ::: "memory");
+            if (warp == 0) asm volatile("bar.sync 2, 64;" ::: "memory");
+            if (warp == 1) x[t] = s[t - 32];
+            if (warp == 0) s[t] = 0;  // SX201
+        }
+        int main() {
+            int* x = device<int>(128);
+            chained<<<1, 96>>>(x);
+            wrong<<<1, 96>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
+    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert outcome.status == 0
+
+
+def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
+    outcome = run("""
+        extern __constant__ float filter[4];
+        struct Table { static __constant__ int steps[2]; };
+        #define KEPT static __constant__
+        KEPT int kept[2];
+        template <class T> __constant__ T scale = 2;
+        __constant__ const int fixed = 7;
+        __constant__ float filter[4];
+        __constant__ int Table::steps[2];
+        __device__ int plain[2];
+        __device__ __noinline__ int* writable(const int* p) { return const_cast<int*>(p); }
+        __global__ void k(float* x) {
+            *writable(plain) = fixed;
+            *writable(kept) = 1;
+            *writable(&Table::steps[1]) = 1;
+            const_cast<float*>(filter)[3] = 1;
+            x[0] = filter[1] * scale<float> + Table::steps[0] + kept[1] + plain[0];
+        }
+        int main() {
+            const float taps[4] = {1, 2, 3, 4};
+            const int steps[2] = {10, 20};
+            void* at;
+            cudaMemcpyToSymbol(filter, taps, sizeof taps);
+            cudaGetSymbolAddress(&at, Table::steps);
+            cudaMemcpy(at, steps, sizeof steps, cudaMemcpyHostToDevice);
+            cudaMemcpyToSymbol(kept, steps, sizeof steps);
+            float* x = device<float>(1);
+            k<<<1, 1>>>(x);
+            show(x, 1);
+        }
+    """, mode="check")  # fmt: skip
+    assert numbers(outcome) == [2 * 2 + 10 + 20 + 7]
+    assert [(one.code, one.line) for one in outcome.findings] == [
+        ("SX111", 14), ("SX111", 15), ("SX111", 16)
+    ]  # fmt: skip
 
 
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:

@@ -15,6 +15,7 @@ from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.machine import Language, macros
 from portkern.simt.options import Mode
 from portkern.simt.toolbox import INCLUDE, Toolbox
+from portkern.simt.unmodelled import unmodelled
 from portkern.target import Target
 from portkern.toolchain import run_tool
 
@@ -103,7 +104,7 @@ def _compile(
     try:
         run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
     except BuildError as error:
-        found = rewrite.unmodelled(error.log, source.name)
+        found = unmodelled(error.log, source.name)
         if found:
             raise Unmodelled(found, log=error.log) from error
         raise

@@ -24,7 +24,7 @@ from portkern.simt import lines, toolbox
 from portkern.simt.build import Source, build_library
 from portkern.simt.diagnostics import CODES, Diagnostic, Severity
 from portkern.simt.machine import Language, settings
-from portkern.simt.options import IN_CHECKED_BUILD, SCHEDULES, Run, spell
+from portkern.simt.options import IN_CHECKED_BUILD, SCHEDULES, Mode, Run, spell
 from portkern.target import Target
 
 WHY_NOT = "simt-refused.json"
@@ -203,19 +203,22 @@ class Emulator:
             for order, seed in SCHEDULES[1:]:
                 other = replace(plain, order=order, seed=seed, workers=1)
                 yield self._comparing(other, "SX601", f"order {order}, seed {seed}")
+            if "check" in self._functions:
+                other = replace(plain, order="lockstep", workers=1, limit_s=10 * plain.limit_s)
+                yield self._comparing(other, "SX601", "order lockstep", mode="check")
         if "width" in self.chosen:
             width = 32 if self.request.target.warp == 64 else 64
             other = replace(plain, widen=True)
             yield self._comparing(other, "SX602", f"warps of {width} lanes", warp=width)
 
     def _comparing(
-        self, run: Run, code: str, how: str, *, warp: int | None = None
+        self, run: Run, code: str, how: str, *, warp: int | None = None, mode: Mode = "fast"
     ) -> Callable[[Call, Sequence[Any]], None]:
         def compare(call: Call, results: Sequence[Any]) -> None:
             problem = ""
             with self._apart(code) as found:
                 try:
-                    self._run("fast", run, call, warp=warp)
+                    self._run(mode, run, call, warp=warp)
                 except LaunchError as error:
                     if any(one.code == _OTHER_WIDTH_ONLY for one in self._found):
                         return  # written for this target's width, and says so

@@ -9,7 +9,7 @@ from typing import Literal
 
 from portkern.errors import no_such
 
-Order = Literal["forward", "reverse", "random", "priority"]
+Order = Literal["forward", "lockstep", "reverse", "random", "priority"]
 Mode = Literal["fast", "check", "asan"]
 
 #: What ``sanitize=`` may name. The first four need a checked build and run together in it.
@@ -47,7 +47,7 @@ class Run:
     seed: int = 1
     workers: int = 1
     limit_s: float = 4.0
-    stack_bytes: int = 128 << 10
+    stack_bytes: int = 640 << 10  # a GPU's 512 KB of local memory, and room for calls
     races: bool = False
     bounds: bool = False
     uninitialised: bool = False
@@ -71,6 +71,7 @@ class Run:
 
 
 #: The schedules that ``schedule`` compares: the unfair ones find what a fair one never shows.
+#: Where there is a checked build, ``lockstep`` is one more: only there can threads be held.
 SCHEDULES: tuple[tuple[Order, int], ...] = (
     ("forward", 1), ("reverse", 1), ("random", 1), ("priority", 1), ("priority", 2),
     ("priority", 3), ("priority", 4),

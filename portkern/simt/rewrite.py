@@ -3,7 +3,7 @@
 Only what no header can express is rewritten: launches, ``__shared__``, inline assembly,
 ``__launch_bounds__`` and a few attributes. All else is copied as it is, and every token stays on
 its line. Nothing is preprocessed, so what is not modelled becomes code that does not compile
-where it is used; see :func:`unmodelled`.
+where it is used; see :mod:`portkern.simt.unmodelled`.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUM
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
 _WATCHED = (
     ASM | _VECTOR | set(_KERNEL_ARGUMENT)
-    | {"<<<", "<", "<<", "__shared__", "__launch_bounds__", "__noinline__", "main",
-       "hipLaunchKernelGGL"}
+    | {"<<<", "<", "<<", "__shared__", "__constant__", "__launch_bounds__", "__noinline__",
+       "__cluster_dims__", "main", "hipLaunchKernelGGL"}
 )  # fmt: skip
 
 
@@ -113,6 +113,8 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
             return i + 3
     elif "__shared__" in words:
         return rewrite_shared(draft, i)
+    elif "__constant__" in words:
+        _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
     elif text == "__launch_bounds__":
@@ -126,9 +128,25 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
         _typed_kernel(draft, i)
     elif text in _VECTOR:
         _ext_vector(draft, i)
+    elif text == "__cluster_dims__":
+        draft.report(i, "SX009", f"{CODES['SX009'].title}: {text}")
     elif text == "main" and library:
         _main(draft, i)
     return i + 1
+
+
+def _constant(draft: Draft, i: int, words: frozenset[str]) -> None:
+    """The header's macro gives a variable a section, which only its definition may name."""
+    code, place = draft.code, draft.places[i]
+    first = last = i
+    while first > code.earliest(i) and code.text[first - 1] not in (";", "{", "}"):
+        first -= 1
+    while last < place.last and code.text[last] not in (";", "{", "}", "="):
+        last += 1
+    around = words.union(code.outside_directives(first, last))
+    automatic = place.scope.function and "static" not in around
+    if automatic or "extern" in around or place.scope.kind == "class":
+        draft.replace(i, i + 1, " ".join(sorted(words - {"__constant__"})))
 
 
 def _main(draft: Draft, i: int) -> None:
@@ -490,26 +508,3 @@ def _is_device_code(file: Path) -> bool:
         return _DEVICE_CODE.search(file.read_bytes()) is not None
     except OSError:
         return False
-
-
-# ---- what the compiler says ---------------------------------------------------------------
-
-_ERROR = re.compile(
-    r"^(?:(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: )?(?:fatal )?error: "
-    r"(?:[^\n]*?attribute(?: error)?: |#error )?\"?(?P<code>SX\d{3}) (?P<message>[^\n]*?)\"?$",
-    re.MULTILINE,
-)
-
-
-def unmodelled(log: str, name: str) -> list[Diagnostic]:
-    """What a compiler's log says of the constructs that :func:`rewrite` left to it, once each.
-
-    ``name`` is the file where the compiler names none.
-    """
-    found: dict[Diagnostic, None] = {}
-    for error in _ERROR.finditer(log):
-        if error["code"] in CODES:
-            line = int(error["line"] or 0)
-            one = Diagnostic(error["code"], error["message"], error["file"] or name, line)
-            found[one] = None
-    return list(found)

@@ -11,9 +11,9 @@ from portkern.simt.lexer import OPEN, Branches, Code, Directive, Kind, Macro
 ASM = frozenset(["asm", "__asm__", "__asm"])
 #: What a macro may consist of to be the same as what it stands for, wherever it is used.
 _WORDS = ASM | {
-    "__shared__", "__device__", "__global__", "__host__", "__forceinline__", "__noinline__",
-    "__inline__", "__restrict__", "__volatile__", "static", "inline", "extern", "const",
-    "constexpr", "volatile",
+    "__shared__", "__constant__", "__device__", "__global__", "__host__", "__forceinline__",
+    "__noinline__", "__inline__", "__restrict__", "__volatile__", "static", "inline", "extern",
+    "const", "constexpr", "volatile",
 }  # fmt: skip
 _WITH_ARGUMENTS = frozenset(["__attribute__", "__align__", "alignas", "__launch_bounds__"])
 #: Parentheses after these are no parameter list.

@@ -4,8 +4,8 @@
 #include "simt/ptx_memory.h"
 
 // Copies `size_and_align` bytes (4, 8 or 16), the last `zfill` of them zeros.
-static inline void __pipeline_memcpy_async(void* to, const void* from, size_t size_and_align,
-                                           size_t zfill = 0, SIMT_AT) {
+__attribute__((always_inline)) static inline void __pipeline_memcpy_async(
+    void* to, const void* from, size_t size_and_align, size_t zfill = 0, SIMT_AT) {
     const int bytes = (int)(size_and_align - (zfill < size_and_align ? zfill : size_and_align));
     if (!simt::is_shared(to)) {
         simt::finding(102, at, "__pipeline_memcpy_async to %p, which is not shared memory", to);

@@ -2,8 +2,9 @@
 // callbacks instead of that library's: each access then knows its emulated block and thread.
 //
 // Happens-before: a barrier interval of a block has a number, its stamp. Within an interval the
-// lanes of a warp have clocks that __syncwarp() joins. Between threads that meet at neither, a
-// fence and an atomic (or volatile) access order what came before the fence (PTX memory model).
+// lanes of a warp have clocks that __syncwarp() joins, and all threads of a block that uses named
+// barriers have clocks that those join. Between threads that meet at none, a fence and an atomic
+// (or volatile) access order what came before the fence (PTX memory model).
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -18,6 +19,7 @@
 #include "context.h"
 #include "counters.h"
 #include "memory.h"
+#include "symbols.h"
 
 namespace simt {
 namespace {
@@ -47,6 +49,7 @@ struct Release {  // of everything that `thread` had seen when it passed its fen
     uint32_t owner, stamp;
     uint16_t thread, clock;
     uint16_t lanes[64];
+    std::vector<uint16_t> seen;             // of all threads, where named barriers are used
     Scope scope;
     const Release* before;                  // earlier ones on the same location
     std::vector<const Release*> inherited;  // what the releasing thread had acquired itself
@@ -66,6 +69,19 @@ struct WarpClocks {
     uint16_t known[64][64];          // [lane][other]: the other's accesses below this are known
 };
 
+struct Meeting {  // what those that have come to a named barrier bring to it
+    uint32_t stamp = 0;
+    std::vector<uint16_t> seen;
+    Acquired acquired;
+};
+
+struct Flight {  // a cp.async that is not yet waited for, of one word of shared memory
+    const char* from;
+    uint32_t pc;
+    uint16_t rank;
+    bool active;
+};
+
 struct BlockState {
     uint32_t number = 0, stamp = 0;
     Thread threads[max_threads];
@@ -74,7 +90,12 @@ struct BlockState {
     std::unordered_map<uint32_t, std::vector<const Release*>> by_block;  // flattened, for searching
     bool flattened = false;
     std::vector<uint8_t> written;    // of shared memory, one bit per byte
-    std::vector<std::pair<unsigned, Release*>> named;
+    std::vector<Flight> flights;     // of shared memory, one per word
+    size_t in_flight = 0;            // words
+    uint32_t seen_stamp = 0;         // of another interval: nothing is known yet
+    size_t seen_row = 0;
+    std::vector<uint16_t> seen;      // [thread][other], as WarpClocks::known
+    Meeting named[named_barriers];
 };
 
 uint32_t next_stamp = 1, launch_first = 1, next_block = 1;
@@ -117,6 +138,26 @@ void start_clocks(BlockState& b, unsigned warp) {
     w.stamp = b.stamp;
 }
 
+uint16_t* seen_by(BlockState& b, unsigned thread) {
+    return b.seen_stamp == b.stamp ? &b.seen[thread * b.seen_row] : nullptr;
+}
+
+void start_seen(Context& c, BlockState& b) {
+    if (b.seen_stamp == b.stamp) return;
+    b.seen_row = (c.threads + 63) / 64 * 64;
+    b.seen.assign(c.threads * b.seen_row, 0);
+    b.seen_stamp = b.stamp;
+    const unsigned w = (unsigned)warpSize;
+    for (unsigned i = 0; i < c.threads; ++i)
+        for (unsigned l = i / w * w; l < std::min((i / w + 1) * w, c.threads); ++l)
+            b.seen[i * b.seen_row + l] = known_of(b, i / w, i % w, l % w);
+}
+
+void join(uint16_t* into, const uint16_t* from, size_t row) {
+    for (size_t i = 0; i < row; i += 64)  // so that it is vectorised
+        for (size_t k = i; k < i + 64; ++k) into[k] = std::max(into[k], from[k]);
+}
+
 using Met = std::unordered_set<const Release*>;
 
 // Not by recursion: a chain may be as long as there were atomics, a fiber's stack is short.
@@ -136,6 +177,7 @@ bool covers(const Release& r, uint32_t stamp, unsigned who, uint16_t clock) {
     if (stamp < r.stamp) return true;
     if (stamp > r.stamp) return false;
     if (who == r.thread) return clock < r.clock;
+    if (!r.seen.empty()) return clock < r.seen[who];
     const unsigned w = (unsigned)warpSize;
     return who / w == r.thread / w && clock < r.lanes[who % w];
 }
@@ -181,6 +223,8 @@ Unordered relation(Context& c, BlockState& b, uint32_t stamp, unsigned who, uint
     const unsigned w = (unsigned)warpSize, warp = c.rank / w;
     const bool same_warp = who / w == warp;
     if (same_warp && clock < known_of(b, warp, c.rank % w, who % w)) return Unordered::no;
+    const uint16_t* seen = seen_by(b, c.rank);
+    if (seen && clock < seen[who]) return Unordered::no;
     if (same_warp && facts.lockstep) return Unordered::no;
     if (reached_by_release(c, b, b.number, stamp, who, clock)) return Unordered::no;
     return same_warp ? Unordered::lanes : Unordered::threads;
@@ -203,6 +247,7 @@ struct Access {
     bool writes, atomic, is_volatile, global;
     Scope scope;
     const void* pc;
+    bool issue = false;  // of an asynchronous copy: what it will write is not there to compare
 };
 
 // A write that stores what is there already harms nobody: the report waits for the store.
@@ -307,8 +352,10 @@ void check_against_write(Context& c, BlockState& b, Cell& cell, const Access& a)
         plain_reads.push_back(r);
         return;
     }
-    if (!a.writes || a.atomic) {
-        const char* kind = a.writes ? "a plain write and an atomic" : "a write and a read";
+    if (!a.writes || a.atomic || a.issue) {
+        const char* kind = a.issue    ? "a write and an asynchronous copy"
+                           : a.writes ? "a plain write and an atomic"
+                                      : "a write and a read";
         return report_race(c, a, how, kind, other, cell.w_stamp, cell.w_pc, with_atomic);
     }
     if (pending.active) return;
@@ -484,6 +531,7 @@ void release(Context& c, BlockState& b, const Access& a) {
     r->clock = (uint16_t)(t.clock);
     r->scope = std::min(a.atomic ? a.scope : Scope::system, t.fence);
     for (unsigned l = 0; l < w; ++l) r->lanes[l] = known_of(b, warp, c.rank % w, l);
+    if (const uint16_t* seen = seen_by(b, c.rank)) r->seen.assign(seen, seen + b.seen_row);
     auto found = locations.find(a.at);
     r->before = found == locations.end() ? nullptr : found->second;
     for (auto& [at, i] : t.acquired) r->inherited.push_back(i);
@@ -513,6 +561,43 @@ const char* shared_near(size_t offset, char* text, size_t size) {
 
 const char* verb(const Access& a) { return a.writes ? "write" : "read"; }
 
+// ---- asynchronous copies
+
+// Whether the access meets memory that one is filling: nobody, not even its thread, may touch that.
+bool meets_flight(BlockState& b, size_t offset, const Access& a) {
+    for (size_t i = offset / 4; i <= (offset + a.bytes - 1) / 4 && i < b.flights.size(); ++i) {
+        const Flight& f = b.flights[i];
+        if (!f.active) continue;
+        report(201, Place(a.pc), place_of(f.pc),
+               "%s of shared memory that an asynchronous copy of thread %u is still filling",
+               verb(a), f.rank);
+        return true;
+    }
+    return false;
+}
+
+// Whether the copy changes nothing: as where several threads load the same.
+bool there_already(const char* to, const char* from, size_t size, size_t bytes) {
+    const Region* r = region_of(from);
+    if (bytes && (!r || r->where != Where::buffer || from < r->buffer.begin ||
+                  from + bytes > r->buffer.begin + r->buffer.bytes))
+        return false;
+    return !memcmp(to, from, bytes) &&
+           std::all_of(to + bytes, to + size, [](char byte) { return byte == 0; });
+}
+
+void take_off(Context& c, BlockState& b, size_t offset, const char* from, const Access& a) {
+    b.flights.resize(std::max(b.flights.size(), (c.shared_touched + 3) / 4));
+    for (size_t i = 0; i < a.bytes; i += 4) {
+        Flight& f = b.flights[(offset + i) / 4];
+        if (f.active && f.rank != c.rank && f.from != from + i)
+            report(201, Place(a.pc), place_of(f.pc), "asynchronous copies of threads %u and %u to "
+                   "the same shared memory", f.rank, c.rank);
+        b.in_flight += !f.active;
+        f = {from + i, keep_pc(a.pc), (uint16_t)c.rank, true};
+    }
+}
+
 void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
     if (r.buffer.begin != c.shared) {
         if (config.bounds)
@@ -537,7 +622,8 @@ void access_shared(Context& c, BlockState& b, Region& r, Access& a) {
                    shared_near(offset, text, sizeof text));
         if (a.writes) set_written(b.written.data(), offset, a.bytes);
     }
-    if (config.races) track_range(c, b, r, a);
+    if (!config.races || (SIMT_UNLIKELY(b.in_flight) && meets_flight(b, offset, a))) return;
+    track_range(c, b, r, a);
 }
 
 [[noreturn]] void stop(const Access& a, int code, const char* text) {
@@ -574,7 +660,15 @@ Region* image_of(const void* p) {  // a module's own data, such as __device__ va
     Dl_info info;
     if (!dladdr(p, &info)) return nullptr;
     char* page = reinterpret_cast<char*>((uintptr_t)p & ~uintptr_t{4095});
-    return add_region(Where::image, page, 4096);
+    Region* r = add_region(Where::image, page, 4096);
+    r->constants = is_constant(page, 4096);
+    return r;
+}
+
+void access_image(Context& c, BlockState& b, Region& r, const Access& a) {
+    if (SIMT_UNLIKELY(a.writes && r.constants && config.bounds) && is_constant(a.at, a.bytes))
+        report(111, Place(a.pc), Place(), "write of %u bytes to a __constant__ variable", a.bytes);
+    if (config.races) track_range(c, b, r, a);
 }
 
 void access_unknown(Context& c, BlockState& b, Access& a) {
@@ -582,8 +676,7 @@ void access_unknown(Context& c, BlockState& b, Access& a) {
     if (a.at >= closure && a.at + a.bytes <= closure + running->bytes) return;
     if (Region* r = image_of(a.at)) {
         a.global = true;
-        if (config.races) track_range(c, b, *r, a);
-        return;
+        return access_image(c, b, *r, a);
     }
     if (!config.bounds) return;
     char text[160];
@@ -618,9 +711,7 @@ void dispatch(Context& c, BlockState& b, Access& a) {
             if (config.bounds) stop(a, 105, text);
             return;
         }
-        case Where::image:
-            if (config.races) track_range(c, b, *r, a);
-            return;
+        case Where::image: return access_image(c, b, *r, a);
         case Where::unknown: return;
     }
 }
@@ -634,6 +725,7 @@ void access(void* at, unsigned bytes, bool writes, const void* pc, bool aligned 
     if ((size_t)(address - reinterpret_cast<char*>(&c)) < sizeof(Context)) return;
     // The thread's own stack: most accesses of an unoptimised build.
     if ((size_t)(address - c.stacks - (size_t)c.stack * c.stack_bytes) < c.stack_bytes) return;
+    if (SIMT_UNLIKELY(config.order == Order::lockstep)) step();
     if (SIMT_UNLIKELY(pending.active)) settle_pending();
     BlockState& b = state(c);
     // A struct of 16 bytes may be aligned to 8; where it is not, UBSan's callback knows its type.
@@ -666,6 +758,7 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     BlockState& b = state(c);
     char* address = static_cast<char*>(const_cast<void*>(p));
     const void* pc = __builtin_return_address(0);
+    if (config.order == Order::lockstep) step();
     if (pending.active) settle_pending();
     if (!plain_reads.empty()) forget_plain_read(address, c.rank);
     Access a{address, (unsigned)size, writes, true, false, true, scope, pc};
@@ -673,6 +766,33 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     acquire(c, b, a);
     if (writes) release(c, b, a);
     dispatch(c, b, a);
+}
+
+void copy_issued(const void* to, const void* from, size_t size, size_t bytes) {
+    if (!block || !running || !config.races) return;
+    Context& c = context();
+    BlockState& b = state(c);
+    if (pending.active) settle_pending();
+    char* at = static_cast<char*>(const_cast<void*>(to));
+    const char* source = static_cast<const char*>(from);
+    const size_t offset = (size_t)(at - c.shared);
+    if (offset + size > c.shared_touched) return;  // the wait tells
+    if (there_already(at, source, size, bytes)) return;
+    const void* pc = __builtin_return_address(0);
+    Access a{at, (unsigned)size, true, false, false, false, Scope::system, pc, true};
+    take_off(c, b, offset, source, a);
+    track_range(c, b, *region_of(at), a);
+}
+
+void copy_landing(const void* to, size_t size) {
+    if (!block || !running) return;
+    Context& c = context();
+    BlockState& b = state(c);
+    const size_t first = (size_t)(static_cast<const char*>(to) - c.shared) / 4;
+    for (size_t i = first; i < first + size / 4 && i < b.flights.size(); ++i) {
+        b.in_flight -= b.flights[i].active;
+        b.flights[i].active = false;
+    }
 }
 
 namespace check {
@@ -709,8 +829,11 @@ void begin_block(Context& c) {
     }
     b.acquired.clear();
     b.flattened = false;
-    b.named.clear();
+    b.seen_stamp = 0;
+    for (Meeting& m : b.named) m.stamp = 0;
     b.written.assign((c.shared_touched + 7) / 8, 0);
+    b.flights.clear();
+    b.in_flight = 0;
 }
 
 void end_block(Context& c) {
@@ -738,6 +861,17 @@ void grid_barrier() {
     forget_releases();
 }
 
+// After the same of `known`.
+static void join_seen(Context& c, BlockState& b, unsigned warp, Mask present) {
+    const unsigned first = warp * (unsigned)warpSize;
+    uint16_t joined[max_threads] = {};
+    for_lanes(present, [&](unsigned l) { join(joined, seen_by(b, first + l), b.seen_row); });
+    for (unsigned l = 0; first + l < c.threads && l < (unsigned)warpSize; ++l)
+        joined[first + l] = std::max(
+            joined[first + l], b.warps[warp].known[__builtin_ctzll(present)][l]);
+    for_lanes(present, [&](unsigned l) { join(seen_by(b, first + l), joined, b.seen_row); });
+}
+
 // Everything that one of `present` knows, all of them know from here on.
 void warp_sync(Context& c, unsigned warp, Mask present) {
     BlockState& b = state(c);
@@ -756,51 +890,38 @@ void warp_sync(Context& c, unsigned warp, Mask present) {
         threads[l].clock++;
         if (!acquired.empty()) threads[l].acquired = acquired;
     });
+    if (b.seen_stamp == b.stamp) join_seen(c, b, warp, present);
 }
 
-// Named barriers order like a release by each that arrives and an acquire by each that leaves.
-static Release* snapshot(Context& c, BlockState& b, const Fiber& f) {
-    const unsigned w = (unsigned)warpSize, rank = f.warp * w + f.lane;
-    Release* r = new Release;
-    r->owner = b.number;
-    r->stamp = b.stamp;
-    r->thread = (uint16_t)rank;
-    r->clock = (uint16_t)(b.threads[rank].clock + 1);
-    r->scope = Scope::block;
-    r->before = nullptr;
-    for (unsigned l = 0; l < w; ++l) r->lanes[l] = known_of(b, f.warp, f.lane, l);
-    for (auto& [at, i] : b.threads[rank].acquired) r->inherited.push_back(i);
-    b.threads[rank].clock++;
-    (void)c;
-    releases.push_back(r);
-    return r;
-}
-
+// What a thread knows, those that leave the barrier know too.
 void named_arrive(Context& c, unsigned id, const Fiber& f) {
     BlockState& b = state(c);
-    b.named.emplace_back(id, snapshot(c, b, f));
+    start_seen(c, b);
+    Meeting& m = b.named[id];
+    if (m.stamp != b.stamp) {
+        m.seen.assign(b.seen_row, 0);
+        m.acquired.clear();
+        m.stamp = b.stamp;
+    }
+    const unsigned rank = f.warp * (unsigned)warpSize + f.lane;
+    Thread& t = b.threads[rank];
+    uint16_t* seen = seen_by(b, rank);
+    seen[rank] = ++t.clock;
+    join(m.seen.data(), seen, b.seen_row);
+    for (auto& [at, r] : t.acquired) m.acquired[at] = r;
 }
 
-void named_barrier(Context& c, unsigned id, const Fiber& last) {
+void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait) {
     named_arrive(c, id, last);
     BlockState& b = state(c);
-    // One release stands for all that arrived; those that leave acquire it.
-    Release* all = new Release(*b.named.back().second);
-    all->inherited.clear();
-    for (auto& [i, r] : b.named)
-        if (i == id) all->inherited.push_back(r);
-    b.named.erase(std::remove_if(b.named.begin(), b.named.end(),
-                                 [&](auto& one) { return one.first == id; }), b.named.end());
-    releases.push_back(all);
-    locations[&c.named[id]] = all;
-    named_leave(c, id, last);
-}
-
-void named_leave(Context& c, unsigned id, const Fiber& f) {
-    BlockState& b = state(c);
-    auto found = locations.find(&c.named[id]);
-    if (found != locations.end())
-        b.threads[f.warp * (unsigned)warpSize + f.lane].acquired[&c.named[id]] = found->second;
+    Meeting& m = b.named[id];
+    for (unsigned i = 0; i < c.threads; ++i) {
+        const Fiber& f = c.table[i];
+        if (!(&f == &last ? wait : f.state == State::named && f.named == id)) continue;
+        join(seen_by(b, i), m.seen.data(), b.seen_row);
+        for (auto& [at, r] : m.acquired) b.threads[i].acquired[at] = r;
+    }
+    m.stamp = 0;  // it begins anew
 }
 
 void place_shared(Context&, size_t offset, size_t bytes, const char* name) {

@@ -5,16 +5,18 @@
 
 namespace simt {
 
-// forward, reverse: by rank. random: any runnable thread. priority: warps have random priorities
+// forward, reverse: by rank. lockstep: forward, but in checked builds each thread's n-th access to
+// memory that others see comes before any thread's next: as lanes that advance together do, where
+// they take the same branches. random: any runnable thread. priority: warps have random priorities
 // that change when they poll: an unfair schedule, which finds what a fair one never shows.
-enum class Order : uint8_t { forward, reverse, random, priority };
+enum class Order : uint8_t { forward, lockstep, reverse, random, priority };
 
 struct Config {
     Order order = Order::forward;
     uint64_t seed = 1;
     int workers = 1;           // OS threads that run blocks
     double limit_s = 4;        // without a block that finishes; 0: none
-    size_t stack_bytes = 128 << 10;
+    size_t stack_bytes = 640 << 10;  // a GPU's 512 KB of local memory, and room for calls
     bool races = false, bounds = false, uninitialised = false, alignment = false;
     bool counters = false;
     unsigned preempt = 0;      // checked builds: switch threads at one access in this many
@@ -24,7 +26,7 @@ extern Config config;
 
 inline bool checking() {
     return config.races || config.bounds || config.uninitialised || config.alignment ||
-           config.counters || config.preempt;
+           config.counters || config.preempt || config.order == Order::lockstep;
 }
 
 }  // namespace simt

@@ -82,6 +82,7 @@ void delete_context(Context* c);
 void begin_block(Context& c, Launch& launch, uint64_t number);
 void enter_block(Context& c);   // runs the block until it finishes, stalls or waits for the grid
 void resume_block(Context& c);
+void step();  // Order::lockstep: lets all others of the block come as far as this thread
 [[noreturn]] void abandon();    // gives up the running block and its launch
 void describe_waiting(const Context& c, char* text, size_t size);
 
@@ -111,8 +112,8 @@ void barrier(Context& c);
 void grid_barrier();
 void warp_sync(Context& c, unsigned warp, Mask present);
 void named_arrive(Context& c, unsigned id, const Fiber& f);
-void named_barrier(Context& c, unsigned id, const Fiber& last);  // the barrier is complete
-void named_leave(Context& c, unsigned id, const Fiber& f);
+// The barrier is complete; the last one to come waits for the others, or only arrives.
+void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait);
 void place_shared(Context& c, size_t offset, size_t bytes, const char* name);
 void fence(Context& c, Scope scope);
 }  // namespace check

@@ -1,4 +1,6 @@
-// Dynamic counts of a checked run: hints for an author, never a time.
+// Dynamic counts of a checked run: hints for an author, never a time. Floating-point operations are
+// not among them: callbacks come for memory only, and what a host's compiler has fused, folded or
+// vectorised is not what a device executes.
 #pragma once
 #include "context.h"
 

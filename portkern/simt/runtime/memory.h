@@ -38,6 +38,7 @@ struct Region {
     unsigned number;
     char* reserved;    // with the addresses around a buffer that are nobody else's
     size_t reserved_bytes;
+    bool constants = false;  // an image's page that __constant__ variables lie in
 };
 
 Region* region_of(const void* p);    // null: unknown

@@ -159,6 +159,17 @@ __attribute__((noinline)) void give_way(Context& c, Fiber& me) {
     report_deadlock(c);
 }
 
+// The running thread goes behind all that are ready; `fresh`, if any, runs now.
+void step_aside(Context& c, Fiber& me, Fiber* fresh) {
+    push_ready(c, me);
+    if (!fresh) return give_way(c, me);
+    void* stack = take_stack(c);
+    fresh->stack = (int16_t)c.stack;
+    become(c, *fresh);
+    c.switches++;
+    simt_switch(&me.stack_pointer, stack);
+}
+
 void make_table(Context& c, unsigned done) {  // threads below `done` have run to their end
     const unsigned w = (unsigned)warpSize;
     for (unsigned i = 0; i < warps_of(c); ++i) {
@@ -547,7 +558,7 @@ void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
     b.expected = expected;
     if (++b.arrived == expected) {
         b = {0, 0};
-        if (checking()) check::named_barrier(c, id, f);
+        if (checking()) check::named_barrier(c, id, f, wait);
         for (unsigned i = 0; i < c.threads; ++i) {
             if (c.table[i].state != State::named || c.table[i].named != id) continue;
             push_ready(c, c.table[i]);
@@ -564,7 +575,6 @@ void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
     Warp& w = c.warps[f.warp];
     if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
     give_way(c, f);
-    if (checking()) check::named_leave(c, id, f);
 }
 
 void spin() {
@@ -580,14 +590,12 @@ void spin() {
         c.stalled = &f;
         return leave_to_main(c, &f.stack_pointer);
     }
-    Fiber* fresh = c.head == c.tail ? next_fresh(c) : nullptr;
-    push_ready(c, f);
-    if (!fresh) return give_way(c, f);
-    void* stack = take_stack(c);
-    fresh->stack = (int16_t)c.stack;
-    become(c, *fresh);
-    c.switches++;
-    simt_switch(&f.stack_pointer, stack);
+    step_aside(c, f, c.head == c.tail ? next_fresh(c) : nullptr);
+}
+
+void step() {
+    Context& c = context();
+    step_aside(c, self(c), next_fresh(c));
 }
 
 void polled_slowly() { spin(); }

@@ -9,7 +9,7 @@
 namespace simt {
 namespace {
 
-const char* const orders[] = {"forward", "reverse", "random", "priority"};
+const char* const orders[] = {"forward", "lockstep", "reverse", "random", "priority"};
 
 bool flag(const std::string& value) { return value == "1"; }
 
@@ -17,7 +17,7 @@ bool set(const std::string& key, const std::string& value) {
     const double number = atof(value.c_str());
     const unsigned long long whole = strtoull(value.c_str(), nullptr, 10);
     if (key == "order") {
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 5; ++i)
             if (value == orders[i]) return config.order = (Order)i, true;
         return false;
     }

@@ -1,5 +1,5 @@
-// Names of functions from the symbol tables of loaded modules. dladdr() knows exported functions
-// only; a static kernel is in the file's .symtab.
+// Names of functions and places of constants from the tables of loaded modules. dladdr() knows
+// exported functions only; a static kernel is in the file's .symtab.
 #include "symbols.h"
 
 #include <cxxabi.h>
@@ -23,6 +23,7 @@ namespace {
 struct Module {
     std::map<uintptr_t, std::string> functions;  // by offset from the module's base
     std::set<std::string> names;
+    std::vector<std::pair<uintptr_t, uintptr_t>> constants;  // begin and end of each section
 };
 
 std::vector<char> read_file(const char* path) {
@@ -78,6 +79,16 @@ void read_symbols(Module& module, const std::vector<char>& file, const ElfW(Shdr
     }
 }
 
+void read_constants(Module& module, const std::vector<char>& file, const ElfW(Ehdr)& header,
+                    const ElfW(Shdr)* sections) {
+    const char* names = file.data() + sections[header.e_shstrndx].sh_offset;
+    const char prefix[] = "simt_constant.";
+    for (unsigned i = 0; i < header.e_shnum; ++i)
+        if (!strncmp(names + sections[i].sh_name, prefix, sizeof prefix - 1))
+            module.constants.emplace_back(sections[i].sh_addr,
+                                          sections[i].sh_addr + sections[i].sh_size);
+}
+
 Module read_module(const char* path) {
     Module module;
     const std::vector<char> file = read_file(path);
@@ -88,6 +99,7 @@ Module read_module(const char* path) {
     for (unsigned i = 0; i < header.e_shnum; ++i)
         if (sections[i].sh_type == SHT_SYMTAB || sections[i].sh_type == SHT_DYNSYM)
             read_symbols(module, file, sections[i], sections[sections[i].sh_link]);
+    read_constants(module, file, header, sections);
     return module;
 }
 
@@ -130,6 +142,17 @@ std::string function_at(const void* code) {
     auto found = module.functions.find(offset);
     if (found == module.functions.end()) found = module.functions.find((uintptr_t)code);  // no PIE
     return found == module.functions.end() ? "" : found->second;
+}
+
+bool is_constant(const void* p, size_t bytes) {
+    Dl_info info;
+    link_map* loaded = nullptr;
+    if (!dladdr1(p, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP)) return false;
+    const uintptr_t begin = (uintptr_t)p - loaded->l_addr;
+    std::lock_guard<std::mutex> guard(lock);
+    for (auto [first, last] : module_of(info).constants)
+        if (begin < last && first < begin + bytes) return true;
+    return false;
 }
 
 bool defines_function(const void* code, const std::string& name) {

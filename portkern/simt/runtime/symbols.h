@@ -1,4 +1,4 @@
-// Names of functions, from the symbol tables of loaded modules.
+// Names of functions and places of constants, from the tables of loaded modules.
 #pragma once
 #include <string>
 
@@ -9,6 +9,8 @@ namespace simt {
 std::string function_at(const void* code);
 // Whether the module that `code` is in defines a function of that name.
 bool defines_function(const void* code, const std::string& name);
+// Whether __constant__ variables (see language.h) have any of these bytes.
+bool is_constant(const void* p, size_t bytes);
 // The last name in an expression that calls a kernel: "ns::scale<float, 4>" is "scale".
 std::string last_name(const std::string& expression);
 

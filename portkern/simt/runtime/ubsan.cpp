@@ -44,7 +44,7 @@ Site site_of(const Location& at) {
     static auto* sites = new std::unordered_map<const Location*, Site>;
     std::lock_guard<std::mutex> guard(lock);
     Site& site = (*sites)[&at];
-    if (!site) site = new std::source_location::__impl{at.file, "", at.line, at.column};
+    if (!site) site = new Origin{at.file, "", at.line, at.column};
     return site;
 }
 

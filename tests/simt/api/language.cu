@@ -7,7 +7,9 @@
 #include <device_functions.h>
 #include <device_launch_parameters.h>
 #include <driver_types.h>
+#include <nvToolsExt.h>
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCudaRt.h>
 #include <vector_functions.h>
 #include <vector_types.h>
 
@@ -38,6 +40,13 @@ extern "C" __global__ void plain(int* p) {
 
 int main() {
     nvtxRangePushA("all");
+    nvtxEventAttributes_t mark = {};
+    mark.version = NVTX_VERSION;
+    mark.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    mark.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    mark.message.ascii = "here";
+    nvtxMarkEx(&mark);
+    nvtxNameCudaStream(cudaStream_t(0), "default");
     int *p, host[4];
     float *out, value;
     cudaMalloc(&p, 16);

@@ -1,4 +1,4 @@
-// what: each thread sorts in a local array of a quarter of a megabyte
+// what: each thread counts in a local array of a megabyte, twice what a GPU gives a thread
 // expect: SX404 | error
 // widths: 32 64
 // sanitizer: none
@@ -7,9 +7,9 @@
 
 #include "check.h"
 
-constexpr int most = 65536;  // distinct values, of which a row has few
+constexpr int most = 262144;  // distinct values, of which a row has few
 
-__global__ void distinct(const unsigned short* x, int* counts, unsigned char* seen, int cols) {
+__global__ void distinct(const unsigned* x, int* counts, unsigned char* seen, int cols) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
 #ifdef BUG
     int mine[most];
@@ -24,11 +24,11 @@ __global__ void distinct(const unsigned short* x, int* counts, unsigned char* se
 
 int main() {
     constexpr int rows = 8, cols = 50;
-    auto x = numbers<unsigned short>(rows * cols, 65521);
+    auto x = numbers<unsigned>(rows * cols, 262139);
     for (int i = 0; i < rows * cols; ++i) x[i] = x[i / cols * cols + i % (20 + i / cols)];
     std::vector<int> want(rows);
     for (int r = 0; r < rows; ++r) {
-        std::vector<unsigned short> row(&x[r * cols], &x[r * cols] + cols);
+        std::vector<unsigned> row(&x[r * cols], &x[r * cols] + cols);
         std::sort(row.begin(), row.end());
         want[r] = int(std::unique(row.begin(), row.end()) - row.begin());
     }

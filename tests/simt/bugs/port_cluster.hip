@@ -1,5 +1,5 @@
 // what: blocks form a cluster and read each other's shared memory
-// expect: build SX009 | build
+// expect: build SX009
 // widths: 32 64
 // pitfall: 18
 // sanitizer: none

@@ -1,5 +1,5 @@
 // what: an arrive-wait barrier from libcu++ splits the synchronisation of a block
-// expect: build SX002 | build SX005 | build
+// expect: build SX002
 // widths: 32 64
 // pitfall: 18
 // sanitizer: none

@@ -1,5 +1,5 @@
 // what: a kernel launches the next one itself
-// expect: build SX006 | build
+// expect: build SX006
 // widths: 32 64
 // pitfall: 38
 // sanitizer: none

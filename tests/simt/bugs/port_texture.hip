@@ -1,5 +1,5 @@
 // what: an image is read through a texture object, for which CDNA has no hardware
-// expect: build SX003 | build
+// expect: build SX003
 // widths: 64
 // pitfall: 45
 // sanitizer: none

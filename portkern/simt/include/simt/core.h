@@ -55,8 +55,15 @@ extern SIMT_CONSTANT int warpSize;
 
 namespace simt {
 
-// Where an operation stands in the source: file, function, line and column, one per call.
-using Site = const std::source_location::__impl*;
+// Where an operation stands in the source, one per call: what the builtin points to, whose own
+// type is private under C++20.
+struct Origin {
+    const char* _M_file_name;
+    const char* _M_function_name;
+    unsigned _M_line;
+    unsigned _M_column;
+};
+using Site = const Origin*;
 #define SIMT_HERE ((::simt::Site)__builtin_source_location())
 #define SIMT_AT ::simt::Site at = SIMT_HERE
 
@@ -175,6 +182,10 @@ __attribute__((always_inline)) static inline void note_atomic(const volatile voi
     (void)p, (void)size, (void)scope, (void)writes;
 #endif
 }
+// cp.async writes at any time between its issue and the wait that covers it: `size` bytes of shared
+// memory, of which `bytes` come from `from` and the rest are zeros.
+SIMT_API void copy_issued(const void* to, const void* from, size_t size, size_t bytes);
+SIMT_API void copy_landing(const void* to, size_t size);  // its bytes are written next
 // After an atomic: a thread that polls gives way to the one it waits for.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;

@@ -12,7 +12,10 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
+// For the runtime to know it by: a section per use, as one may not hold const and other variables.
+#define SIMT_SECTION(number) SIMT_SECTION_NAMED(number)
+#define SIMT_SECTION_NAMED(number) __attribute__((section("simt_constant." #number)))
+#define __constant__ SIMT_SECTION(__COUNTER__)
 #define __managed__
 #ifndef __HIP_PLATFORM_AMD__  // HIP does not know it
 #define __grid_constant__

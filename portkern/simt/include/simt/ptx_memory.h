@@ -146,7 +146,8 @@ static inline T cas(char* p, T expected, T value, Order order, Scope scope, SIMT
 // ---- cp.async ----------------------------------------------------------------------------
 
 // A copy waits in its thread's queue for the wait that covers it: as late as the model allows, so
-// that a missing wait shows as old data. Copies that nobody waits for are never made.
+// that a missing wait shows as old data. Copies that nobody waits for are never made. Checkers are
+// told when one is issued, as what it may disturb is disturbed from then on.
 struct Copy {
     const char* from;
     uint32_t to;     // in shared memory
@@ -189,6 +190,9 @@ SIMT_NO_CHECK static inline void forget(unsigned done) {
 
 __attribute__((always_inline)) static inline void perform(const Copy& c) {
     char* to = (char*)shared_pointer(c.to);
+#ifdef SIMT_CHECK
+    copy_landing(to, c.size);
+#endif
     if (c.bytes == 16) copy_to(to, copied<Vector<uint32_t, 4>>(c.from));
     else if (c.bytes == 8 && c.size == 8) copy_to(to, copied<uint64_t>(c.from));
     else if (c.bytes == 4 && c.size == 4) copy_to(to, copied<uint32_t>(c.from));
@@ -213,14 +217,17 @@ SIMT_NO_CHECK static inline void enqueue(const Copy& c) {
     last.group = all.group;
 }
 
-// cp.async: `bytes` of `size` are read, or none with `ignore`.
+// cp.async: `bytes` of `size` are read, or none with `ignore`. Inlined for the place of the issue.
 template <int SIZE>
-static inline void cp_async(const char* to, const char* from, int bytes = SIZE,
+__attribute__((always_inline)) static inline void cp_async(const char* to, const char* from, int bytes = SIZE,
                             bool ignore = false, SIMT_AT) {
     static_assert(SIZE == 4 || SIZE == 8 || SIZE == 16, "cp.async copies 4, 8 or 16 bytes");
     if (misaligned(to, SIZE, at)) return;
     bytes = ignore || bytes < 0 ? 0 : bytes > SIZE ? SIZE : bytes;
     if (bytes && misaligned(from, SIZE, at)) return;
+#ifdef SIMT_CHECK
+    copy_issued(to, from, SIZE, (size_t)bytes);
+#endif
     enqueue({from, shared_address(to), 0, SIZE, (uint8_t)bytes});
 }
 

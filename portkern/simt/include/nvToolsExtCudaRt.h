@@ -1,0 +1,3 @@
+// As it was called before NVTX 3.
+#pragma once
+#include "nvtx3/nvToolsExtCudaRt.h"

@@ -1,0 +1,90 @@
+"""What a compiler's log says of constructs that have no model: those the rewriter made an error of,
+and names that no header of ours declares."""
+
+from __future__ import annotations
+
+import re
+
+from portkern.simt.diagnostics import CODES, Diagnostic
+
+_ERROR = re.compile(
+    r"^(?:(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: )?(?:fatal )?error: (?P<said>[^\n]*)$",
+    re.MULTILINE,
+)
+_NUMBERED = re.compile(
+    r"(?:.*?attribute(?: error)?: |#error )?\"?(?P<code>SX\d{3}) (?P<message>.*?)\"?$"
+)
+#: g++ and clang of a name that nothing declares; what they suggest instead comes after a ';'.
+_UNKNOWN = re.compile(
+    r"(?:not declared|not been declared|does not name|not a member of|not a (?:class|type|template)"
+    r"|incomplete type|undeclared|unknown type|no \w+ named [^;]* in namespace)[^;]*"
+)
+_QUOTED = re.compile("['\u2018](.+?)['\u2019]")
+#: Names of CUDA and HIP by what they belong to, in full or after a namespace.
+_NAMES = [
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (
+            r"(CUtensorMap|cuTensorMap|CU_TENSOR_MAP_|__mbarrier_|cp_async_bulk|mbarrier_)\w*"
+            r"|memcpy_async_tx|barrier_(arrive|expect)_tx|fence_proxy_async\w*",
+            "SX002",
+        ),
+        (
+            r"(tex|surf)(1D|2D|3D|Cubemap)\w*|(texture|surface)(Reference)?"
+            r"|(cuda|hip)\w*(Texture|Surface|Array|ChannelDesc|ChannelFormat|Resource(View)?Desc"
+            r"|AddressMode|FilterMode|ReadMode|BoundaryMode)\w*",
+            "SX003",
+        ),
+        (r"cute|cutlass", "SX004"),
+        (
+            r"cudaGetParameterBuffer\w*|cudaLaunchDevice\w*|cudaStream(FireAndForget|TailLaunch)"
+            r"|cudaGetCurrentGraphExec",
+            "SX006",
+        ),
+        (
+            r"this_cluster|cluster_group|__?cluster\w*|cluster(Idx|Dim)\w*|(cuda|hip)\w*Cluster\w*",
+            "SX009",
+        ),
+        (r"w?gmma_\w+|tcgen05_\w+", "SX010"),
+    )
+]
+#: Members of namespace cuda and of its children, which have plain names.
+_OF_CUDA = re.compile(r"(barrier|arrive_tx|ptx|pipeline|bulk)\w*")
+
+
+def unmodelled(log: str, name: str) -> list[Diagnostic]:
+    """The constructs without a model that a compiler's log complains of, once each.
+
+    ``name`` is the file where the compiler names none.
+    """
+    found: dict[Diagnostic, None] = {}
+    for error in _ERROR.finditer(log):
+        known = _numbered(error["said"]) or _named(error["said"])
+        if known is not None:
+            code, message = known
+            one = Diagnostic(code, message, error["file"] or name, int(error["line"] or 0))
+            found[one] = None
+    return list(found)
+
+
+def _numbered(said: str) -> tuple[str, str] | None:
+    numbered = _NUMBERED.match(said)
+    if numbered is None or numbered["code"] not in CODES:
+        return None
+    return numbered["code"], numbered["message"]
+
+
+def _named(said: str) -> tuple[str, str] | None:
+    """Of an error about an unknown name: what it belongs to, when that is known."""
+    unknown = _UNKNOWN.search(said)
+    if unknown is None:
+        return None
+    quoted = _QUOTED.findall(said[: unknown.end()])
+    words = [word for text in quoted for word in re.findall(r"\w+", text)]
+    for word in words:
+        code = next((code for pattern, code in _NAMES if pattern.fullmatch(word)), None)
+        if code is None and "cuda" in words and _OF_CUDA.fullmatch(word):
+            code = "SX002"
+        if code is not None:
+            return code, f"{CODES[code].title}: {word}"
+    return None
