@@ -14,10 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from portkern.errors import no_such
 from portkern.jail import limits, root, seccomp, system
 from portkern.jail.limits import Limits
+from portkern.jail.root import NOBODY
 
-NOBODY = 65534
+#: An environment variable: the layers to use, with commas; ``all`` unless given.
+SWITCH = "PORTKERN_CONTAINMENT"
 #: By name, what each keeps out.
 LAYERS = {
     "namespaces": "files outside the worker's own tree, the network, other processes",
@@ -38,6 +41,26 @@ class Layers:
 
     def __str__(self) -> str:
         return "+".join(name for name in LAYERS if name in self.active) or "none"
+
+    def only(self, names: str) -> Layers:
+        """Those that ``names`` allows: a list with commas, ``all`` or ``none``.
+
+        Raises ConfigError for a layer that does not exist.
+        """
+        if names == "all":
+            return self
+        chosen = {name for name in names.split(",") if name not in ("", "none")}
+        for name in sorted(chosen - set(LAYERS)):
+            raise no_such("containment layer", name, LAYERS)
+        left = dict.fromkeys(self.active - chosen, f"turned off by {SWITCH}={names}")
+        return Layers(self.active & chosen, self.missing | left)
+
+    def check(self) -> None:
+        """Raises OSError where files are not kept from the worker and nobody has said yes to it."""
+        if self.active & {"namespaces", "landlock"} or os.environ.get(SWITCH) == "none":
+            return
+        reasons = "; ".join(f"{name}: {self.missing[name]}" for name in ("namespaces", "landlock"))
+        raise OSError(f"{reasons}. {SWITCH}=none runs kernels without, if you trust them")
 
     def to_json(self) -> dict[str, Any]:
         return {"active": sorted(self.active), "missing": self.missing}
@@ -79,10 +102,11 @@ class Policy:
 def confine(policy: Policy, layers: Layers) -> None:
     """Returns in a new process that is the worker. The caller's own waits for it and ends as it
     ended. Raises OSError when a layer that worked before does not."""
+    layers.check()
     if "namespaces" in layers.active:
         _separate(policy, layers)
-    else:
-        policy.scratch.mkdir(parents=True, exist_ok=True)
+    elif "user" in layers.active:
+        os.chown(policy.scratch, NOBODY, NOBODY)
     os.chdir(policy.scratch)
     limits.apply(policy.limits, device=policy.device)
     system.drop_bounding_set()
@@ -186,24 +210,24 @@ def probe() -> Layers:
     else:
         missing["user"] = "only root can give a worker another uid"
     attempt("seccomp", _filter, "needs Linux on x86-64 or aarch64, with CONFIG_SECCOMP_FILTER")
-    if not _try(lambda: _require(system.landlock_version() > 0, "not in this kernel")):
-        active.add("landlock")
-    else:
-        missing["landlock"] = "not in this kernel; needs Linux 5.13 with it enabled"
-    if not attempt("cgroup", _group, "needs root, or a delegated cgroup"):
-        pass
+    attempt("landlock", _landlock, "needs Linux 5.13 with Landlock enabled")
+    attempt("cgroup", _group, "needs root, or a delegated cgroup")
     tree = Path("/tmp/portkern-probe")
     attempt(
         "namespaces", lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
     )  # fmt: skip
-    return Layers(frozenset(active), missing)
+    return Layers(frozenset(active), missing).only(os.environ.get(SWITCH, "all"))
 
 
 def _require(condition: bool, reason: str) -> None:
     if not condition:
         raise OSError(reason)
+
+
+def _landlock() -> None:
+    _require(system.landlock_version() > 0, "not in this kernel")
 
 
 def _filter() -> None:

@@ -17,14 +17,15 @@ from portkern.jail import system
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu")
 CONFIGURATION = (
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime", "passwd",
-    "group", "nsswitch.conf",
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: GPUs: NVIDIA's nodes, AMD's compute interface, and what both render through.
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
 #: Folders that hold a reference or a tolerance, under portkern's own.
 HIDDEN = ("ops",)
+#: Whom a worker runs as where the judge is root.
+NOBODY = 65534
 #: While the tree is put together: the tree, and the machine's own.
 _NEW, _MACHINE = Path("/new"), Path("/machine")
 
@@ -72,6 +73,7 @@ def enter(
         tree.show(Path(folder))
     for name in CONFIGURATION:
         tree.show(Path("/etc") / name)
+    tree.users()
     tree.show(Path("/sys"))
     tree.devices(accelerators)
     size = f"size={scratch_bytes},mode=0777"
@@ -143,6 +145,13 @@ class _Tree:
 
     def _within(self, path: Path) -> bool:
         return any(path.is_relative_to(shown) for shown in self._shown)
+
+    def users(self) -> None:
+        """Of the machine's users only the worker's has a name here."""
+        worker = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
+        (self.folder(Path("/etc")) / "passwd").write_text(
+            f"root:x:0:0::/:/bin/false\nworker:x:{worker}::/tmp:/bin/false\n"
+        )
 
     def hide(self, path: Path) -> None:
         if self.at(path).is_dir():

@@ -1,0 +1,262 @@
+"""What code in a worker can reach, with every layer and where there are no namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from portkern import evaluate, jail, sandbox
+from portkern.errors import ConfigError
+from portkern.jail import Layers
+from portkern.sandbox import Died, Failed, Session
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.
+INSIDE = """
+import json, os, signal, sys
+from dataclasses import replace
+from pathlib import Path
+from portkern import jail
+request = json.loads(sys.argv[1])
+policy = jail.Policy(Path(request["scratch"]))
+policy = replace(policy, **request["policy"], limits=replace(policy.limits, **request["limits"]))
+layers = jail.probe() if request["layers"] == "all" else jail.probe().only(request["layers"])
+jail.confine(policy, layers)
+names = {}
+exec(request["code"], names)
+print(json.dumps(names["found"]))
+"""
+HELPERS = """
+import os, socket
+def attempt(action):
+    try:
+        action()
+        return "done"
+    except Exception as error:
+        return type(error).__name__
+"""
+Inside = Callable[..., Any]
+
+
+@pytest.fixture(params=["all", "user,seccomp,landlock"])
+def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Inside:
+    """Runs code in a jail and returns its ``found``; or the process, if that ended in another way."""
+    if request.param != "all" and "landlock" not in sandbox.layers().active:
+        pytest.skip(sandbox.layers().missing["landlock"])
+
+    def run(code: str, *, limits: dict[str, int] | None = None, **policy: int) -> Any:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        for folder in (scratch, *scratch.parents):  # pytest's folders are its user's alone
+            if os.getuid() == 0 and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+                folder.chmod(0o755)
+        asked = {"scratch": str(scratch), "layers": request.param, "code": HELPERS + code,
+                 "policy": policy, "limits": limits or {}}  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-c", INSIDE, json.dumps(asked)], capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+        return json.loads(ended.stdout) if ended.returncode == 0 else ended
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
+        "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+        "socket.create_connection(('127.0.0.1', 22), timeout=2)",
+        "os.listdir(os.path.expanduser('~root'))",
+        f"open({str(ROOT / 'README.md')!r})",
+        f"open({str(Path(__file__).resolve())!r})",
+        "open('/etc/shadow')",
+        "open('/etc/ssh/sshd_config')",
+        "open('/usr/portkern-was-here', 'w')",
+        "open(os.__file__, 'a')",
+        "os.unshare(os.CLONE_NEWUSER) if hasattr(os, 'unshare') else open('/none')",
+        "os.setuid(0) if os.getuid() else open('/none')",
+        "os.mknod('/tmp/disk', 0o60600, os.makedev(8, 0))",
+    ],
+)
+def test_a_worker_cannot(inside: Inside, action: str) -> None:
+    assert inside(f"found = attempt(lambda: {action})") not in ("done", None)
+
+
+def test_a_worker_can_use_what_kernels_need(inside: Inside) -> None:
+    found = inside("""
+import ctypes, multiprocessing.shared_memory, subprocess, threading, tempfile
+def spawn():
+    assert subprocess.run(["sh", "-c", "exit 7"]).returncode == 7
+def thread():
+    one = threading.Thread(target=lambda: None); one.start(); one.join()
+found = [attempt(action) for action in (
+    lambda: open("file", "w").write("x"), lambda: tempfile.TemporaryFile().write(b"x"),
+    lambda: open("/proc/self/maps").read(), lambda: open("/proc/cpuinfo").read(),
+    lambda: ctypes.CDLL("libm.so.6"), lambda: socket.socketpair(), spawn, thread,
+    lambda: os.memfd_create("x"), lambda: open("/dev/urandom", "rb").read(4),
+)]
+""")
+    assert found == ["done"] * len(found)
+
+
+def test_neither_the_judge_nor_its_environment_can_be_seen(inside: Inside) -> None:
+    judge = os.getpid()
+    found = inside(f"""
+found = [attempt(lambda: os.kill({judge}, 0)), attempt(lambda: open("/proc/{judge}/environ", "rb").read()),
+         attempt(lambda: open("/proc/{judge}/mem", "rb+"))]
+""")
+    assert "done" not in found
+
+
+def test_a_process_cannot_be_traced(inside: Inside) -> None:
+    found = inside("""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+found = [libc.ptrace(16, os.getppid(), 0, 0), ctypes.get_errno()]  # PTRACE_ATTACH
+""")
+    assert found[0] == -1
+
+
+def test_no_capability_is_left_and_none_comes_back(inside: Inside) -> None:
+    found = inside("""
+import subprocess
+text = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout
+found = {line.split()[0]: line.split()[1] for line in text.splitlines() if ":" in line and line.split()[1:]}
+""")
+    assert {found[f"Cap{which}:"].strip("0") for which in ("Prm", "Eff", "Bnd", "Amb")} == {""}
+    assert found["NoNewPrivs:"] == "1"
+
+
+def test_a_fork_bomb_ends_at_its_share(inside: Inside) -> None:
+    if os.getuid() == 0 and "user" not in sandbox.layers().active:
+        pytest.skip("root is not counted")
+    found = inside("""
+import time
+count = 0
+try:
+    while count < 500:
+        if os.fork() == 0:
+            time.sleep(30); os._exit(0)
+        count += 1
+except OSError:
+    pass
+found = count
+os.system("pkill -9 -g 0 -P %d" % os.getpid()) if False else None
+import signal
+for pid in list(range(0)): os.kill(pid, signal.SIGKILL)
+""", limits={"tasks": 64})  # fmt: skip
+    assert 0 < found < 64
+
+
+def test_a_memory_bomb_is_an_error_in_the_worker(inside: Inside) -> None:
+    found = inside("""
+def bomb():
+    held = [bytearray(1 << 26) for _ in range(1000)]
+found = attempt(bomb)
+""", limits={"memory_bytes": 1 << 29})  # fmt: skip
+    assert found == "MemoryError"
+
+
+def test_a_file_grows_to_its_limit_only(inside: Inside) -> None:
+    found = inside("""
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def fill():
+    with open("file", "wb") as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+found = attempt(fill)
+""", limits={"file_bytes": 8 << 20})  # fmt: skip
+    assert found == "OSError"
+
+
+@pytest.mark.skipif("namespaces" not in sandbox.layers().active, reason="no namespaces here")
+def test_the_scratch_is_of_limited_size(inside: Inside, request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.params["inside"] != "all":
+        pytest.skip("a folder on the machine's disk has the disk's size")
+    found = inside("""
+def fill():
+    for number in range(64):
+        with open(f"file-{number}", "wb") as file:
+            file.write(bytes(1 << 20))
+found = attempt(fill)
+""", scratch_bytes=16 << 20)  # fmt: skip
+    assert found == "OSError"
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
+def test_the_caller_ends_by_the_signal_that_ended_the_worker(inside: Inside, number: int) -> None:
+    ended = inside(f"os.kill(os.getpid(), {int(number)})")
+    assert ended.returncode == -number
+
+
+def test_a_layer_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match="No containment layer 'seccmp'; did you mean 'seccomp'"):
+        sandbox.layers().only("seccmp")
+
+
+def test_without_containment_no_kernel_runs_unless_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = Layers(frozenset({"seccomp"}), {"namespaces": "not here", "landlock": "nor this"})
+    with pytest.raises(OSError, match="PORTKERN_CONTAINMENT=none runs kernels without"):
+        bare.check()
+    monkeypatch.setenv(jail.SWITCH, "none")
+    bare.check()
+
+
+# ---- whole workers
+
+
+@pytest.fixture(params=["all", "user,seccomp,landlock", "none"])
+def containment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    evaluate.close()  # the next server starts under the environment below
+    monkeypatch.setenv(jail.SWITCH, request.param)
+    yield request.param
+    evaluate.close()
+
+
+def test_a_daemon_is_gone_with_its_worker(containment: str) -> None:
+    """Two forks and a session of its own: no longer a child of the worker, nor of its group."""
+    source = """
+import os, subprocess, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execlp("sleep", "portkern-daemon", "3600")
+    os._exit(0)
+os.wait()
+def run(x):
+    return x
+"""
+    with Session((), {}) as session:
+        outcome = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+        assert not isinstance(outcome, Died)
+        assert _running("portkern-daemon")
+    time.sleep(0.2)
+    assert not _running("portkern-daemon"), containment
+
+
+def _running(name: str) -> bool:
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return any(name in command for command in commands)
+
+
+def test_the_answer_to_an_op_is_not_among_the_files(containment: str) -> None:
+    if containment != "all":
+        pytest.skip("only namespaces hide a folder of a package")
+    source = "import portkern.ops.softmax\ndef run(x):\n    return x\n"
+    with Session((), {}) as session:
+        outcome = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "ModuleNotFoundError"
