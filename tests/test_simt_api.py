@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from portkern import target
-from portkern.errors import BuildError, LaunchError
+from portkern.errors import BuildError, ConfigError, LaunchError
 from portkern.simt import build, program, toolbox, torchlite
 from portkern.simt.options import Mode
 from portkern.simt.program import Outcome
@@ -102,6 +102,28 @@ def bindings(extension: Callable[[str], Extension]) -> Extension:
 @pytest.fixture
 def tensors(extension: Callable[[str], Extension]) -> Extension:
     return extension("tensors")
+
+
+def test_an_extension_is_built_from_a_file_with_its_includes(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/add.cuh").write_text(
+        "__global__ void add(float* x, float by) { x[threadIdx.x] += by; }\n"
+    )
+    source = tmp_path / "add-one.cu"
+    source.write_text(
+        """#include <torch/extension.h>
+        #include "add.cuh"
+        void add_to(torch::Tensor x) { add<<<1, x.numel()>>>(x.data_ptr<float>(), BY); }
+        PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_to", &add_to); }"""
+    )
+    search, defines = [tmp_path / "kernels"], ["BY=3.0f"]
+    out = build.build_extension(source, tmp_path / "add.so", search=search, defines=defines)
+    opened = torchlite.load(out)
+    x = torch.arange(4.0)
+    opened.add_to(x)
+    assert (opened.name, x.tolist()) == ("add_one", [3, 4, 5, 6])
+    with pytest.raises(ConfigError, match="got 'asan'"):
+        build.build_extension(source, tmp_path / "add.so", mode="asan")
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import BuildError, PortkernError
-from portkern.simt import build, rewrite, toolbox
+from portkern.simt import build
 from portkern.simt.options import Mode, spell
-from portkern.toolchain import run_tool
 from real.running import Finding, Result, settings
 
 CALL_LIMIT_S = 240.0
@@ -69,24 +68,6 @@ def rebound(text: str, functions: Sequence[str]) -> str:
     return f"{text}\n#include <torch/extension.h>\nPYBIND11_MODULE(extension, m) {{\n{lines}}}\n"
 
 
-def compile_(
-    file: Path, out: Path, mode: Mode, *, search: Sequence[Path] = (), defines: Sequence[str] = ()
-) -> None:
-    """The shared library ``out`` of a source file. Raises BuildError."""
-    box, folder = toolbox.ready(), out.with_suffix(".src")
-    tree = rewrite.rewrite_tree(file, folder, search=search)
-    build._refuse(tree.found)
-    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
-    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
-    source = build.Source("", file.name, "cuda", defines=tuple(defines))
-    includes = [*tree.includes, *search]
-    object_ = build._compile(box, tree.main, everything, source, None, mode, includes=includes)
-    run_tool(
-        [*build._linker(box), "-shared", object_, box.runtime, "-o", out],
-        timeout_s=toolbox.BUILD_TIMEOUT_S,
-    )
-
-
 def reason(error: PortkernError) -> str:
     """A build's failure in one line."""
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
@@ -104,7 +85,7 @@ def build_text(
     source.write_text(rebound(text, known), encoding="utf-8")
     out = folder / f"{source.stem}-{mode}.so"
     try:
-        compile_(source, out, mode, search=search, defines=defines)
+        build.build_extension(source, out, mode=mode, search=search, defines=defines)
     except BuildError as error:
         return Library(name, known, None, reason(error))
     return Library(name, known, out)
