@@ -33,12 +33,14 @@ class Sizes:
         return {"full": full, "check": check, "odd": check if odd is None else odd}[self.name]
 
 
-def cases(request: Mapping[str, Any]) -> Iterator[tuple[str, Case]]:
-    if request["kind"] == "good_kernels":
-        yield from good_kernel(request)
+def cases(
+    kind: str, functions: Sequence[str], size: str, more: Mapping[str, Any]
+) -> Iterator[tuple[str, Case]]:
+    if kind == "good_kernels":
+        yield from good_kernel(Path(more["folder"]), Sizes(size))
         return
-    for function in request["functions"]:
-        yield from leetcuda(function, Sizes(request["size"]))
+    for function in functions:
+        yield from leetcuda(function, Sizes(size))
 
 
 def compare(got: Tensor, expected: Tensor, share: float | None = None) -> str:
@@ -354,9 +356,8 @@ def flash_attention(name: str, sizes: Sizes) -> Iterator[tuple[str, Case]]:
 # ---- good-kernels -------------------------------------------------------------------------
 
 
-def good_kernel(request: Mapping[str, Any]) -> Iterator[tuple[str, Case]]:
+def good_kernel(folder: Path, size: Sizes) -> Iterator[tuple[str, Case]]:
     """The published module (``src.py``) against its reference (``ref.py``), both as they are."""
-    folder, size = Path(request["more"]["folder"]), Sizes(request["size"])
 
     def case(library: Any, drift: float = 0.0) -> str:
         published = module(folder / "src.py", lambda **_: library)

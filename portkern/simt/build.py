@@ -127,7 +127,7 @@ def _compile(
     defines = [f"-D{name}={value}" for name, value in named.items()]
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
-    torch = toolbox.TORCH in text
+    torch = toolbox.TORCH in text and source.language == "cuda"  # these headers are CUDA's
     if torch and not any(define.startswith("TORCH_EXTENSION_NAME=") for define in source.defines):
         defines.append("-DTORCH_EXTENSION_NAME=" + re.sub(r"\W", "_", Path(source.name).stem))
     headers = box.headers(source.language, mode, torch=torch)
