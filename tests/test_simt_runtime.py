@@ -229,7 +229,7 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
         ("while (atomicAdd(x, 0) == 0) {}", "SX405", 2),
         ("for (int i = 0; i < 10; i += x[1]) x[2] = i;", "SX405", 2),
         ("int* p = nullptr;\np[threadIdx.x] = 1;", "SX112", 3),
-        ("x[1 << 20] = 1;", "SX104", 2),
+        ("x[1 << 20] = 1;", "SX101", 2),
         ("x[0] = 5 / x[threadIdx.x];", "SX503", 2),
         ("__trap();", "SX408", 2),
     ],
@@ -314,8 +314,8 @@ def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> Non
 
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:
     outcome = run("""
-        __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; x[threadIdx.x] = s[threadIdx.x][0]; }
-        __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; x[threadIdx.x * 32] = s[threadIdx.x][0]; }
+        __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x] = s[31 - threadIdx.x][0]; }
+        __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x * 32] = s[31 - threadIdx.x][0]; }
         int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
     """, Run(counters=True), mode="check")  # fmt: skip
     good, bad = (one["counters"] for one in outcome.counters)

@@ -228,7 +228,7 @@ def _write(w: Writer, code: Code, launch: Launch, macro: Macro | None) -> None:
     kernel = code.flat(*launch.kernel)
     if launch.bare or (macro is None and code.has_directive(first, last)):
         # An #if chooses among the arguments: they stay together, and on their lines.
-        w.put(f"]() mutable {{ {kernel}{' ' if launch.bare else '('}")
+        w.put(f"]() mutable SIMT_THREAD {{ {kernel}{' ' if launch.bare else '('}")
         w.reach(first)
         w.copy(first, last)
         w.reach(launch.last - 1)
@@ -244,7 +244,7 @@ def _write(w: Writer, code: Code, launch: Launch, macro: Macro | None) -> None:
         w.copy(a, b)
         w.put(")")
         passed.append(f"simt_a{n}")
-    w.put(f"]() mutable {{ {kernel}({', '.join(passed)}); }})")
+    w.put(f"]() mutable SIMT_THREAD {{ {kernel}({', '.join(passed)}); }})")
 
 
 def _stays(code: Code, first: int, last: int, macro: Macro | None) -> bool:

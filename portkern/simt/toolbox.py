@@ -32,6 +32,8 @@ _COMMON = (
     "-std=c++17", "-fPIC", "-w", "-UNDEBUG", "-fno-strict-aliasing", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=fast", "-fstack-clash-protection",
 )  # fmt: skip
+# A kernel is inlined into the loop over its threads, though -fPIC lets others replace it.
+_GCC = ("-fno-gnu-unique", "-fno-semantic-interposition")
 # Wrapping is what a GPU does; the checked build must see the overflow instead.
 _MODES: Mapping[Mode, tuple[str, ...]] = {
     "fast": ("-O2", "-g1", "-fwrapv"),
@@ -67,7 +69,7 @@ class Toolbox:
         return self.compiler.name.endswith("g++") and "clang" not in self.compiler.name
 
     def flags(self, mode: Mode) -> list[str]:
-        extra: tuple[str, ...] = ("-fno-gnu-unique",) if self.gcc else ()
+        extra: tuple[str, ...] = _GCC if self.gcc else ()
         if mode == "check":
             extra += _GCC_CHECK if self.gcc else _CLANG_CHECK
         return [*_COMMON, *_MODES[mode], *extra, *self._march()]

@@ -588,7 +588,9 @@ void access_unknown(Context& c, BlockState& b, Access& a) {
     if (!config.bounds) return;
     char text[160];
     describe_address(a.at, text, sizeof text);
-    stop(a, (uintptr_t)a.at < 4096 ? 112 : 104, text);
+    const Region* near = region_near(a.at);
+    const int buffer = near && near->where == Where::freed ? 105 : 101;
+    stop(a, near ? buffer : (uintptr_t)a.at < 4096 ? 112 : 104, text);
 }
 
 void access_stack(Context& c, const Region& r, const Access& a) {

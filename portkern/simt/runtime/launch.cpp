@@ -1,9 +1,11 @@
 // Launches: validates them, spreads blocks over OS threads, and ends what does not end by itself.
 #include "launch.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
@@ -317,13 +319,41 @@ const void* program_counter(const void* context) {
 #endif
 }
 
+struct Search {
+    const void *from, *module;  // where the signal came; what the kernel is part of
+    const void* found;
+    bool reached;
+};
+
+_Unwind_Reason_Code visit(_Unwind_Context* frame, void* data) {
+    Search& s = *static_cast<Search*>(data);
+    int before = 0;
+    const char* pc = reinterpret_cast<const char*>(_Unwind_GetIPInfo(frame, &before)) + before;
+    s.reached |= pc == s.from;
+    Dl_info info;
+    if (!s.reached || !dladdr(pc, &info) || info.dli_fbase != s.module) return _URC_NO_REASON;
+    s.found = pc;
+    return _URC_END_OF_STACK;
+}
+
+// Where the kernel stands: in its own code, not in what that calls.
+Place interrupted(const void* ucontext) {
+    Search s{program_counter(ucontext), nullptr, nullptr, false};
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(context().launch->call.run), &info)) {
+        s.module = info.dli_fbase;
+        _Unwind_Backtrace(visit, &s);
+    }
+    return Place(s.found ? s.found : s.from);
+}
+
 void on_timeout(int, siginfo_t*, void* ucontext) {
     if (!block) return;  // between blocks: the next signal, or the loop, sees it
     char where[256];
     describe_waiting(context(), where, sizeof where);
     last_error = launch_timeout;
-    report(405, Place(program_counter(ucontext)), Place(), "no block has finished for %g s%s%s", config.limit_s,
-           where[0] ? "; other threads: " : "", where);
+    report(405, interrupted(ucontext), Place(), "no block has finished for %g s%s%s",
+           config.limit_s, where[0] ? "; other threads: " : "", where);
     abandon();
 }
 
@@ -339,7 +369,7 @@ void on_fault(int signal, siginfo_t* info, void* ucontext) {
         ::signal(signal, SIG_DFL);
         return;
     }
-    const Place at(program_counter(ucontext));
+    const Place at = interrupted(ucontext);
     char what[256];
     if (signal == SIGFPE) {
         last_error = launch_failure;
@@ -354,7 +384,7 @@ void on_fault(int signal, siginfo_t* info, void* ucontext) {
     } else {
         last_error = launch_illegal_address;
         describe_address(info->si_addr, what, sizeof what);
-        const Region* r = region_of(info->si_addr);
+        const Region* r = region_near(info->si_addr);
         const int code = r ? r->where == Where::freed ? 105 : 101
                            : (uintptr_t)info->si_addr < 4096 ? 112 : 104;
         report(code, at, Place(), "%s", what);

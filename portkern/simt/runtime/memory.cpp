@@ -1,5 +1,6 @@
-// Buffers, shared memory and stacks. A buffer lies between two inaccessible pages, fresh bytes are
-// all ones (NaN in every float type), the slack behind its end holds a canary.
+// Buffers, shared memory and stacks. A buffer lies between inaccessible pages, and nothing else lies
+// within `reach` of it. Fresh bytes are all ones (NaN in every float type), the slack behind the end
+// holds a canary.
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -19,12 +20,15 @@ namespace simt {
 namespace {
 
 constexpr size_t page = 4096, alignment = 256;
+// What a wrong 32-bit byte offset gets to. A process has room for 16,000 such buffers.
+constexpr size_t reach = size_t{4} << 30;
 constexpr unsigned char poison = 0xFF, canary = 0xC5;
 // Freed buffers stay inaccessible until so many others have been freed: a use is then found.
 constexpr size_t quarantined = 4096;
 
 std::mutex lock;
 std::map<char*, Region*> buffers;   // by begin, live ones
+std::map<char*, Region*> reserved;  // by begin, live and freed ones
 std::vector<Region*> quarantine;    // a ring
 size_t quarantine_next, live_bytes;
 unsigned buffers_made;
@@ -66,8 +70,18 @@ char* map_pages(size_t bytes, int flags = 0) {
 
 void forget(Region* r) {  // out of the quarantine
     set_pages(r->mapped, r->mapped_bytes, nullptr);
-    munmap(r->mapped, r->mapped_bytes);
+    reserved.erase(r->reserved);
+    munmap(r->reserved, r->reserved_bytes);
     delete r;
+}
+
+// Addresses for `bytes`, inaccessible; fewer around them where the process has no more.
+char* reserve(size_t bytes, size_t& around) {
+    for (around = reach;; around = 0) {
+        void* at = mmap(nullptr, bytes + 2 * around, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at != MAP_FAILED) return static_cast<char*>(at);
+        if (!around) return nullptr;
+    }
 }
 
 }  // namespace
@@ -77,8 +91,19 @@ Region* region_of(const void* p) {
     return entry ? *entry : nullptr;
 }
 
+Region* region_near(const void* p) {
+    if (Region* r = region_of(p)) return r;
+    std::lock_guard<std::mutex> guard(lock);
+    char* at = static_cast<char*>(const_cast<void*>(p));
+    auto after = reserved.upper_bound(at);
+    if (after == reserved.begin()) return nullptr;
+    Region* r = std::prev(after)->second;
+    return at < r->reserved + r->reserved_bytes ? r : nullptr;
+}
+
 Region* add_region(Where where, char* begin, size_t bytes) {
-    Region* r = new Region{where, {begin, bytes, Kind::device}, begin, bytes, nullptr, 0, 2, nullptr, 0};
+    Region* r = new Region{where, {begin, bytes, Kind::device}, begin, bytes, nullptr, 0, 2,
+                           nullptr, 0, nullptr, 0};
     set_pages(begin, bytes, r);
     return r;
 }
@@ -92,10 +117,14 @@ void drop_region(Region* r) {
 void* allocate(size_t bytes, Kind kind) {
     const size_t data = std::max(round_up(bytes, alignment), alignment);
     const size_t body = round_up(data, page), whole = body + 2 * page;
-    char* mapped = map_pages(whole);
-    if (!mapped) return nullptr;
-    mprotect(mapped, page, PROT_NONE);
-    mprotect(mapped + page + body, page, PROT_NONE);
+    size_t around;
+    char* first = reserve(whole, around);
+    if (!first) return nullptr;
+    char* mapped = first + around;
+    if (mprotect(mapped + page, body, PROT_READ | PROT_WRITE)) {
+        munmap(first, whole + 2 * around);
+        return nullptr;
+    }
     char* begin = mapped + page + body - data;
     memset(mapped + page, canary, (size_t)(begin - mapped) - page);
     memset(begin, poison, bytes);
@@ -106,9 +135,9 @@ void* allocate(size_t bytes, Kind kind) {
         map_pages(round_up(bytes / 8 + 1, page), MAP_NORESERVE));
     std::lock_guard<std::mutex> guard(lock);
     Region* r = new Region{Where::buffer, {begin, bytes, kind}, mapped, whole, nullptr, 0, 2,
-                           written, buffers_made++};
+                           written, buffers_made++, first, whole + 2 * around};
     set_pages(mapped, whole, r);
-    buffers[begin] = r;
+    buffers[begin] = reserved[first] = r;
     live_bytes += bytes;
     return begin;
 }
@@ -207,7 +236,7 @@ void check_canaries() {
 
 void describe_address(const void* p, char* text, size_t size) {
     const char* at = static_cast<const char*>(p);
-    const Region* r = region_of(p);
+    const Region* r = region_near(p);
     if (!r) {
         const bool null = (uintptr_t)p < page;
         snprintf(text, size, null ? "address %p: a null pointer" : "address %p, which is not the "

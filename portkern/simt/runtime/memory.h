@@ -36,9 +36,12 @@ struct Region {
     uint8_t shift;     // one cell stands for 1 << shift bytes
     uint8_t* written;  // one bit per byte, for uninitialised reads; null: all written
     unsigned number;
+    char* reserved;    // with the addresses around a buffer that are nobody else's
+    size_t reserved_bytes;
 };
 
 Region* region_of(const void* p);    // null: unknown
+Region* region_near(const void* p);  // also for an address far before or behind a buffer
 Region* add_region(Where where, char* begin, size_t bytes);
 void drop_region(Region* r);
 void check_canaries();               // reports SX110 for writes into the slack behind buffers

@@ -458,6 +458,18 @@ bool next_fiber() {
     return true;
 }
 
+bool next_thread() {
+    Block& b = *block;
+    if (b.fibers) return next_fiber();
+    if (++b.rank >= b.threads) return false;
+    if (++threadIdx.x < b.size.x) return true;
+    threadIdx.x = 0;
+    if (++threadIdx.y < b.size.y) return true;
+    threadIdx.y = 0;
+    ++threadIdx.z;
+    return true;
+}
+
 void together(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     Context& c = context();
     Fiber& f = self(c);

@@ -26,7 +26,7 @@ static __global__ void use_dynamic_too(int* out) {
     kept[threadIdx.x] = 1;
     *out = kept[threadIdx.x];
 }
-__global__ void fails(int* p) { p[1 << 28] = 1; }  // SX104
+__global__ void fails(int* p) { p[1 << 28] = 1; }  // SX101
 
 static void named() {
     float host[4] = {1, 2, 3, 4}, by = 2;

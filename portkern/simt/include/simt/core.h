@@ -34,12 +34,23 @@ struct source_location {
 // A runtime function that must not be inlined, so that a fiber re-reads nothing stale after it.
 #define SIMT_API __attribute__((noinline, visibility("default")))
 
-extern SIMT_TLS uint3 threadIdx, blockIdx;
-extern SIMT_TLS dim3 blockDim, gridDim;
+#ifdef SIMT_CHECK
+// To a thread these are constants. The callbacks are not told of reads of such.
+#define SIMT_CONSTANT const
+// What calls a kernel reads its arguments, which is nobody's access either.
+#define SIMT_NO_CHECK __attribute__((no_sanitize("thread")))
+#define SIMT_THREAD __attribute__((no_sanitize("thread"), noinline))
+#else
+#define SIMT_CONSTANT
+#define SIMT_NO_CHECK
+#define SIMT_THREAD
+#endif
+extern SIMT_TLS SIMT_CONSTANT uint3 threadIdx, blockIdx;
+extern SIMT_TLS SIMT_CONSTANT dim3 blockDim, gridDim;
 #ifdef SIMT_CONSTEXPR_WARP
 constexpr int warpSize = SIMT_CONSTEXPR_WARP;
 #else
-extern int warpSize;
+extern SIMT_CONSTANT int warpSize;
 #endif
 
 namespace simt {
@@ -164,11 +175,6 @@ __attribute__((always_inline)) static inline void note_atomic(const volatile voi
     (void)p, (void)size, (void)scope, (void)writes;
 #endif
 }
-#ifdef SIMT_CHECK
-#define SIMT_NO_CHECK __attribute__((no_sanitize("thread")))
-#else
-#define SIMT_NO_CHECK
-#endif
 // After an atomic: a thread that polls gives way to the one it waits for.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;
@@ -207,6 +213,16 @@ struct Call {  // one launch's kernel with its arguments
 // Returns when the kernel is done; an error is left for cudaGetLastError.
 SIMT_API void launch(const Shape& shape, const Call& call);
 
+#ifdef SIMT_CHECK
+SIMT_API bool next_thread();  // the running thread returned from the kernel
+
+template <class F>
+SIMT_NO_CHECK void run_threads(void* closure) {
+    F& f = *static_cast<F*>(closure);
+    do f();
+    while (next_thread());
+}
+#else
 template <class F>
 void run_threads(void* closure) {
     F& f = *static_cast<F*>(closure);
@@ -232,6 +248,7 @@ void run_threads(void* closure) {
     }
     while (next_fiber()) f();
 }
+#endif
 // `call()` is one thread's execution of the kernel: `[=] { kernel(a, b); }`.
 template <class F>
 static inline void launch(const Shape& shape, const char* kernel, F&& call, SIMT_AT) {
