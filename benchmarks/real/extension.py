@@ -71,7 +71,10 @@ def rebound(text: str, functions: Sequence[str]) -> str:
 def reason(error: PortkernError) -> str:
     """A build's failure in one line."""
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
-    said = str(error) if isinstance(error, build.Unmodelled) else f"{error}: {first}"
+    said = f"{error}: {first}"
+    if isinstance(error, build.Unmodelled):
+        more = len(error.found) - 1
+        said = str(error.found[0]) + (f" (and {more} more)" if more else "")
     return re.sub(r"/[^\s:]*/", "", said)  # no folders of this machine
 
 

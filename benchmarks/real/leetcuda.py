@@ -65,7 +65,8 @@ def _build(kernels: Path, name: str, work: Path, mode: Mode) -> extension.Librar
     folder = work / name.removesuffix(".cu")
     folder.mkdir(parents=True, exist_ok=True)
     text = (kernels / name).read_text(encoding="utf-8-sig", errors="replace")
-    search = [(kernels / name).parent, kernels / name.split("/")[0] / "utils"]
+    utils = kernels / name.split("/")[0] / "utils"
+    search = [(kernels / name).parent, *([utils] if utils.is_dir() else [])]
     if name in PROGRAMS:
         return _program(text, name, folder, mode)
     if name not in REPAIRED:
@@ -73,9 +74,8 @@ def _build(kernels: Path, name: str, work: Path, mode: Mode) -> extension.Librar
     as_published = extension.build_text(text, name, folder, mode, search=search, defines=_DEFINES)
     whole = text.replace(*REPAIRED[name])
     repaired = extension.build_text(whole, name, folder, mode, search=search, defines=_DEFINES)
-    return extension.Library(
-        name, repaired.functions, repaired.library, as_published.refused or repaired.refused
-    )
+    broken = as_published.refused and f"{as_published.refused}; its kernels run when that is mended"
+    return extension.Library(name, repaired.functions, repaired.library, repaired.refused or broken)
 
 
 def _program(text: str, name: str, folder: Path, mode: Mode) -> extension.Library:

@@ -362,7 +362,7 @@ def good_kernel(folder: Path, size: Sizes) -> Iterator[tuple[str, Case]]:
     def case(library: Any, drift: float = 0.0) -> str:
         published = module(folder / "src.py", lambda **_: library)
         plain = module(folder / "ref.py", None)
-        start, inputs = _good_inputs(folder.name, size)
+        start, inputs = _good_inputs(folder.name, Sizes("check") if drift else size)
         if drift:  # along a row, so that parts of it have means of their own
             inputs = [x + torch.linspace(0, drift, x[0].numel()).view(x[0].shape) for x in inputs]
         torch.manual_seed(0)
@@ -374,7 +374,7 @@ def good_kernel(folder: Path, size: Sizes) -> Iterator[tuple[str, Case]]:
         return compare(out, right, _GOOD_SHARE.get(folder.name, 1e-4))
 
     yield folder.name, case
-    if folder.name.startswith("LayerNorm"):
+    if folder.name.startswith("LayerNorm") and size.name == "odd":
         yield f"{folder.name}, rows that drift", partial(case, drift=4.0)
 
 
