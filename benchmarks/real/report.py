@@ -142,7 +142,7 @@ def _summary(collections: Sequence[Collection]) -> str:
              f"{c.seconds['suite_s']:.0f} s" if "suite_s" in c.seconds else ""]
         )  # fmt: skip
     head = ["", "files compile", "match", "match, checked", "at odd sizes", "at width 64",
-            "suite, 2 cores"]  # fmt: skip
+            "build and match"]  # fmt: skip
     return table(head, rows)
 
 
