@@ -7,6 +7,7 @@ at the end of the line that each is for.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -124,6 +125,23 @@ def test_an_extension_is_built_from_a_file_with_its_includes(tmp_path: Path) -> 
     assert (opened.name, x.tolist()) == ("add_one", [3, 4, 5, 6])
     with pytest.raises(ConfigError, match="got 'asan'"):
         build.build_extension(source, tmp_path / "add.so", mode="asan")
+
+
+def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
+    tmp_path: Path,
+) -> None:
+    box = toolbox.ready()
+    if not box.gcc:
+        pytest.skip("only g++ tells which precompiled header it reads")
+    source = tmp_path / "nothing.cu"
+    source.write_text("")
+    headers = box.headers("cuda", "fast", torch=True)
+    read = subprocess.run(
+        [*box.compiler.argv, *box.flags("fast"), "-DTORCH_EXTENSION_NAME=x", *headers,
+         "-I", str(toolbox.INCLUDE), "-H", "-fsyntax-only", "-x", "c++", str(source)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert read.stderr.startswith(f"! {box.folder}"), read.stderr[:200]
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
