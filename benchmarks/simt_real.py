@@ -9,6 +9,7 @@ figures are printed and nothing is written.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ def main() -> None:
         "good_kernels": good_kernels.run_all,
         "leetcuda": lambda checkout, work: leetcuda.run_all(checkout, work, given.get("only", "")),
     }
-    collections = []
+    collections, load = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="simt-real-") as folder:
         for name, run in runs.items():
             if name in given:
@@ -42,7 +43,7 @@ def main() -> None:
         return
     report.write(
         collections, Path(given.get("json", ROOT / "benchmarks/results/simt-real.json")),
-        Path(given.get("page", ROOT / "docs/simt-real-code.md")), COMMAND,
+        Path(given.get("page", ROOT / "docs/simt-real-code.md")), COMMAND, load,
     )  # fmt: skip
 
 

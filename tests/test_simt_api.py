@@ -7,6 +7,7 @@ at the end of the line that each is for.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 from portkern import target
-from portkern.errors import BuildError, LaunchError
+from portkern.errors import BuildError, ConfigError, LaunchError
 from portkern.simt import build, program, toolbox, torchlite
 from portkern.simt.options import Mode
 from portkern.simt.program import Outcome
@@ -102,6 +103,45 @@ def bindings(extension: Callable[[str], Extension]) -> Extension:
 @pytest.fixture
 def tensors(extension: Callable[[str], Extension]) -> Extension:
     return extension("tensors")
+
+
+def test_an_extension_is_built_from_a_file_with_its_includes(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/add.cuh").write_text(
+        "__global__ void add(float* x, float by) { x[threadIdx.x] += by; }\n"
+    )
+    source = tmp_path / "add-one.cu"
+    source.write_text(
+        """#include <torch/extension.h>
+        #include "add.cuh"
+        void add_to(torch::Tensor x) { add<<<1, x.numel()>>>(x.data_ptr<float>(), BY); }
+        PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_to", &add_to); }"""
+    )
+    search, defines = [tmp_path / "kernels"], ["BY=3.0f"]
+    out = build.build_extension(source, tmp_path / "add.so", search=search, defines=defines)
+    opened = torchlite.load(out)
+    x = torch.arange(4.0)
+    opened.add_to(x)
+    assert (opened.name, x.tolist()) == ("add_one", [3, 4, 5, 6])
+    with pytest.raises(ConfigError, match="got 'asan'"):
+        build.build_extension(source, tmp_path / "add.so", mode="asan")
+
+
+def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
+    tmp_path: Path,
+) -> None:
+    box = toolbox.ready()
+    if not box.gcc:
+        pytest.skip("only g++ tells which precompiled header it reads")
+    source = tmp_path / "nothing.cu"
+    source.write_text("")
+    headers = box.headers("cuda", "fast", torch=True)
+    read = subprocess.run(
+        [*box.compiler.argv, *box.flags("fast"), "-DTORCH_EXTENSION_NAME=x", *headers,
+         "-I", str(toolbox.INCLUDE), "-H", "-fsyntax-only", "-x", "c++", str(source)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert read.stderr.startswith(f"! {box.folder}"), read.stderr[:200]
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:

@@ -386,6 +386,23 @@ def test_blocks_that_write_one_word_race(run: Runner) -> None:
     assert outcome.codes == {"SX203"}
 
 
+@pytest.mark.parametrize(
+    "access",
+    [
+        "atomicAdd(&x[n], 1)", "atomicAdd((float*)&x[n], 1.0f)", "atomicMax(&x[n], 1)",
+        "atomicOr(&x[n], 1)", "atomicCAS(&x[n], 1, 2)", "atomicExch(&x[n], 1)",
+        "x[0] += __ldcg(&x[n])", "__stcs(&x[n], 1)",
+        'asm volatile("st.global.u32 [%0], %1;" :: "l"(&x[n]), "r"(1))',
+    ],
+)  # fmt: skip
+def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
+    run: Runner, access: str
+) -> None:
+    kernel = f"__global__ void k(int* x) {{\nint n = 64;\n{access};\n}}\n{LAUNCH}"
+    outcome = run(kernel, Run(bounds=True), mode="check")
+    assert {one.line for one in outcome.findings if one.code == "SX101"} == {3}, outcome
+
+
 def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
     outcome = run("""
         __global__ void k(char* x) { __shared__ char s[64]; s[threadIdx.x] = threadIdx.x; x[threadIdx.x] = s[threadIdx.x]; }

@@ -1,46 +1,63 @@
-"""A process that calls an extension's functions; one JSON line on stdout for each."""
+"""A process that calls an extension's functions and sends what each of them gave."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
 import time
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from portkern.simt import emulate, lines, torchlite
 from portkern.simt.options import SCHEDULES
 from real import references
-from real.extension import FAULTED
-from real.running import finding
+from real.running import Result, finding
+
+#: A verdict that begins so: no function works any more, as in a CUDA context.
+FAULT = "LaunchError"
 
 
-def main() -> None:
-    request = json.load(sys.stdin)
-    said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels print is no part of the answer
+@dataclass(frozen=True)
+class Request:
+    """Every case of ``functions`` that is not ``done``. ``more`` is for the makers of cases."""
+
+    library: Path
+    functions: tuple[str, ...]
+    kind: str
+    size: str
+    done: tuple[str, ...]
+    more: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    work: Path
+
+
+def main(request: Request, said: Connection, log: Path) -> None:
+    """Sends ``(case, None)`` before and ``(case, result)`` after each case."""
+    os.chdir(request.work)
+    with log.open("w") as file:  # what kernels print, and the last words of a crash
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
     import torch
 
     torch.set_num_threads(1)
-    extension = torchlite.load(Path(request["library"]))
-    cases = references.cases(request)
-    for name, case in cases:
-        if name in request["done"]:
+    extension = torchlite.load(request.library)
+    for name, case in references.cases(request.kind, request.functions, request.size, request.more):
+        if name in request.done:
             continue
-        print(json.dumps({"start": name}), file=said, flush=True)
-        result = run(name, case, extension, request)
-        print(json.dumps(result), file=said, flush=True)
-        if result["verdict"].startswith("LaunchError"):
-            sys.exit(FAULTED)
+        said.send((name, None))
+        result = run(case, extension, request)
+        said.send((name, result))
+        if result.verdict.startswith(FAULT):
+            return
 
 
-def run(name: str, case: references.Case, extension: Any, request: Any) -> dict[str, Any]:
+def run(case: references.Case, extension: Any, request: Request) -> Result:
     with tempfile.TemporaryDirectory(prefix="simt-real-") as folder:
         file = Path(folder) / "findings.jsonl"
-        chosen = request["settings"] | {"findings": str(file)}
+        chosen = {**request.settings, "findings": str(file)}
         start = time.perf_counter()
         verdict = attempt(case, extension, chosen | {"order": "forward"})
         seconds = round(time.perf_counter() - start, 2)
@@ -48,8 +65,8 @@ def run(name: str, case: references.Case, extension: Any, request: Any) -> dict[
             verdict = other_orders(verdict, case, extension, chosen)
         emulate._runtime().simt_forget()
         diagnostics, _ = lines.read(file)
-    found = [asdict(finding(one, Path(request["root"]))) for one in diagnostics]
-    return {"case": name, "verdict": verdict, "seconds": seconds, "findings": found}
+    found = [finding(one, request.library.parent) for one in diagnostics]
+    return Result(verdict, seconds, found)
 
 
 def attempt(case: references.Case, extension: Any, chosen: dict[str, Any]) -> str:
@@ -66,7 +83,3 @@ def other_orders(first: str, case: references.Case, extension: Any, chosen: dict
         if attempt(case, extension, chosen | {"order": order, "seed": seed}) == "match":
             return f"depends on the schedule: match with order={order}, forward {first}"
     return first
-
-
-if __name__ == "__main__":
-    main()

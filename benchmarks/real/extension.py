@@ -6,26 +6,25 @@ files of a collection are meant to be linked with others.
 
 from __future__ import annotations
 
-import json
-import os
+import multiprocessing
 import re
-import signal
-import subprocess
-import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from portkern.errors import BuildError, PortkernError
-from portkern.simt import build, rewrite, toolbox
-from portkern.simt.options import Mode, spell
-from portkern.toolchain import run_tool
-from real.running import Finding, Result, settings
+from portkern.simt import build
+from portkern.simt.options import Mode
+from real import child
+from real.running import Result, settings
 
 CALL_LIMIT_S = 240.0
-#: Exit status of a child that stops after an illegal access, as a CUDA context would.
-FAULTED = 3
+# Each begins with PyTorch imported, which takes longer than most cases.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["torch", "portkern.simt.torchlite"])
 
 _DEFINED = re.compile(
     r"^(?P<template>template\s*<[^;{}]*>\s*\n)?[A-Za-z_][\w:<>, ]*?\s+\*?(?P<name>\w+)\s*"
@@ -69,28 +68,13 @@ def rebound(text: str, functions: Sequence[str]) -> str:
     return f"{text}\n#include <torch/extension.h>\nPYBIND11_MODULE(extension, m) {{\n{lines}}}\n"
 
 
-def compile_(
-    file: Path, out: Path, mode: Mode, *, search: Sequence[Path] = (), defines: Sequence[str] = ()
-) -> None:
-    """The shared library ``out`` of a source file. Raises BuildError."""
-    box, folder = toolbox.ready(), out.with_suffix(".src")
-    tree = rewrite.rewrite_tree(file, folder, search=search)
-    build._refuse(tree.found)
-    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
-    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
-    source = build.Source("", file.name, "cuda", defines=tuple(defines))
-    includes = [*tree.includes, *search]
-    object_ = build._compile(box, tree.main, everything, source, None, mode, includes=includes)
-    run_tool(
-        [*build._linker(box), "-shared", object_, box.runtime, "-o", out],
-        timeout_s=toolbox.BUILD_TIMEOUT_S,
-    )
-
-
 def reason(error: PortkernError) -> str:
     """A build's failure in one line."""
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
-    said = str(error) if isinstance(error, build.Unmodelled) else f"{error}: {first}"
+    said = f"{error}: {first}"
+    if isinstance(error, build.Unmodelled):
+        more = len(error.found) - 1
+        said = str(error.found[0]) + (f" (and {more} more)" if more else "")
     return re.sub(r"/[^\s:]*/", "", said)  # no folders of this machine
 
 
@@ -104,7 +88,7 @@ def build_text(
     source.write_text(rebound(text, known), encoding="utf-8")
     out = folder / f"{source.stem}-{mode}.so"
     try:
-        compile_(source, out, mode, search=search, defines=defines)
+        build.build_extension(source, out, mode=mode, search=search, defines=defines)
     except BuildError as error:
         return Library(name, known, None, reason(error))
     return Library(name, known, out)
@@ -126,50 +110,43 @@ def call(calls: Calls, work: Path) -> dict[str, Result]:
     """Results by case. What a fault leaves behind is not met by the next case: it goes on in a new
     process."""
     results: dict[str, Result] = {}
-    while True:
-        missing = _call_rest(calls, results, work)
-        if not missing:
-            return results
+    while _call_rest(calls, results, work):
+        pass
+    return results
 
 
 def _call_rest(calls: Calls, results: dict[str, Result], work: Path) -> bool:
-    """Whether a child died and there may be more to do."""
+    """Whether a process ended before its time, so that there may be more to do."""
     library = calls.library
     assert library.library
-    request = {
-        "library": str(library.library), "file": library.file, "functions": library.functions,
-        "kind": calls.kind, "size": calls.size, "done": list(results), "more": calls.more,
-        "settings": settings(calls.mode, warp=calls.warp), "root": str(library.library.parent),
-    }  # fmt: skip
-    here = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(
-        [str(here), os.environ.get("PYTHONPATH", "")]), "PORTKERN_SIMT": spell({"limit_s": 20}),
-        "OMP_NUM_THREADS": "1"}  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "real.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, errors="replace", env=environment, cwd=work,
-        start_new_session=True,
+    request = child.Request(
+        library.library, library.functions, calls.kind, calls.size, tuple(results), calls.more,
+        settings(calls.mode, warp=calls.warp), work,
     )  # fmt: skip
-    try:
-        output, log = process.communicate(json.dumps(request), timeout=CALL_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, log = process.communicate()
-    started = ""
-    for line in output.splitlines():
-        if not line.startswith("{"):
-            continue
-        said = json.loads(line)
-        if "start" in said:
-            started = said["start"]
-            continue
-        started = ""
-        results[said["case"]] = Result(
-            said["verdict"], said["seconds"], [Finding(**one) for one in said["findings"]]
-        )
+    heard, said = _FORKS.Pipe(duplex=False)
+    log = library.library.with_suffix(f".{threading.get_ident()}.log")
+    process = _FORKS.Process(target=child.main, args=(request, said, log), daemon=True)
+    process.start()
+    said.close()
+    started, again, ended = "", False, "crashed"
+    until = time.monotonic() + CALL_LIMIT_S
+    while True:
+        try:
+            if not heard.poll(max(0.0, until - time.monotonic())):
+                process.kill()
+                ended = "out of time"
+                break
+            case, result = heard.recv()
+        except EOFError:
+            break
+        again = result is not None and result.verdict.startswith(child.FAULT)
+        if result:
+            results[case] = result
+        started = "" if result else case
+    process.join()
+    tail = log.read_text(encoding="utf-8", errors="replace")[-500:] if log.exists() else ""
     if started:
-        results[started] = Result("crashed", log=log[-500:])
-        return True
-    if process.returncode not in (0, FAULTED) and not results:
-        results["all"] = Result("cannot be loaded", log=log[-500:])
-    return process.returncode == FAULTED
+        results[started] = Result(ended, log=tail)
+    elif not results:
+        results["all"] = Result("cannot be loaded", log=tail)
+    return bool(started) or again

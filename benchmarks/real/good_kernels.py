@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,19 @@ def run_all(checkout: Path, work: Path) -> Collection:
         ("fast", "fast", "full", 32), ("check", "check", "check", 32),
         ("odd", "check", "odd", 32), ("warp 64", "fast", "full", 64),
     )  # fmt: skip
-    built: dict[tuple[Path, Mode], extension.Library] = {}
-    modes: tuple[Mode, ...] = ("fast", "check")
-    tasks = [(folder, mode) for mode in modes for folder in folders]
     texts = {folder: _source(folder) for folder in folders}  # one by one: load_inline is global
-    libraries = in_parallel(lambda task: _build(*texts[task[0]], task[0], task[1], work), tasks)
-    built.update(zip(tasks, libraries, strict=True))
+    libraries: dict[Mode, dict[Path, extension.Library]] = {}
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
     for how, mode, size, warp in ways:
+        if mode not in libraries:
+            made = in_parallel(lambda f, m=mode: _build(*texts[f], f, m, work), folders)
+            libraries[mode] = dict(zip(folders, made, strict=True))
 
         def one(
             folder: Path, mode: Mode = mode, size: str = size, warp: int = warp
         ) -> dict[str, Result]:
-            library = built[folder, mode]
+            library = libraries[mode][folder]
             if library.library is None:
                 return {folder.name: Result("no build", log=library.refused)}
             calls = extension.Calls(
@@ -40,12 +42,10 @@ def run_all(checkout: Path, work: Path) -> Collection:
         for found in in_parallel(one, folders):
             for case, result in found.items():
                 results.setdefault(case, {})[how] = result
-    refused = {
-        folder.name: built[folder, "fast"].refused
-        for folder in folders if built[folder, "fast"].library is None
-    }  # fmt: skip
+        seconds.setdefault("suite_s", round(time.perf_counter() - start, 1))
+    refused = {f.name: one.refused for f, one in libraries["fast"].items() if one.library is None}
     entries = [Entry(case.split(",")[0], case, found) for case, found in results.items()]
-    return Collection("good-kernels", commit(checkout), entries, refused, len(folders))
+    return Collection("good-kernels", commit(checkout), entries, refused, len(folders), seconds)
 
 
 def _source(folder: Path) -> tuple[str, list[str]]:

@@ -106,8 +106,6 @@ KNOWN: tuple[Known, ...] = (
           "own: rows of warps beyond C are not computed", (545, 546)),
     Known(_LLMC, "latent", "attention_backward|attention_forward", "", "SX407",
           "Refuses T that does not divide by 4, by an assertion in the kernel"),
-    Known(_LLMC, "latent", "", "softmax_forward_kernel5", "SX407",
-          "Refuses T that does not divide by 4, by an assertion in the kernel"),
     # -- llm.c, without effect
     Known(_LLMC, "formal", "softmax_forward", "softmax_forward_kernel7", "SX202",
           "Loads with a clamped index: threads beyond the end read the last element while its "
@@ -118,9 +116,10 @@ KNOWN: tuple[Known, ...] = (
     Known(_GOOD, "defect", "^Softmax$", "softmax_forward_kernel_vec4", "SX201",
           "Partial sums are stored over the row's maximum before all threads have read it: no "
           "barrier between", (59, 87)),
-    Known(_GOOD, "defect", "^Conv2D", "", "SX201",
+    Known(_GOOD, "latent", "^Conv2D", "", "SX201",
           "Each warp stages its tile in shared memory and reads it back across lanes without "
-          "__syncwarp(): relies on the lanes of wmma's store and of the loop running in step"),
+          "__syncwarp(): relies on the lanes of wmma's store and of the loop running in step, "
+          "which CUDA does not promise"),
     Known(_GOOD, "latent", "^LayerNorm", "", "SX203",
           "Rows are indexed as vectors of four from row * (D / 4): rows overlap when D does not "
           "divide by 4"),
@@ -129,8 +128,6 @@ KNOWN: tuple[Known, ...] = (
     Known(_GOOD, "latent", "^Softmax$", "", "SX106",
           "Rows are read as float4 from row * num_features: misaligned, which stops a GPU, when "
           "that does not divide by 4"),
-    Known(_GOOD, "alarm", "^Conv2D_ReLU_MaxPool$", "", "SX107",
-          "Padding after a bool, read when the structure is copied", (169,)),
     # -- LeetCUDA
     Known(_LEET, "defect", "nms/", "nms_kernel", "SX202 SX203 SX201",
           "Each box reads whether earlier boxes were kept while their threads and blocks are still "
@@ -150,8 +147,6 @@ KNOWN: tuple[Known, ...] = (
           "The last step prefetches a stage that was never filled, for it follows no product"),
     Known(_LEET, "formal", "swizzle/", "", "SX108",
           "The benchmark's inputs are never initialised"),
-    Known(_LEET, "alarm", "hgemm/naive/hgemm.cu", "hgemm_t_8x8", "SX106",
-          "Local arrays that the source accesses as vectors: CUDA's compiler aligns them"),
 )  # fmt: skip
 
 #: What no finding says but verdicts do: a wrong result, a failed assertion.

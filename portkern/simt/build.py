@@ -1,7 +1,9 @@
-"""Compiles a CUDA or HIP source as host code: a library of kernels, or a program with main()."""
+"""Compiles a CUDA or HIP source as host code: a library of kernels, a program with main(), or an
+extension of PyTorch."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 
-from portkern.errors import BuildError
+from portkern.errors import BuildError, ConfigError
 from portkern.simt import rewrite, toolbox
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.machine import Language, macros
@@ -69,15 +71,8 @@ def build_program(
     """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
     when None). :mod:`portkern.simt.program` runs it."""
     box, out = toolbox.ready(), out.absolute()
-    spoken: Language = language or ("hip" if path.suffix == ".hip" else "cuda")
-    folder = out.with_name(f"{out.name}.src")
-    tree = rewrite.rewrite_tree(path, folder, search=search, library=False)
-    _refuse(tree.found)
-    source = Source("", path.name, spoken, defines=tuple(defines))
-    includes = [*tree.includes, path.parent, *search]
-    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
-    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
-    object_ = _compile(box, tree.main, everything, source, target, mode, includes=includes)
+    source = Source("", path.name, language or _language(path), "", tuple(search), tuple(defines))
+    object_ = _compile_tree(box, path, out, source, target, mode)
     extra = ["-fsanitize=address"] if mode == "asan" else []
     run_tool(
         [*_linker(box), *extra, object_, box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread",
@@ -85,6 +80,42 @@ def build_program(
         timeout_s=toolbox.BUILD_TIMEOUT_S,
     )  # fmt: skip
     return out
+
+
+def build_extension(
+    path: Path, out: Path, *, target: Target | None = None, language: Language | None = None,
+    mode: Mode = "fast", defines: Sequence[str] = (), search: Sequence[Path] = (),
+) -> Path:  # fmt: skip
+    """The library ``out`` of a source file with PYBIND11_MODULE, which
+    :func:`portkern.simt.torchlite.load` opens. TORCH_EXTENSION_NAME is the file's name unless
+    ``defines`` has it. Facts as in :func:`build_program`; "asan" needs a program of its own."""
+    if mode == "asan":
+        raise ConfigError("An extension is built with mode 'fast' or 'check', got 'asan'")
+    box, out = toolbox.ready(), out.absolute()
+    source = Source("", path.name, language or _language(path), "", tuple(search), tuple(defines))
+    object_ = _compile_tree(box, path, out, source, target, mode)
+    run_tool(
+        [*_linker(box), "-shared", object_, box.runtime, "-o", out],
+        timeout_s=toolbox.BUILD_TIMEOUT_S,
+    )
+    return out
+
+
+def _language(path: Path) -> Language:
+    return "hip" if path.suffix == ".hip" else "cuda"
+
+
+def _compile_tree(
+    box: Toolbox, path: Path, out: Path, source: Source, target: Target | None, mode: Mode
+) -> Path:
+    """The object file of ``path``, rewritten with what it includes into a folder beside ``out``."""
+    folder = out.with_name(f"{out.name}.src")
+    tree = rewrite.rewrite_tree(path, folder, search=source.search, library=False)
+    _refuse(tree.found)
+    includes = [*tree.includes, path.parent, *source.search]
+    written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
+    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
+    return _compile(box, tree.main, everything, source, target, mode, includes=includes)
 
 
 def _compile(
@@ -97,7 +128,11 @@ def _compile(
     defines = [f"-D{name}={value}" for name, value in named.items()]
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
-    flags = [*box.flags(mode), *defines, *folders, *box.headers(source.language, mode)]
+    torch = toolbox.TORCH in text and source.language == "cuda"  # these headers are CUDA's
+    if torch and not any(define.startswith("TORCH_EXTENSION_NAME=") for define in source.defines):
+        defines.append("-DTORCH_EXTENSION_NAME=" + re.sub(r"\W", "_", Path(source.name).stem))
+    headers = box.headers(source.language, mode, torch=torch)
+    flags = [*box.flags(mode), *defines, *folders, *headers]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
     flags += _further_headers(text, amd=amd)
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from portkern.toolchain import cache_root, run_tool
 HERE = Path(__file__).parent
 INCLUDE, RUNTIME = HERE / "include", HERE / "runtime"
 UMBRELLA: Mapping[Language, str] = {"cuda": "cuda_runtime.h", "hip": "hip/hip_runtime.h"}
+TORCH = "torch/extension.h"  # takes four times as long to read as an umbrella
 BUILD_TIMEOUT_S = 600.0  # zig builds a C++ library of its own the first time
 
 _COMMON = (
@@ -79,19 +80,20 @@ class Toolbox:
             return ()
         return ("-mcpu=x86_64_v3",) if self.compiler.name == "zig" else ("-march=x86-64-v3",)
 
-    def headers(self, language: Language, mode: Mode) -> list[str]:
-        """The flags that include the language's headers, precompiled at their first use."""
-        umbrella = UMBRELLA[language]
-        name = f"{language}-{mode}"
+    def headers(self, language: Language, mode: Mode, *, torch: bool = False) -> list[str]:
+        """The flags that include the language's headers, precompiled at their first use; with
+        ``torch``, an extension's as well."""
+        included = [UMBRELLA[language], *([TORCH] if torch else [])]
+        name = f"{language}-torch-{mode}" if torch else f"{language}-{mode}"
         if self.compiler.name == "zig":  # its driver makes no precompiled headers
-            return ["-include", umbrella]
+            return [part for header in included for part in ("-include", header)]
         suffix = ".gch" if self.gcc else ".pch"
         header = self.folder / name / "kernel.h"
         made = Path(f"{header}{suffix}")
         if not made.exists():
             with _locked(self.folder):
                 if not made.exists():
-                    _precompile(self, header, made, umbrella, mode)
+                    _precompile(self, header, made, included, mode)
         return ["-include", str(header)] if self.gcc else ["-include-pch", str(made)]
 
 
@@ -147,9 +149,11 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _precompile(box: Toolbox, header: Path, made: Path, umbrella: str, mode: Mode) -> None:
+def _precompile(
+    box: Toolbox, header: Path, made: Path, included: Sequence[str], mode: Mode
+) -> None:
     header.parent.mkdir(parents=True, exist_ok=True)
-    header.write_text(f"#include <{umbrella}>\n", encoding="utf-8")
+    header.write_text("".join(f"#include <{one}>\n" for one in included), encoding="utf-8")
     argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
     _aside(
         made,

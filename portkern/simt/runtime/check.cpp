@@ -752,12 +752,11 @@ void access(void* at, unsigned bytes, bool writes, const void* pc, bool aligned 
 
 }  // namespace
 
-void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes) {
+void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes, const void* pc) {
     if (!block || !running || !checking()) return;
     Context& c = context();
     BlockState& b = state(c);
     char* address = static_cast<char*>(const_cast<void*>(p));
-    const void* pc = __builtin_return_address(0);
     if (config.order == Order::lockstep) step();
     if (pending.active) settle_pending();
     if (!plain_reads.empty()) forget_plain_read(address, c.rank);

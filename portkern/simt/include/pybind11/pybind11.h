@@ -320,9 +320,8 @@ using module = module_;
 }  // namespace pybind11
 namespace py = pybind11;
 
-#ifndef TORCH_EXTENSION_NAME
-#define TORCH_EXTENSION_NAME extension
-#endif
+// TORCH_EXTENSION_NAME is the command line's alone: a header that looked at it could not be
+// precompiled for all extensions.
 #define SIMT_MODULE_TEXT(name) #name
 #define PYBIND11_MODULE(name, variable)                                                           \
     static void simt_define_module(::pybind11::module_ variable);                                 \

@@ -84,21 +84,25 @@ static inline void polled_if(bool reads) {
 }
 
 template <class T>
-SIMT_NO_CHECK static inline T atomic_add(volatile T* p, T value, Scope scope) {
-    if constexpr (std::is_integral<T>::value) {
-        note_atomic(p, sizeof(T), scope, true);
-        const T before = __atomic_fetch_add(p, value, atomic_order);
-        polled_if(value == 0);
-        return before;
-    } else if constexpr (std::is_floating_point<T>::value) {
-        return atomic_update(p, value, scope, Sum{});
-    } else {
-        return atomic_update(p, value, scope, [](T a, T b) { return half_sum(a, b, 0); });
-    }
+SIMT_NO_CHECK static inline T fetch_add(volatile T* p, T value, Scope scope) {
+    note_atomic(p, sizeof(T), scope, true);
+    const T before = __atomic_fetch_add(p, value, atomic_order);
+    polled_if(value == 0);
+    return before;
 }
 
 template <class T>
-SIMT_NO_CHECK static inline T atomic_sub(volatile T* p, T value, Scope scope) {
+static inline T atomic_add(volatile T* p, T value, Scope scope) {
+    if constexpr (std::is_integral<T>::value)
+        return fetch_add(p, value, scope);
+    else if constexpr (std::is_floating_point<T>::value)
+        return atomic_update(p, value, scope, Sum{});
+    else
+        return atomic_update(p, value, scope, [](T a, T b) { return half_sum(a, b, 0); });
+}
+
+template <class T>
+static inline T atomic_sub(volatile T* p, T value, Scope scope) {
     if constexpr (std::is_integral<T>::value)
         return atomic_add(p, (T)(0 - (std::make_unsigned_t<T>)value), scope);
     else
@@ -108,19 +112,19 @@ SIMT_NO_CHECK static inline T atomic_sub(volatile T* p, T value, Scope scope) {
 // Not __atomic_fetch_and and its kin: g++ 12.2 returns the new value where the result and the
 // operand may share a register.
 template <class T>
-SIMT_NO_CHECK static inline T atomic_and(volatile T* p, T value, Scope scope) {
+static inline T atomic_and(volatile T* p, T value, Scope scope) {
     return atomic_update(p, value, scope, [](T a, T b) { return (T)(a & b); });
 }
 
 template <class T>
-SIMT_NO_CHECK static inline T atomic_or(volatile T* p, T value, Scope scope) {
+static inline T atomic_or(volatile T* p, T value, Scope scope) {
     const T before = atomic_update(p, value, scope, [](T a, T b) { return (T)(a | b); });
     polled_if(value == 0);
     return before;
 }
 
 template <class T>
-SIMT_NO_CHECK static inline T atomic_xor(volatile T* p, T value, Scope scope) {
+static inline T atomic_xor(volatile T* p, T value, Scope scope) {
     return atomic_update(p, value, scope, [](T a, T b) { return (T)(a ^ b); });
 }
 

@@ -34,6 +34,9 @@ struct source_location {
 // A runtime function that must not be inlined, so that a fiber re-reads nothing stale after it.
 #define SIMT_API __attribute__((noinline, visibility("default")))
 
+// For accesses on the author's behalf: the place of one is a line of his only where it is inlined.
+#define SIMT_INLINE __attribute__((always_inline)) static inline
+
 #ifdef SIMT_CHECK
 // To a thread these are constants. The callbacks are not told of reads of such.
 #define SIMT_CONSTANT const
@@ -172,12 +175,13 @@ enum class Scope : uint8_t { block, device, system };
 SIMT_API void fence(Scope scope);  // __threadfence_block, __threadfence, __threadfence_system
 
 // Called by the header before it performs an atomic, so that checkers see it as one.
-SIMT_API void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes);
-// Always inlined: the place of an atomic is that of the call of atomic_access.
-__attribute__((always_inline)) static inline void note_atomic(const volatile void* p, size_t size,
-                                                              Scope scope, bool writes) {
+SIMT_API void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes,
+                            const void* pc);
+// For a function that SIMT_NO_CHECK keeps from being inlined into the author's, which returns to
+// the place of the atomic.
+SIMT_INLINE void note_atomic(const volatile void* p, size_t size, Scope scope, bool writes) {
 #ifdef SIMT_CHECK
-    atomic_access(p, size, scope, writes);
+    atomic_access(p, size, scope, writes, __builtin_return_address(0));
 #else
     (void)p, (void)size, (void)scope, (void)writes;
 #endif

@@ -40,23 +40,23 @@ static inline long long device_clock() {
     M(longlong2, __VA_ARGS__) M(ulonglong2, __VA_ARGS__) M(float2, __VA_ARGS__)        \
     M(float4, __VA_ARGS__) M(double2, __VA_ARGS__)
 #define SIMT_LOADS(T, NAME, BEFORE)                                  \
-    static inline T NAME(const T* p) {                               \
+    SIMT_INLINE T NAME(const T* p) {                                 \
         BEFORE;                                                      \
         return *p;                                                   \
     }
 #define SIMT_STORES(T, NAME) \
-    static inline void NAME(T* p, T value) { *p = value; }
+    SIMT_INLINE void NAME(T* p, T value) { *p = value; }
 #define SIMT_LOAD(NAME, BEFORE)                    \
     SIMT_LOADABLE(SIMT_LOADS, NAME, BEFORE)        \
     template <class T>                             \
-    static inline simt::IfHalf<T> NAME(const T* p) { \
+    SIMT_INLINE simt::IfHalf<T> NAME(const T* p) {   \
         BEFORE;                                    \
         return *p;                                 \
     }
 #define SIMT_STORE(NAME)                                    \
     SIMT_LOADABLE(SIMT_STORES, NAME)                        \
     template <class T>                                      \
-    static inline void NAME(T* p, simt::IfHalf<T> value) {  \
+    SIMT_INLINE void NAME(T* p, simt::IfHalf<T> value) {    \
         *p = value;                                         \
     }
 

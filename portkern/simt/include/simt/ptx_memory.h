@@ -51,28 +51,28 @@ static inline bool misaligned(const void* p, size_t size, Site at) {
 // ---- loads and stores --------------------------------------------------------------------
 
 template <class T>
-static inline T copied(const char* p) {
+SIMT_INLINE T copied(const char* p) {
     const auto carried = *(const typename Carrier<sizeof(T)>::type*)p;
     T value;
     memcpy((void*)&value, (const void*)&carried, sizeof value);
     return value;
 }
 template <class T>
-static inline void copy_to(char* p, const T& value) {
+SIMT_INLINE void copy_to(char* p, const T& value) {
     typename Carrier<sizeof(T)>::type carried;
     memcpy((void*)&carried, (const void*)&value, sizeof value);
     *(typename Carrier<sizeof(T)>::type*)p = carried;
 }
 
 template <class T>
-static inline T ld(const char* p, SIMT_AT) {
+SIMT_INLINE T ld(const char* p, SIMT_AT) {
     if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) return copied<T>(p);
     T value;
     memcpy((void*)&value, p, sizeof value);
     return value;
 }
 template <class T>
-static inline void st(char* p, T value, SIMT_AT) {
+SIMT_INLINE void st(char* p, T value, SIMT_AT) {
     if (SIMT_LIKELY(!misaligned(p, sizeof(T), at))) copy_to(p, value);
     else memcpy(p, (const void*)&value, sizeof value);
 }

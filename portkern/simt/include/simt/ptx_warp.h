@@ -152,14 +152,14 @@ SIMT_NO_CHECK static inline void meet_as_warp(MatrixLane& own,
 
 using RowVector = Vector<uint16_t, 8>;
 template <int N, bool TRANS>
-static inline void ldmatrix(Register<4>* const (&d)[N], const char* row, SIMT_AT) {
+SIMT_INLINE void ldmatrix(Register<4>* const (&d)[N], const char* row, SIMT_AT) {
     MatrixLane own = {};
     if (lane() < 8 * N) own.row = punned<Row>(ld<RowVector>(row, at));
     meet_as_warp(own, spread_rows<N, TRANS>, at);
     for (int i = 0; i < N; ++i) d[i]->bits = own.element[i];
 }
 template <int N, bool TRANS>
-static inline void stmatrix(char* row, const Register<4> (&s)[N], SIMT_AT) {
+SIMT_INLINE void stmatrix(char* row, const Register<4> (&s)[N], SIMT_AT) {
     MatrixLane own = {};
     for (int i = 0; i < N; ++i) own.element[i] = s[i].bits;
     meet_as_warp(own, gather_rows<N, TRANS>, at);
