@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from portkern import catalogue, flashinfer, host, ops, registry, target
+from portkern import catalogue, flashinfer, guard, host, ops, registry, target
 from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
 from portkern.candidate import Candidate
 from portkern.errors import BackendUnavailable, ConfigError, no_such
@@ -70,6 +70,7 @@ class Cell:
     target: Target
     candidate: Candidate | None
     stage: Stage = field(default_factory=lambda: Stage())
+    torch_ops: guard.TorchOps = "forbid"
 
     @property
     def language(self) -> str:
@@ -88,6 +89,13 @@ class Cell:
         return self.stage.of(_venues(self.backend, self.target), self.backend)
 
     @cached_property
+    def hits(self) -> tuple[guard.Hit, ...]:
+        """What the guard says of the source."""
+        if self.candidate is None:
+            return ()
+        return guard.inspect(self.candidate, guard.Policy(self.torch_ops, self.op.precision))
+
+    @cached_property
     def hopeless(self) -> tuple[Verdict, str] | None:
         """The verdict that needs no build, with its reason; None when there is work to do."""
         if not self.backend.supports(self.target):
@@ -103,7 +111,8 @@ class Cell:
             return Verdict.UNSUPPORTED, str(accepted)
         if isinstance(self.ready, Missing):
             return Verdict.UNAVAILABLE, str(self.ready)
-        return None
+        refused = guard.rejection(self.hits)
+        return (Verdict.REJECTED, refused) if refused else None
 
     @property
     def build(self) -> Build:
@@ -129,6 +138,7 @@ class Cell:
             self.backend.name, self.language, self.candidate.digest if self.candidate else "",
             _facts(self.target), dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
             str(self.venues.hardware), str(self.venues.emulator), _version(self.venues.best),
+            self.torch_ops,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -167,6 +177,7 @@ class Question:
     workloads: Sequence[str]
     dtypes: Sequence[str]
     stage: Stage = field(default_factory=Stage)
+    torch_ops: guard.TorchOps = "forbid"
 
     def cells(self) -> list[Cell]:
         """All cells in reading order. Raises ConfigError for a name that is not there, and
@@ -195,8 +206,9 @@ class Question:
                             raise no_such("workload set", which, WORKLOAD_SETS)
                         for workload in op.workloads.get(which, ()):
                             yield Cell(
-                                op, which, workload, dtype, backend, where, candidate, self.stage
-                            )
+                                op, which, workload, dtype, backend, where, candidate, self.stage,
+                                self.torch_ops,
+                            )  # fmt: skip
 
 
 def load_op(name: str) -> Op:

@@ -88,6 +88,7 @@ def _record(
             dtype=cell.dtype, median_us=measured.median_us if measured else None,
         ),
         resources=_resources(cell.target, built),
+        guard=[str(hit) for hit in cell.hits],
         findings=list(result.findings) if result else [], environment=_environment(cell),
         seconds=_seconds(built, result),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from portkern import catalogue, registry, target
+from portkern import catalogue, guard, registry, target
 from portkern.candidate import Style
 from portkern.cells import Cell, Question, Stage, default_target, load_op
 from portkern.config import names, resolve
@@ -33,6 +33,7 @@ class CheckOptions:
     dtypes: Any = "float32"
     venue: str = "best"
     sanitize: Any = "none"
+    torch_ops: str = "forbid"
     reports: str = "reports"
     run: str = "check"
     rounds: int = 5
@@ -52,6 +53,7 @@ def main(overrides: Sequence[str]) -> int:
     question = Question(
         [options.op], [where.name], [backend.name], names(options.workloads),
         names(options.dtypes), Stage.parse(options.venue, names(options.sanitize)),
+        guard.torch_ops(options.torch_ops),
     )  # fmt: skip
     first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
     cells = [replace(cell, candidate=candidate) for cell in first.values()]
@@ -79,7 +81,8 @@ def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOp
     for record in records:
         print(_line(record))
         rest = record.detail.partition("\n")[2].splitlines()
-        rest += [text for one in record.findings if (text := str(one)) not in record.detail]
+        said = [*map(str, record.findings), *record.guard]
+        rest += [text for text in said if text not in record.detail]
         for line in rest:
             print(f"    {line}", file=sys.stderr)
     return code

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from portkern import guard
 from portkern.cells import Question, Stage
 from portkern.config import names, resolve
 from portkern.record import Record
@@ -27,6 +28,7 @@ class MatrixOptions:
     reports: str = "reports"
     venue: str = "best"
     sanitize: Any = "none"
+    torch_ops: str = "forbid"
     fresh: bool = False
     baselines: Any = field(default_factory=lambda: ["eager"])
     rounds: int = 5
@@ -40,7 +42,7 @@ def main(overrides: Sequence[str]) -> int:
     question = Question(
         names(options.ops), names(options.targets), names(options.backends),
         names(options.workloads), names(options.dtypes),
-        Stage.parse(options.venue, names(options.sanitize)),
+        Stage.parse(options.venue, names(options.sanitize)), guard.torch_ops(options.torch_ops),
     )  # fmt: skip
     run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
     folder = _run.run_folder(options.reports, run)

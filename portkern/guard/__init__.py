@@ -1,0 +1,109 @@
+"""Reads a candidate before it is built and says what in it breaks the rules, by file and line.
+
+It explains, and spares the machine the plainest attempts; the jail contains and the checks judge.
+So a doubtful construct is a note, and only what no honest kernel needs is rejected. Comments, and
+strings that are not executed, are never looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from portkern.candidate import Candidate
+from portkern.errors import no_such
+from portkern.guard.rules import RULES, Rule, Severity
+from portkern.op import Precision
+
+TorchOps = Literal["forbid", "allow"]
+#: Whether the framework's operators and vendors' libraries may do the work.
+TORCH_OPS: tuple[TorchOps, ...] = ("forbid", "allow")
+#: The language's files; those of other languages are called after the op alone.
+_SUFFIX = {
+    "c++": ".cpp", "cuda": ".cu", "hip": ".hip", "triton": ".py", "pallas": ".py", "numba": ".py",
+    "opencl": ".py",
+}  # fmt: skip
+_EXCERPT = 100
+
+
+def torch_ops(text: str) -> TorchOps:
+    """Raises ConfigError for a policy that does not exist."""
+    for known in TORCH_OPS:
+        if text == known:
+            return known
+    raise no_such("torch_ops policy", text, TORCH_OPS)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``strict`` precision forbids what relaxes floating point."""
+
+    torch_ops: TorchOps = "forbid"
+    precision: Precision = "strict"
+
+    def severity(self, rule: Rule) -> Severity:
+        relaxed = {"torch_ops": self.torch_ops == "allow", "precision": self.precision != "strict"}
+        return "note" if relaxed.get(rule.unless, False) else rule.severity
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One place that a rule speaks of. ``place`` is ``file:line``."""
+
+    rule: Rule
+    severity: Severity
+    place: str
+    excerpt: str
+
+    def __str__(self) -> str:
+        kind = "note: " if self.severity == "note" else ""
+        return f"{self.place}: {kind}{self.rule.id} {self.rule.title}: {self.excerpt}"
+
+
+@lru_cache(maxsize=256)
+def inspect(candidate: Candidate, policy: Policy) -> tuple[Hit, ...]:
+    """All hits in reading order, each rule once per line. Never raises for any source; one that
+    does not parse is left to the compiler, whose words are better."""
+    file = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
+    lines = candidate.source.splitlines()
+    hits = []
+    for line, rule_id in sorted(_found(candidate)):
+        rule = RULES[rule_id]
+        excerpt = lines[line - 1].strip()[:_EXCERPT] if 0 < line <= len(lines) else ""
+        hits.append(Hit(rule, policy.severity(rule), f"{file}:{line}", excerpt))
+    return tuple(hits)
+
+
+def rejection(hits: Iterable[Hit]) -> str:
+    """Why a candidate with these hits is refused: the first one with its remedy, the others below;
+    empty when all are notes."""
+    rejected = [hit for hit in hits if hit.severity == "reject"]
+    told = [f"{hit} ({hit.rule.remedy})" for hit in rejected]
+    return "\n".join(told)
+
+
+def _found(candidate: Candidate) -> set[tuple[int, str]]:
+    from portkern.guard import native, python
+
+    if _SUFFIX.get(candidate.language, "") not in ("", ".py"):
+        return native.read(candidate.source)
+    tree = python.parse(candidate.source)
+    if tree is None:  # broken, or of a language that is not known here: then it is C's relative
+        return set() if candidate.language in _SUFFIX else native.read(candidate.source)
+    found = python.read(tree, candidate.language)
+    if candidate.language == "opencl":
+        for line, text in _strings(tree):
+            found |= {(line + at - 1, rule) for at, rule in native.read(text)}
+    return found
+
+
+def _strings(tree: ast.Module) -> Iterable[tuple[int, str]]:
+    """The texts of the module's constants, which are what OpenCL programs are made of."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.lineno, part.value

@@ -1,0 +1,507 @@
+"""Python, through its own parser: Triton, Pallas, Numba and the host side of OpenCL.
+
+Names are followed to what they stand for: imports and their aliases, plain assignments, and
+``getattr``, ``__import__`` and ``importlib`` with constant strings.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from portkern.guard import native, rules
+
+_IMPORTERS = ("builtins.__import__", "importlib.import_module", "importlib.__import__")
+_LIBRARY = "ctypes.CDLL()"
+_LIBRARY_OPENERS = (
+    "ctypes.CDLL", "ctypes.PyDLL", "ctypes.cdll.LoadLibrary", "ctypes.pydll.LoadLibrary",
+)  # fmt: skip
+_SECRETIVE = ("os", "sys", "builtins", "ctypes", "torch", "subprocess", "importlib")
+
+Found = set[tuple[int, str]]
+
+
+def parse(source: str) -> ast.Module | None:
+    """None for what is not Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about odd escapes and comparisons in the candidate
+        try:
+            return ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def read(tree: ast.Module, language: str) -> Found:
+    """Lines and rules."""
+    reader = _Reader(tree, language)
+    try:
+        reader.run()
+    except RecursionError:
+        reader.found.add((1, "G406"))
+    return reader.found
+
+
+@dataclass
+class _Scope:
+    """What names stand for: a dotted name, or None for something of the source's own."""
+
+    parent: _Scope | None = None
+    names: dict[str, str | None] = field(default_factory=dict)
+
+    def find(self, name: str) -> str | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        if name == "__builtins__":
+            return "builtins"
+        return f"builtins.{name}" if hasattr(builtins, name) else None
+
+    def bind(self, name: str, target: str | None) -> None:
+        """What was once an alias stays one: ``torch = None`` may be in the other branch."""
+        if target is not None or self.names.get(name) is None:
+            self.names[name] = target
+
+
+class _Reader(ast.NodeVisitor):
+    def __init__(self, tree: ast.Module, language: str) -> None:
+        self.tree, self.language = tree, language
+        self.found: Found = set()
+        self.scope = _Scope()
+        self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
+        self.kernels = set(_called_by_pallas(tree)) if language == "pallas" else set()
+        self.own_attributes = set(_own_attributes(tree))
+        self.later: list[Callable[[], None]] = []
+
+    def run(self) -> None:
+        """Functions are read once their module has been, for they see all of its names."""
+        self.visit(self.tree)
+        while self.later:
+            self.later.pop(0)()
+        if self.language in rules.KERNEL_MAKERS and not self.makes_kernels and not self.makes_code:
+            self.found.add((1, "G304"))
+
+    def hit(self, node: ast.AST, rule: str) -> None:
+        self.found.add((getattr(node, "lineno", 1), rule))
+
+    # what an expression stands for
+
+    def name(self, node: ast.AST) -> str | None:
+        if isinstance(node, ast.Name):
+            return self.scope.find(node.id)
+        if isinstance(node, ast.NamedExpr):
+            return self.name(node.value)
+        if isinstance(node, ast.Attribute):
+            base = self.name(node.value)
+            return _join(base, node.attr)
+        if isinstance(node, ast.Subscript):
+            base, key = self.name(node.value), _constant(node.slice)
+            return self._item(base, key) if base and key else None
+        return self._result(node) if isinstance(node, ast.Call) else None
+
+    def _item(self, base: str, key: str) -> str | None:
+        if base == "sys.modules":
+            return key
+        if base.endswith(".__dict__") or base == "builtins":
+            return f"{base.removesuffix('.__dict__')}.{key}"
+        return None
+
+    def _result(self, call: ast.Call) -> str | None:
+        """What a call returns, where that is a module or a part of one."""
+        function = self.name(call.func)
+        first = _constant(call.args[0]) if call.args else None
+        if function in _IMPORTERS and first:
+            return first.partition(".")[0] if function == "builtins.__import__" else first
+        if function == "builtins.getattr" and len(call.args) > 1:
+            key = _constant(call.args[1])
+            return _join(self.name(call.args[0]), key) if key else None
+        if function == "builtins.vars" and call.args:
+            return _join(self.name(call.args[0]), "__dict__")
+        return _LIBRARY if function in _LIBRARY_OPENERS else None
+
+    # bindings
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            self.scope.bind(alias.asname or top, alias.name if alias.asname else top)
+            self._judge(node, alias.name, imported=True)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        for alias in node.names:
+            if alias.name == "*":
+                self._star(node, module)
+            else:
+                self.scope.bind(alias.asname or alias.name, f"{module}.{alias.name}")
+                self._judge(node, module, imported=True)
+
+    def _star(self, node: ast.ImportFrom, module: str) -> None:
+        """Binds the names that rules know; whether they are used is seen where they are."""
+        self._judge(node, module, imported=True)
+        known = [*rules.PYTHON, *rules.FILE_WRITERS, *rules.FILE_OPENERS]
+        known += [f"{m}.{n}" for m in ("torch", "jax.numpy", "numpy") for n in rules.HEAVY]
+        for name in known:
+            home, _, last = name.rpartition(".")
+            if home == module:
+                self.scope.bind(last, name)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self._bind(target, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self._bind(node.target, node.value)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self._bind(node.target, node.value)
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.scope.bind(target.id, self.name(value))
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for one, other in zip(target.elts, value.elts, strict=False):
+                self._bind(one, other)
+        else:
+            self.visit(target)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._refer(node)
+        else:
+            self.scope.bind(node.id, None)
+
+    # scopes
+
+    def visit_If(self, node: ast.If) -> None:
+        """What stands under ``if __name__ == "__main__"`` never runs here."""
+        if _is_main(node.test) and "__name__" not in self.scope.names:
+            self._visit_all(node.orelse)
+        else:
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.scope.bind(node.name, None)
+        self._visit_all(node.decorator_list)
+        made = any(self._is_maker(decorator) for decorator in node.decorator_list)
+        if node.name in ("__torch_function__", "__torch_dispatch__"):
+            self.hit(node, "G203")
+        self._function(node, made or node.name in self.kernels)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._function(node, kernel=False)
+
+    def _function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kernel: bool
+    ) -> None:
+        taken = node.args
+        self._visit_all([*taken.defaults, *(d for d in taken.kw_defaults if d is not None)])
+        parameters = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]
+        parameters += [one for one in (taken.vararg, taken.kwarg) if one is not None]
+        inner = _Scope(self.scope, dict.fromkeys(one.arg for one in parameters))
+        inside = self.in_kernel or kernel
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
+
+        def read_body() -> None:
+            kept = self.scope, self.in_kernel, self.in_function
+            self.scope, self.in_kernel, self.in_function = inner, inside, True
+            self._visit_all(body)
+            self.scope, self.in_kernel, self.in_function = kept
+
+        self.later.append(read_body)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.scope.bind(node.name, None)
+        if any(self.name(base) == "torch.Tensor" for base in node.bases):
+            self.hit(node, "G203")
+        self._visit_all([*node.decorator_list, *node.bases, *node.keywords])
+        outer, self.scope = self.scope, _Scope(self.scope)
+        self._visit_all(node.body)
+        self.scope = outer
+
+    def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    def _is_maker(self, node: ast.expr) -> bool:
+        name = self.name(node.func if isinstance(node, ast.Call) else node)
+        return name in rules.KERNEL_MAKERS.get(self.language, ())
+
+    # uses
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._attribute(node, node.attr)
+        if not isinstance(node.ctx, ast.Load):
+            self._replace(node, self.name(node.value))
+        self._refer(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        base = self.name(node.value)
+        if not isinstance(node.ctx, ast.Load) and base:
+            self._replace_item(node, base)
+        elif self.in_function and isinstance(node.ctx, ast.Store):
+            self._keep(node)
+        self._refer(node)
+        self.visit(node.slice)
+
+    def _refer(self, node: ast.Name | ast.Attribute | ast.Subscript) -> None:
+        name = self.name(node)
+        if name is None:
+            if not isinstance(node, ast.Name):
+                self.visit(node.value)
+        elif isinstance(node.ctx, ast.Load):
+            self._judge(node, name)
+
+    def _attribute(self, node: ast.AST, attribute: str) -> None:
+        if attribute in self.own_attributes:
+            return
+        if attribute in rules.FRAME_ATTRIBUTES:
+            self.hit(node, "G201")
+        elif attribute in rules.OBJECT_ATTRIBUTES:
+            self.hit(node, "G202")
+
+    def _replace(self, node: ast.AST, base: str | None) -> None:
+        """An attribute of ``base`` is set or deleted; objects of the source's own are its own."""
+        if base is None or base.startswith("builtins.") or base == _LIBRARY:
+            return
+        self.hit(node, "G508" if base.startswith(("torch.backends", "jax.config")) else "G203")
+
+    def _replace_item(self, node: ast.Subscript, base: str) -> None:
+        key = _constant(node.slice) or ""
+        if base in ("os.environ", "os.environb"):
+            self.hit(node, "G303" if "INTERPRET" in key or "DISABLE_JIT" in key else "G105")
+        elif base.endswith(".__dict__") or base == "builtins" or (base == "sys.modules" and key):
+            self.hit(node, "G203")
+
+    def _keep(self, node: ast.Subscript) -> None:
+        """An entry of a container of the module is set from a function."""
+        root = self.scope
+        while root.parent is not None:
+            if isinstance(node.value, ast.Name) and node.value.id in root.names:
+                return
+            root = root.parent
+        if isinstance(node.value, ast.Name) and node.value.id in root.names:
+            self.hit(node, "G503")
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.MatMult) and (not self.in_kernel or self.language == "numba"):
+            self.hit(node, "G301")
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self.name(node.func)
+        if name is not None:
+            self._call(node, name)
+        elif isinstance(node.func, ast.Attribute):
+            self._method(node, node.func)
+        self.visit(node.func)
+        result = self._result(node)
+        if result not in (None, _LIBRARY):
+            self._judge(node, result or "")
+        self._visit_all([*node.args, *node.keywords])
+
+    def _call(self, node: ast.Call, name: str) -> None:
+        self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        text = [_constant(argument) or "" for argument in node.args]
+        if name.endswith(".pallas_call") and _is_true(given.get("interpret")):
+            self.hit(node, "G303")
+        if name.startswith("numba.") and "fastmath" in given and not _is_false(given["fastmath"]):
+            self.hit(node, "G401")
+        if name in ("builtins.setattr", "builtins.delattr") and node.args:
+            self._replace(node, self.name(node.args[0]))
+        if name == "builtins.getattr" and len(text) > 1:
+            self._attribute(node, text[1])
+            if not text[1] and self.name(node.args[0]) in _SECRETIVE:
+                self.hit(node, "G501")
+        if name in _IMPORTERS and not any(text[:1]):
+            self.hit(node, "G501")
+        if name.startswith("ctypes.") and any(map(rules.VENDOR_LIBRARY.search, text)):
+            self.hit(node, "G302")
+        if name in ("builtins.exec", "builtins.eval", "builtins.compile"):
+            self._executed(node, text[0] if text else "")
+        self._file(node, name, text, given)
+
+    def _executed(self, node: ast.Call, text: str) -> None:
+        """Text that is known is read as the rest is; text that is made may hold kernels."""
+        tree = parse(text) if text else None
+        if tree is not None:
+            self.found |= {(node.lineno, rule) for _, rule in read(tree, "")}
+        else:
+            self.makes_code = True
+
+    def _file(
+        self, node: ast.Call, name: str, text: list[str], given: dict[str | None, ast.expr]
+    ) -> None:
+        opens, writer = name in rules.FILE_OPENERS, name in rules.FILE_WRITERS
+        if not (opens or writer or name in rules.FILE_READERS):
+            return
+        path = text[0] if text else _constant(given.get("file")) or ""
+        mode = (text[1] if len(text) > 1 else "") or _constant(given.get("mode")) or ""
+        if opens and len(node.args) > 1 and not mode:  # os.open's flags
+            writer = any(a.endswith(("WRONLY", "RDWR", "CREAT")) for a in _words(node.args[1]))
+        if rules.PROCESS_FILE.match(path):
+            self.hit(node, "G103")
+        elif (writer or (opens and set(mode) & set("wax+"))) and path:
+            self.hit(node, "G108" if path.startswith(rules.TEMPORARY) else "G104")
+        elif opens or writer:
+            self.hit(node, "G108")
+
+    def _method(self, node: ast.Call, function: ast.Attribute) -> None:
+        """A method of an object that nobody knows statically, most likely an array."""
+        name, base = function.attr, function.value
+        if name in rules.PATH_WRITERS and isinstance(base, ast.Call):
+            path = _constant(base.args[0]) if base.args else None
+            if self.name(base.func) == "pathlib.Path" and path:
+                self.hit(node, "G108" if path.startswith(rules.TEMPORARY) else "G104")
+        if name in self.own_attributes or self.language == "opencl":
+            return  # methods of an OpenCL program are its kernels
+        if self.in_kernel:
+            if self.language == "numba" and name in rules.BLAS_IN_NUMBA:
+                self.hit(node, "G301")
+            return
+        if name in rules.HEAVY_METHODS:
+            self.hit(node, "G301")
+        elif name in rules.LIGHT_METHODS:
+            self.hit(node, "G301" if self.language == "triton" else "G507")
+        elif name in rules.LOOKS_AT_DATA:
+            self.hit(node, "G504")
+
+    def _judge(self, node: ast.AST, name: str, imported: bool = False) -> None:
+        """A use of ``name``. An import alone does nothing, except for what has no honest use."""
+        rule = _longest(name)
+        self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
+        if imported:
+            if rule in ("G204", "G303"):
+                self.hit(node, rule)
+            return
+        if name in rules.FILE_WRITERS:
+            return  # its call says which file
+        if rule is not None:
+            self.hit(node, rule)
+        top, _, rest = name.partition(".")
+        if name.startswith((f"{_LIBRARY}.", "ctypes.cdll.")):
+            self._native(node, name.rpartition(".")[2])
+        elif top in rules.VENDOR_MODULES:
+            self.hit(node, "G302")
+        elif top == "torch" and rest and rule is None:
+            if not _is_glue(rest):
+                self.hit(node, "G301")
+        elif top in ("jax", "numpy", "operator"):
+            self._array_operator(node, name)
+
+    def _native(self, node: ast.AST, function: str) -> None:
+        for rule in {rules.NATIVE.get(function), *native.called(function, [])} - {None}:
+            self.hit(node, str(rule))
+
+    def _array_operator(self, node: ast.AST, name: str) -> None:
+        last = name.rpartition(".")[2]
+        if self.in_kernel and self.language != "numba":
+            return
+        library = name.startswith(("jax.nn.", "jax.scipy.", "jax.numpy.linalg.", "jax.numpy.fft."))
+        library |= name.startswith(("numpy.linalg.", "numpy.fft."))
+        if self.in_kernel:  # of Numba, which compiles most operators itself
+            if last in rules.BLAS_IN_NUMBA or name.startswith("numpy.linalg."):
+                self.hit(node, "G301")
+        elif library or last in rules.HEAVY:
+            self.hit(node, "G301")
+        elif last in rules.LIGHT and not name.startswith("operator."):
+            self.hit(node, "G507")
+
+
+def _join(base: str | None, attribute: str) -> str | None:
+    return None if base is None else f"{base}.{attribute}"
+
+
+def _longest(name: str) -> str | None:
+    """The rule of ``name`` or of the nearest that it is in."""
+    while name:
+        if name in rules.PYTHON:
+            return rules.PYTHON[name]
+        name = name.rpartition(".")[0]
+    return None
+
+
+def _is_glue(name: str) -> bool:
+    """``name`` is what follows ``torch.``"""
+    parts = name.split(".")
+    heads = {".".join(parts[: i + 1]) for i in range(len(parts))}
+    return name in rules.TORCH_MODULES or bool(heads & rules.TORCH_GLUE)
+
+
+def _constant(node: ast.AST | None) -> str | None:
+    """A string that stands there, in one piece or in several."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _constant(node.left), _constant(node.right)
+        return left + right if left is not None and right is not None else None
+    return None
+
+
+def _is_true(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and bool(node.value)
+
+
+def _is_false(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _is_main(test: ast.expr) -> bool:
+    return (
+        isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__" and isinstance(test.ops[0], ast.Eq)
+        and _constant(test.comparators[0]) == "__main__"
+    )  # fmt: skip
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name | ast.Attribute):
+            yield part.id if isinstance(part, ast.Name) else part.attr
+
+
+def _own_attributes(tree: ast.Module) -> Iterator[str]:
+    """Attributes that the source itself gives to its objects."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    yield part.target.id
+                elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield part.name
+
+
+def _called_by_pallas(tree: ast.Module) -> Iterator[str]:
+    """Functions that run in kernels: those that stand in the first argument of a ``pallas_call``,
+    perhaps by way of a variable, and those that they name in turn."""
+    values: dict[str, list[ast.AST]] = {}
+    calls: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            values.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name in _words(target):
+                    values.setdefault(name, []).append(node.value)
+        elif isinstance(node, ast.Call) and "pallas_call" in list(_words(node.func))[:1]:
+            calls += node.args[:1]
+    reached: set[str] = set()
+    while calls:
+        for name in _words(calls.pop()):
+            if name in values and name not in reached:
+                reached.add(name)
+                calls += values[name]
+    yield from reached

@@ -1,0 +1,261 @@
+"""What the guard looks for, as data: the rules, and the names that lead to each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["reject", "note"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``unless`` names the policy under which a rejected source is only noted."""
+
+    id: str
+    title: str
+    remedy: str
+    severity: Severity = "reject"
+    unless: Literal["", "torch_ops", "precision"] = ""
+
+
+#: 1: the machine. 2: the judge. 3: who does the work. 4: the contract. 5: worth a reader's look.
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
+    Rule("G101", "uses the network", "A kernel needs no connection; remove it"),
+    Rule("G102", "starts a process", "Compute in this process, or in threads joined before return"),
+    Rule("G103", "reaches into a process's memory", "Use the buffers that are passed in"),
+    Rule("G104", "changes a file outside of the temporary folder", "Use tempfile, or no file"),
+    Rule("G105", "changes the environment", "Pass what you set there as an argument"),
+    Rule("G106", "ends the process or hooks its end", "Return; raise an error to report failure"),
+    Rule("G107", "starts threads", "Join them before returning", "note"),
+    Rule("G108", "uses a file", "Keep constants in the source", "note"),
+    Rule("G109", "may end the process", "Return an error code or raise", "note"),
+    Rule("G201", "walks frames of its callers", "Use the arguments of the call"),
+    Rule("G202", "looks for objects that are not its own", "Use the arguments of the call"),
+    Rule("G203", "replaces part of another module", "Wrap it under a name of your own"),
+    Rule("G204", "reaches for the judge's own code", "Use the arguments of the call"),
+    Rule("G205", "defines a function of the runtime", "Give the function another name"),
+    Rule("G301", "lets a framework's operator do the work",
+         "Compute it in a kernel; torch_ops=allow accepts it", unless="torch_ops"),
+    Rule("G302", "lets a vendor's library do the work",
+         "Compute it in a kernel; torch_ops=allow accepts it", unless="torch_ops"),
+    Rule("G303", "asks for an interpreter", "The judge chooses the venue; pass `interpret` on"),
+    Rule("G304", "has no kernel in its language",
+         "Write one; torch_ops=allow accepts the file", unless="torch_ops"),
+    Rule("G401", "relaxes floating point", "Remove it; the op's precision is strict",
+         unless="precision"),
+    Rule("G402", "runs code when it is loaded", "Do the work in the entry point"),
+    Rule("G403", "reads a file of the machine at compile time", "Put the data into the source"),
+    Rule("G404", "has inline assembly", "Say in a comment what it does", "note"),
+    Rule("G405", "calls the operating system directly", "Use the language's own functions"),
+    Rule("G406", "is nested too deeply to be read", "Split the expression"),
+    Rule("G501", "makes code or names at run time", "Write the variants out", "note"),
+    Rule("G502", "reads a clock", "The judge measures", "note"),
+    Rule("G503", "keeps state between calls", "It must not depend on the data", "note"),
+    Rule("G504", "looks at the data on the host", "Shortcuts must hold for all inputs", "note"),
+    Rule("G505", "loads a library at run time", "Write the computation out", "note"),
+    Rule("G506", "uses a stream, a graph or a cache setting of its own",
+         "Work must be on the given stream", "note"),
+    Rule("G507", "uses array operators outside of a kernel", "Move them into the kernel", "note"),
+    Rule("G508", "changes a global setting", "Set it on the operation", "note"),
+    Rule("G509", "reads the environment", "Do not let it change the result", "note"),
+)}  # fmt: skip
+
+
+def _table(text: str) -> dict[str, str]:
+    """``G101 socket ssl`` on each line: each name with its rule."""
+    return {
+        name: rule for line in text.strip().splitlines() for rule, *names in [line.split()]
+        for name in names
+    }  # fmt: skip
+
+
+#: Dotted names of Python; one stands for all below it, and the longest that fits decides.
+PYTHON = _table("""
+G101 socket ssl socketserver http urllib urllib3 requests httpx aiohttp ftplib smtplib poplib
+G101 imaplib telnetlib xmlrpc paramiko websocket websockets zmq asyncio.open_connection
+G101 asyncio.start_server torch.hub torch.distributed
+G102 subprocess pty os.system os.popen os.fork os.forkpty os.posix_spawn os.posix_spawnp os.execl
+G102 os.execle os.execlp os.execlpe os.execv os.execve os.execvp os.execvpe os.spawnl os.spawnle
+G102 os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe os.startfile
+G102 multiprocessing.Process multiprocessing.Pool multiprocessing.Manager multiprocessing.Queue
+G102 multiprocessing.Pipe multiprocessing.get_context multiprocessing.shared_memory
+G102 multiprocessing.managers multiprocessing.connection multiprocessing.pool.Pool
+G102 concurrent.futures.ProcessPoolExecutor torch.multiprocessing asyncio.create_subprocess_exec
+G102 asyncio.create_subprocess_shell posix.system posix.fork _posixsubprocess pdb
+G103 psutil.Process psutil.process_iter psutil.pids ctypes.pythonapi os.pidfd_open
+G105 os.putenv os.unsetenv os.environ.update os.environ.setdefault os.environ.pop
+G105 os.environ.clear os.environ.popitem os.environb
+G106 os._exit os.abort os.kill os.killpg os.setsid posix._exit atexit signal faulthandler
+G107 threading _thread concurrent.futures.ThreadPoolExecutor multiprocessing.pool.ThreadPool
+G107 multiprocessing.dummy asyncio.to_thread
+G509 os.environ os.getenv
+G109 sys.exit builtins.exit builtins.quit builtins.SystemExit
+G201 sys._getframe sys._current_frames inspect.stack inspect.currentframe inspect.trace
+G201 inspect.getouterframes inspect.getinnerframes inspect.getargvalues
+G201 traceback.walk_stack traceback.extract_stack
+G202 gc.get_objects gc.get_referrers gc.get_referents gc.callbacks _ctypes.PyObj_FromPtr
+G203 sys.settrace sys.setprofile sys.addaudithook sys.monitoring
+G203 threading.settrace threading.setprofile unittest.mock torch.overrides.TorchFunctionMode
+G203 torch.utils._python_dispatch importlib.reload torch.library.impl
+G204 portkern __main__
+G303 triton.runtime.interpreter
+G501 builtins.exec builtins.eval builtins.compile pickle.loads marshal.loads types.CodeType
+G501 types.FunctionType
+G502 time timeit datetime.datetime.now torch.cuda.Event triton.testing
+G503 functools.lru_cache functools.cache
+G504 torch.equal torch.allclose numpy.array_equal numpy.allclose
+G505 ctypes.CDLL ctypes.PyDLL ctypes.cdll ctypes.pydll ctypes.util.find_library cffi
+G505 torch.utils.cpp_extension torch.utils.dlpack ctypes.memmove ctypes.memset
+G506 torch.cuda.Stream torch.cuda.stream torch.cuda.set_stream torch.cuda.CUDAGraph
+G506 torch.cuda.graph torch.cuda.graphs torch.cuda.make_graphed_callables pyopencl.CommandQueue
+G508 torch.backends torch.set_float32_matmul_precision torch.set_default_dtype jax.config
+G508 torch.use_deterministic_algorithms torch.set_num_threads torch.set_flush_denormal
+""")
+
+#: Attributes of frames, tracebacks and functions, on whatever object.
+FRAME_ATTRIBUTES = frozenset(
+    "f_back f_globals f_locals f_builtins tb_frame gi_frame cr_frame __globals__".split()
+)
+OBJECT_ATTRIBUTES = frozenset({"__subclasses__"})
+
+#: Calls that change the file named by their first argument; below, methods of ``pathlib.Path``.
+FILE_WRITERS = frozenset(
+    "os.remove os.unlink os.rmdir os.rename os.replace os.mkdir os.makedirs os.symlink os.link "
+    "os.truncate os.chmod os.mkfifo shutil.rmtree shutil.move shutil.copy shutil.copyfile "
+    "shutil.copytree numpy.save numpy.savez numpy.savetxt torch.save".split()
+)
+FILE_READERS = frozenset(
+    "os.readlink os.listdir os.scandir os.stat numpy.load numpy.fromfile torch.load "
+    "pathlib.Path".split()
+)
+FILE_OPENERS = frozenset("builtins.open io.open codecs.open os.open os.fdopen numpy.memmap".split())
+PATH_WRITERS = frozenset("write_text write_bytes unlink rmdir mkdir rename touch".split())
+#: Files that describe the machine and not a process are fine to read.
+PROCESS_FILE = re.compile(
+    r"/proc/(?!cpuinfo|meminfo|stat$|loadavg|version|sys/|self/status$|self/stat$)"
+)
+TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/", "/dev/null")
+
+#: Of torch: what makes, describes or views tensors, and what is no operator.
+TORCH_GLUE = frozenset(
+    "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor "
+    "as_tensor from_numpy from_blob from_dlpack as_strided arange reshape view_as_real "
+    "view_as_complex transpose permute "
+    "movedim squeeze unsqueeze flatten unflatten broadcast_to broadcast_tensors broadcast_shapes "
+    "atleast_1d atleast_2d cat concat stack split chunk unbind narrow clone t swapaxes "
+    "Tensor Size Generator device dtype layout memory_format Module nn.Module nn.Parameter "
+    "nn.functional.pad is_tensor is_floating_point is_complex finfo iinfo numel typename "
+    "get_default_dtype result_type promote_types can_cast cuda cpu xpu mps hip accelerator version "
+    "library autograd utils compiler _dynamo no_grad inference_mode enable_grad "
+    "is_grad_enabled set_grad_enabled profiler get_device_module contiguous_format channels_last "
+    "preserve_format strided float16 float32 float64 float half double bfloat16 int8 int16 int32 "
+    "int64 int long short uint8 uint16 uint32 uint64 bool complex64 complex128 float8_e4m3fn "
+    "float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz inf nan pi e "
+    "__version__ SymInt get_num_threads _C._cuda_getCurrentRawStream types".split()
+)
+#: Modules of torch that are no operator themselves; what is in them may be.
+TORCH_MODULES = frozenset("nn nn.functional ops ops.aten _C linalg fft special sparse".split())
+#: Operators that are the work, as functions (``jnp.dot``, ``operator.matmul``) or as methods …
+HEAVY = frozenset(
+    "matmul mm bmm mv dot vdot inner tensordot einsum addmm baddbmm dot_general "
+    "dot_product_attention conv conv_general_dilated convolve correlate softmax log_softmax "
+    "logsumexp relu gelu silu "
+    "sigmoid layer_norm rms_norm group_norm standardize cumsum cumprod cumulative_sum sort argsort "
+    "top_k topk scaled_dot_product_attention".split()
+)
+HEAVY_METHODS = HEAVY - {"sort", "inner", "convolve"}  # lists sort, and other things have an inner
+#: … of which Numba hands these to a BLAS even in a compiled function.
+BLAS_IN_NUMBA = frozenset("matmul dot vdot".split())
+#: Operators that may be glue between kernels or may be the work.
+LIGHT = frozenset(
+    "sum mean var std prod amax amin max min norm exp exp2 expm1 log1p sqrt rsqrt tanh erf maximum "
+    "minimum add subtract multiply divide true_divide power square where clip clamp".split()
+)
+LIGHT_METHODS = frozenset(
+    "sum mean var std prod amax amin max min norm exp exp_ rsqrt sqrt tanh sigmoid square clamp "
+    "clamp_ clip relu_ add_ sub_ mul_ div_ pow_ masked_fill index_select scatter_ gather".split()
+)
+LOOKS_AT_DATA = frozenset("item tolist any all".split())
+#: What makes a function a kernel: as decorator, or called with the function.
+KERNEL_MAKERS = {
+    "triton": ("triton.jit", "triton.experimental.gluon.jit"),
+    "pallas": ("jax.experimental.pallas.pallas_call", "jax.experimental.pallas.kernel"),
+    "numba": (
+        "numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "numba.stencil",
+        "numba.cuda.jit", "numba.cfunc", "numba.generated_jit",
+    ),
+}  # fmt: skip
+
+#: Functions of C and C++, wherever they are named …
+NATIVE = _table("""
+G101 getaddrinfo gethostbyname socketpair recvfrom sendto curl_easy_init curl_easy_perform
+G102 fork vfork popen execv execve execvp execl execlp execle execvpe posix_spawn posix_spawnp
+G103 ptrace process_vm_readv process_vm_writev mprotect dl_iterate_phdr memfd_create pidfd_open
+G105 setenv putenv unsetenv clearenv
+G106 _exit _Exit quick_exit atexit on_exit at_quick_exit sigaction setsid set_terminate
+G107 pthread_create thrd_create
+G405 syscall prctl seccomp
+G502 clock_gettime gettimeofday clock64 wall_clock64 __rdtsc
+G505 dlopen dlsym dlmopen
+G506 cudaStreamCreate cudaStreamCreateWithFlags cudaStreamCreateWithPriority cudaGraphLaunch
+G506 hipStreamCreate hipStreamCreateWithFlags hipStreamCreateWithPriority hipGraphLaunch
+G506 cudaLimitPersistingL2CacheSize cudaStreamSetAttribute cudaStreamBeginCapture
+""")
+#: … and those whose names are common words: only as a plain call.
+NATIVE_CALLS = _table("""
+G101 socket connect bind listen accept send recv
+G102 system clone
+G106 signal kill raise
+G107 async
+G108 fopen freopen open openat creat unlink remove rename mkdir
+G509 getenv
+G109 exit abort
+""")
+NATIVE_TYPES = _table("""
+G107 std::thread std::jthread std::async
+G108 std::ofstream std::ifstream std::fstream std::filesystem
+G502 std::chrono
+""")
+NATIVE_FILES = frozenset("fopen freopen open openat creat unlink remove rename mkdir".split())
+#: Headers by what their names begin with.
+HEADERS = {
+    "G101": re.compile(r"(sys/socket|netdb|netinet/|arpa/inet|curl/|sys/un)"),
+    "G103": re.compile(r"sys/(ptrace|uio)|linux/ptrace"),
+    "G302": re.compile(
+        r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|rocblas|hipblas|miopen/|"
+        r"MIOpen|hipfft|rocfft|hipsparse|mkl|cblas|lapacke?|openblas|oneapi/|dnnl|onednn|Eigen/|"
+        r"armpl|nvpl|tensorflow/|arm_compute/)"
+    ),
+}  # fmt: skip
+VENDOR_CALL = re.compile(
+    r"(cublas(Lt|Xt)?|cudnn|cufft|cusparse|cusolver\w\w|cutensor|hipblas(Lt)?|hipfft|miopen|"
+    r"hipsparse)[A-Z]\w*|(rocblas|cblas|LAPACKE|dnnl|mkl|rocfft)_\w+|[sdcz](gemm|gemv|symm|dot|axpy)_"
+)
+VENDOR_NAMESPACES = ("dnnl", "Eigen", "oneapi")
+TORCH_NAMESPACES = ("at", "torch")
+VENDOR_LIBRARY = re.compile(
+    r"(cublas|cudnn|cufft|cusparse|cutensor|rocblas|hipblas|MIOpen|miopen|mkl|openblas|cblas|"
+    r"lapack|dnnl|blis|armpl|nvpl|libtorch|libblas)|^(lib)?blas\b"
+)
+VENDOR_MODULES = frozenset(
+    "cupy nvmath cublas mkl scipy tensorflow cudnn onnxruntime tinygrad mxnet flash_attn xformers "
+    "flag_gems liger_kernel".split()
+)
+#: Defined by the source, these would stand in for the runtime's.
+RUNTIME_FUNCTION = re.compile(
+    r"(cuda|hip)(Event|Device|Stream|Launch|Memcpy|Malloc|Graph)[A-Z]\w*|clock_gettime|gettimeofday|"
+    r"(posix_)?memalign|malloc|free|calloc|dlopen|dlsym|write|read|omp_get_wtime|__cxa_\w+"
+)
+FAST_MATH = re.compile(
+    r"fast-math|\bOfast\b|unsafe-math|finite-math-only|associative-math|reciprocal-math|"
+    r"fp\s+(reassociate|reciprocal)\s*\(\s*on|float_control\s*\(\s*precise\s*,\s*off|"
+    r"cl-(fast-relaxed|unsafe|finite)-math"
+)
+AT_LOAD = re.compile(
+    r"\b_*(constructor|destructor|ifunc)_*\b|\"\.(init_array|fini_array|preinit_array|ctors|dtors|init)"
+)
+ASM_READS = re.compile(r"\.incbin|\.include\b")
+ASM_CALLS = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?0x80|\bsvc\b")
