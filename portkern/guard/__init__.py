@@ -8,6 +8,7 @@ strings that are not executed, are never looked at.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -68,7 +69,7 @@ def inspect(candidate: Candidate, policy: Policy) -> tuple[Hit, ...]:
     """All hits in reading order, each rule once per line. Never raises for any source; one that
     does not parse is left to the compiler, whose words are better."""
     file = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
-    lines = candidate.source.splitlines()
+    lines = re.split(r"\r\n?|\n", candidate.source)
     hits = []
     for line, rule_id in sorted(_found(candidate)):
         rule = RULES[rule_id]
@@ -101,9 +102,15 @@ def _found(candidate: Candidate) -> set[tuple[int, str]]:
 
 
 def _strings(tree: ast.Module) -> Iterable[tuple[int, str]]:
-    """The texts of the module's constants, which are what OpenCL programs are made of."""
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for part in ast.walk(node.value):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.lineno, part.value
+    """The texts that the OpenCL program is made of: those of SOURCE and of what it names."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in (one for one in tree.body if isinstance(one, ast.Assign)):
+        for target in (one for one in node.targets if isinstance(one, ast.Name)):
+            values.setdefault(target.id, []).append(node.value)
+    parts = values.pop("SOURCE", [])
+    while parts:
+        for part in ast.walk(parts.pop()):
+            if isinstance(part, ast.Name):
+                parts += values.pop(part.id, [])
+            elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.lineno, part.value

@@ -14,6 +14,7 @@ from portkern.guard import rules
 
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
 _SPLICED = re.compile(r"[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*[^\n]*")
+_DIGRAPH = re.compile(r"(?m)^(\s*)%:")  # another way to write #
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WRITES = re.compile(r"[wa+]")
 
@@ -22,7 +23,7 @@ Found = set[tuple[int, str]]
 
 def read(source: str) -> Found:
     """Lines and rules."""
-    root = _parse(_SPLICED.sub(_join, source))
+    root = _parse(_DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, source)))
     reader = _Reader(set(_defined(root)))
     reader.walk(root, 0)
     return reader.found
@@ -82,6 +83,14 @@ def _function_name(definition: Any) -> str:
     return _text(node)
 
 
+def _is_c(definition: Any) -> bool:
+    """Whether its name is as written: C++ changes those that are not ``extern "C"``."""
+    above = definition.parent
+    while above is not None and above.type != "linkage_specification":
+        above = above.parent
+    return above is not None
+
+
 class _Reader:
     def __init__(self, own: set[str]) -> None:
         self.own = own
@@ -103,6 +112,7 @@ class _Reader:
             self.found |= {(line + 1, rule) for rule in _header(body[1:-1])}
         elif re.fullmatch(r"(::|std::)?\w+", body) and body not in self.own:
             body += "();"  # a new name for a function
+        body = re.sub(r"\s*##\s*", "", body).replace("#", "")
         self.walk(_parse(body + "\n"), line)
 
     def _preproc_include(self, node: Any) -> Iterator[str]:
@@ -132,13 +142,13 @@ class _Reader:
 
     def _function_definition(self, node: Any) -> Iterator[str]:
         name = _function_name(node)
-        head = _text(node).partition("{")[0]
-        if rules.RUNTIME_FUNCTION.fullmatch(name) and "static" not in head.split():
+        if rules.RUNTIME_FUNCTION.fullmatch(name) and _is_c(node):
             yield "G205"
 
     def _identifier(self, node: Any) -> Iterator[str]:
-        rule = rules.NATIVE.get(_text(node))
-        if rule and _text(node) not in self.own:
+        name, parent = _text(node), node.parent
+        rule = rules.NATIVE.get(name)
+        if rule and (name not in self.own or _text(parent) == f"::{name}"):
             yield rule
 
     def _qualified_identifier(self, node: Any) -> Iterator[str]:

@@ -241,8 +241,10 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._attribute(node, node.attr)
-        if not isinstance(node.ctx, ast.Load):
-            self._replace(node, self.name(node.value))
+        base = self.name(node.value)
+        if base and not isinstance(node.ctx, ast.Load):
+            interpreted = base.startswith(rules.SETTINGS) and _is_interpreter(node.attr)
+            self.hit(node, "G303") if interpreted else self._replace(node, base)
         self._refer(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -256,11 +258,13 @@ class _Reader(ast.NodeVisitor):
 
     def _refer(self, node: ast.Name | ast.Attribute | ast.Subscript) -> None:
         name = self.name(node)
-        if name is None:
-            if not isinstance(node, ast.Name):
-                self.visit(node.value)
-        elif isinstance(node.ctx, ast.Load):
+        if name is not None and isinstance(node.ctx, ast.Load):
             self._judge(node, name)
+        below: ast.expr = node
+        while isinstance(below, ast.Attribute | ast.Subscript) and (name or below is node):
+            below = below.value
+        if not isinstance(below, ast.Name):
+            self.visit(below)
 
     def _attribute(self, node: ast.AST, attribute: str) -> None:
         if attribute in self.own_attributes:
@@ -274,12 +278,12 @@ class _Reader(ast.NodeVisitor):
         """An attribute of ``base`` is set or deleted; objects of the source's own are its own."""
         if base is None or base.startswith("builtins.") or base == _LIBRARY:
             return
-        self.hit(node, "G508" if base.startswith(("torch.backends", "jax.config")) else "G203")
+        self.hit(node, "G508" if base.startswith(rules.SETTINGS) else "G203")
 
     def _replace_item(self, node: ast.Subscript, base: str) -> None:
         key = _constant(node.slice) or ""
         if base in ("os.environ", "os.environb"):
-            self.hit(node, "G303" if "INTERPRET" in key or "DISABLE_JIT" in key else "G105")
+            self.hit(node, "G303" if _is_interpreter(key) else "G105")
         elif base.endswith(".__dict__") or base == "builtins" or (base == "sys.modules" and key):
             self.hit(node, "G203")
 
@@ -294,9 +298,15 @@ class _Reader(ast.NodeVisitor):
             self.hit(node, "G503")
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.MatMult) and (not self.in_kernel or self.language == "numba"):
-            self.hit(node, "G301")
-        self.generic_visit(node)
+        """Along the left side in a loop: a generated sum may have hundreds of terms."""
+        outer = not self.in_kernel or self.language == "numba"
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            if isinstance(left.op, ast.MatMult) and outer:
+                self.hit(left, "G301")
+            self.visit(left.right)
+            left = left.left
+        self.visit(left)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self.name(node.func)
@@ -308,7 +318,12 @@ class _Reader(ast.NodeVisitor):
         result = self._result(node)
         if result not in (None, _LIBRARY):
             self._judge(node, result or "")
-        self._visit_all([*node.args, *node.keywords])
+        kept = self.in_kernel
+        for index, argument in enumerate(node.args):  # a lambda may be the kernel
+            self.in_kernel = kept or (index == 0 and (name or "").endswith(".pallas_call"))
+            self.visit(argument)
+        self.in_kernel = kept
+        self._visit_all(node.keywords)
 
     def _call(self, node: ast.Call, name: str) -> None:
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
@@ -423,6 +438,10 @@ def _join(base: str | None, attribute: str) -> str | None:
     return None if base is None else f"{base}.{attribute}"
 
 
+def _is_interpreter(setting: str) -> bool:
+    return any(word in setting.upper() for word in ("INTERPRET", "DISABLE_JIT"))
+
+
 def _longest(name: str) -> str | None:
     """The rule of ``name`` or of the nearest that it is in."""
     while name:
@@ -489,6 +508,10 @@ def _called_by_pallas(tree: ast.Module) -> Iterator[str]:
     perhaps by way of a variable, and those that they name in turn."""
     values: dict[str, list[ast.AST]] = {}
     calls: list[ast.AST] = []
+    callers = {"pallas_call"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            callers |= {a.asname for a in node.names if a.name == "pallas_call" and a.asname}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             values.setdefault(node.name, []).append(node)
@@ -496,7 +519,7 @@ def _called_by_pallas(tree: ast.Module) -> Iterator[str]:
             for target in node.targets:
                 for name in _words(target):
                     values.setdefault(name, []).append(node.value)
-        elif isinstance(node, ast.Call) and "pallas_call" in list(_words(node.func))[:1]:
+        elif isinstance(node, ast.Call) and callers & set(list(_words(node.func))[:1]):
             calls += node.args[:1]
     reached: set[str] = set()
     while calls:

@@ -115,6 +115,13 @@ G508 torch.backends torch.set_float32_matmul_precision torch.set_default_dtype j
 G508 torch.use_deterministic_algorithms torch.set_num_threads torch.set_flush_denormal
 """)
 
+#: Objects that hold settings: to change one is seen by the measurement, and wrong only where it
+#: asks for an interpreter.
+SETTINGS = (
+    "torch.backends", "torch._inductor.config", "torch._dynamo.config", "jax.config",
+    "numba.config", "triton.knobs",
+)  # fmt: skip
+
 #: Attributes of frames, tracebacks and functions, on whatever object.
 FRAME_ATTRIBUTES = frozenset(
     "f_back f_globals f_locals f_builtins tb_frame gi_frame cr_frame __globals__".split()

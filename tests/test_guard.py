@@ -1,0 +1,424 @@
+"""What the guard rejects, what it only notes, and which honest sources it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portkern import catalogue, cli, guard, ops, registry
+from portkern.candidate import Candidate
+from portkern.cells import Question
+from portkern.errors import ConfigError
+from portkern.guard.rules import NATIVE, NATIVE_CALLS, PYTHON, RULES
+from portkern.record import Verdict
+from portkern.recording import unbuilt
+
+STRICT = guard.Policy()
+HEADS = {
+    "triton": "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x): pass\n",
+    "pallas": "import jax\nimport jax.numpy as jnp\nfrom jax.experimental import pallas as pl\n"
+    "def kernel(x_ref, y_ref): y_ref[...] = jnp.exp(x_ref[...])\n"
+    "def run(x, interpret): return pl.pallas_call(kernel, interpret=interpret)(x)\n",
+    "numba": "import numba\n@numba.njit\ndef inner(x, y): pass\n",
+}
+
+
+def inspect(language: str, source: str, policy: guard.Policy = STRICT) -> tuple[guard.Hit, ...]:
+    whole = HEADS.get(language, "") + source
+    return guard.inspect(Candidate("op", "backend", language, whole, "op"), policy)
+
+
+def rejected(language: str, source: str) -> set[str]:
+    return {hit.rule.id for hit in inspect(language, source) if hit.severity == "reject"}
+
+
+def noted(language: str, source: str) -> set[str]:
+    return {hit.rule.id for hit in inspect(language, source) if hit.severity == "note"}
+
+
+BAD_PYTHON = [
+    ("G101", "import socket\ns = socket.socket()"),
+    ("G101", "from urllib.request import urlopen as fetch\nfetch('http://x')"),
+    ("G102", "import os\nos.system('x')"),
+    ("G102", "from os import *\nfork()"),
+    ("G102", "import os as o\np = o\nq = p.fork\nq()"),
+    ("G102", "__import__('subprocess').run(['x'])"),
+    ("G102", "getattr(__import__('os'), 'sys' + 'tem')('x')"),
+    ("G102", "import importlib\nimportlib.import_module('os').popen('x')"),
+    ("G102", "import sys\nsys.modules['os'].system('x')"),
+    ("G102", "import os\nvars(os)['system']('x')"),
+    ("G102", "try:\n    import os\nexcept ImportError:\n    os = None\nos.system('x')"),
+    ("G102", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.fork()"),
+    ("G102", "exec('import os; os.system(1)')"),
+    ("G302", "import ctypes\nctypes.cdll.LoadLibrary('libmkl_rt.so').go()"),
+    ("G103", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.ptrace(0)"),
+    ("G103", "open('/proc/self/mem', 'r+b')"),
+    ("G103", "open('/proc/' + '1/environ')"),
+    ("G104", "open('/work/kernel.py', 'w')"),
+    ("G104", "from pathlib import Path\nPath('conftest.py').write_text('')"),
+    ("G104", "import os\nos.open('x', os.O_WRONLY | os.O_CREAT)"),
+    ("G105", "import os\nos.environ['OMP_NUM_THREADS'] = '1'"),
+    ("G105", "import os\nos.environ.update(A='1')"),
+    ("G106", "import os\nos._exit(0)"),
+    ("G106", "import atexit\natexit.register(print)"),
+    ("G106", "import signal\nsignal.signal(14, print)"),
+    ("G201", "import sys\ndef op(x): return sys._getframe(1)"),
+    ("G201", "import inspect\ndef op(x): return inspect.stack()"),
+    ("G201", "def op(x):\n    try: 1 / 0\n    except OSError as e: return e.tb.tb_frame"),
+    ("G201", "def op(f): return getattr(f, 'f_back')"),
+    ("G201", "def op(f): f.__globals__['rtol'] = 1"),
+    ("G202", "import gc\ndef op(x): return gc.get_objects()"),
+    ("G202", "def op(x): return object.__subclasses__()"),
+    ("G203", "import time\ntime.perf_counter = lambda: 0.0"),
+    ("G203", "import time\nsetattr(time, 'perf_counter', None)"),
+    ("G203", "import time\ntime.__dict__['perf_counter'] = None"),
+    ("G203", "import torch\ntorch.Tensor.sum = None"),
+    ("G203", "import numpy.testing as t\ndef op(x): t.assert_allclose = print"),
+    ("G203", "from unittest import mock\nmock.patch('time.time').start()"),
+    ("G203", "import sys\nsys.settrace(print)"),
+    ("G203", "import torch\nclass Lazy(torch.Tensor): pass"),
+    ("G204", "import portkern.check"),
+    ("G204", "import sys\nsys.modules['__main__'].x"),
+    ("G303", "import os\nos.environ['TRITON_INTERPRET'] = '1'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["triton", "numba", "pallas", "opencl"])
+@pytest.mark.parametrize(("rule", "source"), BAD_PYTHON)
+def test_python_that_is_rejected(rule: str, source: str, language: str) -> None:
+    assert rejected(language, source) == {rule}
+
+
+@pytest.mark.parametrize(
+    ("rule", "language", "source"),
+    [
+        ("G301", "triton", "import torch\ndef op(x, y): y.copy_(torch.softmax(x, -1))"),
+        ("G301", "triton", "import torch.nn.functional as F\ndef op(x, y): y.copy_(F.gelu(x))"),
+        ("G301", "triton", "import torch\ndef op(a, b, c): torch.ops.aten.mm.out(a, b, out=c)"),
+        ("G301", "triton", "import torch\nf = torch.matmul\ndef op(a, b): return f(a, b)"),
+        ("G301", "triton", "import torch\ndef op(x): return list(map(torch.relu, [x]))"),
+        ("G301", "triton", "def op(a, b, c): c.copy_(a @ b)"),
+        ("G301", "triton", "def op(x, y): y.copy_(x.sum(0))"),
+        ("G301", "pallas", "def op(a, b): return a @ b"),
+        ("G301", "pallas", "def op(a, b): return jnp.dot(a, b)"),
+        ("G301", "pallas", "def op(x): return jax.nn.softmax(x)"),
+        ("G301", "numba", "import numpy as np\n@numba.njit\ndef op(a, b, c): c[:] = np.dot(a, b)"),
+        ("G301", "numba", "@numba.njit\ndef op(a, b, c): c[:] = a @ b"),
+        ("G301", "numba", "import operator\ndef op(a, b, c): c[:] = operator.matmul(a, b)"),
+        ("G302", "numba", "import ctypes\nblas = ctypes.CDLL('libopenblas.so.0')"),
+        ("G302", "numba", "from scipy.linalg import blas\ndef op(a, b): blas.sgemm(1, a, b)"),
+        ("G302", "numba", "import ctypes\nlib = ctypes.CDLL(None)\nlib.cblas_sgemm(1)"),
+        ("G302", "triton", "import cupy\ndef op(x): return cupy.asarray(x)"),
+        ("G303", "numba", "numba.config.DISABLE_JIT = True"),
+        ("G303", "pallas", "def op(x): return pl.pallas_call(kernel, interpret=True)(x)"),
+        ("G401", "numba", "@numba.njit(fastmath=True)\ndef op(x, y): pass"),
+        ("G401", "opencl", 'HEAD = "#pragma clang fp reassociate(on)"\nSOURCE = HEAD + "int x;"'),
+        ("G403", "opencl", 'SOURCE = """\n#include "/etc/passwd"\n"""'),
+        ("G401", "opencl", 'SOURCE = "\\n" + """#pragma GCC optimize("fast-math")\n"""'),
+    ],
+)
+def test_python_that_leaves_the_work_or_the_contract(rule: str, language: str, source: str) -> None:
+    assert rejected(language, source) == {rule}
+
+
+@pytest.mark.parametrize("language", ["triton", "pallas", "numba"])
+def test_a_source_without_a_kernel_of_its_language_is_rejected(language: str) -> None:
+    bare = Candidate("op", "b", language, "def op(x, y):\n    y[:] = x\n", "op")
+    assert [hit.rule.id for hit in guard.inspect(bare, STRICT)] == ["G304"]
+
+
+BAD_NATIVE = [
+    ("G101", "#include <sys/socket.h>"),
+    ("G101", "void f() { int s = socket(2, 1, 0); }"),
+    ("G102", 'void f() { std::system("x"); }'),
+    ("G102", 'void f() { ::system ("x"); }'),
+    ("G102", "void f() { auto g = &fork; g(); }"),
+    ("G102", "void f() { sys\\\ntem(0); }"),
+    ("G102", "#define RUN system\nvoid f() { RUN(0); }"),
+    ("G102", "#define RUN(x) system(x)\nvoid f() { RUN(0); }"),
+    ("G102", "#define CHECK(x) do { puts(#x); fork(); } while (0)"),
+    ("G102", "#define JOIN fo##rk\nvoid f() { JOIN(); }"),
+    ("G101", "%:include <sys/socket.h>"),
+    ("G103", "#include <sys/ptrace.h>"),
+    ("G103", 'void f() { fopen("/proc/self/mem", "r+"); }'),
+    ("G103", 'void f() { open("/pro" "c/1/environ", 0); }'),
+    ("G103", "void f() { mprotect(p, 4096, 7); }"),
+    ("G104", 'void f() { fopen("/work/x", "w"); }'),
+    ("G104", 'void f() { remove("conftest.py"); }'),
+    ("G105", 'void f() { setenv("A", "1", 1); }'),
+    ("G106", "void f() { _exit(0); }"),
+    ("G106", "void f() { atexit(g); }"),
+    ("G106", "void f() { signal(14, g); }"),
+    ("G205", 'extern "C" int clock_gettime(int, void* t) { return 0; }'),
+    ("G205", 'extern "C" int cudaEventElapsedTime(float* ms, void*, void*) { return 0; }'),
+    ("G301", "void f() { y = torch::softmax(x, -1); }"),
+    ("G302", "#include <cublas_v2.h>"),
+    ("G302", "#define HEADER <cublas_v2.h>\n#include HEADER"),
+    ("G302", "void f() { cublasSgemm(h, 0, 0, m, n, k, &one, a, m, b, k, &zero, c, m); }"),
+    ("G302", "void f() { cblas_sgemm(1, 2, 3); }"),
+    ("G302", 'void f() { dlopen("libcublas.so.12", 1); }'),
+    ("G401", '#pragma GCC optimize("O3,fast-math")'),
+    ("G401", '_Pragma("GCC optimize(\\"fast-math\\")");'),
+    ("G401", "#pragma clang fp reassociate(on)"),
+    ("G401", '__attribute__((optimize("Ofast"))) void f() {}'),
+    ("G402", "__attribute__((constructor)) static void f() {}"),
+    ("G402", "[[gnu::constructor]] void f();"),
+    ("G402", '__attribute__((section(".init_array"))) void (*f)() = g;'),
+    ("G403", '#include "/etc/passwd"'),
+    ("G403", '#include "../../secrets.h"'),
+    ("G403", 'void f() { asm(".incbin \\"/etc/passwd\\""); }'),
+    ("G405", 'void f() { asm volatile("syscall" : "=a"(r)); }'),
+    ("G405", "void f() { syscall(39); }"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["c++", "cuda", "hip"])
+@pytest.mark.parametrize(("rule", "source"), BAD_NATIVE)
+def test_native_source_that_is_rejected(rule: str, source: str, language: str) -> None:
+    assert rejected(language, source) == {rule}
+
+
+@pytest.mark.parametrize(
+    ("rule", "language", "source"),
+    [
+        ("G107", "c++", "#include <thread>\nvoid f() { std::thread t(g); t.join(); }"),
+        ("G107", "numba", "import threading\ndef op(x): threading.Thread(target=print).start()"),
+        ("G108", "numba", "import os\ndef op(x, tmp): os.unlink(tmp)"),
+        ("G108", "numba", "text = open(__file__).read()"),
+        ("G109", "cuda", "void f() { if (error) exit(1); }"),
+        ("G404", "cuda", '__device__ void f() { asm volatile("bar.sync 1;" ::: "memory"); }'),
+        ("G501", "triton", "def make(name): exec(f'def {name}(): pass')"),
+        ("G501", "triton", "import torch\ndef op(kind): return getattr(torch, kind)"),
+        ("G502", "cuda", "__global__ void f(long* t) { *t = clock64(); }"),
+        ("G502", "numba", "import time\nstart = time.perf_counter()"),
+        ("G503", "triton", "_plans = {}\ndef op(x): _plans[x.shape] = 1"),
+        ("G503", "triton", "import functools\n@functools.lru_cache\ndef plan(n): return n"),
+        ("G504", "triton", "def op(x):\n    if x.max().item() > 0: pass"),
+        ("G505", "numba", "import ctypes\nm = ctypes.CDLL('libm.so.6')"),
+        ("G506", "cuda", "void f() { cudaStream_t s; cudaStreamCreate(&s); }"),
+        ("G507", "pallas", "def op(x): return jnp.sum(run(x, False))"),
+        ("G508", "numba", "numba.config.THREADING_LAYER = 'omp'"),
+        ("G508", "triton", "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True"),
+        ("G509", "c++", 'void f() { getenv("OMP_NUM_THREADS"); }'),
+        ("G509", "numba", "import os\nn = os.environ.get('OMP_NUM_THREADS')"),
+    ],
+)
+def test_what_only_deserves_a_look_is_a_note(rule: str, language: str, source: str) -> None:
+    assert rule in noted(language, source)
+    # x.max() on the host is torch's work; the note stands beside that rejection.
+    assert rejected(language, source) <= ({"G301"} if rule == "G504" else set())
+
+
+@pytest.mark.parametrize("words", sorted({*PYTHON, *NATIVE, *NATIVE_CALLS, "/proc/self/mem"}))
+def test_words_in_comments_strings_and_identifiers_mean_nothing(words: str) -> None:
+    plain = words.replace(".", "_").replace("/", "_")
+    in_python = f'"""{words}(x) is not {words}."""\n# import {words}; {words}()\ntext = "{words}"\n'
+    in_python += (
+        f"my_{plain} = 1\nprint('{words}', my_{plain})\ndef op(x, {plain}_=0): return {plain}_\n"
+    )
+    for language in ("triton", "pallas", "numba", "opencl"):
+        assert not inspect(language, in_python)
+    in_c = (
+        f'// {words}();\n/* #include <cublas_v2.h>\n {words}(); */\nconst char* t = "{words}()";\n'
+    )
+    in_c += (
+        f"int my_{plain}(int v) {{ return my_{plain}(v) + at.{plain.split('_')[-1] or 'x'}_; }}\n"
+    )
+    for language in ("c++", "cuda", "hip"):
+        assert not inspect(language, in_c)
+
+
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [
+        # imported, and not used for anything
+        ("triton", "import subprocess, socket, os, sys, ctypes, gc, inspect, signal"),
+        ("numba", "import os\nn = os.cpu_count() or os.path.getsize('/')"),
+        ("numba", "import multiprocessing\nn = multiprocessing.cpu_count()"),
+        ("numba", "import psutil\nn = psutil.cpu_count(logical=False)"),
+        ("triton", "import inspect\ndef op(f): return inspect.signature(f), inspect.getsource(f)"),
+        # names of its own that sound like others
+        ("numba", "def op(signal, time, exit): return signal.alarm(time.sleep, exit())"),
+        ("numba", "def exit(code): return code\nexit(1)"),
+        ("numba", "class Net:\n    def __init__(self): self.f_back = 1\nprint(Net().f_back)"),
+        ("numba", "class Job:\n    def softmax(self): pass\nJob().softmax()"),
+        ("opencl", "def op(queue, program, x): program.matmul(queue, (1,), None, x)"),
+        ("c++", "static void connect(int a) {}\nvoid f() { connect(1); }"),
+        ("c++", "struct Pipe { void send(int); };\nvoid f(Pipe p) { p.send(1); p.system(2); }"),
+        ("cuda", "__device__ float read(const float* p) { return *p; }"),
+        ("c++", "#define send(x) ((x) + 1)\nint f() { return send(1); }"),
+        ("cuda", "namespace tile { int open(int); }\nvoid f() { tile::open(1); }"),
+        ("cuda", "int cublas_like_tile(int n); void f() { cublas_like_tile(1); }"),
+        # allocation, views, types
+        ("triton", "import torch\ndef op(x, y):\n    part = torch.empty(4, dtype=torch.float32, "
+         "device=x.device)\n    k[(1,)](x.contiguous().view(-1).t(), part.reshape(2, 2))"),
+        ("triton", "import torch.nn.functional as F\ndef op(x): return F.pad(x, (0, 1))"),
+        ("triton", "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x"),
+        ("pallas", "def op(x): return run(jnp.pad(x, 1).reshape(-1), False).astype(jnp.float32)"),
+        ("numba", "import numpy as np\n@numba.njit\ndef op(x, y): y[0] = np.sum(x) + x.max()"),
+        # in the kernel the language's operators are the kernel
+        ("pallas", "def mm(a_ref, b_ref, c_ref): c_ref[...] = a_ref[...] @ b_ref[...]\n"
+         "def op(a, b):\n    f = mm\n    return pl.pallas_call(f)(a, b)"),
+        ("triton", "@triton.jit\ndef k2(x): tl.store(x, tl.sum(tl.load(x)) + tl.load(x).sum())"),
+        ("pallas", "def op(x): return pl.pallas_call(lambda a, b: jnp.dot(a[...], b[...]))(x)"),
+        ("pallas", "from jax.experimental.pallas import pallas_call as call\n"
+         "def mm(a_ref, c_ref): c_ref[...] = jnp.dot(a_ref[...], a_ref[...])\n"
+         "def op(a): return call(mm)(a)"),
+        # ordinary caution
+        ("numba", "try:\n    import numpy\nexcept ImportError:\n    pass\ncache: dict = {}"),
+        ("triton", "import time, torch, os\nif __name__ == '__main__':\n    os.system('x')\n"
+         "    torch.softmax(1)"),
+        ("c++", "#if 0\nvoid f() { system(0); }\n#endif\n#include <vector>"),
+        ("c++", "#pragma omp parallel for simd reduction(+ : s) // not fast-math\nfor (;;) {}"),
+        ("c++", "#pragma GCC unroll 4\n#pragma GCC ivdep\nfor (;;) {}"),
+        ("c++", "__attribute__((always_inline)) inline void f() {}"),
+        ("cuda", '#include <cuda_fp16.h>\n#include <cub/cub.cuh>\n#include "harness.h"'),
+        ("cuda", "#include <torch/extension.h>\ntorch::Tensor f(torch::Tensor x) {\n"
+         "  auto y = torch::empty_like(x); TORCH_CHECK(x.is_cuda());\n"
+         "  auto s = at::cuda::getCurrentCUDAStream(); return y; }"),
+    ],
+)  # fmt: skip
+def test_honest_sources_have_no_hits(language: str, source: str) -> None:
+    assert [str(hit) for hit in inspect(language, source)] == []
+
+
+SHIPPED = [
+    (name, candidate)
+    for name in registry.names() for op in ops.names()
+    for candidate in catalogue.candidates(op, registry.load(name))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "candidate", [c for _, c in SHIPPED], ids=lambda c: f"{c.backend}-{c.language}-{c.op}"
+)
+def test_the_kernels_that_ship_are_accepted(candidate: Candidate) -> None:
+    """Inline assembly is the only thing in them that a reader is told of."""
+    hits = guard.inspect(candidate, STRICT)
+    assert not guard.rejection(hits)
+    assert {hit.rule.id for hit in hits} <= {"G404"}
+
+
+def test_all_kernels_that_ship_are_among_them() -> None:
+    assert {name for name, _ in SHIPPED} == set(registry.names())
+
+
+@pytest.mark.parametrize(
+    ("policy", "language", "source"),
+    [
+        (guard.Policy(torch_ops="allow"), "triton", "import torch\ndef op(x): torch.softmax(x, 0)"),
+        (guard.Policy(torch_ops="allow"), "c++", "#include <cblas.h>"),
+        (guard.Policy(precision="allow_reduced"), "c++", '#pragma GCC optimize("fast-math")'),
+    ],
+)
+def test_what_a_policy_allows_is_still_noted(
+    policy: guard.Policy, language: str, source: str
+) -> None:
+    assert rejected(language, source)
+    relaxed = inspect(language, source, policy)
+    assert {hit.severity for hit in relaxed} == {"note"}
+    assert not guard.rejection(relaxed)
+
+
+def test_a_hit_says_where_what_and_what_to_do() -> None:
+    hits = inspect("c++", "int x;\nvoid f() {\n  fork();  // now\n}\n")
+    assert [str(hit) for hit in hits] == ["op.cpp:3: G102 starts a process: fork();  // now"]
+    assert guard.rejection(hits).startswith(str(hits[0]) + " (Compute in this process")
+
+
+def test_lines_below_a_continued_line_keep_their_numbers() -> None:
+    hits = inspect("c++", "#define A \\\n  1 \\\n  + 1\nvoid f() { fork(); }\r\n")
+    assert [hit.place for hit in hits] == ["op.cpp:4"]
+
+
+def test_a_line_of_the_opencl_text_is_a_line_of_the_file() -> None:
+    hits = inspect(
+        "opencl", 'import numpy\nSOURCE = r"""\nint x;\n#pragma clang fp reassociate(on)\n"""\n'
+    )
+    assert [hit.place for hit in hits] == ["op.py:4"]
+
+
+@pytest.mark.parametrize("language", ["triton", "pallas", "numba", "opencl"])
+@pytest.mark.parametrize("source", ["def op(:", "\0", "import os\nos.system('x'", "x = 'open"])
+def test_broken_syntax_is_left_to_the_compiler(language: str, source: str) -> None:
+    assert not inspect(language, source)
+
+
+def test_what_is_too_deep_to_be_read_is_not_let_through() -> None:
+    assert rejected("numba", "x = " + "not " * 700 + "1") == {"G406"}
+    assert not inspect("numba", "x = " + " + ".join(["1"] * 700))
+    assert not inspect("c++", "int x = " + "(" * 5000 + "1" + ")" * 5000 + ";")
+
+
+_PIECES = st.sampled_from([
+    "import os\n", "os.system('x')\n", "def f(x):\n    ", "class A(", ")", "x[", "]",
+    "lambda a: ", "#define A(x) ", "#include <", "\\\n", '"""', "'", "getattr(os, ", "@",
+    " = ", "*",
+    "__import__(", "#if 0\n", "#endif\n", "asm(", "<<<1,2>>>", "pl.pallas_call(", "\0", "\ud800",
+    "{", "}", ";", "\r",
+])  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    source=st.lists(st.one_of(_PIECES, st.text(max_size=8)), max_size=30).map("".join),
+    language=st.sampled_from(["c++", "cuda", "opencl", "triton", "pallas", "numba", "sycl"]),
+)
+def test_no_text_makes_the_guard_raise(source: str, language: str) -> None:
+    for hit in guard.inspect(Candidate("op", "b", language, source, "op"), STRICT):
+        assert hit.rule.id in RULES
+        assert "\n" not in str(hit)
+
+
+def test_every_name_leads_to_a_rule() -> None:
+    assert {*PYTHON.values(), *NATIVE.values(), *NATIVE_CALLS.values()} <= set(RULES)
+
+
+def cell(source: str, **more: Any) -> Any:
+    question = Question(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], **more)
+    first = next(c for c in question.cells() if c.language == "c++")
+    assert first.candidate is not None
+    return replace(first, candidate=replace(first.candidate, source=source))
+
+
+def test_a_rejected_source_is_a_record_with_its_place_and_never_built() -> None:
+    refused = cell("#include <sys/socket.h>\nvoid f() { std::thread t; }\n")
+    verdict, reason = refused.hopeless
+    assert verdict is Verdict.REJECTED
+    record = unbuilt("run", refused)
+    assert record.detail == reason
+    assert record.detail.startswith("relu.cpp:1: G101 uses the network: #include <sys/socket.h>")
+    assert [remark[:21] for remark in record.guard] == [
+        "relu.cpp:1: G101 uses",
+        "relu.cpp:2: note: G10",
+    ]
+
+
+def test_what_the_policy_allows_is_built_and_judged_anew() -> None:
+    source = "#include <cblas.h>\n"
+    strict, relaxed = cell(source), cell(source, torch_ops="allow")
+    assert strict.hopeless[0] is Verdict.REJECTED
+    assert relaxed.hopeless is None
+    assert strict.key != relaxed.key
+
+
+def test_check_shows_the_rejection_and_exits_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.cpp"
+    source.write_text("#include <cblas.h>\nvoid f() { std::thread t; }\n")
+    argv = ["op=relu", "backend=cpu", f"source={source}", "target=x86_64", f"reports={tmp_path}"]
+    assert cli.run(["check", *argv]) == 1
+    shown = capsys.readouterr()
+    assert "rejected (none): relu.cpp:1: G302 lets a vendor's library do the work" in shown.out
+    assert "    relu.cpp:2: note: G107 starts threads" in shown.err
+
+
+def test_a_policy_that_does_not_exist_is_an_error_with_the_closest() -> None:
+    with pytest.raises(ConfigError, match="No torch_ops policy 'alow'; did you mean 'allow'"):
+        guard.torch_ops("alow")
