@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from portkern import host, timing
+from portkern import host, sandbox, timing
 from portkern.backend import SOURCE_KINDS, Artifact, Missing, Ready, Resources, Venue
 from portkern.cells import Cell
 from portkern.evaluate import Built, Failure, Result
@@ -88,7 +88,8 @@ def _record(
             dtype=cell.dtype, median_us=measured.median_us if measured else None,
         ),
         resources=_resources(cell.target, built),
-        findings=list(result.findings) if result else [], environment=_environment(cell),
+        findings=list(result.findings) if result else [],
+        environment=_environment(cell, ran=built is not None),
         seconds=_seconds(built, result),
     )  # fmt: skip
 
@@ -123,7 +124,7 @@ def _occupancy(target: Target, used: Resources) -> float | None:
     ).fraction  # fmt: skip
 
 
-def _environment(cell: Cell) -> Environment:
+def _environment(cell: Cell, *, ran: bool) -> Environment:
     venue = cell.venues.best
     ready = cell.ready
     gpu = host.gpu_for(cell.target)
@@ -133,6 +134,7 @@ def _environment(cell: Cell) -> Environment:
         driver=gpu.driver if gpu else "",
         toolchain=dict(ready.toolchain) if isinstance(ready, Ready) else {},
         harness_version=version("portkern"),
+        containment=str(sandbox.layers()) if ran else "",
     )
 
 

@@ -47,6 +47,13 @@ def python_paths() -> list[Path]:
     return sorted({path.resolve() for path in found if path.exists()})
 
 
+def readable() -> list[Path]:
+    """The same, as files of the machine's own tree."""
+    configuration = ("passwd", "group", "nsswitch.conf", *CONFIGURATION)
+    own = [Path(folder) for folder in (*SYSTEM, "/proc", "/sys")]
+    return [*own, *(Path("/etc") / n for n in configuration), *python_paths(), *tool_paths()]
+
+
 def _package() -> Path:
     return Path(portkern.__file__).resolve().parent
 
