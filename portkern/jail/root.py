@@ -42,7 +42,7 @@ def python_paths() -> list[Path]:
     for name in ("backends", "targets", "conf"):
         found |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
     checkout = here.parent
-    if checkout.name not in ("site-packages", "dist-packages"):
+    if (checkout / "pyproject.toml").exists():
         found.discard(checkout)
     return sorted({path.resolve() for path in found if path.exists()})
 
