@@ -121,13 +121,15 @@ class BuildResources(_Part):
 
 
 class Environment(_Part):
-    """Where it ran. ``device`` is the hardware's own name, also for an emulator's host."""
+    """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
+    ``containment`` the layers that confined the worker, see :mod:`portkern.jail`."""
 
     machine: str
     device: str
     driver: str = ""
     toolchain: dict[str, str] = {}
     harness_version: str
+    containment: str = ""
 
 
 class Finding(_Part):

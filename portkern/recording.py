@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from portkern import host, timing
+from portkern import host, sandbox, timing
 from portkern.backend import SOURCE_KINDS, Artifact, Missing, Ready, Resources, Venue
 from portkern.cells import Cell
 from portkern.evaluate import Built, Failure, Result
@@ -89,7 +89,8 @@ def _record(
         ),
         resources=_resources(cell.target, built),
         guard=[str(hit) for hit in cell.hits],
-        findings=list(result.findings) if result else [], environment=_environment(cell),
+        findings=list(result.findings) if result else [],
+        environment=_environment(cell, ran=built is not None),
         seconds=_seconds(built, result),
     )  # fmt: skip
 
@@ -124,7 +125,7 @@ def _occupancy(target: Target, used: Resources) -> float | None:
     ).fraction  # fmt: skip
 
 
-def _environment(cell: Cell) -> Environment:
+def _environment(cell: Cell, *, ran: bool) -> Environment:
     venue = cell.venues.best
     ready = cell.ready
     gpu = host.gpu_for(cell.target)
@@ -134,6 +135,7 @@ def _environment(cell: Cell) -> Environment:
         driver=gpu.driver if gpu else "",
         toolchain=dict(ready.toolchain) if isinstance(ready, Ready) else {},
         harness_version=version("portkern"),
+        containment=str(sandbox.layers()) if ran else "",
     )
 
 

@@ -103,6 +103,8 @@ def test_python_that_is_rejected(rule: str, source: str, language: str) -> None:
         ("G301", "triton", "import torch\nf = torch.matmul\ndef op(a, b): return f(a, b)"),
         ("G301", "triton", "import torch\ndef op(x): return list(map(torch.relu, [x]))"),
         ("G301", "triton", "def op(a, b, c): c.copy_(a @ b)"),
+        ("G301", "triton", "def mm(a): return a @ a\nhelp = mm\ndef op(a): return help(a)"),
+        ("G301", "triton", "def mm(a): return a @ a\ndef op(a): return globals()['m' + 'm'](a)"),
         ("G301", "triton", "def op(x, y): y.copy_(x.sum(0))"),
         ("G301", "pallas", "def op(a, b): return a @ b"),
         ("G301", "pallas", "def op(a, b): return jnp.dot(a, b)"),
@@ -269,6 +271,9 @@ def test_words_in_comments_strings_and_identifiers_mean_nothing(words: str) -> N
         ("pallas", "from jax.experimental.pallas import pallas_call as call\n"
          "def mm(a_ref, c_ref): c_ref[...] = jnp.dot(a_ref[...], a_ref[...])\n"
          "def op(a): return call(mm)(a)"),
+        # a reference that the kernel's entry does not use
+        ("triton", "import torch\ndef reference(x): return torch.softmax(x, 0) @ x\n"
+         "def op(x, y): k[(1,)](x)\nif __name__ == '__main__':\n    reference(1)"),
         # ordinary caution
         ("numba", "try:\n    import numpy\nexcept ImportError:\n    pass\ncache: dict = {}"),
         ("triton", "import time, torch, os\nif __name__ == '__main__':\n    os.system('x')\n"

@@ -94,7 +94,7 @@ def _found(candidate: Candidate) -> set[tuple[int, str]]:
     tree = python.parse(candidate.source)
     if tree is None:  # broken, or of a language that is not known here: then it is C's relative
         return set() if candidate.language in _SUFFIX else native.read(candidate.source)
-    found = python.read(tree, candidate.language)
+    found = python.read(tree, candidate.language, candidate.entry)
     if candidate.language == "opencl":
         for line, text in _strings(tree):
             found |= {(line + at - 1, rule) for at, rule in native.read(text)}

@@ -183,7 +183,7 @@ class _Reader:
 def _is_operator(name: str, scope: list[str]) -> bool:
     """``torch::softmax``, and not ``torch::empty``, ``torch::Device`` or ``at::cuda::x``."""
     inner = [part for part in scope if part][1:]
-    if inner and inner[0] not in ("nn", "_ops", "native"):
+    if inner and inner[0] not in ("nn", "_ops"):
         return False
     return name not in rules.TORCH_GLUE and not name[:1].isupper()
 

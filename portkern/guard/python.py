@@ -21,6 +21,8 @@ _LIBRARY_OPENERS = (
 )  # fmt: skip
 _SECRETIVE = ("os", "sys", "builtins", "ctypes", "torch", "subprocess", "importlib")
 
+_LOOKUPS = {"globals", "locals", "vars", "eval", "exec", "__dict__", "getattr", "__builtins__"}
+
 Found = set[tuple[int, str]]
 
 
@@ -34,9 +36,11 @@ def parse(source: str) -> ast.Module | None:
             return None
 
 
-def read(tree: ast.Module, language: str) -> Found:
-    """Lines and rules."""
+def read(tree: ast.Module, language: str, entry: str) -> Found:
+    """Lines and rules. Who does the work is asked only of what ``entry`` leads to: many a kernel
+    brings its reference along."""
     reader = _Reader(tree, language)
+    reader.unused = set(_unused(tree, entry))
     try:
         reader.run()
     except RecursionError:
@@ -74,6 +78,8 @@ class _Reader(ast.NodeVisitor):
         self.scope = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
         self.kernels = set(_called_by_pallas(tree)) if language == "pallas" else set()
+        self.unused: set[ast.AST] = set()
+        self.in_unused = False
         self.own_attributes = set(_own_attributes(tree))
         self.later: list[Callable[[], None]] = []
 
@@ -86,7 +92,8 @@ class _Reader(ast.NodeVisitor):
             self.found.add((1, "G304"))
 
     def hit(self, node: ast.AST, rule: str) -> None:
-        self.found.add((getattr(node, "lineno", 1), rule))
+        if not (self.in_unused and rule in rules.ABOUT_THE_WORK):
+            self.found.add((getattr(node, "lineno", 1), rule))
 
     # what an expression stands for
 
@@ -209,14 +216,13 @@ class _Reader(ast.NodeVisitor):
         parameters = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]
         parameters += [one for one in (taken.vararg, taken.kwarg) if one is not None]
         inner = _Scope(self.scope, dict.fromkeys(one.arg for one in parameters))
-        inside = self.in_kernel or kernel
+        inside, unused = self.in_kernel or kernel, self.in_unused or node in self.unused
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
 
         def read_body() -> None:
-            kept = self.scope, self.in_kernel, self.in_function
-            self.scope, self.in_kernel, self.in_function = inner, inside, True
+            self.scope, self.in_kernel, self.in_unused = inner, inside, unused
+            self.in_function = True
             self._visit_all(body)
-            self.scope, self.in_kernel, self.in_function = kept
 
         self.later.append(read_body)
 
@@ -225,9 +231,10 @@ class _Reader(ast.NodeVisitor):
         if any(self.name(base) == "torch.Tensor" for base in node.bases):
             self.hit(node, "G203")
         self._visit_all([*node.decorator_list, *node.bases, *node.keywords])
-        outer, self.scope = self.scope, _Scope(self.scope)
+        kept = self.scope, self.in_unused
+        self.scope, self.in_unused = _Scope(self.scope), self.in_unused or node in self.unused
         self._visit_all(node.body)
-        self.scope = outer
+        self.scope, self.in_unused = kept
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
@@ -351,7 +358,7 @@ class _Reader(ast.NodeVisitor):
         """Text that is known is read as the rest is; text that is made may hold kernels."""
         tree = parse(text) if text else None
         if tree is not None:
-            self.found |= {(node.lineno, rule) for _, rule in read(tree, "")}
+            self.found |= {(node.lineno, rule) for _, rule in read(tree, "", "")}
         else:
             self.makes_code = True
 
@@ -501,6 +508,26 @@ def _own_attributes(tree: ast.Module) -> Iterator[str]:
                     yield part.target.id
                 elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield part.name
+
+
+def _unused(tree: ast.Module, entry: str) -> Iterator[ast.AST]:
+    """Functions and classes of the module that ``entry`` and the module's own statements do not
+    lead to; none where names are looked up at run time."""
+    defined: dict[str, list[ast.AST]] = {}
+    todo: list[ast.AST] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.setdefault(node.name, []).append(node)
+        elif not (isinstance(node, ast.If) and _is_main(node.test)):
+            todo.append(node)
+    if entry not in defined or _LOOKUPS & set(_words(tree)):
+        return
+    todo += defined.pop(entry)
+    while todo:
+        for name in _words(todo.pop()):
+            todo += defined.pop(name, [])
+    for left in defined.values():
+        yield from left
 
 
 def _called_by_pallas(tree: ast.Module) -> Iterator[str]:

@@ -21,6 +21,8 @@ class Rule:
     unless: Literal["", "torch_ops", "precision"] = ""
 
 
+#: These ask who does the work; the others hold for every line of the source.
+ABOUT_THE_WORK = ("G301", "G302", "G504", "G507")
 #: 1: the machine. 2: the judge. 3: who does the work. 4: the contract. 5: worth a reader's look.
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G101", "uses the network", "A kernel needs no connection; remove it"),

@@ -40,7 +40,8 @@ class Layers:
     missing: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "+".join(name for name in LAYERS if name in self.active) or "none"
+        used = self.active - ({"landlock"} if "namespaces" in self.active else set())
+        return "+".join(name for name in LAYERS if name in used) or "none"
 
     def only(self, names: str) -> Layers:
         """Those that ``names`` allows: a list with commas, ``all`` or ``none``.
@@ -115,9 +116,9 @@ def confine(policy: Policy, layers: Layers) -> None:
     system.drop_capabilities()
     system.no_new_privileges()
     if "landlock" in layers.active and "namespaces" not in layers.active:
-        writes = [policy.scratch, *policy.writes, Path("/dev")]
-        reads = [Path("/proc"), Path("/sys"), Path("/etc"), *map(Path, root.SYSTEM)]
-        system.landlock([*reads, *root.python_paths(), *root.tool_paths(), *policy.reads], writes)
+        system.landlock(
+            [*root.readable(), *policy.reads], [policy.scratch, Path("/dev"), *policy.writes]
+        )
     if "seccomp" in layers.active:
         seccomp.install()
 
@@ -218,12 +219,22 @@ def probe() -> Layers:
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
     )  # fmt: skip
+    if "user" in active and "namespaces" not in active:
+        active.remove("user")  # unless nobody can read what Python needs, where it lies
+        attempt("user", _nobody_reads, "needs Python and portkern where every user can read them")
     return Layers(frozenset(active), missing).only(os.environ.get(SWITCH, "all"))
 
 
 def _require(condition: bool, reason: str) -> None:
     if not condition:
         raise OSError(reason)
+
+
+def _nobody_reads() -> None:
+    paths = root.python_paths()
+    _become_nobody()
+    for path in paths:
+        path.stat()
 
 
 def _landlock() -> None:

@@ -42,9 +42,16 @@ def python_paths() -> list[Path]:
     for name in ("backends", "targets", "conf"):
         found |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
     checkout = here.parent
-    if checkout.name not in ("site-packages", "dist-packages"):
+    if (checkout / "pyproject.toml").exists():
         found.discard(checkout)
     return sorted({path.resolve() for path in found if path.exists()})
+
+
+def readable() -> list[Path]:
+    """The same, as files of the machine's own tree."""
+    configuration = ("passwd", "group", "nsswitch.conf", *CONFIGURATION)
+    own = [Path(folder) for folder in (*SYSTEM, "/proc", "/sys")]
+    return [*own, *(Path("/etc") / n for n in configuration), *python_paths(), *tool_paths()]
 
 
 def _package() -> Path:

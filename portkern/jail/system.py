@@ -138,8 +138,9 @@ def landlock(reads: Iterable[Path], writes: Iterable[Path]) -> None:
     """Deny all files but these, and TCP where the kernel can. Needs no_new_privileges()."""
     version = landlock_version()
     handled = _KNOWN[max(v for v in _KNOWN if v <= version)]
-    attributes = (ctypes.c_uint64 * 2)(handled, 3 if version >= 4 else 0)
-    size = ctypes.c_size_t(16 if version >= 4 else 8)
+    # TCP since version 4; abstract sockets and signals to processes outside since version 6.
+    attributes = (ctypes.c_uint64 * 3)(handled, 3, 3)
+    size = ctypes.c_size_t(24 if version >= 6 else 16 if version >= 4 else 8)
     rules = _syscall("landlock", _LANDLOCK_CREATE, ctypes.byref(attributes), size, 0)
     allowed = [(path, _READ) for path in reads] + [(path, handled) for path in writes]
     for path, rights in allowed:

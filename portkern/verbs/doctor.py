@@ -7,14 +7,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from portkern import host, registry, target
+from portkern import host, registry, sandbox, target
 from portkern.backend import Backend, Missing, Ready, Venue
 from portkern.config import resolve
+from portkern.jail import LAYERS, Layers
 from portkern.target import Target
 from portkern.toolchain import cache_root, package_version
 from portkern.verbs import _run
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass
@@ -25,7 +29,11 @@ class DoctorOptions:
 def main(overrides: Sequence[str]) -> int:
     options = resolve("doctor", DoctorOptions, overrides)
     found = {name: _examine(registry.load(name)) for name in registry.names()}
-    document = {"machine": _machine(), "backends": found}
+    containment = sandbox.layers()
+    sandbox.close_servers()
+    document = {
+        "machine": _machine(), "containment": containment.to_json(), "backends": found,
+    }  # fmt: skip
     if options.json:
         _run.print_json(document)
     else:
@@ -92,5 +100,12 @@ def _print(document: dict[str, Any]) -> None:
             why = rows[elsewhere[0]]["run_missing"]
             reasons[f"{name} cannot run: {why}{', …' * (len(elsewhere) > 1)}"] = elsewhere
     console.print(table)
+    _print_containment(console, Layers.from_json(document["containment"]))
     for why, where in reasons.items():
         console.print(f"- {why} [dim]({' '.join(where)})[/dim]", highlight=False)
+
+
+def _print_containment(console: Console, layers: Layers) -> None:
+    console.print(f"kernels are confined by: {layers}", highlight=False)
+    for name, why in layers.missing.items():
+        console.print(f"- no {name} (keeps out {LAYERS[name]}): {why}", highlight=False)
