@@ -9,10 +9,20 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from portkern.guard import native, rules
+from portkern.guard.tree import (
+    called_by_pallas,
+    constant,
+    is_false,
+    is_main,
+    is_true,
+    own_attributes,
+    unused,
+    words,
+)
 
 _IMPORTERS = ("builtins.__import__", "importlib.import_module", "importlib.__import__")
 _LIBRARY = "ctypes.CDLL()"
@@ -20,8 +30,6 @@ _LIBRARY_OPENERS = (
     "ctypes.CDLL", "ctypes.PyDLL", "ctypes.cdll.LoadLibrary", "ctypes.pydll.LoadLibrary",
 )  # fmt: skip
 _SECRETIVE = ("os", "sys", "builtins", "ctypes", "torch", "subprocess", "importlib")
-
-_LOOKUPS = {"globals", "locals", "vars", "eval", "exec", "__dict__", "getattr", "__builtins__"}
 
 Found = set[tuple[int, str]]
 
@@ -40,7 +48,7 @@ def read(tree: ast.Module, language: str, entry: str) -> Found:
     """Lines and rules. Who does the work is asked only of what ``entry`` leads to: many a kernel
     brings its reference along."""
     reader = _Reader(tree, language)
-    reader.unused = set(_unused(tree, entry))
+    reader.unused = set(unused(tree, entry))
     try:
         reader.run()
     except RecursionError:
@@ -77,10 +85,10 @@ class _Reader(ast.NodeVisitor):
         self.found: Found = set()
         self.scope = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
-        self.kernels = set(_called_by_pallas(tree)) if language == "pallas" else set()
+        self.kernels = set(called_by_pallas(tree)) if language == "pallas" else set()
         self.unused: set[ast.AST] = set()
         self.in_unused = False
-        self.own_attributes = set(_own_attributes(tree))
+        self.own_attributes = set(own_attributes(tree))
         self.later: list[Callable[[], None]] = []
 
     def run(self) -> None:
@@ -106,7 +114,7 @@ class _Reader(ast.NodeVisitor):
             base = self.name(node.value)
             return _join(base, node.attr)
         if isinstance(node, ast.Subscript):
-            base, key = self.name(node.value), _constant(node.slice)
+            base, key = self.name(node.value), constant(node.slice)
             return self._item(base, key) if base and key else None
         return self._result(node) if isinstance(node, ast.Call) else None
 
@@ -120,11 +128,11 @@ class _Reader(ast.NodeVisitor):
     def _result(self, call: ast.Call) -> str | None:
         """What a call returns, where that is a module or a part of one."""
         function = self.name(call.func)
-        first = _constant(call.args[0]) if call.args else None
+        first = constant(call.args[0]) if call.args else None
         if function in _IMPORTERS and first:
             return first.partition(".")[0] if function == "builtins.__import__" else first
         if function == "builtins.getattr" and len(call.args) > 1:
-            key = _constant(call.args[1])
+            key = constant(call.args[1])
             return _join(self.name(call.args[0]), key) if key else None
         if function == "builtins.vars" and call.args:
             return _join(self.name(call.args[0]), "__dict__")
@@ -190,7 +198,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         """What stands under ``if __name__ == "__main__"`` never runs here."""
-        if _is_main(node.test) and "__name__" not in self.scope.names:
+        if is_main(node.test) and "__name__" not in self.scope.names:
             self._visit_all(node.orelse)
         else:
             self.generic_visit(node)
@@ -288,7 +296,7 @@ class _Reader(ast.NodeVisitor):
         self.hit(node, "G508" if base.startswith(rules.SETTINGS) else "G203")
 
     def _replace_item(self, node: ast.Subscript, base: str) -> None:
-        key = _constant(node.slice) or ""
+        key = constant(node.slice) or ""
         if base in ("os.environ", "os.environb"):
             self.hit(node, "G303" if _is_interpreter(key) else "G105")
         elif base.endswith(".__dict__") or base == "builtins" or (base == "sys.modules" and key):
@@ -335,10 +343,10 @@ class _Reader(ast.NodeVisitor):
     def _call(self, node: ast.Call, name: str) -> None:
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
         given = {keyword.arg: keyword.value for keyword in node.keywords}
-        text = [_constant(argument) or "" for argument in node.args]
-        if name.endswith(".pallas_call") and _is_true(given.get("interpret")):
+        text = [constant(argument) or "" for argument in node.args]
+        if name.endswith(".pallas_call") and is_true(given.get("interpret")):
             self.hit(node, "G303")
-        if name.startswith("numba.") and "fastmath" in given and not _is_false(given["fastmath"]):
+        if name.startswith("numba.") and "fastmath" in given and not is_false(given["fastmath"]):
             self.hit(node, "G401")
         if name in ("builtins.setattr", "builtins.delattr") and node.args:
             self._replace(node, self.name(node.args[0]))
@@ -368,10 +376,10 @@ class _Reader(ast.NodeVisitor):
         opens, writer = name in rules.FILE_OPENERS, name in rules.FILE_WRITERS
         if not (opens or writer or name in rules.FILE_READERS):
             return
-        path = text[0] if text else _constant(given.get("file")) or ""
-        mode = (text[1] if len(text) > 1 else "") or _constant(given.get("mode")) or ""
+        path = text[0] if text else constant(given.get("file")) or ""
+        mode = (text[1] if len(text) > 1 else "") or constant(given.get("mode")) or ""
         if opens and len(node.args) > 1 and not mode:  # os.open's flags
-            writer = any(a.endswith(("WRONLY", "RDWR", "CREAT")) for a in _words(node.args[1]))
+            writer = any(a.endswith(("WRONLY", "RDWR", "CREAT")) for a in words(node.args[1]))
         if rules.PROCESS_FILE.match(path):
             self.hit(node, "G103")
         elif (writer or (opens and set(mode) & set("wax+"))) and path:
@@ -383,7 +391,7 @@ class _Reader(ast.NodeVisitor):
         """A method of an object that nobody knows statically, most likely an array."""
         name, base = function.attr, function.value
         if name in rules.PATH_WRITERS and isinstance(base, ast.Call):
-            path = _constant(base.args[0]) if base.args else None
+            path = constant(base.args[0]) if base.args else None
             if self.name(base.func) == "pathlib.Path" and path:
                 self.hit(node, "G108" if path.startswith(rules.TEMPORARY) else "G104")
         if name in self.own_attributes or self.language == "opencl":
@@ -463,95 +471,3 @@ def _is_glue(name: str) -> bool:
     parts = name.split(".")
     heads = {".".join(parts[: i + 1]) for i in range(len(parts))}
     return name in rules.TORCH_MODULES or bool(heads & rules.TORCH_GLUE)
-
-
-def _constant(node: ast.AST | None) -> str | None:
-    """A string that stands there, in one piece or in several."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _constant(node.left), _constant(node.right)
-        return left + right if left is not None and right is not None else None
-    return None
-
-
-def _is_true(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and bool(node.value)
-
-
-def _is_false(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
-
-
-def _is_main(test: ast.expr) -> bool:
-    return (
-        isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__" and isinstance(test.ops[0], ast.Eq)
-        and _constant(test.comparators[0]) == "__main__"
-    )  # fmt: skip
-
-
-def _words(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name | ast.Attribute):
-            yield part.id if isinstance(part, ast.Name) else part.attr
-
-
-def _own_attributes(tree: ast.Module) -> Iterator[str]:
-    """Attributes that the source itself gives to its objects."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        elif isinstance(node, ast.ClassDef):
-            for part in node.body:
-                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                    yield part.target.id
-                elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-                    yield part.name
-
-
-def _unused(tree: ast.Module, entry: str) -> Iterator[ast.AST]:
-    """Functions and classes of the module that ``entry`` and the module's own statements do not
-    lead to; none where names are looked up at run time."""
-    defined: dict[str, list[ast.AST]] = {}
-    todo: list[ast.AST] = []
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            defined.setdefault(node.name, []).append(node)
-        elif not (isinstance(node, ast.If) and _is_main(node.test)):
-            todo.append(node)
-    if entry not in defined or _LOOKUPS & set(_words(tree)):
-        return
-    todo += defined.pop(entry)
-    while todo:
-        for name in _words(todo.pop()):
-            todo += defined.pop(name, [])
-    for left in defined.values():
-        yield from left
-
-
-def _called_by_pallas(tree: ast.Module) -> Iterator[str]:
-    """Functions that run in kernels: those that stand in the first argument of a ``pallas_call``,
-    perhaps by way of a variable, and those that they name in turn."""
-    values: dict[str, list[ast.AST]] = {}
-    calls: list[ast.AST] = []
-    callers = {"pallas_call"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            callers |= {a.asname for a in node.names if a.name == "pallas_call" and a.asname}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            values.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                for name in _words(target):
-                    values.setdefault(name, []).append(node.value)
-        elif isinstance(node, ast.Call) and callers & set(list(_words(node.func))[:1]):
-            calls += node.args[:1]
-    reached: set[str] = set()
-    while calls:
-        for name in _words(calls.pop()):
-            if name in values and name not in reached:
-                reached.add(name)
-                calls += values[name]
-    yield from reached
