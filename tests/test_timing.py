@@ -43,9 +43,10 @@ def test_equal_samples_give_a_point() -> None:
     assert speedup([5.0, 5.0], [10.0, 10.0]).ci95 == (2.0, 2.0)
 
 
-def test_a_burst_is_at_least_a_few_calls_and_at_most_the_cap() -> None:
-    plan = Plan(burst_s=0.01, least=3, most=100)
-    assert [plan.repeats(us) for us in (0.0, 200.0, 1e7)] == [100, 50, 3]
+def test_a_round_has_a_few_calls_and_no_more_than_fit_its_time_and_memory() -> None:
+    plan = Plan(burst_s=0.01, most=16, round_bytes=1 << 20)
+    assert [plan.calls(us, 1) for us in (0.0, 2000.0, 1e7)] == [16, 7, 2]
+    assert [plan.calls(0.0, size) for size in (1 << 18, 1 << 19, 1 << 30)] == [3, 1, 1]
 
 
 def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:
