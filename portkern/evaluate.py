@@ -358,9 +358,11 @@ class Trial:
             opened = self._baseline(name, device)
             if not isinstance(opened, Failure):
                 runners[name], methods[name] = opened
+        targets = {index: self.contestants[index].request.target for index in racing}
         run = race.Race(
-            self.op, workload, self.dtype, case.inputs, self.options.plan, self.options.limits.run_s
-        )
+            self.op, workload, self.dtype, case.inputs, self.options.plan,
+            self.options.limits.run_s, targets,
+        )  # fmt: skip
         run.run(runners, trusted="eager")
         samples = {key: Samples(tuple(v), methods[key]) for key, v in run.samples().items()}
         baselines = {name: one for name, one in samples.items() if isinstance(name, str)}

@@ -8,6 +8,7 @@ its time is held against the judge's own clock.
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,16 @@ import psutil
 from portkern import check
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
-from portkern.timing import Plan
+from portkern.target import Target
+from portkern.timing import Plan, floor_us
 
 Key = int | str
 #: Above this many elements one round's output stands for all: its float64 answer takes seconds.
 MANY_ELEMENTS = 1 << 22
 #: A worker may keep silent of as much time as it speaks of, and this, beyond the baseline's share.
 HIDDEN_S = 0.002
+#: Datasheets round; clocks are boosted.
+FLOOR = 0.9
 #: Between calls a worker uses less than this share of a processor, once its pools are asleep: after
 #: so many seconds, watched for so many. The second time is for those that seemed busy at first.
 BUSY = 0.2
@@ -72,6 +76,7 @@ class Race:
     base: Sequence[Any]
     plan: Plan
     limit_s: float
+    targets: Mapping[int, Target]
     laps: dict[Key, list[Lap]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
@@ -100,6 +105,7 @@ class Race:
                         self._hold(key, session, data, chosen.randrange(calls[key]))
         self._verify()
         self._compare_clocks(trusted)
+        self._compare_floors()
         self._find_busy(runners)
 
     def samples(self) -> dict[Key, list[float]]:
@@ -189,6 +195,18 @@ class Race:
                     f"its calls took {spoken_s * 1e3:.3g} ms by its own clock, and "
                     f"{hidden_s * 1e3:.3g} ms more by the judge's"
                 )
+
+    def _compare_floors(self) -> None:
+        dims, signature = self.workload.dims, self.op.signature
+        read_bytes = sum(t.nbytes(dims, self.dtype) for t in signature.inputs)
+        for key, target in self.targets.items():
+            least_us, why = floor_us(target, read_bytes=read_bytes, flops=self.op.flops(dims))
+            samples = [one for lap in self.laps.get(key, []) for one in lap.samples]
+            if key in self.lost or not samples:
+                continue
+            median_us = statistics.median(samples)
+            if not median_us >= FLOOR * least_us:  # written so that a NaN fails
+                self.lost[key] = Doubt(f"its median is {median_us:.3g} µs, but {why}")
 
     def _find_busy(self, runners: Mapping[Key, Session]) -> None:
         """Threads that go on between calls take the baseline's time."""

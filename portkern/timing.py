@@ -76,3 +76,15 @@ def roofline(
         basis = f"{compute.basis} {dtype} {compute.value:g} {compute.unit}"
     fraction = seconds * 1e6 / median_us if median_us > 0 else None
     return Roofline(bytes=nbytes, flops=flops, fraction=fraction, basis=basis)
+
+
+def floor_us(target: Target, *, read_bytes: int, flops: float) -> tuple[float, str]:
+    """No call takes less, and why: its inputs come from memory, where caches were flushed, and its
+    arithmetic runs at the fastest rate that the target has for any type. 0 without peaks."""
+    rates = [peak.value * 1e12 for peak in target.peaks.values() if peak.unit == "TFLOP/s"]
+    arithmetic_us = flops / max(rates) * 1e6 if rates else 0.0
+    memory = target.peaks.get("memory")
+    reading_us = read_bytes / (memory.value * 1e9) * 1e6 if memory and target.is_gpu else 0.0
+    if reading_us >= arithmetic_us:
+        return reading_us, f"reading its inputs takes {reading_us:.3g} µs at {target.name}'s peak"
+    return arithmetic_us, f"its arithmetic takes {arithmetic_us:.3g} µs at {target.name}'s peak"

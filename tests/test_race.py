@@ -15,7 +15,7 @@ from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.evaluate import Result
 from portkern.op import Workload
-from portkern.race import Lap, _Data
+from portkern.race import Doubt, Lap, Race, _Data
 from portkern.record import Verdict
 from portkern.target import load
 from portkern.testing import QUICK, judge
@@ -120,6 +120,17 @@ def test_what_is_hidden_is_what_is_beyond_the_baselines_share_and_the_warm_up() 
     assert spoken == pytest.approx(0.004)
     assert hidden == pytest.approx(0.010 - 0.004 - 5 * 0.0005 - 0.001)
     assert math.isfinite(hidden)
+
+
+@pytest.mark.parametrize("samples", [[0.1] * 5, [math.nan] * 5, [-1.0] * 5])
+def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float]) -> None:
+    race = Race(OP, Workload("big", {"n": 1 << 20}), "float32", [], Plan(), 1.0, {0: load("h200")})
+    race.laps = {0: [Lap(samples, wall_s=1.0)]}
+    race._compare_floors()
+    loss = race.lost[0]
+    assert isinstance(loss, Doubt)
+    assert "reading its inputs takes 0.874 µs at h200's peak" in loss.reason
+    assert not race.samples()
 
 
 def teardown_module() -> None:
