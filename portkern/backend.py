@@ -152,8 +152,8 @@ class Device(Protocol):
     def download(self, buffer: Any) -> Any: ...
     def synchronize(self) -> None: ...
 
-    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
-        """Microseconds of each of ``repeats`` calls; caches are cold where the device allows it."""
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        """Microseconds of each call; caches are cold where the device allows it."""
         ...
 
     @property

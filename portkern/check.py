@@ -105,15 +105,20 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
 
     generator = torch.Generator().manual_seed(secrets.randbits(62))
     draw = DISTRIBUTIONS[distribution]
-    scalars = op.signature.scalar_values(workload.scalars)
-    inputs = tuple(
+    inputs = [
         draw(spec.sizes(workload.dims), generator).to(getattr(torch, spec.resolve(dtype)))
         for spec in op.signature.inputs
-    )
+    ]
+    return answer(op, workload, distribution, inputs)
+
+
+def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any]) -> Case:
+    """The answer for given inputs, host tensors of the op's dtypes."""
+    scalars = op.signature.scalar_values(workload.scalars)
     wide = [tensor.double() for tensor in inputs]
     exact = _reference(op, wide, scalars)
     return Case(
-        distribution, inputs, exact, own=_reference(op, inputs, scalars),
+        distribution, tuple(inputs), exact, own=_reference(op, inputs, scalars),
         chain=_chain(op, workload, wide, exact),
     )  # fmt: skip
 

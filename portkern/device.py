@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 SETTLE_S = 0.003
@@ -41,28 +41,27 @@ class TorchDevice:
         if self.gpu:
             torch.cuda.synchronize(self.device)
 
-    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
-        return self._time_gpu(call, repeats) if self.gpu else self._time_cpu(call, repeats)
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)
 
-    def _time_cpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+    def _time_cpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         # Another worker's OpenMP threads spin for about a millisecond after their last call.
         time.sleep(SETTLE_S)
-        call()
         samples = []
-        for _ in range(repeats):
+        for call in calls:
             start = time.perf_counter_ns()
             call()
             samples.append((time.perf_counter_ns() - start) / 1e3)
         return samples
 
-    def _time_gpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+    def _time_gpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         import torch
 
         if self._flush is None:
             self._flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=self.device)
         event: Any = torch.cuda.Event  # torch leaves it untyped
-        marks = [[event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
-        for start, end in marks:
+        marks = [[event(enable_timing=True) for _ in range(2)] for _ in calls]
+        for call, (start, end) in zip(calls, marks, strict=True):
             self._flush.zero_()
             start.record()
             call()

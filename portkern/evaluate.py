@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from portkern import check, registry, sandbox, timing
+from portkern import check, race, registry, sandbox, timing
 from portkern.arena import Arena, Slot
 from portkern.backend import Artifact, Build, Venue
 from portkern.cache import ArtifactCache, build_key
@@ -31,7 +31,6 @@ from portkern.worker import build_to_json
 #: Larger inputs are drawn from fewer distributions; float64 references of them take seconds.
 MANY_ELEMENTS = 1 << 22
 LOG_LINES = 12
-WARM_CALLS = 2
 
 
 @dataclass(frozen=True)
@@ -353,27 +352,27 @@ class Trial:
         results: dict[int, Result],
     ) -> None:  # fmt: skip
         """Time the standing contestants and the baselines of one device in turns."""
-        limit = self.options.limits.run_s
-        runners: dict[int | str, Session] = {i: self._sessions[i] for i in racing}
-        methods: dict[int | str, str] = {i: self._methods[i] for i in racing}
+        runners: dict[race.Key, Session] = {i: self._sessions[i] for i in racing}
+        methods: dict[race.Key, str] = {i: self._methods[i] for i in racing}
         for name in self.options.baselines:
             opened = self._baseline(name, device)
-            if isinstance(opened, Failure):
-                continue
-            if isinstance(self._ask_run(opened[0], workload, case)[0], Answer):
+            if not isinstance(opened, Failure):
                 runners[name], methods[name] = opened
-        samples, lost = take_turns(runners, self.options.plan, limit)
-        baselines = {
-            name: Samples(tuple(values), methods[name])
-            for name, values in samples.items() if isinstance(name, str)
-        }  # fmt: skip
+        targets = {index: self.contestants[index].request.target for index in racing}
+        run = race.Race(
+            self.op, workload, self.dtype, case.inputs, self.options.plan,
+            self.options.limits.run_s, targets,
+        )  # fmt: skip
+        run.run(runners, trusted="eager")
+        samples = {key: Samples(tuple(v), methods[key]) for key, v in run.samples().items()}
+        baselines = {name: one for name, one in samples.items() if isinstance(name, str)}
         for index in racing:
-            if index in lost:
-                failure = lost[index]
-                results[index] = Result(failure.verdict, str(failure), results[index].errors)
-                continue
-            own = Samples(tuple(samples[index]), methods[index])
-            results[index] = replace(results[index], samples=own, baselines=baselines)
+            before = results[index]
+            if index in run.lost:
+                failure = _loss(run.lost[index])
+                results[index] = replace(before, verdict=failure.verdict, detail=str(failure))
+            else:
+                results[index] = replace(before, samples=samples[index], baselines=baselines)
 
     def _baseline(self, name: str, device: str) -> tuple[Session, str] | Failure:
         known = self._baselines.get((name, device))
@@ -395,25 +394,10 @@ class Trial:
         return opened
 
 
-def take_turns(
-    runners: Mapping[int | str, Session], plan: timing.Plan, limit_s: float
-) -> tuple[dict[int | str, list[float]], dict[int | str, Failure]]:
-    """Bursts of calls, round after round, so that a drifting clock hits all runners alike."""
-    samples: dict[int | str, list[float]] = {key: [] for key in runners}
-    repeats: dict[int | str, int] = {}
-    lost: dict[int | str, Failure] = {}
-    for turn in range(-1, plan.rounds):  # the first turn warms up and says how long a call takes
-        for key, session in runners.items():
-            if key in lost:
-                continue
-            outcome = session.ask("time", timeout_s=limit_s, repeats=repeats.get(key, WARM_CALLS))
-            if not isinstance(outcome, Answer):
-                lost[key] = _failure(outcome, "the timed kernel")
-            elif turn < 0:
-                repeats[key] = plan.repeats(outcome.data["seconds"] * 1e6 / WARM_CALLS)
-            else:
-                samples[key] += outcome.data["samples"]
-    return {key: values for key, values in samples.items() if key not in lost}, lost
+def _loss(loss: race.Loss) -> Failure:
+    if isinstance(loss, race.Doubt):
+        return Failure(Verdict.WRONG if loss.wrong else Verdict.SUSPICIOUS, loss.reason)
+    return _failure(loss, "the timed kernel")
 
 
 def _collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> list[Any] | str:

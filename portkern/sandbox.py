@@ -202,7 +202,7 @@ class Session:
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
         self._server = server(preload)
         policy = Policy(self.scratch, tuple(reads), device=device)
-        self._pid, self._connection = self._server.spawn(
+        self.pid, self._connection = self._server.spawn(
             policy, environment, arena=self.arena.handle, log=self._log
         )
         self._received = b""
@@ -267,13 +267,13 @@ class Session:
         """Kill all of it, and the status of the worker itself: its own if it ends in time."""
         self.alive = False
         with suppress(ProcessLookupError):
-            process = os.pidfd_open(self._pid)
+            process = os.pidfd_open(self.pid)
             select.select([process], [], [], grace_s)
             os.close(process)
         with suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         self._connection.close()
-        return self._server.wait(self._pid)
+        return self._server.wait(self.pid)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -18,17 +18,18 @@ _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds alternate between all that are timed; each call's share of a round is
-    ``burst_s``, of at least ``least`` and at most ``most`` calls."""
+    """Rounds alternate between all that are timed. Each has ``burst_s`` of calls in a round, at
+    most ``most``, and ``round_bytes`` of tensors: every call has some of its own."""
 
     rounds: int = 5
     burst_s: float = 0.01
-    least: int = 3
-    most: int = 100
+    most: int = 16
+    round_bytes: int = 256 << 20
 
-    def repeats(self, call_us: float) -> int:
+    def calls(self, call_us: float, call_bytes: int) -> int:
         """Calls per round, when one costs ``call_us`` with all that timing it takes."""
-        return int(min(self.most, max(self.least, self.burst_s * 1e6 / max(call_us, 1.0))))
+        room = self.round_bytes // max(call_bytes, 1) - 1
+        return max(1, min(self.most, room, int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2))
 
 
 def summarize(samples: Sequence[float], method: str) -> Timing:
@@ -75,3 +76,15 @@ def roofline(
         basis = f"{compute.basis} {dtype} {compute.value:g} {compute.unit}"
     fraction = seconds * 1e6 / median_us if median_us > 0 else None
     return Roofline(bytes=nbytes, flops=flops, fraction=fraction, basis=basis)
+
+
+def floor_us(target: Target, *, read_bytes: int, flops: float) -> tuple[float, str]:
+    """No call takes less, and why: its inputs come from memory, where caches were flushed, and its
+    arithmetic runs at the fastest rate that the target has for any type. 0 without peaks."""
+    rates = [peak.value * 1e12 for peak in target.peaks.values() if peak.unit == "TFLOP/s"]
+    arithmetic_us = flops / max(rates) * 1e6 if rates else 0.0
+    memory = target.peaks.get("memory")
+    reading_us = read_bytes / (memory.value * 1e9) * 1e6 if memory and target.is_gpu else 0.0
+    if reading_us >= arithmetic_us:
+        return reading_us, f"reading its inputs takes {reading_us:.3g} µs at {target.name}'s peak"
+    return arithmetic_us, f"its arithmetic takes {arithmetic_us:.3g} µs at {target.name}'s peak"

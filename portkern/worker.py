@@ -14,7 +14,7 @@ import socket
 import tarfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,14 @@ def serve(connection: socket.socket, arena: int) -> None:
 
 
 class Worker:
-    """Holds the loaded kernel and the buffers of its last call."""
+    """Holds the loaded kernel, and the calls that are to be timed."""
 
     def __init__(self, arena: View) -> None:
         self._arena = arena
         self._builds = 0
         self._kernel: Kernel | None = None
-        self._call: Call | None = None
+        self._staged: list[Call] = []
+        self._returned: list[Sequence[Any]] = []
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         """Build in a folder of the scratch; what is in it goes to the judge as a tar archive."""
@@ -108,10 +109,10 @@ class Worker:
         device = kernel.device
         uploaded = [device.upload(self._arena.tensor(slot)) for slot in inputs]
         poisoned = [device.upload(self._arena.tensor(slot)) for slot in outputs]
-        self._call = Call(uploaded, poisoned, dims, scalars)
+        call = Call(uploaded, poisoned, dims, scalars)
         device.synchronize()
         start = time.perf_counter()
-        returned = kernel.launch(self._call)
+        returned = kernel.launch(call)
         device.synchronize()
         seconds = time.perf_counter() - start
         if len(returned) != len(results):
@@ -127,14 +128,41 @@ class Worker:
         findings = [dict(finding) for finding in kernel.findings()]
         return {"outputs": described, "seconds": seconds, "findings": findings}
 
-    def time(self, repeats: int) -> dict[str, Any]:
-        """Time ``repeats`` calls on the buffers of the last run, in microseconds."""
-        kernel, call = self._loaded(), self._call
-        if call is None:
-            raise RuntimeError("time before run")
-        start = time.perf_counter()
-        samples = kernel.device.time(lambda: kernel.launch(call), repeats=repeats)
-        return {"samples": samples, "seconds": time.perf_counter() - start}
+    def stage(
+        self, calls: list[dict[str, list[Slot]]], dims: dict[str, int], scalars: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Put the tensors of calls on the device, each in buffers of its own; the first call is
+        for warming up."""
+        device = self._loaded().device
+        self._staged, self._returned = [], []  # the last ones' memory first
+        for call in calls:
+            inputs = [device.upload(self._arena.tensor(slot)) for slot in call["inputs"]]
+            outputs = [device.upload(self._arena.tensor(slot)) for slot in call["outputs"]]
+            self._staged.append(Call(inputs, outputs, dims, scalars))
+        self._returned = [()] * len(calls)
+        device.synchronize()
+        return {}
+
+    def time(self) -> dict[str, Any]:
+        """Time the staged calls one by one, in microseconds; the first is not counted."""
+        kernel = self._loaded()
+
+        def launch(number: int) -> Callable[[], None]:
+            def once() -> None:
+                self._returned[number] = kernel.launch(self._staged[number])
+
+            return once
+
+        return {"samples": kernel.device.time([*map(launch, range(len(self._staged)))])[1:]}
+
+    def output(self, call: int, results: list[Slot]) -> dict[str, Any]:
+        """The outputs of a timed call; 0 is the first that was counted."""
+        device = self._loaded().device
+        for buffer, slot in zip(self._returned[call + 1], results, strict=True):
+            host = device.download(buffer)
+            if form(host) == {"shape": slot["shape"], "dtype": slot["dtype"]}:
+                self._arena.write(slot, host)
+        return {}
 
     def _loaded(self) -> Kernel:
         if self._kernel is None:

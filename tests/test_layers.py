@@ -22,6 +22,7 @@ LAYERS = [
     "registry catalogue cache check timing guard sandbox",
     "worker cells",
     "forkserver",
+    "race",
     "evaluate",
     "recording",
     "matrix report",

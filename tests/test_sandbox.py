@@ -138,7 +138,7 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch
 
 def test_a_session_leaves_no_scratch_and_no_process() -> None:
     with Session(("torch",), {}) as session:
-        scratch, pid = session.scratch, session._pid
+        scratch, pid = session.scratch, session.pid
         assert scratch.is_dir()
         assert psutil.pid_exists(pid)
     assert not scratch.exists()

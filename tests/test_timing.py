@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern.target import load
-from portkern.timing import KEPT, Plan, roofline, speedup, summarize
+from portkern.timing import KEPT, Plan, floor_us, roofline, speedup, summarize
 
 
 def test_a_summary_keeps_order_statistics_of_many_samples() -> None:
@@ -43,9 +43,10 @@ def test_equal_samples_give_a_point() -> None:
     assert speedup([5.0, 5.0], [10.0, 10.0]).ci95 == (2.0, 2.0)
 
 
-def test_a_burst_is_at_least_a_few_calls_and_at_most_the_cap() -> None:
-    plan = Plan(burst_s=0.01, least=3, most=100)
-    assert [plan.repeats(us) for us in (0.0, 200.0, 1e7)] == [100, 50, 3]
+def test_a_round_has_a_few_calls_and_no_more_than_fit_its_time_and_memory() -> None:
+    plan = Plan(burst_s=0.01, most=16, round_bytes=1 << 20)
+    assert [plan.calls(us, 1) for us in (0.0, 2000.0, 1e7)] == [16, 7, 2]
+    assert [plan.calls(0.0, size) for size in (1 << 18, 1 << 19, 1 << 30)] == [3, 1, 1]
 
 
 def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:
@@ -61,3 +62,17 @@ def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:
 def test_without_a_peak_there_is_no_fraction() -> None:
     bound = roofline(load("x86_64"), nbytes=1, flops=1.0, dtype="float32", median_us=1.0)
     assert bound.fraction is None
+
+
+def test_no_call_is_faster_than_its_inputs_can_be_read_or_its_arithmetic_done() -> None:
+    h200 = load("h200")
+    reading, why = floor_us(h200, read_bytes=4_800_000_000, flops=1.0)
+    assert reading == pytest.approx(1000)
+    assert why == "reading its inputs takes 1e+03 µs at h200's peak"
+    computing, why = floor_us(h200, read_bytes=1, flops=1978.9e12)
+    assert computing == pytest.approx(1e6)
+    assert why.startswith("its arithmetic")
+
+
+def test_a_cpus_inputs_may_come_from_its_caches() -> None:
+    assert floor_us(load("x86_64"), read_bytes=1 << 30, flops=1.0)[0] == 0

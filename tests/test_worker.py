@@ -33,11 +33,11 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     """Only the baseline's request carries the reference; tolerances and seeds are in none."""
     asked = {
         name: set(inspect.signature(getattr(Worker, name)).parameters)
-        for name in ("build", "load", "run", "time")
+        for name in ("build", "load", "run", "stage", "time", "output")
     }
     told = set().union(*asked.values())
     assert told == {
         "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "dims",
-        "scalars", "repeats",
+        "scalars", "calls", "call",
     }  # fmt: skip
     assert "check" not in vars(worker)

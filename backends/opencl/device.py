@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -75,26 +75,26 @@ class ClDevice:
     def synchronize(self) -> None:
         self.queue.finish()
 
-    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
-        return self._time_gpu(call, repeats) if self.gpu else self._time_host(call, repeats)
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        return self._time_gpu(calls) if self.gpu else self._time_host(calls)
 
-    def _time_host(self, call: Callable[[], object], repeats: int) -> list[float]:
+    def _time_host(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
-        for _ in range(repeats):
+        for call in calls:
             start = time.perf_counter_ns()
             call()
             self.queue.finish()
             samples.append((time.perf_counter_ns() - start) / 1e3)
         return samples
 
-    def _time_gpu(self, call: Callable[[], object], repeats: int) -> list[float]:
+    def _time_gpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         import numpy
 
         cl = self.cl
         if self._flush is None:
             self._flush = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, FLUSH_BYTES)
         marks = []
-        for _ in range(repeats):
+        for call in calls:
             cl.enqueue_fill_buffer(self.queue, self._flush, numpy.int32(0), 0, FLUSH_BYTES)
             start = cl.enqueue_marker(self.queue)
             call()

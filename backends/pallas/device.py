@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-#: A batch of asynchronous calls lasts about this long, so that the wait at its end is small.
-_BATCH_US = 10_000.0
-_MOST_CALLS = 256
 
 
 class JaxDevice:
@@ -59,18 +55,16 @@ class JaxDevice:
 
         jax.block_until_ready(self._last)  # type: ignore[no-untyped-call]
 
-    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
-        """Each sample is the mean of a batch: waiting for one call costs more than many kernels."""
-        calls = 1
-        if self.gpu:
-            once = self._batch(call, 1)
-            calls = max(1, min(_MOST_CALLS, math.ceil(_BATCH_US / max(once, 1.0))))
-        return [self._batch(call, calls) for _ in range(repeats)]
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        """On a GPU each sample is the mean of all: waiting for one call costs more than many."""
+        if not self.gpu:
+            return [self._batch([call]) for call in calls]
+        return [self._batch(calls)] * len(calls)
 
-    def _batch(self, call: Callable[[], object], calls: int) -> float:
+    def _batch(self, calls: Sequence[Callable[[], object]]) -> float:
         self.synchronize()
         start = time.perf_counter_ns()
-        for _ in range(calls):
+        for call in calls:
             call()
         self.synchronize()
-        return (time.perf_counter_ns() - start) / 1e3 / calls
+        return (time.perf_counter_ns() - start) / 1e3 / len(calls)

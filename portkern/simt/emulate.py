@@ -148,9 +148,9 @@ class SimtDevice:
     def synchronize(self) -> None:
         """Launches return when their kernel is done."""
 
-    def time(self, call: Callable[[], object], *, repeats: int) -> list[float]:
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
-        for _ in range(repeats):
+        for call in calls:
             start = time.perf_counter_ns()
             call()
             samples.append((time.perf_counter_ns() - start) / 1e3)

@@ -1,0 +1,137 @@
+"""Timed calls see fresh inputs, are looked at afterwards, and their time is not taken on trust."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from portkern import evaluate, ops, registry
+from portkern.candidate import Candidate
+from portkern.cells import host_targets
+from portkern.evaluate import Result
+from portkern.op import Workload
+from portkern.race import Doubt, Lap, Race, _Data
+from portkern.record import Verdict
+from portkern.target import load
+from portkern.testing import QUICK, judge
+from portkern.timing import Plan
+
+from .kernels import RIGHT, relu
+
+CPU = registry.load("cpu")
+HOST = load(host_targets()[0])
+OP = ops.load("relu")
+WORKLOAD = Workload("race", {"n": 65536})
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artifacts")
+
+
+def result(candidate: Candidate, artifacts: Path) -> Result:
+    options = replace(QUICK, plan=Plan(rounds=3))
+    results = judge(candidate, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
+    assert isinstance(results, list), results
+    return results[0]
+
+
+def test_an_honest_kernel_is_timed_on_calls_of_its_own(artifacts: Path) -> None:
+    found = result(relu(RIGHT), artifacts)
+    assert (found.verdict, found.detail) == (Verdict.PASSED, "")
+    assert found.samples is not None
+    for samples in (found.samples, found.baselines["eager"]):
+        assert 3 <= len(samples.values) <= 3 * Plan().most
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "static int calls; if (++calls > 12) return 0;",
+        "static int calls; if (++calls > 12) n /= 2;",
+        "static int calls; if (++calls > 12) --n;",
+    ],
+    ids=["honest until it is timed", "half of the work", "all but one element"],
+)
+def test_a_kernel_that_is_right_until_it_is_timed_is_wrong(cheat: str, artifacts: Path) -> None:
+    found = result(relu(f"{cheat} {RIGHT}"), artifacts)
+    assert found.verdict is Verdict.WRONG
+    assert found.detail.startswith("in a timed call, ")
+    assert found.samples is None
+
+
+def test_a_result_remembered_for_a_pointer_is_of_no_use(artifacts: Path) -> None:
+    remember = (
+        "static const void* at[64]; static int n_at; for (int i = 0; i < n_at; ++i) "
+        "if (at[i] == x) return 0; if (n_at < 64) at[n_at++] = x; "
+    )
+    assert result(relu(remember + RIGHT), artifacts).verdict is Verdict.WRONG
+
+
+def test_a_clock_that_was_changed_makes_a_time_suspicious(artifacts: Path) -> None:
+    source = """
+import time
+import numba
+now = time.perf_counter_ns()
+time.perf_counter_ns = lambda: now
+
+@numba.njit
+def relu(x, y):
+    for i in range(x.size):
+        sum = x[i]
+        for _ in range(100):
+            sum = sum * x[i] + x[i]
+        y[i] = x[i] if x[i] > 0 or sum > 1e38 else y.dtype.type(0)
+"""
+    candidate = Candidate("relu", "cpu", "numba", source, entry="relu", style=CPU.style)
+    found = result(candidate, artifacts)
+    assert found.verdict is Verdict.SUSPICIOUS
+    assert "ms more by the judge's" in found.detail
+
+
+def test_a_thread_that_spins_between_calls_is_seen(artifacts: Path) -> None:
+    spin = "std::thread([] { for (volatile int i = 0;; ++i); }).detach()"
+    found = result(relu(f"static bool once = ({spin}, true); (void)once; {RIGHT}"), artifacts)
+    assert found.verdict is Verdict.SUSPICIOUS
+    assert found.detail == "it keeps a processor busy between its calls"
+
+
+def test_a_pool_of_threads_that_sleeps_between_calls_is_honest(artifacts: Path) -> None:
+    assert result(relu(f"\n#pragma omp parallel for\n{RIGHT}"), artifacts).verdict is Verdict.PASSED
+
+
+def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> None:
+    data = _Data([torch.randn(1000)], random.SystemRandom())
+    [first], [second], [again] = data.inputs(0), data.inputs(1), data.inputs(0)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    other = _Data([torch.randn(1000)], random.SystemRandom()).inputs(0)[0]
+    assert not torch.equal(first, other)
+
+
+def test_what_is_hidden_is_what_is_beyond_the_baselines_share_and_the_warm_up() -> None:
+    lap = Lap([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of
+    spoken, hidden = lap.against(0.0005)
+    assert spoken == pytest.approx(0.004)
+    assert hidden == pytest.approx(0.010 - 0.004 - 5 * 0.0005 - 0.001)
+    assert math.isfinite(hidden)
+
+
+@pytest.mark.parametrize("samples", [[0.1] * 5, [math.nan] * 5, [-1.0] * 5])
+def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float]) -> None:
+    race = Race(OP, Workload("big", {"n": 1 << 20}), "float32", [], Plan(), 1.0, {0: load("h200")})
+    race.laps = {0: [Lap(samples, wall_s=1.0)]}
+    race._compare_floors()
+    loss = race.lost[0]
+    assert isinstance(loss, Doubt)
+    assert "reading its inputs takes 0.874 µs at h200's peak" in loss.reason
+    assert not race.samples()
+
+
+def teardown_module() -> None:
+    evaluate.close()
