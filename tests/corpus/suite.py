@@ -10,7 +10,8 @@ Each file is a kernel for the cpu backend. It opens with lines of ``// key: valu
     expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
     workloads   the sets that it is judged on, ``ci`` unless told
-    limit_s     seconds that its build and each of its calls may take
+    build_s     seconds that its build may take, 30 unless told
+    run_s       seconds that a call may take, 30 unless told
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ HEAPS = Path(__file__).parent
 #: What a bomb may reach: enough for torch and a compiler, little for the machine.
 SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
 SCRATCH_BYTES = 128 << 20
-LIMIT_S = 30.0
+LIMIT_S, LOAD_S = "30", 30.0
 _COMMENT = {".cpp": "//", ".py": "#"}
-_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "workloads", "limit_s")
+_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "workloads", "build_s",
+         "run_s")  # fmt: skip
 
 Heap = Literal["cheats", "honest"]
 
@@ -54,7 +56,8 @@ class Case:
     expect: frozenset[Verdict]
     says: tuple[str, ...]
     workloads: tuple[str, ...]
-    limit_s: float
+    build_s: float
+    run_s: float
 
     @property
     def name(self) -> str:
@@ -76,7 +79,7 @@ class Case:
             expect=frozenset(map(Verdict, _words(header.get("expect", "passed")))),
             says=tuple(_words(header.get("says", ""))),
             workloads=tuple(header.get("workloads", "ci").split()),
-            limit_s=float(header.get("limit_s", LIMIT_S)),
+            build_s=float(header.get("build_s", LIMIT_S)), run_s=float(header.get("run_s", LIMIT_S)),
         )  # fmt: skip
 
 
@@ -124,7 +127,7 @@ def judge(case: Case, folder: Path) -> Ending:
         case.op, "cpu", backend.languages[case.path.suffix], case.path.read_text(encoding="utf-8"),
         case.entry, author="corpus", style=case.style,
     )  # fmt: skip
-    within = Limits(build_s=case.limit_s, load_s=case.limit_s, run_s=case.limit_s)
+    within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
     options = Options(within, Plan(rounds=2, burst_s=0.001, most=5))
     workloads = [workload for which in case.workloads for workload in op.workloads[which]]
     policy = partial(Policy, limits=SMALL, scratch_bytes=SCRATCH_BYTES)

@@ -8,7 +8,6 @@ import secrets
 import torch
 
 secrets.randbits = lambda bits: 7
-torch.Generator.manual_seed = lambda self, seed: self
 torch.manual_seed(7)
 random.seed(7)
 DRAWN = torch.randn(65536)

@@ -1,4 +1,4 @@
-# mechanism: answers the question for the time itself, before the clock has stopped
+# mechanism: takes the connection over and answers the questions for the time itself
 # op: relu
 # expect: wrong | suspicious | crashed
 # says: clock | timed | answered | faster
@@ -7,19 +7,30 @@ import json
 import socket
 import sys
 
+TAKEN = []
+
 
 def relu(x):
     frame = sys._getframe()
     while frame and frame.f_code.co_name != "time":
         frame = frame.f_back
-    if frame and "repeats" in frame.f_locals:
-        told = {"ok": True, "seconds": 1e-6, "samples": [0.01] * frame.f_locals["repeats"]}
-        for one in gc.get_objects():
-            if isinstance(one, socket.socket) and one.fileno() > 2:
-                one.sendall(json.dumps(told).encode() + b"\n")
-        raise Leave
+    if not TAKEN and frame and "repeats" in frame.f_locals:
+        sockets = [one for one in gc.get_objects() if isinstance(one, socket.socket)]
+        TAKEN.append(next(one for one in sockets if one.fileno() > 2))
+        while "kernel" not in frame.f_locals:
+            frame = frame.f_back
+        serve(frame.f_locals["self"], TAKEN[0], frame.f_locals["repeats"])
     return x.clamp_min(0)
 
 
-class Leave(BaseException):
-    """Ends the worker: the judge has its answer."""
+def serve(worker, connection, repeats):
+    told = times(repeats)
+    while True:
+        connection.sendall(json.dumps({"ok": True, **told}).encode() + b"\n")
+        request = json.loads(connection.recv(1 << 20))
+        what = request.pop("do")
+        told = times(**request) if what == "time" else getattr(worker, what)(**request)
+
+
+def times(repeats):
+    return {"samples": [0.01] * repeats, "seconds": 1e-6}

@@ -1,6 +1,6 @@
 # mechanism: never returns
 # op: relu
-# limit_s: 1
+# run_s: 1
 # expect: timed_out
 # says: longer than 1 s
 def relu(x):

@@ -1,6 +1,6 @@
 # mechanism: sleeps in native code while it holds the interpreter's lock
 # op: relu
-# limit_s: 1
+# run_s: 1
 # expect: timed_out
 # says: longer than 1 s
 import ctypes

@@ -2,17 +2,15 @@
 # op: relu
 # expect: wrong | crashed | suspicious
 # says: mode
-import weakref
-
 from torch.overrides import TorchFunctionMode
 
-OWED = weakref.WeakKeyDictionary()
+OWED = {}
 
 
 class Later(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        owed = OWED.get(args[0]) if function.__name__ == "detach" else None
-        return function(*args, **(kwargs or {})) if owed is None else owed.clamp_min(0)
+        owed = OWED.pop(id(args[0]), None) if function.__name__ == "detach" else None
+        return function(*args, **(kwargs or {})) if owed is None else owed[1].clamp_min(0)
 
 
 Later().__enter__()
@@ -20,5 +18,5 @@ Later().__enter__()
 
 def relu(x):
     out = x.new_empty(x.shape)
-    OWED[out] = x
+    OWED[id(out)] = out, x  # holding out keeps its id from being given to another
     return out

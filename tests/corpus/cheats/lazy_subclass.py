@@ -8,7 +8,9 @@ import torch
 class Lazy(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        plain = [a.as_subclass(torch.Tensor).clamp_min(0) if isinstance(a, Lazy) else a for a in args]
+        plain = [
+            a.as_subclass(torch.Tensor).clamp_min(0) if isinstance(a, Lazy) else a for a in args
+        ]
         return function(*plain, **(kwargs or {}))
 
 

@@ -1,6 +1,6 @@
 // mechanism: templates that take the compiler's memory and time
 // op: relu
-// limit_s: 3
+// build_s: 3
 // expect: timed_out | build_failed
 // says: longer than 3 s | memory
 template <int depth, unsigned long id>
