@@ -79,7 +79,8 @@ class Case:
             expect=frozenset(map(Verdict, _words(header.get("expect", "passed")))),
             says=tuple(_words(header.get("says", ""))),
             workloads=tuple(header.get("workloads", "ci").split()),
-            build_s=float(header.get("build_s", LIMIT_S)), run_s=float(header.get("run_s", LIMIT_S)),
+            build_s=float(header.get("build_s", LIMIT_S)),
+            run_s=float(header.get("run_s", LIMIT_S)),
         )  # fmt: skip
 
 
