@@ -45,6 +45,6 @@ NOT_YET: dict[str, str] = {
     "static_map.cpp": _FRESH,
     "survivor.py": _IDLE,
     "view_of_input.py": _FORM,
-    "works_in_the_pause.py": _FRESH,
+    "works_in_the_pause.cpp": _FRESH,
     "wrong_strides.py": _FORM,
 }

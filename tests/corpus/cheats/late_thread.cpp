@@ -9,7 +9,7 @@
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
   memset(y, 0, n * sizeof(scalar_t));
   std::thread([=] {
-    usleep(20000);
+    usleep(300000);
     for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0 : x[i];
   }).detach();
   return 0;

@@ -12,7 +12,7 @@ def softmax(x):
     out = torch.zeros_like(x)
 
     def fill():
-        time.sleep(0.02)
+        time.sleep(0.3)
         wide = (x.double() - x.double().amax(-1, keepdim=True)).exp()
         out.copy_(wide / wide.sum(-1, keepdim=True))
 
