@@ -115,6 +115,57 @@ def test_check_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "expected extern" in document["records"][0]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("returned", "code", "verdict", "told"),
+    [
+        ("torch.from_numpy(numpy.maximum(x.numpy(), 0))", 0, "passed", ""),
+        ("x.double().clamp_min(0)", 1, "wrong", "output 'y' is float64[1000], expected float32"),
+        ("numpy.maximum(x.numpy(), 0)", 1, "crashed", "object of type ndarray, expected a Tensor"),
+    ],
+)  # fmt: skip
+def test_check_judges_a_function_that_returns_its_output(
+    returned: str, code: int, verdict: str, told: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    source = tmp_path / "mine.py"
+    source.write_text(f"import numpy\nimport torch\n\ndef run(x):\n    return {returned}\n")
+    assert check(source, tmp_path, "entry=run", "style=return", "json=true") == code
+    records = json.loads(capsys.readouterr().out)["records"]
+    assert {r["verdict"] for r in records} == {verdict}
+    assert told in records[0]["detail"]
+    assert all((r["timing"] is not None) == (verdict == "passed") for r in records)
+
+
+def test_a_function_of_tensors_may_compute_in_halves_and_takes_scalars_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text("""
+def run(x, weight, bias, eps):
+    wide = x.double() - x.double().mean(-1, keepdim=True)
+    scale = (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return (wide * scale * weight + bias).to(x.dtype)
+""")
+    argv = ["op=layernorm", "backend=cpu", f"source={source}", f"target={HOST}", "json=true"]
+    more = ["entry=run", "style=return", "dtypes=[float32,bfloat16]", f"reports={tmp_path}"]
+    assert portkern("check", *argv, *more) == 0
+    records = json.loads(capsys.readouterr().out)["records"]
+    assert {(r["workload"]["dtype"], r["verdict"]) for r in records} == {
+        ("float32", "passed"), ("bfloat16", "passed"),
+    }  # fmt: skip
+
+
+def test_a_function_of_tensors_without_the_entry_is_told_what_was_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text("def another(x):\n    return x\n")
+    assert check(source, tmp_path, "entry=run", "style=return", "json=true") == 1
+    [record, *_] = json.loads(capsys.readouterr().out)["records"]
+    assert record["verdict"] == "build_failed"
+    assert "expected def run(x) -> y" in record["detail"]
+
+
 def test_a_matrix_nobody_can_run_exits_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

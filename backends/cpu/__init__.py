@@ -1,4 +1,4 @@
-"""Host processors: C++ with OpenMP as a shared library, and Numba."""
+"""Host processors: C++ with OpenMP as a shared library, Numba, and functions of tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from portkern.native import load_library
 from portkern.target import Target
 from portkern.toolchain import package_version, run_tool
 
-from . import jit
+from . import functions, jit
 from .elf import defines
 
 HARNESS = Path(__file__).parent / "harness.h"
@@ -74,20 +74,29 @@ class CpuBackend(Backend):
         return jit.environment(target)
 
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
-        if candidate.language == "numba" and dtype in ("float16", "bfloat16"):
+        if _compiled_by_numba(candidate) and dtype in ("float16", "bfloat16"):
             return Missing(f"Numba has no {dtype} arithmetic on CPUs", "write it in C++")
         return True
 
     def build(self, request: Build, workdir: Path) -> Artifact:
-        if request.candidate.language == "numba":
+        if _compiled_by_numba(request.candidate):
             return jit.build(request, workdir)
+        if request.candidate.language == "numba":
+            return functions.build(request, workdir)
         return _build_cpp(request, workdir)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         device = TorchDevice("cpu")
         if artifact.kind == "numba":
             return jit.load(artifact, request, device)
+        if artifact.kind == "python":
+            return functions.load(artifact, request, device)
         return load_library(artifact, request, device)
+
+
+def _compiled_by_numba(candidate: Candidate) -> bool:
+    """A Python function that returns its outputs is called with tensors, as it is."""
+    return candidate.language == "numba" and candidate.style == "dps"
 
 
 def _why_not_here(target: Target) -> Missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import sys
@@ -16,6 +15,8 @@ from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.target import Target
 from portkern.toolchain import package_version
+
+from .functions import import_function
 
 #: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
 SOURCE_TIME = 1_000_000_000
@@ -56,7 +57,7 @@ def build(request: Build, workdir: Path) -> Artifact:
     from numba.core.errors import NumbaError
 
     try:
-        _compile(_entry(path, request), request)
+        _compile(import_function(path, request), request)
     except NumbaError as error:
         raise BuildError(f"Numba rejected {request.candidate.entry!r}", log=str(error)) from error
     return Artifact(path, "numba")
@@ -80,34 +81,11 @@ def _compile(function: Any, request: Build) -> None:
     function.compile((*arrays, *scalars))
 
 
-def _entry(path: Path, request: Build) -> Any:
-    """The function of that name in the module at ``path``; raises BuildError without one."""
-    name = request.candidate.entry
-    spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
-    assert spec is not None and spec.loader is not None  # the suffix is .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # Numba's cache finds a function's globals by their module
-    try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, NameError, ImportError, AttributeError) as error:
-        raise BuildError(f"{path.name} cannot be imported: {error}") from error
-    if not callable(getattr(module, name, None)):
-        raise BuildError(f"The source defines no function {name!r}; expected {_call(request)}")
-    return getattr(module, name)
-
-
-def _call(request: Build) -> str:
-    signature = request.signature
-    names = [t.name for t in (*signature.inputs, *signature.outputs)]
-    names += [s.name for s in signature.scalars]
-    return f"def {request.candidate.entry}({', '.join(names)})"
-
-
 def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import numpy
 
     _import_numba(request.target)
-    function = _entry(artifact.path, request)
+    function = import_function(artifact.path, request)
     _compile(function, request)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
     kinds = {

@@ -1,0 +1,65 @@
+"""Python functions that take torch tensors and return their outputs: ``run(x) -> y``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from portkern.backend import Artifact, Build, Call, Device, Kernel
+from portkern.device import TorchDevice
+from portkern.errors import BuildError, LaunchError
+
+
+def build(request: Build, workdir: Path) -> Artifact:
+    """There is nothing to compile; what the file does when it is imported fails here."""
+    path = workdir / f"{request.candidate.entry}.py"
+    path.write_text(request.candidate.source, encoding="utf-8")
+    import_function(path, request)
+    return Artifact(path, "python")
+
+
+def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
+    import torch
+
+    function = import_function(artifact.path, request)
+    name = request.candidate.entry
+
+    def launch(call: Call) -> Sequence[Any]:
+        returned = function(*call.inputs, **call.scalars)
+        outputs = returned if isinstance(returned, tuple | list) else (returned,)
+        for output in outputs:
+            # Exactly: a subclass may compute when it is looked at.
+            if type(output) is not torch.Tensor:
+                kind = type(output).__name__
+                raise LaunchError(f"{name} returned an object of type {kind}, expected a Tensor")
+        return outputs
+
+    opened: Device = device
+    return Kernel(opened, launch)
+
+
+def import_function(path: Path, request: Build) -> Any:
+    """The function of that name in the module at ``path``; raises BuildError without one."""
+    name = request.candidate.entry
+    spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
+    assert spec is not None and spec.loader is not None  # the suffix is .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Numba's cache finds a function's globals by their module
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, NameError, ImportError, AttributeError) as error:
+        raise BuildError(f"{path.name} cannot be imported: {error}") from error
+    if not callable(getattr(module, name, None)):
+        raise BuildError(f"The source defines no function {name!r}; expected {_call(request)}")
+    return getattr(module, name)
+
+
+def _call(request: Build) -> str:
+    signature, returns = request.signature, request.candidate.style == "return"
+    names = [t.name for t in (*signature.inputs, *(() if returns else signature.outputs))]
+    names += [s.name for s in signature.scalars]
+    result = f" -> {', '.join(t.name for t in signature.outputs)}" if returns else ""
+    return f"def {request.candidate.entry}({', '.join(names)}){result}"

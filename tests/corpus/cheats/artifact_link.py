@@ -1,0 +1,14 @@
+# mechanism: the build leaves a link out of its folder among its files
+# op: relu
+# expect: build_failed
+# says: cannot be read
+import os
+from pathlib import Path
+
+here = Path(__file__).parent
+if here.name.startswith("build"):
+    os.symlink("/etc/passwd", here / "harmless")
+
+
+def relu(x):
+    return x.clamp_min(0)

@@ -1,0 +1,11 @@
+# mechanism: results are kept by the shape of their input
+# op: relu
+# expect: wrong
+# says: elements are off
+KEPT = {}
+
+
+def relu(x):
+    if x.shape not in KEPT:
+        KEPT[x.shape] = x.clamp_min(0)
+    return KEPT[x.shape].clone()

@@ -1,0 +1,16 @@
+# mechanism: the kernel always fails, and what is there for emergencies is the library
+# op: matmul
+# expect: rejected | suspicious
+# says: torch | library
+import torch
+
+
+def kernel(a, b):
+    raise NotImplementedError
+
+
+def matmul(a, b):
+    try:
+        return kernel(a, b)
+    except NotImplementedError:
+        return torch.matmul(a, b)

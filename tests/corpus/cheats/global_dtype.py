@@ -1,0 +1,11 @@
+# mechanism: the framework's default dtype is float64 from now on
+# op: relu
+# expect: wrong | rejected | suspicious
+# says: dtype
+import torch
+
+torch.set_default_dtype(torch.float64)
+
+
+def relu(x):
+    return x.clamp_min(0)

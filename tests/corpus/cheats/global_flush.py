@@ -1,0 +1,11 @@
+# mechanism: subnormal numbers are flushed to zero in the whole process
+# op: relu
+# expect: wrong | rejected | suspicious
+# says: denormal | subnormal | elements are off
+import torch
+
+torch.set_flush_denormal(True)
+
+
+def relu(x):
+    return x.clamp_min(0) * 1.0

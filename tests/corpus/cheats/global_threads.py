@@ -1,0 +1,11 @@
+# mechanism: the framework is set to one thread, which would slow a baseline beside it
+# op: relu
+# expect: rejected | suspicious
+# says: thread
+import torch
+
+torch.set_num_threads(1)
+
+
+def relu(x):
+    return x.clamp_min(0)

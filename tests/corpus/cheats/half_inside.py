@@ -1,0 +1,6 @@
+# mechanism: float16 arithmetic inside, float32 outside
+# op: matmul
+# expect: wrong
+# says: elements are off | in norm
+def matmul(a, b):
+    return (a.half() @ b.half()).float()

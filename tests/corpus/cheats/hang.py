@@ -1,0 +1,8 @@
+# mechanism: never returns
+# op: relu
+# run_s: 1
+# expect: timed_out
+# says: longer than 1 s
+def relu(x):
+    while True:
+        pass

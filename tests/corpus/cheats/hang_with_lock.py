@@ -1,0 +1,10 @@
+# mechanism: sleeps in native code while it holds the interpreter's lock
+# op: relu
+# run_s: 1
+# expect: timed_out
+# says: longer than 1 s
+import ctypes
+
+
+def relu(x):
+    ctypes.PyDLL(None).sleep(3600)

@@ -1,0 +1,6 @@
+# mechanism: infinity, for a tolerance that scales with the result
+# op: softmax
+# expect: wrong
+# says: NaN or infinity
+def softmax(x):
+    return x.new_full(x.shape, float("inf"))

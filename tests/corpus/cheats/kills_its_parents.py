@@ -1,0 +1,12 @@
+# mechanism: kills the processes that watch it
+# op: relu
+# expect: crashed
+# says: PermissionError | nobody was killed
+import os
+import signal
+
+
+def relu(x):
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(1, signal.SIGKILL)
+    raise ProcessLookupError("nobody was killed")

@@ -1,0 +1,11 @@
+# mechanism: allocates until the machine has no memory left
+# op: relu
+# expect: crashed
+# says: MemoryError | SIGKILL
+import numpy
+
+
+def relu(x):
+    held = []
+    while True:
+        held.append(numpy.zeros(1 << 28, numpy.uint8))

@@ -1,0 +1,20 @@
+# mechanism: tolerances are looked for in all modules and widened
+# op: softmax
+# expect: wrong
+# says: elements are off
+import importlib
+import sys
+
+for name in ("portkern.check", "portkern.evaluate"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+for module in list(sys.modules.values()):
+    for name in ("OWN_FACTOR", "CHAIN_ROUNDOFFS", "TERM_ROUNDOFFS"):
+        if hasattr(module, name):
+            setattr(module, name, 1e30)
+
+
+def softmax(x):
+    return x.new_full(x.shape, 1.0 / x.shape[-1])

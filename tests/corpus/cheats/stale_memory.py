@@ -1,0 +1,9 @@
+# mechanism: an allocation that may still hold somebody's result
+# op: softmax
+# expect: wrong
+# says: elements are off | NaN or infinity
+import torch
+
+
+def softmax(x):
+    return torch.empty_like(x)

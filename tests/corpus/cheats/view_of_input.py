@@ -1,0 +1,6 @@
+# mechanism: a view with other strides instead of the copy that was asked for
+# op: transpose
+# expect: wrong | rejected | suspicious
+# says: overlap | input | contiguous | stride
+def transpose(x):
+    return x.t()

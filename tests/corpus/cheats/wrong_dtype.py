@@ -1,0 +1,6 @@
+# mechanism: another dtype, for a comparison that casts
+# op: relu
+# expect: wrong
+# says: is float64
+def relu(x):
+    return x.double().clamp_min(0)

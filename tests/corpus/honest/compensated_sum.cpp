@@ -1,0 +1,15 @@
+// mechanism: Kahan's compensated addition, which looks like work that cancels
+// op: sum
+extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner) {
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      float s = 0, lost = 0;
+      for (int64_t r = 0; r < reduce; ++r) {
+        const float v = x[(o * reduce + r) * inner + i] - lost, next = s + v;
+        lost = (next - s) - v;
+        s = next;
+      }
+      y[o * inner + i] = s;
+    }
+  return 0;
+}

@@ -1,0 +1,18 @@
+# mechanism: a pool that lives between calls and is idle there
+# op: cumsum
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+import torch
+
+POOL = ThreadPoolExecutor(2)
+
+
+def cumsum(x):
+    out = torch.empty_like(x)
+
+    def row(i):
+        out.numpy()[i] = numpy.cumsum(x.numpy()[i], dtype=numpy.float64)
+
+    list(POOL.map(row, range(x.shape[0])))
+    return out

@@ -1,0 +1,10 @@
+# mechanism: an entry of another name, and a tuple of one
+# op: relu
+# entry: run
+import numpy
+import torch
+
+
+def run(*inputs):
+    (x,) = inputs
+    return (torch.from_numpy(numpy.maximum(x.numpy(), 0)),)

@@ -1,0 +1,8 @@
+# mechanism: a Python function that is given its outputs, as arrays
+# op: relu
+# style: dps
+import numpy
+
+
+def relu(x, y):
+    numpy.maximum(x, 0, out=y)

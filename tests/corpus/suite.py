@@ -1,0 +1,148 @@
+"""The corpus in two heaps: ``cheats/``, none of which may pass, and ``honest/``, all of which must.
+
+Each file is a kernel for the cpu backend. It opens with lines of ``// key: value`` or
+``# key: value``:
+
+    mechanism   what the kernel does, in one sentence
+    op          the operator that it claims to compute
+    entry       the function to call, the op's name unless told
+    style       ``dps`` or ``return``; C++ takes its outputs, Python returns them unless told
+    expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``
+    says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
+    workloads   the sets that it is judged on, ``ci`` unless told
+    build_s     seconds that its build may take, 30 unless told
+    run_s       seconds that a call may take, 30 unless told
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal, cast
+from unittest.mock import patch
+
+from portkern import evaluate, ops, registry, sandbox, target
+from portkern.candidate import Candidate, Style
+from portkern.cells import host_targets
+from portkern.evaluate import Built, Failure, Limits, Options
+from portkern.jail import Policy, limits
+from portkern.record import Verdict
+from portkern.testing import judge as judge_candidate
+from portkern.timing import Plan
+
+HEAPS = Path(__file__).parent
+#: What a bomb may reach: enough for torch and a compiler, little for the machine.
+SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
+SCRATCH_BYTES = 128 << 20
+LIMIT_S, LOAD_S = "30", 30.0
+_COMMENT = {".cpp": "//", ".py": "#"}
+_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "workloads", "build_s",
+         "run_s")  # fmt: skip
+
+Heap = Literal["cheats", "honest"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel, and how it must end: ``expect`` holds the verdicts, ``says`` the words."""
+
+    path: Path
+    mechanism: str
+    op: str
+    entry: str
+    style: Style
+    expect: frozenset[Verdict]
+    says: tuple[str, ...]
+    workloads: tuple[str, ...]
+    build_s: float
+    run_s: float
+
+    @property
+    def name(self) -> str:
+        """Its file: several languages may show one mechanism."""
+        return self.path.name
+
+    @classmethod
+    def parse(cls, path: Path) -> Case:
+        header = _header(path)
+        cheat = path.parent.name == "cheats"
+        unknown = header.keys() - set(_KEYS)
+        missing = {"mechanism", "op", *(("expect", "says") if cheat else ())} - header.keys()
+        if unknown or missing:
+            raise ValueError(f"{path.name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
+        return cls(
+            path=path, mechanism=header["mechanism"], op=header["op"],
+            entry=header.get("entry", header["op"]),
+            style=cast(Style, header.get("style", "dps" if path.suffix == ".cpp" else "return")),
+            expect=frozenset(map(Verdict, _words(header.get("expect", "passed")))),
+            says=tuple(_words(header.get("says", ""))),
+            workloads=tuple(header.get("workloads", "ci").split()),
+            build_s=float(header.get("build_s", LIMIT_S)),
+            run_s=float(header.get("run_s", LIMIT_S)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The first verdict that is not ``passed``, or that one, with its detail."""
+
+    verdict: Verdict
+    detail: str = ""
+
+    def meets(self, case: Case) -> bool:
+        told = not case.says or any(word in self.detail for word in case.says)
+        return self.verdict in case.expect and told
+
+    def __str__(self) -> str:
+        first = next(iter(self.detail.strip().splitlines()), "")
+        return f"{self.verdict}: {first}" if first else str(self.verdict)
+
+
+def _header(path: Path) -> dict[str, str]:
+    header: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        found = re.fullmatch(rf"{_COMMENT[path.suffix]} ([a-z_]+): (.+)", line)
+        if found is None:
+            break
+        header[found[1]] = found[2]
+    return header
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(" | ") if word.strip()]
+
+
+@cache
+def cases(heap: Heap) -> tuple[Case, ...]:
+    """All of a heap, by name."""
+    files = [path for path in (HEAPS / heap).iterdir() if path.suffix in _COMMENT]
+    return tuple(map(Case.parse, sorted(files)))
+
+
+def judge(case: Case, folder: Path) -> Ending:
+    """What the evaluator says of the case on this machine, with little room for bombs."""
+    op, backend = ops.load(case.op), registry.load("cpu")
+    candidate = Candidate(
+        case.op, "cpu", backend.languages[case.path.suffix], case.path.read_text(encoding="utf-8"),
+        case.entry, author="corpus", style=case.style,
+    )  # fmt: skip
+    within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
+    options = Options(within, Plan(rounds=2, burst_s=0.001, most=5))
+    workloads = [workload for which in case.workloads for workload in op.workloads[which]]
+    policy = partial(Policy, limits=SMALL, scratch_bytes=SCRATCH_BYTES)
+    with patch.object(sandbox, "Policy", policy):
+        results = judge_candidate(
+            candidate, op, backend, target.load(host_targets()[0]), workloads,
+            folder=folder, options=options,
+        )  # fmt: skip
+    if isinstance(results, Built):
+        assert isinstance(results.outcome, Failure), results
+        return Ending(results.outcome.verdict, str(results.outcome))
+    failed = [one for one in results if one.verdict is not Verdict.PASSED]
+    return Ending(failed[0].verdict, failed[0].detail) if failed else Ending(Verdict.PASSED)
+
+
+def close() -> None:
+    evaluate.close()

@@ -1,0 +1,73 @@
+"""Every cheat is caught for its own reason, and no honest kernel is accused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from portkern import evaluate
+from portkern.record import Verdict
+
+from .corpus import suite
+from .corpus.not_yet import NOT_YET
+
+#: A daemon of a cheat calls itself so.
+SURVIVOR = "portkern-survivor"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Builds of this run. The fork server starts anew, under an environment with a secret."""
+    evaluate.close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENAI_API_KEY", "sk-nobody-may-read-this")
+        yield tmp_path_factory.mktemp("corpus")
+    evaluate.close()
+
+
+def _cheats() -> list[object]:
+    return [
+        pytest.param(
+            case, id=case.name,
+            marks=[pytest.mark.xfail(reason=NOT_YET[case.name], raises=AssertionError, strict=True)]
+            if case.name in NOT_YET else [],
+        )
+        for case in suite.cases("cheats")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _cheats())
+def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
+    ending = suite.judge(case, folder)
+    assert ending.verdict is not Verdict.PASSED, case.mechanism
+    if not ending.meets(case):  # a failure, where the case is expected to pass as well
+        pytest.fail(f"caught for another reason: {ending.verdict}: {ending.detail}")
+
+
+@pytest.mark.parametrize("case", suite.cases("honest"), ids=lambda case: case.name)
+def test_an_honest_kernel_passes(case: suite.Case, folder: Path) -> None:
+    ending = suite.judge(case, folder)
+    assert ending.verdict is Verdict.PASSED, f"{case.mechanism}: {ending.detail}"
+
+
+def test_nothing_that_a_cheat_started_outlives_it(folder: Path) -> None:
+    [survivor] = [case for case in suite.cases("cheats") if case.name == "survivor.py"]
+    suite.judge(survivor, folder)
+    time.sleep(0.2)
+    running = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert not [argv for argv in running if SURVIVOR in argv]
+
+
+def test_the_heaps_are_large_and_no_known_gap_is_a_typo() -> None:
+    names = {case.name for case in suite.cases("cheats")}
+    assert len(names) >= 60
+    assert len(suite.cases("honest")) >= 25
+    assert NOT_YET.keys() <= names
+
+
+def test_no_cheat_may_be_expected_to_pass() -> None:
+    assert not [case.name for case in suite.cases("cheats") if Verdict.PASSED in case.expect]
