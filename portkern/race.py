@@ -27,6 +27,7 @@ Key = int | str
 MANY_ELEMENTS = 1 << 22
 #: A worker may keep silent of as much time as it speaks of, and this, beyond the baseline's share.
 HIDDEN_S = 0.002
+CONFIRMATIONS = 10
 #: Datasheets round; clocks are boosted.
 FLOOR = 0.9
 #: Between calls a worker uses less than this share of a processor, once its pools are asleep: after
@@ -104,7 +105,7 @@ class Race:
                     if turn in checked and isinstance(key, int):
                         self._hold(key, session, data, chosen.randrange(calls[key]))
         self._verify()
-        self._compare_clocks(trusted)
+        self._compare_clocks(runners, trusted)
         self._compare_floors()
         self._find_busy(runners)
 
@@ -179,22 +180,31 @@ class Race:
 
     # ---- was the time what they say?
 
-    def _compare_clocks(self, trusted: str) -> None:
-        """The harness's own share of a round is what the baseline's is, per call."""
+    def _compare_clocks(self, runners: Mapping[Key, Session], trusted: str) -> None:
+        """Laps are repeated before anyone is accused: a busy machine hides time now and then, a
+        kernel that does hides it always."""
         if not self.laps.get(trusted) or trusted in self.lost:
             return
-        usual = min(lap.silent_s / (len(lap.samples) + 1) for lap in self.laps[trusted])
-        for key, laps in self.laps.items():
-            if not isinstance(key, int) or key in self.lost or not laps:
-                continue
-            spoken_s, hidden_s = min(
-                (lap.against(usual) for lap in laps), key=lambda both: both[1] - both[0]
+        seen = {key: list(laps) for key, laps in self.laps.items() if key not in self.lost}
+        for left in range(CONFIRMATIONS, -1, -1):
+            hiding = _hiding(seen, trusted)
+            if not hiding:
+                return
+            data = _Data(self.base, random.SystemRandom())
+            for key in (trusted, *hiding) if left else ():
+                lap = self._lap(runners[key], data, len(seen[key][0].samples))
+                if isinstance(lap, Lap):
+                    seen[key].append(lap)
+                else:
+                    self.lost[key] = lap
+                    del seen[key]
+            if trusted in self.lost:
+                return
+        for key, (spoken_s, hidden_s) in hiding.items():
+            self.lost[key] = Doubt(
+                f"its calls took {spoken_s * 1e3:.3g} ms by its own clock, and "
+                f"{hidden_s * 1e3:.3g} ms more by the judge's"
             )
-            if hidden_s > spoken_s + HIDDEN_S:
-                self.lost[key] = Doubt(
-                    f"its calls took {spoken_s * 1e3:.3g} ms by its own clock, and "
-                    f"{hidden_s * 1e3:.3g} ms more by the judge's"
-                )
 
     def _compare_floors(self) -> None:
         dims, signature = self.workload.dims, self.op.signature
@@ -223,6 +233,20 @@ class Race:
             }  # fmt: skip
         for key in left:
             self.lost[key] = Doubt("it keeps a processor busy between its calls")
+
+
+def _hiding(laps: Mapping[Key, Sequence[Lap]], trusted: str) -> dict[Key, tuple[float, float]]:
+    """Kernels that hid time in all their laps, with their best: seconds spoken of, and hidden. The
+    harness's own share of a lap is what the trusted baseline's is, per call."""
+    usual = min(lap.silent_s / (len(lap.samples) + 1) for lap in laps[trusted])
+    found: dict[Key, tuple[float, float]] = {}
+    for key, own in laps.items():
+        if isinstance(key, int) and own:
+            told = [lap.against(usual) for lap in own]
+            spoken_s, hidden_s = min(told, key=lambda both: both[1] - both[0])
+            if hidden_s > spoken_s + HIDDEN_S:
+                found[key] = spoken_s, hidden_s
+    return found
 
 
 class _Data:

@@ -108,6 +108,20 @@ found = [attempt(action) for action in (
     assert found == ["done"] * len(found)
 
 
+def test_what_python_imports_is_there_by_the_name_that_it_uses(tmp_path: Path) -> None:
+    """An environment that is reached through a link."""
+    (tmp_path / "venv").symlink_to(sys.prefix)
+    code = "import numpy, portkern\nfound = numpy.__file__"
+    asked = {"scratch": str(tmp_path / "scratch"), "layers": "all", "code": code, "policy": {},
+             "limits": {}}  # fmt: skip
+    ended = subprocess.run(
+        [tmp_path / "venv" / "bin" / Path(sys.executable).name, "-c", INSIDE, json.dumps(asked)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout).startswith(str(tmp_path / "venv"))
+
+
 def test_neither_the_judge_nor_its_environment_can_be_seen(inside: Inside) -> None:
     judge = os.getpid()
     found = inside(f"""

@@ -15,7 +15,7 @@ from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.evaluate import Result
 from portkern.op import Workload
-from portkern.race import Doubt, Lap, Race, _Data
+from portkern.race import Doubt, Lap, Race, _Data, _hiding
 from portkern.record import Verdict
 from portkern.target import load
 from portkern.testing import QUICK, judge
@@ -103,6 +103,13 @@ def test_a_thread_that_spins_between_calls_is_seen(artifacts: Path) -> None:
 
 def test_a_pool_of_threads_that_sleeps_between_calls_is_honest(artifacts: Path) -> None:
     assert result(relu(f"\n#pragma omp parallel for\n{RIGHT}"), artifacts).verdict is Verdict.PASSED
+
+
+def test_one_lap_in_which_nothing_was_hidden_clears_a_kernel() -> None:
+    clean, slow = Lap([1000.0] * 4, wall_s=0.006), Lap([1000.0] * 4, wall_s=0.050)
+    assert not _hiding({"eager": [clean], 0: [slow, clean, slow]}, "eager")
+    assert list(_hiding({"eager": [clean], 0: [slow, slow]}, "eager")) == [0]
+    assert not _hiding({"eager": [slow], 0: [slow]}, "eager")
 
 
 def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> None:

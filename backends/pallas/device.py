@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-
 class JaxDevice:
     """Buffers are jax arrays. JAX tells no time of its own: the host's clock is read."""
 

@@ -41,10 +41,10 @@ def python_paths() -> list[Path]:
     found |= {Path(folder) for folder in sys.path if folder and Path(folder) != Path.cwd()}
     for name in ("backends", "targets", "conf"):
         found |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
-    checkout = here.parent
+    checkout = here.resolve().parent
     if (checkout / "pyproject.toml").exists():
-        found.discard(checkout)
-    return sorted({path.resolve() for path in found if path.exists()})
+        found = {path for path in found if path.resolve() != checkout}
+    return sorted(path.absolute() for path in found if path.exists())
 
 
 def readable() -> list[Path]:
@@ -73,7 +73,7 @@ def enter(
 
     Raises OSError where the kernel does not let us.
     """
-    paths, package = [path.resolve() for path in reads], _package()
+    paths, package = {path: path.resolve() for path in reads}, _package()
     _step_aside()
     tree = _Tree()
     for folder in SYSTEM:
@@ -86,8 +86,8 @@ def enter(
     size = f"size={scratch_bytes},mode=0777"
     tree.empty(Path("/tmp"), size)
     tree.empty(Path("/dev/shm"), size)
-    for path in sorted({*paths}):  # a folder before what lies in it
-        tree.show(path)
+    for path in sorted({*paths, *paths.values()}):  # a folder before what lies in it
+        tree.show(path, source=paths.get(path))
     for name in HIDDEN:
         tree.hide(package / name)
     if not scratch.is_relative_to("/tmp"):
@@ -133,8 +133,9 @@ class _Tree:
         inside.mkdir(parents=True, exist_ok=True)
         return inside
 
-    def show(self, path: Path, *, writable: bool = False) -> None:
-        source, inside = _on_machine(path), self.at(path)
+    def show(self, path: Path, *, source: Path | None = None, writable: bool = False) -> None:
+        """``source`` is where ``path`` leads to, if that is known."""
+        source, inside = _on_machine(source or path), self.at(path)
         if source.is_symlink():
             self.folder(path.parent)
             if not inside.is_symlink():
