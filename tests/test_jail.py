@@ -256,7 +256,10 @@ def run(x):
     with Session((), {}) as session:
         outcome = _load(session, source)
         assert isinstance(outcome, Answer), outcome
-        assert _running("portkern-daemon")
+        deadline = time.monotonic() + 10
+        while not _running("portkern-daemon"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     time.sleep(0.2)
     assert not _running("portkern-daemon"), containment
 
