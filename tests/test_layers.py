@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "portkern errors",
     "toolchain op candidate target device mlflow_plugin",
-    "abi occupancy flashinfer ops host",
+    "abi occupancy flashinfer inputs ops host",
     "backend record",
     "compilers",
     "simt",

@@ -37,7 +37,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     }
     told = set().union(*asked.values())
     assert told == {
-        "self", "request", "workdir", "artifact", "venue", "inputs", "outputs", "dims", "scalars",
-        "results", "repeats",
+        "self", "request", "artifact", "venue", "inputs", "outputs", "dims", "scalars",
+        "results", "after", "fences", "repeats",
     }  # fmt: skip
     assert "check" not in vars(worker)
