@@ -28,6 +28,8 @@ POISON_PERIOD = 65_537
 #: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the
 #: output times the square root of the number of terms …
 CHAIN_ROUNDOFFS = 2.0
+#: … or this many times their number, where all are equal and round to the same side …
+REPEATED_ROUNDOFFS = 0.5
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
@@ -89,12 +91,12 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
     exact = _reference(op, wide, scalars)
     return Case(
         distribution, inputs, exact, own=_reference(op, inputs, scalars),
-        chain=_chain(op, workload, wide, exact),
+        chain=_chain(op, workload, wide, exact, repeats=distribution == "one-hot"),
     )  # fmt: skip
 
 
 def _chain(
-    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any]
+    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any], *, repeats: bool = False
 ) -> tuple[Any, ...]:
     """What one chain of float32 additions may cost each element."""
     terms = op.terms(workload.dims)
@@ -102,6 +104,8 @@ def _chain(
         return ()
     scalars = op.signature.scalar_values(workload.scalars)
     roundoffs = CHAIN_ROUNDOFFS * terms**0.5
+    if repeats:
+        roundoffs = max(roundoffs, REPEATED_ROUNDOFFS * terms)
     chain = [want.abs() * (roundoffs * ROUNDOFF["float32"]) for want in exact]
     if op.cancels:
         sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)

@@ -47,7 +47,7 @@ def _zeros(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     import torch
 
     values = _normal(shape, kind, generator)
-    return torch.where(_coin(shape, generator), values, values.sign() * 0.0)
+    return torch.where(_seldom(shape, generator), values.sign() * 0.0, values)
 
 
 def _subnormal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
@@ -57,7 +57,7 @@ def _subnormal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     values = _normal(shape, kind, generator)
     least = torch.finfo(kind if kind.is_floating_point else torch.float32).smallest_normal
     small = (values * 0.25).clamp(-1, 1) * least
-    return torch.where(_coin(shape, generator), values, small)
+    return torch.where(_seldom(shape, generator), small, values)
 
 
 def _one_hot(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
@@ -76,13 +76,14 @@ def _constant(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     import torch
 
     value = int(torch.randint(1, 32, (), generator=generator)) * 0.125
-    return torch.full(shape, value if _coin((1,), generator) else -value)
+    sign = int(torch.randint(0, 2, (), generator=generator)) * 2 - 1
+    return torch.full(shape, sign * value)
 
 
-def _coin(shape: tuple[int, ...], generator: Any) -> Any:
+def _seldom(shape: tuple[int, ...], generator: Any) -> Any:
     import torch
 
-    return torch.rand(shape, generator=generator) < 0.5
+    return torch.rand(shape, generator=generator) < 0.0625
 
 
 #: A mean far from 0 breaks one-pass variances and the guess that a mean is 0, a tiny scale breaks

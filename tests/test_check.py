@@ -280,3 +280,52 @@ def test_the_verdict_does_not_depend_on_scale(scale: float, seed: int) -> None:
     assert problems(case, exact.float()) == ""
     assert problems(case, torch.zeros(64))
     assert problems(case, exact.float() * 1.001)
+
+
+def test_two_calls_may_differ_by_as_much_as_an_element_may_err_and_no_more() -> None:
+    case = adversary("softmax", "peaks", rows=4, cols=64)
+    own = case.own[0]
+    assert check.repeated(first=[own], second=[own.clone()], case=case).spread is None
+    near = check.repeated(first=[own], second=[own * (1 + 2.0**-23)], case=case)
+    assert near.spread is not None and not near.problem
+    far = check.repeated(first=[own], second=[own * 1.001], case=case)
+    assert "more than an element may err by" in far.problem
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from([math.nan, math.inf, -math.inf, 1.0]),
+    st.sampled_from([math.nan, math.inf, -math.inf, 1.0]),
+    st.integers(0, 63),
+    st.integers(0, 63),
+)
+def test_what_is_not_finite_passes_only_in_its_place_and_with_its_sign(
+    expected: float, got: float, place: int, where: int
+) -> None:
+    exact = torch.arange(64, dtype=torch.float64)
+    exact[place] = expected
+    case = Case("made", (), (exact,), (exact.float(),))
+    actual = exact.float()
+    actual[place] = float(place)
+    actual[where] = got
+    right = torch.equal(actual.nan_to_num(99, 98, 97), exact.float().nan_to_num(99, 98, 97))
+    assert (problems(case, actual) == "") == right
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(range(16)))
+def test_the_same_elements_in_another_order_fail(order: list[int]) -> None:
+    exact = torch.linspace(-2, 3, 16, dtype=torch.float64)
+    case = Case("made", (), (exact,), (exact.float(),))
+    assert (problems(case, exact.float()[order]) == "") == (order == list(range(16)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(-60, 60), st.floats(-1e-5, 1e-5))
+def test_a_budget_scales_with_the_answer(power: int, error: float) -> None:
+    exact = torch.linspace(1, 3, 16, dtype=torch.float64)
+    off = exact.clone()
+    off[3] *= 1 + error
+    one = Case("made", (), (exact,), (exact.float(),))
+    other = Case("made", (), (exact * 2.0**power,), ((exact * 2.0**power).float(),))
+    assert bool(problems(one, off.float())) == bool(problems(other, (off * 2.0**power).float()))

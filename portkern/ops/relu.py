@@ -1,4 +1,4 @@
-"""Rectified linear unit, element by element."""
+"""Rectified linear unit, element by element; NaN stays NaN."""
 
 from __future__ import annotations
 
