@@ -6,12 +6,13 @@ dtype does, within a stated factor, per element and in norm.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from portkern.inputs import draw
 from portkern.op import ITEMSIZE, Op, Precision, Scalar, Workload
 
 #: A kernel may err this many times as much as the framework's own kernel …
@@ -19,38 +20,20 @@ OWN_FACTOR = 4.0
 #: … plus this many units of roundoff of the dtype: the framework may round luckily.
 ROUNDOFFS = {"float64": 8.0, "float32": 8.0, "float16": 2.0, "bfloat16": 2.0}
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+#: The smallest subnormal, which half of all roundoffs below the normal range come to.
+LEAST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 #: Poison repeats after this many bytes: a prime, so that no row or tile of a kernel meets it twice.
 POISON_PERIOD = 65_537
 #: A sum may err as one chain of float32 additions does, whose partial sums are rounded one by one
 #: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the
 #: output times the square root of the number of terms …
 CHAIN_ROUNDOFFS = 2.0
+#: … or this many times their number, where all are equal and round to the same side …
+REPEATED_ROUNDOFFS = 0.5
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
-
-
-def _normal(shape: tuple[int, ...], generator: Any) -> Any:
-    import torch
-
-    return torch.randn(shape, generator=generator)
-
-
-def _uniform(shape: tuple[int, ...], generator: Any) -> Any:
-    import torch
-
-    return torch.rand(shape, generator=generator) * 2 - 1
-
-
-#: Inputs are drawn from each of these. A mean far from 0 breaks one-pass variances, a tiny scale
-#: breaks absolute tolerances, ties and signed zeros break comparisons.
-DISTRIBUTIONS: Mapping[str, Callable[[tuple[int, ...], Any], Any]] = {
-    "normal": _normal,
-    "offset": lambda shape, g: _normal(shape, g) * 0.25 + 2.0,
-    "tiny": lambda shape, g: _normal(shape, g) * 1e-3,
-    "ties": lambda shape, g: (_uniform(shape, g) * 4).round() * 0.5,
-}
 
 
 @dataclass(frozen=True)
@@ -85,6 +68,7 @@ class _Budget:
     rms: float
     norm: float
     own_worst: float
+    own_share: float  # the largest error relative to |want| + rms(want)
     own_norm: float
 
 
@@ -101,15 +85,7 @@ class Comparison:
 
 def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case:
     """Fresh inputs from a secret seed, with the answer."""
-    import torch
-
-    generator = torch.Generator().manual_seed(secrets.randbits(62))
-    draw = DISTRIBUTIONS[distribution]
-    inputs = [
-        draw(spec.sizes(workload.dims), generator).to(getattr(torch, spec.resolve(dtype)))
-        for spec in op.signature.inputs
-    ]
-    return answer(op, workload, distribution, inputs)
+    return answer(op, workload, distribution, draw(op, workload, dtype, distribution))
 
 
 def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any]) -> Case:
@@ -119,25 +95,44 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any])
     exact = _reference(op, wide, scalars)
     return Case(
         distribution, tuple(inputs), exact, own=_reference(op, inputs, scalars),
-        chain=_chain(op, workload, wide, exact),
+        chain=_chain(op, workload, wide, exact, repeats=distribution == "one-hot"),
     )  # fmt: skip
 
 
 def _chain(
-    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any]
+    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any], *, repeats: bool = False
 ) -> tuple[Any, ...]:
     """What one chain of float32 additions may cost each element."""
     terms = op.terms(workload.dims)
     if terms <= 1:
         return ()
-    factor = CHAIN_ROUNDOFFS * terms**0.5 * ROUNDOFF["float32"]
-    chain = tuple(want.abs() * factor for want in exact)
-    if not op.cancels:
-        return chain
     scalars = op.signature.scalar_values(workload.scalars)
-    sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
-    factor = TERM_ROUNDOFFS * ROUNDOFF["float32"]
-    return tuple(c + size * factor for c, size in zip(chain, sizes, strict=True))
+    roundoffs = CHAIN_ROUNDOFFS * terms**0.5
+    if repeats:
+        roundoffs = max(roundoffs, REPEATED_ROUNDOFFS * terms)
+    chain = [want.abs() * (roundoffs * ROUNDOFF["float32"]) for want in exact]
+    if op.cancels:
+        sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
+        for total, size in zip(chain, sizes, strict=True):
+            total += size * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
+    if op.shifts:
+        for index, tensor in enumerate(wide):  # one by one: together they may cancel
+            nudged = [*wide[:index], _nudged(tensor), *wide[index + 1 :]]
+            moved = _reference(op, nudged, scalars)
+            for total, other, want in zip(chain, moved, exact, strict=True):
+                total += (other - want).abs_() * roundoffs
+    return tuple(chain)
+
+
+def _nudged(wide: Any) -> Any:
+    """Each element up or down by a roundoff of float32, of its own size and of its row's: an
+    error of the mean moves the small ones as far as the large."""
+    import torch
+
+    sign = torch.randint(0, 2, wide.shape, dtype=torch.int8) * 2 - 1
+    size = wide.abs()
+    size += size.mean(-1, keepdim=True)
+    return wide + sign * size * ROUNDOFF["float32"]
 
 
 def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> tuple[Any, ...]:
@@ -146,6 +141,22 @@ def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> 
     with torch.no_grad():
         outputs = op.reference(*inputs, **scalars)
     return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+#: Bytes before and behind an output that a kernel must leave alone; a multiple of a page, so that
+#: the output begins at one.
+MARGIN = 4096
+
+
+def fenced(shape: tuple[int, ...], dtype: str) -> Any:
+    """Random bytes for an output buffer and its margins on both sides."""
+    return poison((math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN,), "uint8")
+
+
+def margins(block: Any) -> Any:
+    import torch
+
+    return torch.cat([block[:MARGIN], block[-MARGIN:]])
 
 
 def poison(shape: tuple[int, ...], dtype: str) -> Any:
@@ -185,12 +196,14 @@ def _budget(exact: Any, own: Any, chain: Any) -> _Budget | None:
     if chain is not None and finite is not None:
         chain = chain[finite]
     error = (own if finite is None else own[finite]).double().sub_(want).abs_()
-    empty = want.numel() == 0
+    size = want.abs()
+    if want.numel() == 0:
+        return _Budget(dtype, finite, rounded, want, size, chain, 0.0, 1.0, 0.0, 0.0, 0.0)
+    rms = float(want.square().mean().sqrt())
     return _Budget(
-        dtype, finite, rounded, want, want.abs(), chain,
-        rms=0.0 if empty else float(want.square().mean().sqrt()),
-        norm=float(want.norm()) or 1.0,
-        own_worst=0.0 if empty else float(error.max()), own_norm=float(error.norm()),
+        dtype, finite, rounded, want, size, chain, rms, norm=float(want.norm()) or 1.0,
+        own_worst=float(error.max()), own_share=float((error / (size + (rms or 1.0))).max()),
+        own_norm=float(error.norm()),
     )  # fmt: skip
 
 
@@ -221,32 +234,78 @@ def _same(a: Any, b: Any) -> Any:
 
 
 def _measure(got: Any, budget: _Budget, precision: Precision) -> Comparison:
-    """The element rule: |got - want| <= 4 max|framework - want| + roundoff (|want| + rms(want)),
-    plus what a chain of additions may cost. The norm rule: the same in the 2-norm, relative to
-    want's."""
-    kind = budget.dtype
-    roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
+    """The element rule: |got - want| may be 4 times what the framework errs by, at its worst
+    element and in proportion to |want| + rms(want), whichever is less; plus a roundoff of
+    |want| + rms(want) and what a chain of additions may cost. The norm rule: the same in the
+    2-norm, relative to want's."""
     error = (got - budget.want).abs_()
     scale = budget.size + budget.rms
-    allowance = scale * roundoff
-    if budget.chain is not None:
-        allowance += budget.chain
-    excess = error - allowance
-    floor = OWN_FACTOR * budget.own_worst
-    worst = int(excess.argmax())
+    slack, own = _allowance(budget, scale, precision)
+    excess = error - slack - own
+    worst = int(excess.argmax())  # a NaN is the largest
     vs_fp64, own_vs_fp64 = float(error.norm()) / budget.norm, budget.own_norm / budget.norm
     problem = ""
-    if not float(excess.flatten()[worst]) <= floor:  # written so that a NaN fails
-        wrong = int((excess > floor).sum())
-        allowed = floor + float(allowance.flatten()[worst])
+    if not float(excess.flatten()[worst]) <= 0:  # written so that a NaN fails
+        allowed = float((slack + own).flatten()[worst])
         problem = (
-            f"{wrong} of {error.numel()} elements are off; the worst is "
+            f"{int((excess > 0).sum())} of {error.numel()} elements are off; the worst is "
             f"{float(got.flatten()[worst]):.6g}, expected "
             f"{float(budget.want.flatten()[worst]):.6g} ± {allowed:.2g}"
         )
-    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + float(allowance.norm()) / budget.norm:
+    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + float(slack.norm()) / budget.norm:
         problem = (
             f"the relative error is {vs_fp64:.2g} in norm, the framework's own is {own_vs_fp64:.2g}"
         )
     relative = float((error / scale.clamp_min_(1e-300)).max())
     return Comparison(problem, float(error.max()), relative, vs_fp64, own_vs_fp64)
+
+
+def _allowance(budget: _Budget, scale: Any, precision: Precision) -> tuple[Any, Any]:
+    """Of each element: what rounding may cost, and what the framework's own errors grant."""
+    kind = budget.dtype
+    roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
+    slack = scale * roundoff + LEAST[kind]
+    if budget.chain is not None:
+        slack += budget.chain
+    own = (scale * (OWN_FACTOR * budget.own_share)).clamp_(max=OWN_FACTOR * budget.own_worst)
+    return slack, own
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """How two calls with equal inputs differ: ``spread`` is the largest difference, None when all
+    bits agree; ``problem`` is empty while no element differs by more than it may err."""
+
+    spread: float | None
+    problem: str = ""
+
+
+def repeated(
+    *, first: Sequence[Any], second: Sequence[Any], case: Case, precision: Precision = "strict"
+) -> Repetition:
+    """Of outputs that both passed :func:`compare`."""
+    worst = Repetition(None)
+    for one, other, budget in zip(first, second, case.budgets, strict=True):
+        if _same_bits(one, other):
+            continue
+        if budget is None:
+            return Repetition(math.inf, "two calls with equal inputs differ")
+        if budget.finite is not None:
+            one, other = one[budget.finite], other[budget.finite]
+        apart = (one.double() - other.double()).abs_()
+        allowed = sum(_allowance(budget, budget.size + budget.rms, precision))
+        spread = float(apart.max()) if apart.numel() else 0.0
+        problem = f"two calls with equal inputs differ by up to {spread:.2g}"
+        if bool((apart > allowed).any()):
+            return Repetition(spread, f"{problem}, more than an element may err by")
+        worst = Repetition(max(spread, worst.spread or 0.0))
+    return worst
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    import torch
+
+    def bits(tensor: Any) -> Any:
+        return tensor.reshape(-1).view(torch.uint8)
+
+    return bool(torch.equal(bits(one), bits(other)))

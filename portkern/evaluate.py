@@ -7,7 +7,6 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import io
-import math
 import os
 import shutil
 import tarfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from portkern import check, race, registry, sandbox, timing
+from portkern import check, inputs, race, registry, sandbox, timing
 from portkern.arena import Arena, Slot
 from portkern.backend import Artifact, Build, Venue
 from portkern.cache import ArtifactCache, build_key
@@ -28,8 +27,6 @@ from portkern.record import Errors, Finding, Verdict
 from portkern.sandbox import Answer, Died, Failed, Outcome, Session, TimedOut
 from portkern.worker import build_to_json
 
-#: Larger inputs are drawn from fewer distributions; float64 references of them take seconds.
-MANY_ELEMENTS = 1 << 22
 LOG_LINES = 12
 
 
@@ -49,7 +46,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     plan: timing.Plan = field(default_factory=timing.Plan)
     baselines: tuple[str, ...] = ("eager",)
-    distributions: tuple[str, ...] = tuple(check.DISTRIBUTIONS)
+    distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
 
 
 @dataclass(frozen=True)
@@ -212,12 +209,15 @@ def _failure(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
 
 @dataclass(frozen=True)
 class Slots:
-    """Where one call's tensors lie in the arena: ``after`` are the inputs once it is over."""
+    """Where one call's tensors lie in the arena: ``after`` are the inputs once it is over,
+    ``fences`` the bytes around the outputs, which were ``margins`` before."""
 
     inputs: list[Slot]
     outputs: list[Slot]
     results: list[Slot]
     after: list[Slot]
+    fences: list[Slot]
+    margins: list[Any]
 
 
 class Trial:
@@ -251,7 +251,7 @@ class Trial:
         results: dict[int, Result] = {}
         standing = list(range(len(self.contestants)))
         case = None
-        for distribution in self._distributions(workload):
+        for distribution in inputs.choose(self.op, workload, self.options.distributions):
             case = check.make_case(self.op, workload, self.dtype, distribution)
             _ = case.budgets  # once, before the threads below share it
             judge = partial(self._judge, workload=workload, case=case)
@@ -264,11 +264,6 @@ class Trial:
             self._race(racing, device, workload, case, results)
         return [results[index] for index in range(len(self.contestants))]
 
-    def _distributions(self, workload: Workload) -> tuple[str, ...]:
-        sizes = [math.prod(t.sizes(workload.dims)) for t in self.op.signature.inputs]
-        chosen = self.options.distributions
-        return chosen if max(sizes, default=0) <= MANY_ELEMENTS else chosen[:2]
-
     def _device(self, index: int) -> str:
         """The torch device of this contestant's baseline; empty when it is only emulated."""
         venue = self.contestants[index].venue
@@ -277,30 +272,52 @@ class Trial:
     def _judge(
         self, index: int, before: Result | None, *, workload: Workload, case: check.Case
     ) -> Result:
-        """One call on fresh inputs; errors are the worst of this and the calls before."""
+        """One call on fresh inputs, and on the base distribution a second with equal ones."""
         session = self._open(index)
         if isinstance(session, Failure):
             return Result(session.verdict, str(session))
+        result, first = self._judge_call(session, before, workload, case)
+        if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
+            return result
+        result, second = self._judge_call(session, result, workload, case)
+        if result.verdict is not Verdict.PASSED:
+            return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
+        found = check.repeated(first=first, second=second, case=case, precision=self.op.precision)
+        if found.spread is None:
+            return result
+        message = found.problem or f"two calls with equal inputs differ by up to {found.spread:.2g}"
+        note = Finding(code="nondeterministic", severity="note", message=message)
+        verdict = Verdict.WRONG if found.problem else Verdict.PASSED
+        return replace(
+            result, verdict=verdict, detail=found.problem, findings=(*result.findings, note)
+        )
+
+    def _judge_call(
+        self, session: Session, before: Result | None, workload: Workload, case: check.Case
+    ) -> tuple[Result, list[Any]]:
+        """The verdict on one call and its outputs; errors are the worst of this and the calls
+        before."""
         seconds = before.seconds if before else 0.0
         outcome, slots = self._ask_run(session, workload, case)
         if not isinstance(outcome, Answer):
             failure = _failure(outcome, "the kernel")
-            return Result(failure.verdict, str(failure), seconds=seconds)
+            return Result(failure.verdict, str(failure), seconds=seconds), []
         seconds += float(outcome.data.get("seconds", 0.0))
         findings = _findings(outcome.data, before.findings if before else ())
         actual = _collect(self.op, session.arena, slots, outcome.data)
-        if isinstance(actual, str):
-            return Result(Verdict.WRONG, actual, seconds=seconds, findings=findings)
+        problem = actual if isinstance(actual, str) else ""
+        problem = problem or _trespass(self.op, session.arena, slots)
         changed = _changed_input(self.op, session.arena, slots, case)
-        if changed:
+        if changed and not problem:
             problem = f"the kernel changed its input {changed!r}"
-            return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings)
+        if problem or isinstance(actual, str):
+            return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings), []
         compared = check.compare(actual=actual, case=case, precision=self.op.precision)
         errors = _worst(before.errors if before else None, compared)
         defects = [str(one) for one in findings if one.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         verdict = Verdict.WRONG if problem else Verdict.PASSED
-        return Result(verdict, problem, errors, seconds=seconds, findings=findings)
+        return Result(verdict, problem, errors, seconds=seconds, findings=findings), actual
 
     def _open(self, index: int) -> Session | Failure:
         session = self._sessions.get(index)
@@ -333,17 +350,19 @@ class Trial:
         signature, arena = self.op.signature, session.arena
         arena.clear()
         wanted = [
-            check.poison(spec.sizes(workload.dims), spec.resolve(self.dtype))
-            for spec in signature.outputs
+            (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
+        blocks = [check.fenced(*form) for form in wanted]
+        margins = [check.margins(block) for block in blocks]
         slots = Slots(
-            [arena.put(tensor) for tensor in case.inputs], [arena.put(t) for t in wanted],
-            [arena.put(tensor) for tensor in wanted], [arena.put(t) for t in case.inputs],
+            [arena.put(tensor) for tensor in case.inputs], [arena.put(b) for b in blocks],
+            [arena.put(check.poison(*form)) for form in wanted],
+            [arena.put(t) for t in case.inputs], [arena.put(m) for m in margins], margins,
         )  # fmt: skip
         outcome = session.ask(
             "run", timeout_s=self.options.limits.run_s, inputs=slots.inputs, outputs=slots.outputs,
-            results=slots.results, after=slots.after, dims=dict(workload.dims),
-            scalars=signature.scalar_values(workload.scalars),
+            results=slots.results, after=slots.after, fences=slots.fences,
+            dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
         )  # fmt: skip
         return outcome, slots
 
@@ -412,10 +431,41 @@ def _collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> 
                 f"output {spec.name!r} is {got['dtype']}{got['shape']}, "
                 f"expected {slot['dtype']}{slot['shape']}"
             )
+        odd = _oddity(op, claim)
+        if odd:
+            return f"output {spec.name!r} {odd}"
     return [arena.take(slot) for slot in slots.results]
 
 
 _FORM = ("shape", "dtype")
+
+
+def _oddity(op: Op, claim: Mapping[str, Any]) -> str:
+    """What is wrong with where an output of the right shape and dtype lies."""
+    if "type" in claim:
+        return f"is a {claim['type']}, expected a torch.Tensor"
+    if "device" in claim:
+        return f"is on {claim['device']}, expected the device of the inputs"
+    if "input" in claim:
+        names = [spec.name for spec in op.signature.inputs]
+        which = names[claim["input"]] if claim["input"] in range(len(names)) else "?"
+        return f"lies in the memory of the input {which!r}, expected a tensor of its own"
+    if "strides" in claim:
+        return f"has the strides {claim['strides']}, expected it contiguous"
+    return ""
+
+
+def _trespass(op: Op, arena: Arena, slots: Slots) -> str:
+    """What was written around the outputs; '' when nothing was."""
+    for spec, slot, margins in zip(op.signature.outputs, slots.fences, slots.margins, strict=True):
+        written = arena.take(slot) != margins
+        before, behind = (int(side.sum()) for side in written.chunk(2))
+        if before or behind:
+            return (
+                f"the kernel wrote outside of its output {spec.name!r}: "
+                f"{before} bytes before it and {behind} behind it"
+            )
+    return ""
 
 
 def _changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:

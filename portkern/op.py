@@ -7,7 +7,7 @@ import inspect
 import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -115,7 +115,12 @@ class Op:
     ``flops`` counts floating-point operations as a function of the axes (an exponential or a
     division counts as one). ``terms`` says how many terms an output sums (1: none), and
     ``cancels`` that they may cancel; the reference of the inputs' absolute values is then the sum
-    of their sizes. Both widen what a float32 sum may err by.
+    of their sizes. Both widen what a float32 sum may err by. ``shifts`` says that the mean of the
+    inputs is taken out of them: a kernel may then err as if each input were off by a roundoff of
+    float32, which is how far the mean itself can be known.
+
+    ``adversaries`` make of normal inputs such as break the op's known shortcuts; each takes the
+    cell's torch dtype, a generator and the inputs at float32, and returns the inputs.
     """
 
     signature: Signature
@@ -126,6 +131,8 @@ class Op:
     precision: Precision = "strict"
     terms: Callable[[Mapping[str, int]], int] = lambda _: 1
     cancels: bool = False
+    shifts: bool = False
+    adversaries: Mapping[str, Callable[..., Sequence[Any]]] = field(default_factory=dict)
     description: str = ""
     reference_source: str = ""
 
@@ -162,7 +169,6 @@ class Op:
     @cached_property
     def digest(self) -> str:
         """Changes when a result of this op could mean something else."""
-        parts = json.dumps(
-            [self.signature.to_json(), self.reference_source, self.precision, self.cancels]
-        )
+        rules = [self.precision, self.cancels, self.shifts, *sorted(self.adversaries)]
+        parts = json.dumps([self.signature.to_json(), self.reference_source, *rules])
         return hashlib.sha256(parts.encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern import registry
-from portkern.arena import Slot, View
+from portkern.arena import Slot, View, size_of
 from portkern.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.candidate import Candidate
 from portkern.device import TorchDevice
@@ -99,16 +99,23 @@ class Worker:
 
     def run(
         self, inputs: list[Slot], outputs: list[Slot], results: list[Slot], after: list[Slot],
-        dims: dict[str, int], scalars: dict[str, Any],
+        fences: list[Slot], dims: dict[str, int], scalars: dict[str, Any],
     ) -> dict[str, Any]:  # fmt: skip
         """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``.
 
-        Outputs go to ``results``, and the inputs as they are afterwards to ``after``.
+        Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are
+        bytes with a margin on both sides, which goes to ``fences``; buffers that are no torch
+        tensors have none, and leave theirs as it was.
         """
         kernel = self._loaded()
         device = kernel.device
         uploaded = [device.upload(self._arena.tensor(slot)) for slot in inputs]
-        poisoned = [device.upload(self._arena.tensor(slot)) for slot in outputs]
+        blocks = [self._arena.tensor(slot) for slot in outputs]
+        if isinstance(device, TorchDevice):
+            blocks = [device.upload(block) for block in blocks]
+            poisoned = [_within(*pair) for pair in zip(blocks, results, strict=True)]
+        else:
+            poisoned = [device.upload(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         call = Call(uploaded, poisoned, dims, scalars)
         device.synchronize()
         start = time.perf_counter()
@@ -120,9 +127,12 @@ class Worker:
         described = []
         for buffer, slot in zip(returned, results, strict=True):
             host = device.download(buffer)
-            described.append(form(host))
-            if described[-1] == {"shape": slot["shape"], "dtype": slot["dtype"]}:
+            described.append(form(host) | layout(buffer, uploaded, device))
+            if form(host) == {"shape": slot["shape"], "dtype": slot["dtype"]}:
                 self._arena.write(slot, host)
+        for block, slot in zip(blocks, fences, strict=True):
+            if isinstance(device, TorchDevice):
+                self._arena.write(slot, _margins(device.download(block), size_of(slot) // 2))
         for buffer, slot in zip(uploaded, after, strict=True):
             self._arena.write(slot, device.download(buffer))
         findings = [dict(finding) for finding in kernel.findings()]
@@ -198,6 +208,41 @@ def build_from_json(data: dict[str, Any]) -> Build:
 
 def form(tensor: Any) -> dict[str, Any]:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+
+
+def layout(tensor: Any, inputs: Sequence[Any], device: Any) -> dict[str, Any]:
+    """What is odd about where a torch tensor lies; arrays of other frameworks lack the freedom."""
+    import torch
+
+    if not isinstance(device, TorchDevice):
+        return {}
+    if type(tensor) is not torch.Tensor:
+        return {"type": type(tensor).__name__}
+    odd: dict[str, Any] = {}
+    if not tensor.is_contiguous():
+        odd["strides"] = list(tensor.stride())
+    if tensor.device.type != device.device.type:
+        odd["device"] = str(tensor.device)
+    memory = tensor.untyped_storage().data_ptr()
+    same = [i for i, one in enumerate(inputs) if one.untyped_storage().data_ptr() == memory]
+    if same and tensor.numel():
+        odd["input"] = same[0]
+    return odd
+
+
+def _within(block: Any, slot: Slot) -> Any:
+    """The tensor of this form in the middle of a block of bytes."""
+    import torch
+
+    margin = (block.numel() - size_of(slot)) // 2
+    inner = block[margin : block.numel() - margin]
+    return inner.view(getattr(torch, slot["dtype"])).reshape(slot["shape"])
+
+
+def _margins(block: Any, size: int) -> Any:
+    import torch
+
+    return torch.cat([block[:size], block[block.numel() - size :]])
 
 
 def _packed(folder: Path) -> bytes:

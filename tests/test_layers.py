@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "portkern errors",
     "toolchain op candidate target device mlflow_plugin",
-    "abi occupancy flashinfer ops host arena jail",
+    "abi occupancy flashinfer inputs ops host arena jail",
     "backend record",
     "compilers",
     "simt",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern import evaluate, ops, registry, sandbox
+from portkern import evaluate, inputs, ops, registry, sandbox
 from portkern.arena import Arena
 from portkern.backend import Build, Missing, Venue
 from portkern.cache import ArtifactCache
@@ -103,6 +104,41 @@ def test_a_kernel_that_writes_its_input_is_wrong(artifacts: Path) -> None:
     found, detail = verdict("const_cast<scalar_t*>(x)[0] = 7; " + RIGHT, artifacts)
     assert found is Verdict.WRONG
     assert "changed its input 'x'" in detail
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("y[-1] = 7;", r"[1-4] bytes before it and 0 behind it"),
+        ("y[n] = 7; y[n + 9] = 7;", r" 0 bytes before it and [1-8] behind it"),
+    ],
+)
+def test_a_kernel_that_writes_outside_of_its_output_is_wrong(
+    body: str, told: str, artifacts: Path
+) -> None:
+    found, detail = verdict(body + RIGHT, artifacts)
+    assert found is Verdict.WRONG
+    assert "outside of its output 'y'" in detail
+    assert re.search(told, detail)  # some of the random bytes may have been just these
+
+
+def test_a_kernel_whose_answers_vary_within_the_budget_passes_with_a_note(artifacts: Path) -> None:
+    body = RIGHT.replace("return 0;", "static int calls; y[0] += 1e-7f * (++calls % 2); return 0;")
+    op = ops.load("relu")
+    results = judge(relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts)
+    assert isinstance(results, list), results
+    assert results[0].verdict is Verdict.PASSED, results[0].detail
+    [note] = results[0].findings
+    assert (note.code, note.severity) == ("nondeterministic", "note")
+
+
+def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> None:
+    """The last two calls have equal inputs; what the first left is poisoned anew."""
+    calls = 1 + len(inputs.DISTRIBUTIONS) + len(ops.load("relu").adversaries)
+    body = f"static int calls; if (++calls == {calls}) return 0; " + RIGHT
+    found, detail = verdict(body, artifacts)
+    assert found is Verdict.WRONG
+    assert detail.startswith("in a second call with equal inputs: ")
 
 
 def _contestant(body: str, artifacts: Path) -> Contestant:

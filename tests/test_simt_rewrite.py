@@ -148,7 +148,7 @@ def test_time_grows_with_the_size_whatever_the_text(unit: str) -> None:
 def test_a_launch_evaluates_each_argument_once_and_passes_copies() -> None:
     assert rewritten("void f() { k<<<g, b, n, st>>>(x, y + 1); }") == (
         'void f() { ::simt::launch(::simt::Shape(g, b, n, st), "k", '
-        "[=, simt_a0 = (x), simt_a1 = (y + 1)]() mutable { k(simt_a0, simt_a1); }); }"
+        "[=, simt_a0 = (x), simt_a1 = (y + 1)]() mutable SIMT_THREAD { k(simt_a0, simt_a1); }); }"
     )
 
 
@@ -157,13 +157,15 @@ def test_a_launch_evaluates_each_argument_once_and_passes_copies() -> None:
     ["0", "-1.5f", "nullptr", "NULL", "true", "'c'", '"s"', "{1, 2}", "args...", "f(args)..."],
 )
 def test_what_has_no_type_of_its_own_stays_in_the_call(argument: str) -> None:
-    assert f"[=]() mutable {{ k({argument}); }}" in rewritten(f"k<<<1, 2>>>({argument});")
+    assert f"[=]() mutable SIMT_THREAD {{ k({argument}); }}" in rewritten(
+        f"k<<<1, 2>>>({argument});"
+    )
 
 
 @pytest.mark.parametrize("argument", ["sizeof...(Ts)", "(float*)nullptr", "float4{1}", "a<b, c>()"])
 def test_what_has_a_type_is_copied(argument: str) -> None:
     text = rewritten(f"k<<<1, 2>>>({argument});")
-    assert f"[=, simt_a0 = ({argument})]() mutable {{ k(simt_a0); }}" in text
+    assert f"[=, simt_a0 = ({argument})]() mutable SIMT_THREAD {{ k(simt_a0); }}" in text
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,9 @@ def test_what_has_a_type_is_copied(argument: str) -> None:
 def test_any_expression_that_names_a_kernel_is_launched(kernel: str, before: str) -> None:
     text = rewritten(f"void f() {{ {before}{kernel}<<<g, b>>>(x); }}")
     assert text.startswith(f"void f() {{ {before}::simt::launch(::simt::Shape(g, b), ")
-    assert text.endswith(f", [=, simt_a0 = (x)]() mutable {{ {kernel}(simt_a0); }}); }}")
+    assert text.endswith(
+        f", [=, simt_a0 = (x)]() mutable SIMT_THREAD {{ {kernel}(simt_a0); }}); }}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ def test_launches_nest_in_arguments() -> None:
 def test_arguments_chosen_by_if_stay_together_and_on_their_lines() -> None:
     source = "void f() {\n k<<<1, 2>>>(a,\n#ifdef B\n  b\n#else\n  c\n#endif\n );\n}\n"
     text = rewritten(source)
-    assert "[=]() mutable { k(a,\n#ifdef B\n  b\n#else\n  c\n#endif\n); });" in text
+    assert "[=]() mutable SIMT_THREAD { k(a,\n#ifdef B\n  b\n#else\n  c\n#endif\n); });" in text
 
 
 def test_launches_in_macros_keep_continuations_pasting_and_stringify_the_name() -> None:
@@ -239,7 +243,7 @@ def test_launches_in_macros_keep_continuations_pasting_and_stringify_the_name() 
 
 def test_a_macro_may_bring_the_arguments_with_their_parentheses() -> None:
     text = rewritten("#define RUN(ARGS) k<<<1, 2>>> ARGS\n")
-    assert "[=]() mutable { k ARGS; })" in text
+    assert "[=]() mutable SIMT_THREAD { k ARGS; })" in text
 
 
 def test_gnu_named_variadics_stay_in_the_call() -> None:
@@ -251,7 +255,7 @@ def test_hip_launches_are_launches(kernel: str) -> None:
     text = rewritten(f"hipLaunchKernelGGL({kernel}, g, dim3(1, 2), 0, st, x, 0);")
     assert '::simt::launch(::simt::Shape(g, dim3(1, 2), 0, st), "k<a, b>", ' in text
     called = kernel if kernel.startswith("(") else "k<a, b>"
-    assert f"[=, simt_a0 = (x)]() mutable {{ {called}(simt_a0, 0); }});" in text
+    assert f"[=, simt_a0 = (x)]() mutable SIMT_THREAD {{ {called}(simt_a0, 0); }});" in text
 
 
 def test_a_hip_launch_of_unknown_arguments_is_left_to_the_headers() -> None:

@@ -6,7 +6,11 @@ import inspect
 import subprocess
 import sys
 
-from portkern import worker
+import pytest
+import torch
+
+from portkern import evaluate, ops, worker
+from portkern.device import TorchDevice
 from portkern.worker import Worker
 
 #: Of portkern's dependencies, what a machine that only runs cells may lack.
@@ -37,7 +41,32 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     }
     told = set().union(*asked.values())
     assert told == {
-        "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "dims",
-        "scalars", "calls", "call",
+        "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "fences",
+        "dims", "scalars", "calls", "call",
     }  # fmt: skip
     assert "check" not in vars(worker)
+
+
+class Pretender(torch.Tensor):
+    """A tensor that might answer every comparison as it likes."""
+
+
+X = torch.zeros(4, 8)
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (torch.zeros(8, 4).t(), "has the strides [1, 4], expected it contiguous"),
+        (torch.zeros(1, 8).expand(4, 8), "has the strides [0, 1]"),
+        (X, "lies in the memory of the input 'x', expected a tensor of its own"),
+        (X.clone().as_subclass(Pretender), "is a Pretender, expected a torch.Tensor"),
+        (torch.zeros(4, 8, device="meta"), "is on meta, expected the device of the inputs"),
+        (torch.zeros(4, 8), ""),
+    ],
+)
+def test_a_returned_tensor_is_new_contiguous_and_on_the_device(
+    returned: torch.Tensor, told: str
+) -> None:
+    odd = evaluate._oddity(ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu")))
+    assert odd.startswith(told) and bool(odd) == bool(told)

@@ -51,6 +51,7 @@ def read(tree: ast.Module, language: str, entry: str) -> Found:
     reader.unused = set(unused(tree, entry))
     try:
         reader.run()
+        reader.find_none(entry)
     except RecursionError:
         reader.found.add((1, "G406"))
     return reader.found
@@ -83,7 +84,7 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, tree: ast.Module, language: str) -> None:
         self.tree, self.language = tree, language
         self.found: Found = set()
-        self.scope = _Scope()
+        self.scope = self.module = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
         self.kernels = set(called_by_pallas(tree)) if language == "pallas" else set()
         self.unused: set[ast.AST] = set()
@@ -96,8 +97,15 @@ class _Reader(ast.NodeVisitor):
         self.visit(self.tree)
         while self.later:
             self.later.pop(0)()
-        if self.language in rules.KERNEL_MAKERS and not self.makes_kernels and not self.makes_code:
-            self.found.add((1, "G304"))
+
+    def find_none(self, entry: str) -> None:
+        """A file without any kernel; where ``entry`` is missing too, the backend says so."""
+        if self.language not in rules.KERNEL_MAKERS or self.makes_kernels or self.makes_code:
+            return
+        functions = (one for one in self.tree.body if isinstance(one, ast.FunctionDef))
+        lines = [one.lineno for one in functions if one.name == entry]
+        if lines or entry in self.module.names:
+            self.found.add(((lines or [1])[-1], "G304"))
 
     def hit(self, node: ast.AST, rule: str) -> None:
         if not (self.in_unused and rule in rules.ABOUT_THE_WORK):

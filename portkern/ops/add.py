@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
 
 
@@ -24,11 +25,12 @@ OP = Op(
     reference=run,
     flops=lambda d: d["m"] * d["n"],
     description=__doc__,
+    adversaries={"special": special},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(7, 33), (128, 512)],
         typical=[(2048, 2048), (8192, 4096), (8192, 8192)],
-        edge=[(0, 5), (1, 1), (1, 7919), (1021, 1), (127, 129)],
+        edge=[(0, 5), (1, 1), (1, 7919), (1021, 1), (127, 129), (70001, 3)],
         heldout=[(613, 769), (4099, 1537)],
     ),
 )

@@ -14,6 +14,14 @@ def run(x: Any) -> Any:
     return torch.nn.functional.gelu(x)
 
 
+def large(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+    """Magnitudes from 1e-4 to 1e3, where an x^3 overflows in halves and both tails are flat."""
+    import torch
+
+    power = torch.rand(x.shape, generator=generator) * 7 - 4
+    return (x.sign() * 10**power,)
+
+
 SIGNATURE = Signature(
     "gelu",
     axes=("n",),
@@ -26,11 +34,12 @@ OP = Op(
     reference=run,
     flops=lambda d: 6.0 * d["n"],
     description=__doc__,
+    adversaries={"large": large},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(1000,), (65536,)],
         typical=[(4194304,), (33554432,), (67108864,)],
         edge=[(0,), (1,), (7919,), (1048579,)],
-        heldout=[(99991,), (1572869,)],
+        heldout=[(99991,), (1572869,), (2097153,)],
     ),
 )

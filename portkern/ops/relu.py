@@ -1,10 +1,11 @@
-"""Rectified linear unit, element by element."""
+"""Rectified linear unit, element by element; NaN stays NaN."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from portkern.op import Op, Signature, TensorSpec
+from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
 
 
@@ -24,6 +25,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["n"],
     description=__doc__,
+    adversaries={"special": special},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(1000,), (65536,)],

@@ -14,6 +14,14 @@ def run(x: Any, weight: Any, eps: float) -> Any:
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
 
 
+def uneven(kind: Any, generator: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+    """Rows from 1e-5, where eps is what counts, to 1e3, whose squares a half cannot hold."""
+    import torch
+
+    power = torch.randint(-5, 4, (x.shape[0], 1), generator=generator)
+    return x * 10.0**power, weight
+
+
 SIGNATURE = Signature(
     "rmsnorm",
     axes=("rows", "cols"),
@@ -28,11 +36,12 @@ OP = Op(
     flops=lambda d: 4.0 * d["rows"] * d["cols"],
     description=__doc__,
     terms=lambda d: d["cols"],
+    adversaries={"uneven": uneven},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],
         typical=[(4096, 1024), (8192, 4096), (8192, 8192)],
         edge=[(0, 8), (1, 1), (3, 7919), (1021, 3), (2, 65537)],
-        heldout=[(613, 769), (259, 5003)],
+        heldout=[(613, 769), (259, 5003), (33013, 5)],
     ),
 )

@@ -12,6 +12,25 @@ def run(x: Any) -> Any:
     return x.softmax(dim=-1)
 
 
+def peaks(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+    """Rows around 1e4 and -1e4, whose powers overflow or vanish unless the maximum is taken out."""
+    import torch
+
+    sign = torch.randint(0, 2, (x.shape[0], 1), generator=generator) * 2 - 1
+    return (x + sign * 1e4,)
+
+
+def masked(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+    """Half of each row is -inf, from its beginning or anywhere, but for one element."""
+    import torch
+
+    rows, cols = x.shape
+    hidden = torch.rand(x.shape, generator=generator) < 0.5
+    hidden[::2] = torch.arange(cols) < cols // 2
+    kept = torch.randint(0, cols, (rows, 1), generator=generator)
+    return (x.masked_fill(hidden.scatter(1, kept, False), -torch.inf),)
+
+
 SIGNATURE = Signature(
     "softmax",
     axes=("rows", "cols"),
@@ -25,11 +44,12 @@ OP = Op(
     flops=lambda d: 5.0 * d["rows"] * d["cols"],
     description=__doc__,
     terms=lambda d: d["cols"],
+    adversaries={"peaks": peaks, "masked": masked},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],
         typical=[(4096, 1024), (8192, 4096), (8192, 8192)],
         edge=[(0, 8), (1, 1), (3, 7919), (1021, 1), (2, 65537)],
-        heldout=[(613, 769), (259, 5003)],
+        heldout=[(613, 769), (259, 5003), (33013, 5)],
     ),
 )
