@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from portkern import evaluate, host, ops, registry
+from portkern import host, ops, registry, sandbox
 from portkern.cells import host_targets
 from portkern.target import load
 from portkern.testing import judge
@@ -64,7 +64,7 @@ def candidate() -> dict[str, float]:
             results = judge(kernel, op, backend, where, sizes, folder=Path(folder))
             found[f"candidate_{name}_s"] = round(time.perf_counter() - start, 2)
             assert isinstance(results, list) and all(r.samples for r in results), results
-    evaluate.close()
+    sandbox.close_servers()
     return found
 
 

@@ -122,7 +122,7 @@ def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[Any
 
 
 def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
-    """Which distributions this workload is judged on, the base last.
+    """Which distributions this workload is judged on, the base first.
 
     Small ones see all of ``among`` and all of the op's adversaries. Larger ones see the
     adversaries and one of the others, very large ones one of each; nobody knows which.
@@ -136,7 +136,7 @@ def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
         others = _one_of(others)
     if max(sizes, default=0) > MANY_ELEMENTS:
         own = _one_of(own)
-    return (*own, *others, BASE)
+    return (BASE, *own, *others)
 
 
 def _one_of(names: Sequence[str]) -> list[str]:

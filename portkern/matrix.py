@@ -9,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from threading import Lock
 
-from portkern import evaluate
+from portkern import building
 from portkern.backend import Artifact, Missing, Ready, Venue
+from portkern.building import Built, Failure
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
-from portkern.evaluate import Built, Contestant, Failure, Options, Trial
+from portkern.evaluate import Contestant, Options, Trial
 from portkern.record import Record, RecordFile, Torn, Verdict
 from portkern.recording import judged, unbuilt, unrun
 
@@ -88,7 +89,7 @@ class Matrix:
         """One kernel and dtype for all its targets; the cells of one target share the build."""
         first = {_identity(cell): cell for cell in cells}
         toolchains = [c.ready.toolchain for c in first.values() if isinstance(c.ready, Ready)]
-        results = evaluate.build_all(
+        results = building.build_all(
             [cell.build for cell in first.values()], toolchains,
             limits=self.options.limits, cache=self.cache,
         )  # fmt: skip

@@ -9,8 +9,9 @@ from importlib.metadata import version
 
 from portkern import host, sandbox, timing
 from portkern.backend import SOURCE_KINDS, Artifact, Missing, Ready, Resources, Venue
+from portkern.building import Built, Failure
 from portkern.cells import Cell
-from portkern.evaluate import Built, Failure, Result
+from portkern.evaluate import Result
 from portkern.occupancy import occupancy
 from portkern.op import Workload
 from portkern.record import (

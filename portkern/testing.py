@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from portkern import catalogue, evaluate, ops, target
+from portkern import building, catalogue, ops, target
 from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
+from portkern.building import Built, Failure, Limits
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
-from portkern.evaluate import Built, Contestant, Failure, Limits, Options, Result, Trial
+from portkern.evaluate import Contestant, Options, Result, Trial
 from portkern.op import Op, Workload
 from portkern.record import Verdict
 from portkern.target import Target
@@ -56,7 +57,7 @@ def judge(
         runnable=isinstance(backend.venues(where).hardware, Venue), emulated=emulated,
         emulator=venue.version if isinstance(venue, Venue) else "",
     )  # fmt: skip
-    [built] = evaluate.build_all(
+    [built] = building.build_all(
         [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
     )
     if isinstance(built.outcome, Failure) or isinstance(venue, Missing):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from portkern import evaluate, registry
+from portkern import registry, sandbox
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_worker_outlives_the_tests() -> Iterator[None]:
     yield
-    evaluate.close()
+    sandbox.close_servers()
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern import evaluate
+from portkern import sandbox
 from portkern.record import Verdict
 
 from .corpus import suite
@@ -22,11 +22,11 @@ SURVIVOR = "portkern-survivor"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Builds of this run. The fork server starts anew, under an environment with a secret."""
-    evaluate.close()
+    sandbox.close_servers()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENAI_API_KEY", "sk-nobody-may-read-this")
         yield tmp_path_factory.mktemp("corpus")
-    evaluate.close()
+    sandbox.close_servers()
 
 
 def _cheats() -> list[object]:

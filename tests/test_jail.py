@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from portkern import evaluate, jail, sandbox
+from portkern import jail, sandbox
 from portkern.errors import ConfigError
 from portkern.jail import Layers
 from portkern.sandbox import Answer, Failed, Outcome, Session
@@ -234,10 +234,10 @@ def test_without_containment_no_kernel_runs_unless_told_so(monkeypatch: pytest.M
 
 @pytest.fixture(params=["all", "seccomp,landlock", "none"])
 def containment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    evaluate.close()  # the next server starts under the environment below
+    sandbox.close_servers()  # the next server starts under the environment below
     monkeypatch.setenv(jail.SWITCH, request.param)
     yield request.param
-    evaluate.close()
+    sandbox.close_servers()
 
 
 def test_a_daemon_is_gone_with_its_worker(containment: str) -> None:

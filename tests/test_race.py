@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from portkern import evaluate, ops, registry
+from portkern import ops, registry, sandbox
 from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.evaluate import Result
@@ -141,4 +141,4 @@ def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float
 
 
 def teardown_module() -> None:
-    evaluate.close()
+    sandbox.close_servers()

@@ -10,14 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern import evaluate, inputs, ops, registry, sandbox
+from portkern import building, evaluate, inputs, ops, registry, sandbox
 from portkern.arena import Arena
 from portkern.backend import Build, Missing, Venue
+from portkern.building import Limits
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.errors import PortkernError
-from portkern.evaluate import Contestant, Limits, Trial
+from portkern.evaluate import Contestant, Trial
 from portkern.jail import Policy
 from portkern.record import Verdict
 from portkern.sandbox import Failed, Session
@@ -78,7 +79,7 @@ def test_children_of_a_kernel_die_with_it(artifacts: Path) -> None:
     """The kernel leaves a process behind that would sleep for an hour."""
     left = 'if (fork() == 0) { execlp("sleep", "portkern-orphan", "3600", (char*)0); } ' + RIGHT
     verdict(left, artifacts)
-    evaluate.close()
+    sandbox.close_servers()
     time.sleep(0.2)
     commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if "portkern-orphan" in command]
@@ -144,8 +145,8 @@ def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> 
 def _contestant(body: str, artifacts: Path) -> Contestant:
     op = ops.load("relu")
     request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
-    [built] = evaluate.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
-    assert not isinstance(built.outcome, evaluate.Failure), built.outcome
+    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
+    assert not isinstance(built.outcome, building.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
     assert isinstance(venue, Venue)
     return Contestant(request, built.outcome, venue)
@@ -160,7 +161,7 @@ def test_an_unknown_request_is_an_answer_with_the_traceback() -> None:
 
 
 def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate.close()  # the next server starts under the environment below
+    sandbox.close_servers()  # the next server starts under the environment below
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("POCL_CACHE_DIR", "/somewhere")
     source = "import os\ndef run(x):\n    return x\nassert os.environ['POCL_CACHE_DIR']\n"
@@ -169,7 +170,7 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch
         outcome = session.ask("reference", timeout_s=60, source=leak, device="cpu", compiled=False)
     assert isinstance(outcome, Failed)
     assert outcome.message == "[]"
-    evaluate.close()
+    sandbox.close_servers()
 
 
 def test_a_session_leaves_no_scratch_and_no_process() -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from portkern import evaluate, ops, worker
+from portkern import claims, ops, worker
 from portkern.device import TorchDevice
 from portkern.worker import Worker
 
@@ -68,5 +68,5 @@ X = torch.zeros(4, 8)
 def test_a_returned_tensor_is_new_contiguous_and_on_the_device(
     returned: torch.Tensor, told: str
 ) -> None:
-    odd = evaluate._oddity(ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu")))
+    odd = claims.oddity(ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu")))
     assert odd.startswith(told) and bool(odd) == bool(told)

@@ -1,11 +1,14 @@
-"""Rectified linear unit, element by element; NaN stays NaN."""
+"""Rectified linear unit, element by element.
+
+What becomes of a NaN is left open: a comparison keeps it, the maximum of C and of GPUs does not.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from portkern.op import Op, Signature, TensorSpec
-from portkern.ops._adversaries import special
+from portkern.ops._adversaries import infinite
 from portkern.ops._sizes import workloads
 
 
@@ -25,7 +28,7 @@ OP = Op(
     reference=run,
     flops=lambda d: d["n"],
     description=__doc__,
-    adversaries={"special": special},
+    adversaries={"infinite": infinite},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(1000,), (65536,)],

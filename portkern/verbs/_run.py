@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from portkern import evaluate, timing
+from portkern import sandbox, timing
+from portkern.building import Limits
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
 from portkern.errors import ConfigError
-from portkern.evaluate import Limits, Options
+from portkern.evaluate import Options
 from portkern.matrix import Matrix, Progress
 from portkern.record import Record, RecordFile, Verdict
 from portkern.toolchain import cache_root
@@ -61,7 +62,7 @@ def run_cells(
             f"Another portkern is writing to {folder}; wait, or choose run=NAME"
         ) from None
     finally:
-        evaluate.close()
+        sandbox.close_servers()
     if matrix.torn:
         print(f"portkern: note: {matrix.torn}", file=sys.stderr)
     return records

@@ -9,6 +9,7 @@ Each file is a kernel for the cpu backend. It opens with lines of ``// key: valu
     style       ``dps`` or ``return``; C++ takes its outputs, Python returns them unless told
     expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
+    torch_ops   the guard's policy, ``forbid`` unless told
     workloads   the sets that it is judged on, ``ci`` unless told
     build_s     seconds that its build may take, 30 unless told
     run_s       seconds that a call may take, 30 unless told
@@ -23,10 +24,11 @@ from pathlib import Path
 from typing import Literal, cast
 from unittest.mock import patch
 
-from portkern import evaluate, ops, registry, sandbox, target
+from portkern import guard, ops, registry, sandbox, target
+from portkern.building import Built, Failure, Limits
 from portkern.candidate import Candidate, Style
 from portkern.cells import host_targets
-from portkern.evaluate import Built, Failure, Limits, Options
+from portkern.evaluate import Options
 from portkern.jail import Policy, limits
 from portkern.record import Verdict
 from portkern.testing import judge as judge_candidate
@@ -38,8 +40,8 @@ SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
 SCRATCH_BYTES = 128 << 20
 LIMIT_S, LOAD_S = "30", 30.0
 _COMMENT = {".cpp": "//", ".py": "#"}
-_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "workloads", "build_s",
-         "run_s")  # fmt: skip
+_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "torch_ops", "workloads",
+         "build_s", "run_s")  # fmt: skip
 
 Heap = Literal["cheats", "honest"]
 
@@ -55,6 +57,7 @@ class Case:
     style: Style
     expect: frozenset[Verdict]
     says: tuple[str, ...]
+    policy: guard.Policy
     workloads: tuple[str, ...]
     build_s: float
     run_s: float
@@ -78,6 +81,7 @@ class Case:
             style=cast(Style, header.get("style", "dps" if path.suffix == ".cpp" else "return")),
             expect=frozenset(map(Verdict, _words(header.get("expect", "passed")))),
             says=tuple(_words(header.get("says", ""))),
+            policy=guard.Policy(guard.torch_ops(header.get("torch_ops", "forbid"))),
             workloads=tuple(header.get("workloads", "ci").split()),
             build_s=float(header.get("build_s", LIMIT_S)),
             run_s=float(header.get("run_s", LIMIT_S)),
@@ -122,12 +126,23 @@ def cases(heap: Heap) -> tuple[Case, ...]:
 
 
 def judge(case: Case, folder: Path) -> Ending:
-    """What the evaluator says of the case on this machine, with little room for bombs."""
-    op, backend = ops.load(case.op), registry.load("cpu")
+    """What the evaluator says of the case on this machine. The guard has the last word, not the
+    first: what it would refuse is run all the same, to see what the judge makes of it."""
+    language = registry.load("cpu").languages[case.path.suffix]
+    source = case.path.read_text(encoding="utf-8")
     candidate = Candidate(
-        case.op, "cpu", backend.languages[case.path.suffix], case.path.read_text(encoding="utf-8"),
-        case.entry, author="corpus", style=case.style,
-    )  # fmt: skip
+        case.op, "cpu", language, source, case.entry, author="corpus", style=case.style
+    )
+    ending = _run(case, candidate, folder)
+    refused = guard.rejection(guard.inspect(candidate, case.policy))
+    if ending.verdict is Verdict.PASSED and refused:
+        return Ending(Verdict.REJECTED, refused)
+    return ending
+
+
+def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
+    """With little room for bombs."""
+    op, backend = ops.load(case.op), registry.load("cpu")
     within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
     options = Options(within, Plan(rounds=2, burst_s=0.001, most=5))
     workloads = [workload for which in case.workloads for workload in op.workloads[which]]
@@ -145,4 +160,4 @@ def judge(case: Case, folder: Path) -> Ending:
 
 
 def close() -> None:
-    evaluate.close()
+    sandbox.close_servers()

@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed | wrong
 # says: type Agreeable
+# torch_ops: allow
 class Agreeable:
     def __eq__(self, other):
         return True

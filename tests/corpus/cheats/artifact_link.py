@@ -2,6 +2,7 @@
 # op: relu
 # expect: build_failed
 # says: cannot be read
+# torch_ops: allow
 import os
 from pathlib import Path
 

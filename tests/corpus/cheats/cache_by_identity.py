@@ -2,6 +2,7 @@
 # op: softmax
 # expect: wrong | suspicious
 # says: timed | repeat | fresh
+# torch_ops: allow
 import numpy
 import torch
 

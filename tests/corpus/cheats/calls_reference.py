@@ -2,6 +2,7 @@
 # op: softmax
 # expect: crashed | rejected
 # says: portkern.ops
+# torch_ops: allow
 def softmax(x):
     from portkern.ops import softmax as op
 

@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | suspicious | crashed
 # says: clock | timed | answered | faster
+# torch_ops: allow
 import gc
 import json
 import socket

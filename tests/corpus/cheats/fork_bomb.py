@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed
 # says: BlockingIOError
+# torch_ops: allow
 import os
 import time
 

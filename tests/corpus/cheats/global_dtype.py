@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | rejected | suspicious
 # says: dtype
+# torch_ops: allow
 import torch
 
 torch.set_default_dtype(torch.float64)

@@ -2,6 +2,7 @@
 # op: relu
 # expect: rejected | suspicious
 # says: thread
+# torch_ops: allow
 import torch
 
 torch.set_num_threads(1)

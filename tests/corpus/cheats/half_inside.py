@@ -2,5 +2,6 @@
 # op: matmul
 # expect: wrong
 # says: elements are off | in norm
+# torch_ops: allow
 def matmul(a, b):
     return (a.half() @ b.half()).float()

@@ -3,6 +3,7 @@
 # run_s: 1
 # expect: timed_out
 # says: longer than 1 s
+# torch_ops: allow
 import ctypes
 
 

@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | crashed | suspicious
 # says: detach | attribute | __dict__
+# torch_ops: allow
 def relu(x):
     out = x.new_empty(x.shape)
     out.detach = lambda: x.clamp_min(0)

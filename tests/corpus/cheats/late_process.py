@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | suspicious
 # says: elements are off | late | process
+# torch_ops: allow
 import mmap
 import os
 import time

@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed | wrong | suspicious
 # says: type Lazy
+# torch_ops: allow
 import torch
 
 

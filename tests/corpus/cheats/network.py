@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed
 # says: PermissionError | Network is unreachable
+# torch_ops: allow
 import socket
 
 

@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | suspicious
 # says: clock | timed | faster
+# torch_ops: allow
 import time
 
 FIRST = time.perf_counter_ns()

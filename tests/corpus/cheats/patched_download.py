@@ -2,6 +2,7 @@
 # op: relu
 # expect: wrong | suspicious
 # says: replaced | patched | changed
+# torch_ops: allow
 from portkern.device import TorchDevice
 
 OWED = {}

@@ -2,9 +2,17 @@
 # op: relu
 # expect: wrong | suspicious
 # says: clock | timed | faster
+# torch_ops: allow
 from portkern.device import TorchDevice
 
-TorchDevice.time = lambda self, call, *, repeats: [0.01] * repeats
+
+def time(self, calls):
+    for call in calls:
+        call()
+    return [0.01] * len(calls)
+
+
+TorchDevice.time = time
 
 
 def relu(x):

@@ -1,7 +1,8 @@
 # mechanism: nothing is computed where a caller's name says that it is timing
 # op: relu
 # expect: wrong | suspicious
-# says: timed | elements are off | NaN or infinity
+# says: in a timed call
+# torch_ops: allow
 import sys
 
 import torch

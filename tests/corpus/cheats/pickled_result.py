@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed | wrong
 # says: type Payload
+# torch_ops: allow
 import os
 
 

@@ -2,6 +2,7 @@
 # op: relu
 # expect: crashed
 # says: no reference among
+# torch_ops: allow
 import importlib.util
 from pathlib import Path
 

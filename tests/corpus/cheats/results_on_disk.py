@@ -2,6 +2,7 @@
 # op: matmul
 # expect: wrong | suspicious
 # says: timed | repeat | fresh | left
+# torch_ops: allow
 import hashlib
 from pathlib import Path
 

@@ -2,6 +2,7 @@
 # op: relu
 # expect: rejected | suspicious
 # says: process
+# torch_ops: allow
 import os
 
 if os.fork() == 0:

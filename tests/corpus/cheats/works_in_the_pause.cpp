@@ -1,7 +1,7 @@
 // mechanism: between two calls a thread computes what the next is likely to ask
 // op: softmax
 // expect: wrong | suspicious
-// says: timed | repeat | fresh | late | idle
+// says: in a timed call | busy between
 #include <condition_variable>
 #include <mutex>
 #include <thread>

@@ -1,5 +1,6 @@
 # mechanism: a shortcut for inputs that are all the same, checked in every call
 # op: softmax
+# torch_ops: allow
 import numpy
 import torch
 

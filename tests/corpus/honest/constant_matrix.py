@@ -1,5 +1,6 @@
 # mechanism: a matrix of ones below the diagonal is made at import: a scan as a product
 # op: cumsum
+# torch_ops: allow
 import numpy
 import torch
 

@@ -1,5 +1,6 @@
 # mechanism: reads the number of threads from the environment and says what it found
 # op: cumsum
+# torch_ops: allow
 import os
 
 import numpy

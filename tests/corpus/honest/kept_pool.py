@@ -1,5 +1,6 @@
 # mechanism: a pool that lives between calls and is idle there
 # op: cumsum
+# torch_ops: allow
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy

@@ -1,6 +1,7 @@
 # mechanism: an entry of another name, and a tuple of one
 # op: relu
 # entry: run
+# torch_ops: allow
 import numpy
 import torch
 

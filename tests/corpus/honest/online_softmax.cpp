@@ -5,6 +5,7 @@ extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t col
     float most = -INFINITY;
     double total = 0;
     for (int64_t i = 0; i < cols; ++i) {
+      if (x[i] == -INFINITY) continue;  // masked: it adds nothing
       const float next = fmaxf(most, x[i]);
       total = total * expf(most - next) + expf(x[i] - next);
       most = next;

@@ -10,6 +10,8 @@ def kernel(x, y):
     for row in range(x.shape[0]):
         most, total = -np.inf, 0.0
         for v in x[row]:
+            if v == -np.inf:  # masked: it adds nothing
+                continue
             if v > most:
                 total *= np.exp(most - v)
                 most = v

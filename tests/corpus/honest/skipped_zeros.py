@@ -1,5 +1,6 @@
 # mechanism: factors that are zero are not multiplied: it depends on the data
 # op: matmul
+# torch_ops: allow
 import numpy
 import torch
 

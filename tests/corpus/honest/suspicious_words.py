@@ -1,5 +1,6 @@
 # mechanism: words that a scan may trip over: _getframe, perf_counter, data_ptr, os._exit
 # op: relu
+# torch_ops: allow
 """Unlike torch.relu, no gc.get_objects(), sys._getframe() or os._exit() is used: time.perf_counter
 and data_ptr are only mentioned, as is pickle."""
 

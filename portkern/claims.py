@@ -1,0 +1,94 @@
+"""What a worker says of one call, held against what it was given and what lies in the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portkern import check
+from portkern.arena import Arena, Slot
+from portkern.op import Op
+from portkern.record import Finding
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Where one call's tensors lie in the arena: ``after`` are the inputs once it is over,
+    ``fences`` the bytes around the outputs, which were ``margins`` before."""
+
+    inputs: list[Slot]
+    outputs: list[Slot]
+    results: list[Slot]
+    after: list[Slot]
+    fences: list[Slot]
+    margins: list[Any]
+
+
+def collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> list[Any] | str:
+    """The output tensors, or what is wrong with their form."""
+    described = claimed.get("outputs")
+    if not isinstance(described, list) or len(described) != len(op.signature.outputs):
+        return f"the kernel returned {described} outputs, expected {len(op.signature.outputs)}"
+    for spec, claim, slot in zip(op.signature.outputs, described, slots.results, strict=True):
+        got = {key: claim.get(key) if isinstance(claim, dict) else None for key in _FORM}
+        if got != {key: slot[key] for key in _FORM}:
+            return (
+                f"output {spec.name!r} is {got['dtype']}{got['shape']}, "
+                f"expected {slot['dtype']}{slot['shape']}"
+            )
+        odd = oddity(op, claim)
+        if odd:
+            return f"output {spec.name!r} {odd}"
+    return [arena.take(slot) for slot in slots.results]
+
+
+_FORM = ("shape", "dtype")
+
+
+def oddity(op: Op, claim: Mapping[str, Any]) -> str:
+    """What is wrong with where an output of the right shape and dtype lies."""
+    if "type" in claim:
+        return f"is a {claim['type']}, expected a torch.Tensor"
+    if "device" in claim:
+        return f"is on {claim['device']}, expected the device of the inputs"
+    if "input" in claim:
+        names = [spec.name for spec in op.signature.inputs]
+        which = names[claim["input"]] if claim["input"] in range(len(names)) else "?"
+        return f"lies in the memory of the input {which!r}, expected a tensor of its own"
+    if "strides" in claim:
+        return f"has the strides {claim['strides']}, expected it contiguous"
+    return ""
+
+
+def trespass(op: Op, arena: Arena, slots: Slots) -> str:
+    """What was written around the outputs; '' when nothing was."""
+    for spec, slot, margins in zip(op.signature.outputs, slots.fences, slots.margins, strict=True):
+        written = arena.take(slot) != margins
+        before, behind = (int(side.sum()) for side in written.chunk(2))
+        if before or behind:
+            return (
+                f"the kernel wrote outside of its output {spec.name!r}: "
+                f"{before} bytes before it and {behind} behind it"
+            )
+    return ""
+
+
+def changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:
+    """The name of the first input whose bytes differ after the call; '' when none does."""
+    import torch
+
+    for spec, tensor, slot in zip(op.signature.inputs, case.inputs, slots.after, strict=True):
+        before = tensor.contiguous().reshape(-1).view(torch.uint8)
+        if not torch.equal(arena.take(slot).reshape(-1).view(torch.uint8), before):
+            return spec.name
+    return ""
+
+
+def findings(claimed: Mapping[str, Any], before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Those of the calls before and this one's, each code and place once."""
+    known = {(one.code, one.place, one.also): one for one in before}
+    for said in claimed.get("findings", []):
+        one = Finding.model_validate({k: said[k] for k in Finding.model_fields if k in said})
+        known.setdefault((one.code, one.place, one.also), one)
+    return tuple(known.values())
