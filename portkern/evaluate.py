@@ -243,7 +243,7 @@ class Trial:
             plan = replace(plan, round_bytes=4 * plan.round_bytes)
         run = race.Race(
             self.op, workload, self.dtype, base, plan,
-            self.options.limits.run_s, targets, Watch(targets[racing[0]]),
+            self.options.limits.run_s, targets, methods, Watch(targets[racing[0]]),
         )  # fmt: skip
         run.run(runners, trusted="eager")
         samples = {
