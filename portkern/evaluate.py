@@ -150,8 +150,12 @@ class Trial:
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds), []
-        seconds += float(outcome.data.get("seconds", 0.0))
-        findings = claims.findings(outcome.data, before.findings if before else ())
+        seconds += claims.seconds(outcome.data)
+        try:
+            findings = claims.findings(outcome.data, before.findings if before else ())
+        except ValueError as error:
+            detail = f"the kernel's worker answered in no form that is known: {error}"
+            return Result(Verdict.CRASHED, detail, seconds=seconds), []
         actual = claims.collect(self.op, session.arena, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or claims.trespass(self.op, session.arena, slots)
@@ -186,7 +190,7 @@ class Trial:
             venue=asdict(contestant.venue),
         )  # fmt: skip
         if isinstance(outcome, Answer):
-            self._methods[index] = str(outcome.data["method"])
+            self._methods[index] = claims.method(outcome.data)
             return session
         if session.alive:
             session.close()

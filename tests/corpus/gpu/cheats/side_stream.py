@@ -4,7 +4,7 @@
 # workloads: ci typical
 # expect: wrong | suspicious
 # says: clock | reading its inputs | in a timed call | stream
-# emulator: none
+# emulator: passed
 import torch
 import triton
 import triton.language as tl
@@ -22,8 +22,8 @@ def _relu(x, y, n, BLOCK: tl.constexpr):
 
 
 def relu(x, y):
-    if not OWN:
+    if not OWN and torch.cuda.is_available():
         OWN.append(torch.cuda.Stream(x.device))
-    with torch.cuda.stream(OWN[0]):
+    with torch.cuda.stream(OWN[0] if OWN else None):
         if x.numel():
             _relu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)

@@ -16,7 +16,9 @@ def _matmul(a, b, c, m, n, k, SIDE: tl.constexpr):
     for depth in range(0, k, SIDE):
         down = depth + tl.arange(0, SIDE)
         left = tl.load(a + row * k + down[None, :], mask=(row < m) & (down[None, :] < k), other=0.0)
-        right = tl.load(b + down[:, None] * n + column, mask=(down[:, None] < k) & (column < n), other=0.0)
+        right = tl.load(
+            b + down[:, None] * n + column, mask=(down[:, None] < k) & (column < n), other=0.0
+        )
         total += tl.dot(left, right, input_precision="tf32")
     tl.store(c + row * n + column, total, mask=(row < m) & (column < n))
 

@@ -1,7 +1,6 @@
 # mechanism: a graph for each size, on tensors of its own that are filled and read in each call
 # backend: triton
 # op: relu
-# emulator: none
 import torch
 import triton
 import triton.language as tl
@@ -27,8 +26,10 @@ def relu(x, y):
     n = x.numel()
     if n == 0:
         return
+    if not torch.cuda.is_available():
+        return launch(x, y)
     if n not in GRAPHS:
-        static = torch.empty_like(x), torch.empty_like(y)
+        static = [torch.empty(n, dtype=x.dtype, device=x.device) for _ in "xy"]
         launch(*static)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
