@@ -144,7 +144,7 @@ class Artifact:
     def from_json(cls, data: Mapping[str, Any]) -> Artifact:
         """Raises ValueError for what :meth:`to_json` does not make."""
         match data:
-            case {"path": str(path), "kind": str(kind), "log": str(log), "resources": list(used)}:
+            case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
                 if all(isinstance(one, dict) for one in used):
                     return cls(Path(path), kind, tuple(map(Resources.from_json, used)), log)
         raise ValueError(f"not an artifact: {str(data)[:200]}")
