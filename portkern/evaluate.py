@@ -159,9 +159,13 @@ class Trial:
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds), []
-        took_s = float(outcome.data.get("seconds", 0.0))
+        took_s = claims.seconds(outcome.data)
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
-        findings = claims.findings(outcome.data, before.findings)
+        try:
+            findings = claims.findings(outcome.data, before.findings)
+        except ValueError as error:
+            detail = f"the kernel's worker answered in no form that is known: {error}"
+            return Result(Verdict.CRASHED, detail, seconds=seconds), []
         actual = claims.collect(self.op, session.arena, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or claims.trespass(self.op, session.arena, slots)
@@ -197,7 +201,7 @@ class Trial:
             venue=asdict(contestant.venue),
         )  # fmt: skip
         if isinstance(outcome, Answer):
-            self._methods[index] = str(outcome.data["method"])
+            self._methods[index] = claims.method(outcome.data)
             self._set_up[index] = {"load": time.perf_counter() - start}
             return session
         if session.alive:

@@ -132,9 +132,9 @@ class Race:
             ):
                 break
         self._verify()
+        self._find_busy(runners)
         self._compare_clocks(runners, trusted)
         self._compare_floors()
-        self._find_busy(runners)
 
     def _is_looked_at(self, turn: int, chosen: random.SystemRandom) -> bool:
         """Whether outputs of this round are kept, to be compared when all is over."""
