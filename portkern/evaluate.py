@@ -237,9 +237,12 @@ class Trial:
         """Time the standing contestants and the baselines of one device in turns."""
         runners: dict[race.Key, Session] = {i: self._sessions[i] for i in racing}
         methods: dict[race.Key, str] = {i: self._methods[i] for i in racing}
+        notes: list[Finding] = []
         for name in self.options.baselines:
             opened = self._baseline(name, device)
-            if not isinstance(opened, Failure):
+            if isinstance(opened, Failure):
+                notes.append(Finding(code="no-baseline", severity="warning", message=str(opened)))
+            else:
                 runners[name], methods[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
         plan = self.options.plan
@@ -254,6 +257,7 @@ class Trial:
             key: Samples(tuple(map(tuple, laps)), methods[key], run.watch.seen)
             for key, laps in run.samples().items()
         }
+        notes += map(_slowed, sorted(run.watch.slowed))
         baselines = {name: one for name, one in samples.items() if isinstance(name, str)}
         for index in racing:
             before = results[index]
@@ -263,7 +267,7 @@ class Trial:
             else:
                 results[index] = replace(
                     before, samples=samples[index], baselines=baselines,
-                    findings=(*before.findings, *map(_slowed, sorted(run.watch.slowed))),
+                    findings=(*before.findings, *notes),
                 )  # fmt: skip
 
     def _baseline(self, name: str, device: str) -> tuple[Session, str] | Failure:
@@ -272,7 +276,7 @@ class Trial:
             return known
         if known is not None:
             known[0].close()
-        session = Session(("torch",), {})
+        session = Session(("torch",), {}, device=device != "cpu")
         outcome = session.ask(
             "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
             device=device, compiled=name == "compile",
