@@ -59,7 +59,7 @@ class Samples:
 
     @property
     def values(self) -> list[float]:
-        return [one for lap in self.laps for one in lap]
+        return timing.observations(self.laps)
 
 
 @dataclass(frozen=True)

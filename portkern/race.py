@@ -24,7 +24,7 @@ from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.target import Target
 from portkern.telemetry import Watch
-from portkern.timing import Plan, floor_us
+from portkern.timing import Plan, floor_us, observations
 
 Key = int | str
 #: Above this many elements one round's output stands for all: its float64 answer takes seconds.
@@ -145,7 +145,7 @@ class Race:
 
     def _is_enough(self) -> bool:
         samples = self.samples().values()
-        return all(self.plan.enough([*itertools.chain(*laps)]) for laps in samples)
+        return all(self.plan.enough(observations(laps)) for laps in samples)
 
     def samples(self) -> dict[Key, list[list[float]]]:
         """Microseconds of each round's calls, of those whose time is believed."""

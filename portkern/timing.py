@@ -50,6 +50,11 @@ def median_ci(samples: Sequence[float]) -> tuple[float, float]:
     return float(values[low]), float(values[high])
 
 
+def observations(laps: Sequence[Sequence[float]]) -> list[float]:
+    """All samples; a round whose samples are equal is one: a mean that was told for each call."""
+    return [one for lap in laps for one in (lap[:1] if len(set(lap)) == 1 else lap)]
+
+
 def noise(laps: Sequence[Sequence[float]]) -> float | None:
     """What one thing timed twice differs by: the medians of the even and of the odd rounds, as the
     larger over the smaller less one. None with one round."""
@@ -63,7 +68,7 @@ def summarize(
     laps: Sequence[Sequence[float]], method: str,
     conditions: Mapping[str, tuple[float, float]] | None = None,
 ) -> Timing:  # fmt: skip
-    values = np.sort(np.concatenate([np.asarray(lap, dtype=np.float64) for lap in laps]))
+    values = np.sort(np.asarray(observations(laps), dtype=np.float64))
     p20, median, p80 = np.quantile(values, [0.2, 0.5, 0.8])
     if len(values) > KEPT:
         kept = values[np.linspace(0, len(values) - 1, KEPT).round().astype(int)]

@@ -14,6 +14,7 @@ from portkern.timing import (
     floor_us,
     median_ci,
     noise,
+    observations,
     roofline,
     speedup,
     summarize,
@@ -85,6 +86,11 @@ def test_noise_is_what_one_thing_timed_twice_differs_by() -> None:
     assert summary.rounds == 2
     assert summary.noise == pytest.approx(0.1)
     assert summary.conditions == {"clock_mhz": (1980, 1980)}
+
+
+def test_a_mean_that_was_told_for_each_call_is_one_observation() -> None:
+    assert observations([[2.0] * 100, [3.0] * 100, [1.0, 2.0]]) == [2.0, 3.0, 1.0, 2.0]
+    assert summarize([[2.0] * 100, [3.0] * 100], "batches").n == 2
 
 
 def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:
