@@ -1,0 +1,289 @@
+"""What judging costs: writes results/evaluator-<machine>.json and prints its table.
+
+.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
+
+Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
+cold caches, with the jail and without it in turns. cpu and gpu: a source from a file to its
+verdict, in a new process and in a warm one. kernelbench: the same kernel in a checkout's own
+evaluator, its process included and not; no figure without a checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+ROOT = Path(__file__).parents[1]
+PORTKERN = str(Path(sys.executable).parent / "portkern")
+MATRIX = "matrix ops=core targets=host backends=cpu workloads=ci track=false".split()
+SIDE = 4096
+REPEATS = 5
+#: As KernelBench's own scripts ask for.
+CORRECT_TRIALS, PERF_TRIALS = 5, 100
+#: What its modules import, for seconds, and its evaluator never calls: stand-ins do.
+UNUSED = ("dotenv", "openai", "litellm", "requests", "tqdm")
+
+
+def main() -> None:
+    words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    if set(words) - {"containment", "cpu", "gpu", "kernelbench", "pairs"}:
+        raise SystemExit(__doc__)
+    chosen = set(words) & {"containment", "cpu", "gpu", "kernelbench"}
+    from portkern import host, sandbox
+    from portkern.cells import host_targets
+
+    gpu = [name for name in host_targets() if name != host_targets()[0]]
+    measured: dict[str, Any] = {
+        "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
+        "gpu": ", ".join(gpu), "layers": str(sandbox.layers()), "load": os.getloadavg()[0],
+    }  # fmt: skip
+    sandbox.close_servers()
+    if not chosen or "containment" in chosen:
+        measured["containment"] = containment(int(words.get("pairs", 5)))
+    if not chosen or "cpu" in chosen:
+        measured["cpu"] = verdicts("cpu")
+    if gpu and (not chosen or "gpu" in chosen):
+        measured["gpu_candidate"] = verdicts("cuda")
+    if gpu and "kernelbench" in chosen:
+        measured["kernelbench"] = kernelbench(Path(words["kernelbench"]).resolve())
+    machine = (gpu or host_targets())[-1]
+    target = ROOT / "benchmarks" / "results" / f"evaluator-{machine}.json"
+    known = json.loads(target.read_text()) if target.exists() else {}
+    target.write_text(json.dumps(known | measured, indent=1) + "\n")
+    print(table(known | measured))
+
+
+def table(measured: dict[str, Any]) -> str:
+    """In Markdown, for the documentation."""
+    found = [f"On {measured['machine']}; {measured['gpu'] or 'no GPU'}.", "", "| | |", "|---|---|"]
+    jail = measured.get("containment")
+    if jail:
+        low, high = jail["ratio_range"]
+        found += [
+            f"| matrix with containment ({measured['layers']}) | {jail['on_s']:.1f} s |",
+            f"| without | {jail['off_s']:.1f} s |",
+            f"| ratio | {jail['ratio']:.3f} ({low:.3f}–{high:.3f}) |",
+            f"| more per candidate, of {jail['candidates']} | {jail['per_candidate_s']:.2f} s |",
+        ]
+    for key, name in (("cpu", "C++ softmax, ci sizes"), ("gpu_candidate", f"CUDA softmax {SIDE}²")):
+        for when, seconds in measured.get(key, {}).items():
+            found.append(f"| {name}: {when.replace('_', ' ')} | {seconds:.2f} s |")
+    if measured["gpu"]:
+        theirs = measured.get("kernelbench", {})
+        for when in ("with_process", "call"):
+            cell = f"{theirs[when]:.2f} s" if when in theirs else ""
+            found.append(f"| KernelBench's evaluator: {when.replace('_', ' ')} | {cell} |")
+    return "\n".join(found)
+
+
+# ---- what containment costs
+
+
+def containment(pairs: int) -> dict[str, Any]:
+    """The order within a pair alternates: what drifts meets both."""
+    ratios: list[float] = []
+    taken: dict[str, list[float]] = {"all": [], "none": []}
+    candidates = 0
+    for number in range(pairs):
+        now = {}
+        for switch in ("all", "none") if number % 2 == 0 else ("none", "all"):
+            now[switch], candidates = _matrix(switch)
+            taken[switch].append(now[switch])
+        ratios.append(now["all"] / now["none"])
+    extra = [on - off for on, off in zip(taken["all"], taken["none"], strict=True)]
+    return {
+        "on_s": statistics.median(taken["all"]), "off_s": statistics.median(taken["none"]),
+        "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+        "per_candidate_s": statistics.median(extra) / candidates,
+        "candidates": candidates, "samples_s": taken,
+    }  # fmt: skip
+
+
+def _matrix(switch: str) -> tuple[float, int]:
+    """Seconds, and how many kernels were judged."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            "PORTKERN_CACHE_DIR": f"{folder}/cache", "PORTKERN_CONTAINMENT": switch,
+        }  # fmt: skip
+        argv = [PORTKERN, *MATRIX, f"reports={folder}", "run=cost"]
+        seconds, _ = _timed(argv, environment)
+        lines = (Path(folder) / "cost" / "records.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    confined = {record["environment"]["containment"] for record in records} - {""}
+    if ("none" in confined) != (switch == "none"):
+        raise SystemExit(f"PORTKERN_CONTAINMENT={switch} ran under {confined}")
+    judged = [one for one in records if one["verdict"] not in ("unsupported", "unavailable")]
+    return seconds, len({(one["op"], one["language"]) for one in judged})
+
+
+# ---- from a source to its verdict
+
+
+def verdicts(backend: str) -> dict[str, float]:
+    """Medians: of a new process, its start and imports included; of the same without them; and of
+    the next source in that process. The driver keeps what it compiled, so no source comes twice."""
+    told: list[dict[str, float]] = []
+    for number in range(REPEATS):
+        with tempfile.TemporaryDirectory() as folder:
+            sources = [_source(backend, Path(folder), f"{number} {which}") for which in range(2)]
+            environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
+            argv = [sys.executable, __file__, "verdicts", backend, folder, *map(str, sources)]
+            seconds, printed = _timed(argv, environment)
+            first, second, imports = json.loads(printed.splitlines()[-1])
+            told.append({
+                "with_process": seconds - second, "first": first, "next": second,
+                "imports": imports,
+            })  # fmt: skip
+    return {name: statistics.median(one[name] for one in told) for name in told[0]}
+
+
+def _source(backend: str, folder: Path, mark: str) -> Path:
+    suffix = ".cpp" if backend == "cpu" else ".cu"
+    text = (ROOT / "backends" / backend / "kernels" / f"softmax{suffix}").read_text()
+    path = folder / f"softmax {mark}{suffix}"
+    path.write_text(f"{text}// {mark} {time.time_ns()}\n")
+    return path
+
+
+def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
+    """In the measured process: seconds of each verdict, and of the imports before."""
+    start = time.perf_counter()
+    from portkern import catalogue, ops, registry, sandbox
+    from portkern.cells import default_target
+    from portkern.evaluate import Options
+    from portkern.op import Workload
+    from portkern.testing import judge
+
+    op, backend = ops.load("softmax"), registry.load(backend_name)
+    square = Workload(f"{SIDE}x{SIDE}", {"rows": SIDE, "cols": SIDE})
+    workloads = list(op.workloads["ci"]) if backend_name == "cpu" else [square]
+    seconds = [time.perf_counter() - start]
+    for source in sources:
+        start = time.perf_counter()
+        candidate = catalogue.from_file(Path(source), op=op.name, backend=backend, entry=None)
+        results = judge(
+            candidate, op, backend, default_target(backend), workloads,
+            folder=Path(folder) / "builds", options=Options(),
+        )  # fmt: skip
+        seconds.append(time.perf_counter() - start)
+        if not isinstance(results, list) or not all(one.samples for one in results):
+            raise SystemExit(f"It did not pass with a time: {results}")
+    sandbox.close_servers()
+    print(json.dumps([*seconds[1:], seconds[0]]))
+
+
+# ---- KernelBench
+
+
+def kernelbench(checkout: Path) -> dict[str, Any]:
+    """Medians of its ``eval_kernel_against_ref``: of the call, and of a process that makes it."""
+    told = []
+    for _ in range(REPEATS):
+        with tempfile.TemporaryDirectory() as folder:
+            argv = [sys.executable, __file__, "kernelbench", str(checkout), folder]
+            environment = {"TORCH_EXTENSIONS_DIR": f"{folder}/extensions"}
+            seconds, printed = _timed(argv, environment)
+            told.append(json.loads(printed.splitlines()[-1]) | {"with_process": seconds})
+    return told[0] | {
+        name: statistics.median(one[name] for one in told) for name in ("call", "with_process")
+    }
+
+
+REFERENCE = f"""\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+def get_inputs():
+    return [torch.randn({SIDE}, {SIDE})]
+
+def get_init_inputs():
+    return []
+"""
+#: ``CUDA`` is the kernel that portkern is timed with; ``MARK`` keeps builds apart.
+CUSTOM = """\
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r'''
+#include <stdint.h>
+#include <cuda_runtime.h>
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+typedef float scalar_t;
+KERNEL
+torch::Tensor forward(torch::Tensor x) {
+    torch::Tensor y = torch::empty_like(x);
+    softmax(x.data_ptr<float>(), y.data_ptr<float>(), x.size(0), x.size(1),
+            at::cuda::getCurrentCUDAStream());
+    return y;
+}
+'''
+built = load_inline(
+    name="softmax_MARK", cpp_sources="torch::Tensor forward(torch::Tensor x);", cuda_sources=CUDA,
+    functions=["forward"], extra_cuda_cflags=["-O3"],
+)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return built.forward(x)
+"""
+
+
+def _evaluate_theirs(checkout: str, folder: str) -> None:
+    """In the measured process."""
+    sys.modules |= {name: MagicMock() for name in UNUSED}
+    sys.path.insert(0, f"{checkout}/src")
+    import torch
+    from kernelbench.eval import eval_kernel_against_ref
+
+    text = (ROOT / "backends/cuda/kernels/softmax.cu").read_text()
+    custom = CUSTOM.replace("KERNEL", text).replace("MARK", str(time.time_ns()))
+    major, minor = torch.cuda.get_device_capability()
+    os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"  # one architecture, as for portkern
+    start = time.perf_counter()
+    result = eval_kernel_against_ref(
+        REFERENCE, custom, measure_performance=True, num_correct_trials=CORRECT_TRIALS,
+        num_perf_trials=PERF_TRIALS, build_dir=folder, device=torch.device("cuda:0"),
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    if result is None or not (result.compiled and result.correctness):
+        raise SystemExit(f"KernelBench did not accept the kernel: {result}")
+    print(json.dumps({
+        "call": seconds, "runtime_ms": float(result.runtime),
+        "correct_trials": CORRECT_TRIALS, "perf_trials": PERF_TRIALS,
+    }))  # fmt: skip
+
+
+def _timed(argv: list[str], environment: dict[str, str]) -> tuple[float, str]:
+    start = time.perf_counter()
+    done = subprocess.run(
+        argv, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode not in ((0, 1) if argv[0] == PORTKERN else (0,)):
+        raise SystemExit(f"{argv} exited {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
+    return seconds, done.stdout
+
+
+#: How this file calls itself: each is measured in a process of its own.
+MEASURED: dict[str, Callable[..., None]] = {
+    "verdicts": _judge_each, "kernelbench": _evaluate_theirs,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2 and sys.argv[1] in MEASURED:
+        MEASURED[sys.argv[1]](*sys.argv[2:])
+    else:
+        main()
