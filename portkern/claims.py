@@ -50,6 +50,10 @@ def oddity(op: Op, claim: Mapping[str, Any]) -> str:
     """What is wrong with where an output of the right shape and dtype lies."""
     if "type" in claim:
         return f"is a {claim['type']}, expected a torch.Tensor"
+    if "attributes" in claim:
+        return f"has attributes of its own, {claim['attributes']}, expected a plain tensor"
+    if "owes" in claim:
+        return f"has work left for whoever looks at it ({claim['owes']}), expected a plain tensor"
     if "device" in claim:
         return f"is on {claim['device']}, expected the device of the inputs"
     if "input" in claim:
@@ -83,6 +87,12 @@ def changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:
         if not torch.equal(arena.take(slot).reshape(-1).view(torch.uint8), before):
             return spec.name
     return ""
+
+
+def changed_state(claimed: Mapping[str, Any]) -> str:
+    """What the kernel changed for others, one line each; '' when it is all as it was."""
+    told = claimed.get("changed")
+    return "\n".join(map(str, told)) if isinstance(told, list) else f"its state is {told!r}"
 
 
 def findings(claimed: Mapping[str, Any], before: Sequence[Finding]) -> tuple[Finding, ...]:

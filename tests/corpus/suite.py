@@ -150,7 +150,7 @@ def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
     with patch.object(sandbox, "Policy", policy):
         results = judge_candidate(
             candidate, op, backend, target.load(host_targets()[0]), workloads,
-            folder=folder, options=options,
+            folder=folder, options=options, torch_ops=case.policy.torch_ops,
         )  # fmt: skip
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results
