@@ -111,7 +111,8 @@ def _torch_readers() -> Mapping[str, Callable[[], object]]:
     precision = getattr(core, "_get_fp32_precision_getter", None)
     for where in (("cuda", "matmul"), ("cuda", "conv"), ("mkldnn", "matmul")) if precision else ():
         name = f"the framework's float32 precision ({' '.join(where)})"
-        readers[name] = lambda where=where: precision(*where)
+        # Unset and "ieee" are the same, and setting it back to "highest" makes it the latter.
+        readers[name] = lambda where=where: precision(*where).replace("none", "ieee")
     return readers
 
 

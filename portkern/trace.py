@@ -68,7 +68,7 @@ class Trace:
         kernels = sorted(filter(_is_kernel, events), key=lambda event: int(event.start_ns()))
         if self._gpu and not kernels:
             self._told["missing"] = "the profiler does not see the kernels of this GPU"
-        self._told["launches"] = _launches(kernels[:-1])
+        self._told["launches"] = _counted(kernels[:-1])
 
     def to_json(self) -> dict[str, Any]:
         """``operators`` and ``launches`` by name, with calls and microseconds. ``ended``: the
@@ -104,23 +104,16 @@ class Trace:
 
 
 def _operators(events: Iterable[Any]) -> list[dict[str, Any]]:
-    """The outermost operators of each thread: ``matmul`` and not the ``mm`` that it calls."""
-    seen: dict[str, list[float]] = {}
+    """The outermost operators of each thread: ``matmul`` and not the ``mm`` that it calls. The
+    last one is the trace's own."""
+    outermost = []
     until: dict[int, int] = {}  # by thread, the end of its outermost operator
     for event in sorted(events, key=lambda e: (e.start_ns(), -e.duration_ns())):
-        name, thread = event.name(), event.start_thread_id()
-        if not name.startswith(_OPERATORS) or event.start_ns() < until.get(thread, 0):
-            continue
-        until[thread] = event.start_ns() + event.duration_ns()
-        _count(seen, name, event.duration_ns())
-    return _listed(seen)
-
-
-def _launches(kernels: Iterable[Any]) -> list[dict[str, Any]]:
-    seen: dict[str, list[float]] = {}
-    for event in kernels:
-        _count(seen, event.name(), event.duration_ns())
-    return _listed(seen)
+        thread = event.start_thread_id()
+        if event.name().startswith(_OPERATORS) and event.start_ns() >= until.get(thread, 0):
+            until[thread] = event.start_ns() + event.duration_ns()
+            outermost.append(event)
+    return _counted(outermost[:-1])
 
 
 def _is_kernel(event: Any) -> bool:
@@ -131,16 +124,13 @@ def _is_kernel(event: Any) -> bool:
     return kind is None or "kernel" in str(kind()).lower()
 
 
-def _count(seen: dict[str, list[float]], name: str, duration_ns: int) -> None:
-    entry = seen.setdefault(name, [0, 0.0])
-    entry[0] += 1
-    entry[1] += duration_ns / 1e3
-
-
-def _listed(seen: dict[str, list[float]]) -> list[dict[str, Any]]:
+def _counted(events: Iterable[Any]) -> list[dict[str, Any]]:
+    durations: dict[str, list[int]] = {}
+    for event in events:
+        durations.setdefault(event.name(), []).append(event.duration_ns())
     return [
-        {"name": name, "count": int(count), "us": round(us, 3)}
-        for name, (count, us) in seen.items()
+        {"name": name, "count": len(some), "us": round(sum(some) / 1e3, 3)}
+        for name, some in durations.items()
     ]
 
 
