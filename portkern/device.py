@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-SETTLE_S = 0.003
 #: Twice the largest L2 or last-level cache in targets/, in bytes.
 FLUSH_BYTES = 512 * 2**20
 
@@ -35,6 +34,10 @@ class TorchDevice:
     def upload(self, host: Any) -> Any:
         return host.to(self.device, copy=True)
 
+    def refill(self, buffer: Any, host: Any) -> Any:
+        buffer.data.copy_(host)  # by way of .data: the version, which a cache may go by, stays
+        return buffer
+
     def download(self, buffer: Any) -> Any:
         return self._cpu(self._detach(buffer))
 
@@ -48,8 +51,6 @@ class TorchDevice:
         return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)
 
     def _time_cpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
-        # Another worker's OpenMP threads spin for about a millisecond after their last call.
-        time.sleep(SETTLE_S)
         samples = []
         for call in calls:
             start = time.perf_counter_ns()

@@ -7,6 +7,7 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,7 @@ from portkern.guard import TorchOps
 from portkern.op import Op, Workload
 from portkern.record import Errors, Finding, Launch, Verdict
 from portkern.sandbox import Answer, Outcome, Session
+from portkern.telemetry import Watch
 from portkern.worker import build_to_json
 
 
@@ -58,10 +60,15 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Samples:
-    """Microseconds per call and how they were taken."""
+    """Microseconds per call of each round, how they were taken and what the device was like."""
 
-    values: tuple[float, ...]
+    laps: tuple[tuple[float, ...], ...]
     method: str
+    conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def values(self) -> list[float]:
+        return [one for lap in self.laps for one in lap]
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class Result:
     errors: Errors | None = None
     samples: Samples | None = None
     baselines: Mapping[str, Samples] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     launches: tuple[Launch, ...] = ()
 
@@ -90,6 +97,7 @@ class Trial:
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._sessions: dict[int, Session] = {}
         self._methods: dict[int, str] = {}
+        self._set_up: dict[int, dict[str, float]] = {}
         self._baselines: dict[tuple[str, str], tuple[Session, str] | Failure] = {}
 
     def __enter__(self) -> Trial:
@@ -135,6 +143,7 @@ class Trial:
         session = self._open(index)
         if isinstance(session, Failure):
             return Result(session.verdict, str(session))
+        before = before or Result(Verdict.PASSED, seconds=self._set_up.pop(index, {}))
         result, first = self._judge_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
@@ -155,19 +164,19 @@ class Trial:
         )
 
     def _judge_call(
-        self, session: Session, before: Result | None, workload: Workload, case: check.Case,
+        self, session: Session, before: Result, workload: Workload, case: check.Case,
         traced: proof.Work | None = None,
     ) -> tuple[Result, list[Any]]:  # fmt: skip
         """The verdict on one call and its outputs; errors are the worst of this and the calls
         before. ``traced`` asks who did the work."""
-        seconds = before.seconds if before else 0.0
+        seconds = dict(before.seconds)
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds), []
-        took = float(outcome.data.get("seconds", 0.0))
-        seconds += took
-        findings = claims.findings(outcome.data, before.findings if before else ())
+        took_s = float(outcome.data.get("seconds", 0.0))
+        seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
+        findings = claims.findings(outcome.data, before.findings)
         actual = claims.collect(self.op, session.arena, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or claims.trespass(self.op, session.arena, slots)
@@ -177,22 +186,15 @@ class Trial:
         if problem or isinstance(actual, str):
             return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings), []
         compared = check.compare(actual=actual, case=case, precision=self.op.precision)
-        errors = _worst(before.errors if before else None, compared)
+        errors = _worst(before.errors, compared)
         defects = [str(one) for one in findings if one.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         if problem:
             return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []
-        changed = claims.changed_state(outcome.data)
-        if changed:
-            return Result(Verdict.SUSPICIOUS, changed, errors, seconds=seconds), []
-        told = outcome.data.get("trace")
-        held = proof.hold(told, traced, seconds=took) if traced else proof.Proof()
-        launches = held.launches or (before.launches if before else ())
-        findings = (*findings, *held.findings)
-        return Result(
-            held.verdict, held.problem, errors, seconds=seconds, findings=findings,
-            launches=launches,
-        ), actual  # fmt: skip
+        result = Result(
+            Verdict.PASSED, "", errors, seconds=seconds, findings=findings, launches=before.launches
+        )
+        return _held(result, outcome.data, traced, took_s), actual
 
     def _open(self, index: int) -> Session | Failure:
         session = self._sessions.get(index)
@@ -207,6 +209,7 @@ class Trial:
             device=contestant.venue.kind == "hardware" and request.target.is_gpu,
         )  # fmt: skip
         self._sessions[index] = session
+        start = time.perf_counter()
         outcome = session.ask(
             "load", timeout_s=self.options.limits.load_s,
             request=build_to_json(request), artifact=contestant.artifact.to_json(),
@@ -214,6 +217,7 @@ class Trial:
         )  # fmt: skip
         if isinstance(outcome, Answer):
             self._methods[index] = str(outcome.data["method"])
+            self._set_up[index] = {"load": time.perf_counter() - start}
             return session
         if session.alive:
             session.close()
@@ -254,12 +258,18 @@ class Trial:
             if not isinstance(opened, Failure):
                 runners[name], methods[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
+        plan = self.options.plan
+        if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
+            plan = replace(plan, round_bytes=4 * plan.round_bytes)
         run = race.Race(
-            self.op, workload, self.dtype, base, self.options.plan,
-            self.options.limits.run_s, targets,
+            self.op, workload, self.dtype, base, plan,
+            self.options.limits.run_s, targets, Watch(targets[racing[0]]),
         )  # fmt: skip
         run.run(runners, trusted="eager")
-        samples = {key: Samples(tuple(v), methods[key]) for key, v in run.samples().items()}
+        samples = {
+            key: Samples(tuple(map(tuple, laps)), methods[key], run.watch.seen)
+            for key, laps in run.samples().items()
+        }
         baselines = {name: one for name, one in samples.items() if isinstance(name, str)}
         for index in racing:
             before = results[index]
@@ -271,7 +281,10 @@ class Trial:
             if changed:
                 results[index] = replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
             else:
-                results[index] = replace(before, samples=samples[index], baselines=baselines)
+                results[index] = replace(
+                    before, samples=samples[index], baselines=baselines,
+                    findings=(*before.findings, *map(_slowed, sorted(run.watch.slowed))),
+                )  # fmt: skip
 
     def _changed_state(self, session: Session) -> str:
         """What the timed calls have changed for others."""
@@ -298,6 +311,27 @@ class Trial:
             opened = failure_of(outcome, f"the {name} baseline")
         self._baselines[name, device] = opened
         return opened
+
+
+def _slowed(by: str) -> Finding:
+    message = f"while it was timed, the device's clocks were held down by {by}"
+    return Finding(code="slowed", severity="warning", message=message)
+
+
+def _held(
+    right: Result, told: Mapping[str, Any], traced: proof.Work | None, took_s: float
+) -> Result:
+    """A call with right outputs, held against what it changed for others and who did its work."""
+    changed = claims.changed_state(told)
+    if changed:
+        return replace(right, verdict=Verdict.SUSPICIOUS, detail=changed)
+    if traced is None:
+        return right
+    found = proof.hold(told.get("trace"), traced, seconds=took_s)
+    return replace(
+        right, verdict=found.verdict, detail=found.problem, launches=found.launches,
+        findings=(*right.findings, *found.findings),
+    )  # fmt: skip
 
 
 def _loss(loss: race.Loss) -> Failure:

@@ -7,6 +7,8 @@ its time is held against the judge's own clock.
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 import statistics
 import time
@@ -20,14 +22,21 @@ from portkern import check
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.target import Target
+from portkern.telemetry import Watch
 from portkern.timing import Plan, floor_us
 
 Key = int | str
 #: Above this many elements one round's output stands for all: its float64 answer takes seconds.
 MANY_ELEMENTS = 1 << 22
-#: A worker may keep silent of as much time as it speaks of, and this, beyond the baseline's share.
-HIDDEN_S = 0.002
+#: Of the rounds beyond the plan's first, one in so many is looked at.
+SELDOM = 4
+#: A worker may keep silent of this share of the time that it speaks of, and of as much beside.
+HIDDEN, HIDDEN_S = 0.25, 0.0003
 CONFIRMATIONS = 10
+#: Calls of the round that says how many the others have.
+FIRST_CALLS = 4
+#: OpenMP threads of another worker spin for about a millisecond after their last call.
+SETTLE_S = 0.003
 #: Datasheets round; clocks are boosted.
 FLOOR = 0.9
 #: Between calls a worker uses less than this share of a processor, once its pools are asleep: after
@@ -55,16 +64,21 @@ class Lap:
     wall_s: float
 
     @property
-    def silent_s(self) -> float:
-        """Seconds that the judge saw and the worker did not speak of."""
-        return self.wall_s - sum(self.samples) / 1e6
+    def spoken_s(self) -> float:
+        return sum(self.samples) / 1e6
 
-    def against(self, usual_s: float) -> tuple[float, float]:
-        """Seconds that the worker spoke of, and those that it hid: beyond what is ``usual_s`` per
-        call, and the call that warms up."""
-        spoken_s = sum(self.samples) / 1e6
-        n = len(self.samples)
-        return spoken_s, self.silent_s - usual_s * (n + 1) - spoken_s / n
+    @property
+    def call_us(self) -> float:
+        """Of one call, with its share of what timing takes, by the judge's clock."""
+        return self.wall_s * 1e6 / (len(self.samples) + 1)
+
+    def hidden_s(self, usual_s: float = 0.0) -> float:
+        """What the judge saw and the worker did not speak of, beyond what timing takes by itself
+        and the call that warms up."""
+        return self.wall_s - self.spoken_s * (1 + 1 / len(self.samples)) - usual_s
+
+    def hides(self, usual_s: float = 0.0) -> bool:
+        return self.hidden_s(usual_s) > HIDDEN * self.spoken_s + HIDDEN_S
 
 
 @dataclass
@@ -78,40 +92,61 @@ class Race:
     plan: Plan
     limit_s: float
     targets: Mapping[int, Target]
+    watch: Watch
     laps: dict[Key, list[Lap]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
+    _only: int = 0  # the round that is looked at, when one is
 
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Fill :attr:`laps` and :attr:`lost`. ``trusted`` is the baseline that doubts are
         measured by."""
         self.laps = {key: [] for key in runners}
-        calls: dict[Key, int] = {}
+        calls = dict.fromkeys(runners, min(FIRST_CALLS, self.plan.calls(0.0, self._call_bytes())))
         chosen = random.SystemRandom()
-        small = max(t.numel() for t in self.base) <= MANY_ELEMENTS
-        checked = set(range(self.plan.rounds)) if small else {chosen.randrange(self.plan.rounds)}
-        for turn in range(-1, self.plan.rounds):  # the first says how long a call takes
-            data = _Data(self.base, chosen)
+        data = None
+        start = time.perf_counter()
+        for turn in itertools.count(-1):  # the first says how long a call takes
+            data = _Data.next(self.base, chosen, data)
+            looked_at = self._is_looked_at(turn, chosen)
             for key, session in runners.items():
                 if key in self.lost:
                     continue
-                lap = self._lap(session, data, calls.get(key, 1))
+                lap = self._lap(session, data, calls[key])
                 if not isinstance(lap, Lap):
                     self.lost[key] = lap
-                elif turn < 0:
-                    calls[key] = self.plan.calls(lap.wall_s * 1e6, self._call_bytes())
-                else:
+                    continue
+                calls[key] = max(calls[key], self.plan.calls(lap.call_us, self._call_bytes()))
+                if turn >= 0:
                     self.laps[key].append(lap)
-                    if turn in checked and isinstance(key, int):
-                        self._hold(key, session, data, chosen.randrange(calls[key]))
+                    if looked_at and isinstance(key, int):
+                        self._hold(key, session, data, chosen.randrange(len(lap.samples)))
+            data.forget()
+            self.watch.look()
+            if turn + 1 >= self.plan.rounds and (
+                time.perf_counter() - start > self.plan.budget_s or self._is_enough()
+            ):
+                break
         self._verify()
         self._compare_clocks(runners, trusted)
         self._compare_floors()
         self._find_busy(runners)
 
-    def samples(self) -> dict[Key, list[float]]:
+    def _is_looked_at(self, turn: int, chosen: random.SystemRandom) -> bool:
+        """Whether outputs of this round are kept, to be compared when all is over."""
+        if max(t.numel() for t in self.base) > MANY_ELEMENTS:
+            self._only = chosen.randrange(self.plan.rounds) if turn < 0 else self._only
+            return turn == self._only
+        return 0 <= turn < self.plan.rounds or (turn > 0 and chosen.randrange(SELDOM) == 0)
+
+    def _is_enough(self) -> bool:
+        samples = self.samples().values()
+        return all(self.plan.enough([*itertools.chain(*laps)]) for laps in samples)
+
+    def samples(self) -> dict[Key, list[list[float]]]:
+        """Microseconds of each round's calls, of those whose time is believed."""
         return {
-            key: [one for lap in laps for one in lap.samples]
+            key: [lap.samples for lap in laps]
             for key, laps in self.laps.items() if key not in self.lost
         }  # fmt: skip
 
@@ -133,6 +168,7 @@ class Race:
         )  # fmt: skip
         if not isinstance(outcome, Answer):
             return outcome
+        time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask("time", timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
@@ -178,33 +214,41 @@ class Race:
             if found.problem:
                 self.lost[held.key] = Doubt(f"in a timed call, {found.problem}", wrong=True)
 
+    def _idle_s(self, session: Session, calls: int) -> float:
+        """Seconds that timing so many calls takes by itself; none if the baseline is lost."""
+        start = time.perf_counter()
+        outcome = session.ask("idle", timeout_s=self.limit_s, calls=calls)
+        wall_s = time.perf_counter() - start
+        if not isinstance(outcome, Answer):
+            return math.inf
+        return wall_s - float(sum(outcome.data["samples"])) / 1e6
+
     # ---- was the time what they say?
 
     def _compare_clocks(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Laps are repeated before anyone is accused: a busy machine hides time now and then, a
         kernel that does hides it always."""
-        if not self.laps.get(trusted) or trusted in self.lost:
-            return
-        seen = {key: list(laps) for key, laps in self.laps.items() if key not in self.lost}
+        standing = [key for key in self.laps if isinstance(key, int) and key not in self.lost]
+        for key in standing if trusted in runners and trusted not in self.lost else ():
+            loss = self._hiding(key, runners[key], runners[trusted])
+            if loss is not None:
+                self.lost[key] = loss
+
+    def _hiding(self, key: Key, session: Session, trusted: Session) -> Loss | None:
+        n = max(len(lap.samples) for lap in self.laps[key])
+        laps = [lap for lap in self.laps[key] if len(lap.samples) == n]  # few calls hide little
+        usual_s = 0.0 if not all(lap.hides() for lap in laps) else self._idle_s(trusted, n)
         for left in range(CONFIRMATIONS, -1, -1):
-            hiding = _hiding(seen, trusted)
-            if not hiding:
-                return
-            data = _Data(self.base, random.SystemRandom())
-            for key in (trusted, *hiding) if left else ():
-                lap = self._lap(runners[key], data, len(seen[key][0].samples))
-                if isinstance(lap, Lap):
-                    seen[key].append(lap)
-                else:
-                    self.lost[key] = lap
-                    del seen[key]
-            if trusted in self.lost:
-                return
-        for key, (spoken_s, hidden_s) in hiding.items():
-            self.lost[key] = Doubt(
-                f"its calls took {spoken_s * 1e3:.3g} ms by its own clock, and "
-                f"{hidden_s * 1e3:.3g} ms more by the judge's"
-            )
+            best = min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.spoken_s)
+            if not best.hides(usual_s):
+                return None
+            if left:
+                lap = self._lap(session, _Data(self.base, random.SystemRandom()), n)
+                if not isinstance(lap, Lap):
+                    return lap
+                laps.append(lap)
+                usual_s = min(usual_s, self._idle_s(trusted, n))
+        return _hidden(best, usual_s)
 
     def _compare_floors(self) -> None:
         dims, signature = self.workload.dims, self.op.signature
@@ -235,37 +279,66 @@ class Race:
             self.lost[key] = Doubt("it keeps a processor busy between its calls")
 
 
-def _hiding(laps: Mapping[Key, Sequence[Lap]], trusted: str) -> dict[Key, tuple[float, float]]:
-    """Kernels that hid time in all their laps, with their best: seconds spoken of, and hidden. The
-    harness's own share of a lap is what the trusted baseline's is, per call."""
-    usual = min(lap.silent_s / (len(lap.samples) + 1) for lap in laps[trusted])
-    found: dict[Key, tuple[float, float]] = {}
-    for key, own in laps.items():
-        if isinstance(key, int) and own:
-            told = [lap.against(usual) for lap in own]
-            spoken_s, hidden_s = min(told, key=lambda both: both[1] - both[0])
-            if hidden_s > spoken_s + HIDDEN_S:
-                found[key] = spoken_s, hidden_s
-    return found
+def _hidden(lap: Lap, usual_s: float) -> Doubt:
+    return Doubt(
+        f"its calls took {lap.spoken_s * 1e3:.3g} ms by its own clock, and "
+        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the judge's"
+    )
 
 
 class _Data:
     """The inputs of one round's calls, made when they are asked for: those of the base, rolled and
-    scaled by numbers that only the judge knows."""
+    scaled by numbers that only the judge knows; or those of the round before but for a few
+    elements, which is what a look at some of them overlooks."""
 
-    def __init__(self, base: Sequence[Any], chosen: random.SystemRandom) -> None:
-        self._base = base
+    def __init__(
+        self, base: Sequence[Any], chosen: random.SystemRandom, before: _Data | None = None
+    ) -> None:
+        self._base, self._before = base, before
         self._seed = chosen.getrandbits(62)
+        self._made: dict[int, list[Any]] = {}
+
+    @classmethod
+    def next(cls, base: Sequence[Any], chosen: random.SystemRandom, last: _Data | None) -> _Data:
+        """New and nearly equal ones in turns."""
+        return cls(base, chosen, last if last is not None and last._before is None else None)
 
     def inputs(self, call: int) -> list[Any]:
+        if call in self._made:
+            return self._made[call]
         drawn = random.Random(f"{self._seed} {call}")
-        varied = []
-        for tensor in self._base:
-            rolled = tensor.reshape(-1).roll(drawn.randrange(max(tensor.numel(), 1)))
-            if tensor.is_floating_point():
-                rolled = (rolled * drawn.uniform(0.75, 1.25)).to(tensor.dtype)
-            varied.append(rolled.reshape(tensor.shape))
-        return varied
+        if self._before is None:
+            made = [_varied(tensor, drawn) for tensor in self._base]
+        else:
+            made = [_nudged(one, drawn) for one in self._before.inputs(call)]
+        if max(tensor.numel() for tensor in made) <= MANY_ELEMENTS:
+            self._made[call] = made
+        return made
+
+    def forget(self) -> None:
+        """Give the memory back; the same inputs are made again when they are asked for."""
+        self._made.clear()
+        if self._before is not None:
+            self._before.forget()
+
+
+def _varied(tensor: Any, drawn: random.Random) -> Any:
+    rolled = tensor.reshape(-1).roll(drawn.randrange(max(tensor.numel(), 1)))
+    if tensor.is_floating_point():
+        rolled = (rolled * drawn.uniform(0.75, 1.25)).to(tensor.dtype)
+    return rolled.reshape(tensor.shape)
+
+
+def _nudged(tensor: Any, drawn: random.Random) -> Any:
+    """One element in 64, at least one and not too many: with the other sign, or, where they are
+    integers, in each other's place."""
+    import torch
+
+    flat = tensor.reshape(-1).clone()
+    count = min(len(flat), min(len(flat) // 64, 64) + 1)
+    places = torch.tensor(drawn.sample(range(len(flat)), count), dtype=torch.int64)
+    flat[places] = -flat[places] if flat.is_floating_point() else flat[places.roll(1)]
+    return flat.reshape(tensor.shape)
 
 
 @dataclass(frozen=True)

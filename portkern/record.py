@@ -81,12 +81,19 @@ class Errors(_Part):
 
 
 class Timing(_Part):
-    """Microseconds per call. ``method`` says how they were taken."""
+    """Microseconds per call, over ``rounds`` in turns with the others. ``method`` says how they
+    were taken; ``noise`` is what the medians of even and odd rounds differ by, relatively;
+    ``conditions`` are the least and the largest of what the device told meanwhile, see
+    :mod:`portkern.telemetry`."""
 
     median_us: float
+    ci95_us: tuple[float, float] | None = None
     p20_us: float
     p80_us: float
     n: int
+    rounds: int = 0
+    noise: float | None = None
+    conditions: dict[str, tuple[float, float]] = {}
     samples: list[float]
     method: str
 
@@ -197,7 +204,9 @@ class Record(_Part):
     launches: list[Launch] = []  # none where nobody counts them, such as native code of a CPU
     environment: Environment
     cost: Cost = Cost()
-    seconds: dict[str, float] = {}  # build, run: what the cell took
+    #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
+    #: and all that were judged (``run``).
+    seconds: dict[str, float] = {}
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=lambda n: n.rstrip("_"), populate_by_name=True

@@ -65,7 +65,7 @@ def _record(
     venue, candidate, dims = cell.venues.best, cell.candidate, cell.workload.dims
     own = result.samples if result else None
     baselines = result.baselines if result and own else {}
-    measured = timing.summarize(own.values, own.method) if own else None
+    measured = timing.summarize(own.laps, own.method, own.conditions) if own else None
     first_line = detail.partition("\n")[0]
     return Record(
         run=run, id=secrets.token_hex(8), key=cell.key,
@@ -80,7 +80,7 @@ def _record(
         missing="" if evidence is Evidence.MEASURED else missing or first_line,
         errors=result.errors if result else None, precision=cell.op.precision,
         timing=measured,
-        baselines={name: timing.summarize(b.values, b.method) for name, b in baselines.items()},
+        baselines={name: timing.summarize(b.laps, b.method) for name, b in baselines.items()},
         speedup={
             name: timing.speedup(own.values, b.values) for name, b in baselines.items() if own
         },
@@ -143,4 +143,4 @@ def _environment(cell: Cell, *, ran: bool) -> Environment:
 
 def _seconds(built: Built | None, result: Result | None) -> dict[str, float]:
     seconds = {"build": round(built.seconds, 3)} if built and built.seconds else {}
-    return seconds | ({"run": round(result.seconds, 3)} if result else {})
+    return seconds | {k: round(v, 3) for k, v in (result.seconds if result else {}).items()}

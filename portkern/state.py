@@ -1,6 +1,6 @@
 """What a kernel must leave as it found it: the settings and functions that others work with.
 
-A :class:`Watch` is made in the worker before the candidate is loaded, and captures the functions
+A :class:`Snapshot` is made in the worker before the candidate is loaded, and captures the functions
 that it asks with. A candidate that goes to enough lengths can still lie to it, since both live in
 one process: this explains what happened, and it is the baseline's process of its own, and the
 judge's, that protect the results.
@@ -29,7 +29,7 @@ _SMALLEST_NORMAL = sys.float_info.min
 _HALF_ULP = sys.float_info.epsilon / 2
 
 
-class Watch:
+class Snapshot:
     """Settings and functions as they are now; :meth:`changes` tells what became of them.
 
     Of a framework only what is loaded is asked, and nothing is imported for it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,22 +18,52 @@ _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds alternate between all that are timed. Each has ``burst_s`` of calls in a round, at
-    most ``most``, and ``round_bytes`` of tensors: every call has some of its own."""
+    """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
+    to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
+    at most ``most``, and ``round_bytes`` of tensors: every call has some of its own, which the
+    judge makes."""
 
     rounds: int = 5
+    half_width: float = 0.01
+    budget_s: float = 1.0
     burst_s: float = 0.01
-    most: int = 16
-    round_bytes: int = 256 << 20
+    most: int = 256
+    round_bytes: int = 64 << 20
 
     def calls(self, call_us: float, call_bytes: int) -> int:
         """Calls per round, when one costs ``call_us`` with all that timing it takes."""
         room = self.round_bytes // max(call_bytes, 1) - 1
         return max(1, min(self.most, room, int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2))
 
+    def enough(self, samples: Sequence[float]) -> bool:
+        low, high = median_ci(samples)
+        return high - low <= 2 * self.half_width * (low + high) / 2
 
-def summarize(samples: Sequence[float], method: str) -> Timing:
+
+def median_ci(samples: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the median, between order statistics: the ranks n/2 ± 0.98 sqrt(n)
+    (Conover, Practical Nonparametric Statistics, 3.2). The whole range of few samples."""
     values = np.sort(np.asarray(samples, dtype=np.float64))
+    n = len(values)
+    reach = 0.98 * n**0.5
+    low, high = max(0, int(n / 2 - reach)), min(n - 1, int(np.ceil(n / 2 + reach)))
+    return float(values[low]), float(values[high])
+
+
+def noise(laps: Sequence[Sequence[float]]) -> float | None:
+    """What one thing timed twice differs by: the medians of the even and of the odd rounds, as the
+    larger over the smaller less one. None with one round."""
+    if len(laps) < 2:
+        return None
+    even, odd = (np.median([one for lap in laps[i::2] for one in lap]) for i in (0, 1))
+    return float(max(even, odd) / min(even, odd) - 1) if min(even, odd) > 0 else None
+
+
+def summarize(
+    laps: Sequence[Sequence[float]], method: str,
+    conditions: Mapping[str, tuple[float, float]] | None = None,
+) -> Timing:  # fmt: skip
+    values = np.sort(np.concatenate([np.asarray(lap, dtype=np.float64) for lap in laps]))
     p20, median, p80 = np.quantile(values, [0.2, 0.5, 0.8])
     if len(values) > KEPT:
         kept = values[np.linspace(0, len(values) - 1, KEPT).round().astype(int)]
@@ -41,6 +71,8 @@ def summarize(samples: Sequence[float], method: str) -> Timing:
         kept = values
     return Timing(
         median_us=float(median), p20_us=float(p20), p80_us=float(p80), n=len(values),
+        ci95_us=median_ci(values.tolist()),
+        rounds=len(laps), noise=noise(laps), conditions=dict(conditions or {}),
         samples=[round(float(v), 3) for v in kept], method=method,
     )  # fmt: skip
 

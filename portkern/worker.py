@@ -27,7 +27,7 @@ from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import ToolError
 from portkern.op import Signature
-from portkern.state import Watch
+from portkern.state import Snapshot
 from portkern.target import Target
 from portkern.trace import Trace
 
@@ -55,7 +55,7 @@ class Worker:
         self._arena = arena
         self._builds = 0
         self._kernel: Kernel | None = None
-        self._watch: Watch | None = None
+        self._snapshot: Snapshot | None = None
         self._staged: list[Call] = []
         self._returned: list[Sequence[Any]] = []
 
@@ -81,7 +81,7 @@ class Worker:
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
         kept = Artifact.from_json(artifact)
-        self._watch = Watch()
+        self._snapshot = Snapshot()
         copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
         self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
         return {"method": self._kernel.device.method}
@@ -150,22 +150,30 @@ class Worker:
 
     def state(self) -> dict[str, Any]:
         """What the candidate has changed that others work with, since before it was loaded."""
-        return {"changed": self._watch.changes() if self._watch else []}
+        return {"changed": self._snapshot.changes() if self._snapshot else []}
 
     def stage(
         self, calls: list[dict[str, list[Slot]]], dims: dict[str, int], scalars: dict[str, Any]
     ) -> dict[str, Any]:
-        """Put the tensors of calls on the device, each in buffers of its own; the first call is
-        for warming up."""
+        """Put the tensors of calls on the device; the first call is for warming up. Each call has
+        buffers of its own, which those of the same number before had too, with other values."""
         device = self._loaded().device
-        self._staged, self._returned = [], []  # the last ones' memory first
-        for call in calls:
-            inputs = [device.upload(self._arena.tensor(slot)) for slot in call["inputs"]]
-            outputs = [device.upload(self._arena.tensor(slot)) for slot in call["outputs"]]
+        self._returned = []  # their memory first
+        last, self._staged = self._staged[: len(calls)], []
+        for number, call in enumerate(calls):
+            before = last[number] if number < len(last) and last[number].dims == dims else None
+            inputs = self._filled(call["inputs"], before.inputs if before else ())
+            outputs = self._filled(call["outputs"], before.outputs if before else ())
             self._staged.append(Call(inputs, outputs, dims, scalars))
         self._returned = [()] * len(calls)
         device.synchronize()
         return {}
+
+    def _filled(self, slots: list[Slot], buffers: Sequence[Any]) -> list[Any]:
+        device, hosts = self._loaded().device, [self._arena.tensor(slot) for slot in slots]
+        if not buffers:
+            return [device.upload(host) for host in hosts]
+        return [device.refill(*pair) for pair in zip(buffers, hosts, strict=True)]
 
     def time(self) -> dict[str, Any]:
         """Time the staged calls one by one, in microseconds; the first is not counted."""
@@ -178,6 +186,10 @@ class Worker:
             return once
 
         return {"samples": kernel.device.time([*map(launch, range(len(self._staged)))])[1:]}
+
+    def idle(self, calls: int) -> dict[str, Any]:
+        """Time as many calls that do nothing: what timing takes by itself."""
+        return {"samples": self._loaded().device.time([lambda: None] * (calls + 1))[1:]}
 
     def output(self, call: int, results: list[Slot]) -> dict[str, Any]:
         """The outputs of a timed call; 0 is the first that was counted."""

@@ -155,11 +155,12 @@ def test_a_sum_kept_in_halves_fails_where_it_cancels(name: str, dims: dict[str, 
     assert problems(case, (x.sum(axis) if name == "sum" else x.cumsum(axis)).float())
 
 
-def test_a_relu_that_multiplies_fails_at_infinity_and_one_that_takes_the_maximum_at_nan() -> None:
-    case = adversary("relu", "special", n=1000)
+def test_a_relu_that_multiplies_fails_at_infinity_and_one_may_keep_or_drop_nan() -> None:
+    case = adversary("relu", "infinite", n=1000)
     x = case.inputs[0]
     assert "NaN" in problems(case, x * (x > 0))
-    assert "NaN" in problems(case, x.fmax(torch.zeros(())))
+    assert not x.isnan().any()
+    assert problems(case, x.fmax(torch.zeros(()))) == ""
     assert problems(case, torch.where(x < 0, 0.0, x)) == ""
 
 
@@ -175,7 +176,7 @@ def test_small_workloads_see_everything_and_large_ones_always_an_adversary(name:
     assert set(op.adversaries) < set(chosen(100_000)) and len(chosen(100_000)) <= 4
     assert set(op.adversaries) & set(chosen(10_000_000)) and len(chosen(10_000_000)) == 3
     assert len({chosen(100_000) for _ in range(50)}) > 3, "nobody knows which"
-    assert all(chosen(count)[-1] == "normal" for count in (0, 100, 100_000, 10_000_000))
+    assert all(chosen(count)[0] == "normal" for count in (0, 100, 100_000, 10_000_000))
 
 
 def test_one_wrong_element_is_found_and_named() -> None:

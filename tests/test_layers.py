@@ -19,7 +19,7 @@ LAYERS = [
     "compilers",
     "simt",
     "native",
-    "registry catalogue cache check timing guard sandbox",
+    "registry catalogue cache check timing guard sandbox telemetry",
     "worker cells",
     "forkserver building claims proof race",
     "evaluate",

@@ -25,7 +25,7 @@ extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stre
     return (int)cudaGetLastError();
 }}
 """
-RIGHT = "if (i < n) y[i] = x[i] > 0 ? x[i] : x[i] * scalar_t(0);"
+RIGHT = "if (i < n) y[i] = x[i] > 0 ? x[i] : scalar_t(0);"
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from portkern.device import TorchDevice
 from portkern.evaluate import Result
 from portkern.op import Workload
 from portkern.record import Verdict
-from portkern.state import Watch
+from portkern.state import Snapshot
 from portkern.target import load
 from portkern.testing import judge
 from portkern.worker import layout
@@ -87,48 +87,48 @@ CHANGES = {
 
 @pytest.mark.parametrize("told", CHANGES)
 def test_each_change_is_told_and_none_when_it_was_undone(told: str) -> None:
-    watch = Watch()
+    before = Snapshot()
     with CHANGES[told]():
-        [*_] = changes = watch.changes()
+        [*_] = changes = before.changes()
     assert any(line.startswith(told) for line in changes), changes
-    assert watch.changes() == []
+    assert before.changes() == []
 
 
 @pytest.mark.parametrize(
     ("mode", "name"), [(UP, "upwards"), (DOWN, "downwards"), (ZERO, "towards zero")]
 )
 def test_the_rounding_is_seen_by_what_it_does(mode: int, name: str) -> None:
-    watch, libm = Watch(), ctypes.CDLL("libm.so.6")
+    before, libm = Snapshot(), ctypes.CDLL("libm.so.6")
     if libm.fesetround(mode) != 0:
         pytest.skip("fenv.h has other numbers on this machine")
     try:
-        changes = watch.changes()
+        changes = before.changes()
     finally:
         libm.fesetround(NEAREST)
     assert f"the rounding of additions was to nearest and is {name}" in changes
 
 
 def test_a_function_that_is_added_is_no_change() -> None:
-    watch = Watch()
+    before = Snapshot()
     with ExitStack() as undone:
         torch.an_extension = len  # type: ignore[attr-defined]
         undone.callback(delattr, torch, "an_extension")
-        assert watch.changes() == []
+        assert before.changes() == []
 
 
 def test_the_functions_that_it_asks_with_cannot_be_replaced_afterwards() -> None:
-    watch = Watch()
+    before = Snapshot()
     with (
         set_to(torch.set_default_dtype, torch.float64, torch.float32),
         set_to(lambda f: setattr(torch, "get_default_dtype", f),
                lambda: torch.float32, torch.get_default_dtype),
     ):  # fmt: skip
-        assert "the framework's default dtype" in "\n".join(watch.changes())
+        assert "the framework's default dtype" in "\n".join(before.changes())
 
 
 def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
     code = (
-        "import sys; from portkern.state import Watch; Watch().changes(); "
+        "import sys; from portkern.state import Snapshot; Snapshot().changes(); "
         "print({'torch', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,22 +137,22 @@ def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
 
 def test_toolchains_that_are_imported_later_change_nothing() -> None:
     code = (
-        "import importlib, torch; from portkern.state import Watch; watch = Watch()\n"
+        "import importlib, torch; from portkern.state import Snapshot; before = Snapshot()\n"
         "for name in ('torch._dynamo', 'torch._inductor', 'triton', 'numba', 'jax', 'pyopencl'):\n"
         "    try: importlib.import_module(name)\n"
         "    except ImportError: pass\n"
         "torch.compile(lambda x: x + 1)\n"
-        "print(watch.changes())"
+        "print(before.changes())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_looking_is_cheap() -> None:
-    watch, taken_s = Watch(), []
+    before, taken_s = Snapshot(), []
     for _ in range(20):
         start = time.perf_counter()
-        watch.changes()
+        before.changes()
         taken_s.append(time.perf_counter() - start)
     assert min(taken_s) < 1e-3
 

@@ -8,11 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern.target import load
-from portkern.timing import KEPT, Plan, floor_us, roofline, speedup, summarize
+from portkern.timing import (
+    KEPT,
+    Plan,
+    floor_us,
+    median_ci,
+    noise,
+    roofline,
+    speedup,
+    summarize,
+)
 
 
 def test_a_summary_keeps_order_statistics_of_many_samples() -> None:
-    timing = summarize(list(range(10_000)), "clock")
+    timing = summarize([list(range(10_000))], "clock")
     assert (timing.n, len(timing.samples), timing.samples[0], timing.samples[-1]) == (
         10_000,
         KEPT,
@@ -24,7 +33,7 @@ def test_a_summary_keeps_order_statistics_of_many_samples() -> None:
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=300))
 def test_quantiles_are_ordered_and_within_the_samples(samples: list[float]) -> None:
-    timing = summarize(samples, "clock")
+    timing = summarize([samples], "clock")
     assert min(samples) <= timing.p20_us <= timing.median_us <= timing.p80_us <= max(samples)
 
 
@@ -47,6 +56,35 @@ def test_a_round_has_a_few_calls_and_no_more_than_fit_its_time_and_memory() -> N
     plan = Plan(burst_s=0.01, most=16, round_bytes=1 << 20)
     assert [plan.calls(us, 1) for us in (0.0, 2000.0, 1e7)] == [16, 7, 2]
     assert [plan.calls(0.0, size) for size in (1 << 18, 1 << 19, 1 << 30)] == [3, 1, 1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 1000), st.integers(30, 300))
+def test_the_median_is_nearly_always_in_its_interval(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    inside = 0
+    for _ in range(100):
+        low, high = median_ci(rng.exponential(1.0, n).tolist())
+        inside += low <= np.log(2) <= high
+    assert inside >= 85
+
+
+def test_rounds_go_on_until_the_median_is_known() -> None:
+    rng = np.random.default_rng(1)
+    plan = Plan(half_width=0.01)
+    assert not plan.enough([1.0, 1.1])
+    assert not plan.enough(rng.normal(100, 10, 50).tolist())
+    assert plan.enough(rng.normal(100, 10, 5000).tolist())
+
+
+def test_noise_is_what_one_thing_timed_twice_differs_by() -> None:
+    assert noise([[1.0], [2.0], [1.0], [2.0]]) == pytest.approx(1.0)
+    assert noise([[3.0, 3.0], [3.0]]) == 0.0
+    assert noise([[1.0]]) is None
+    summary = summarize([[1.0], [1.1]], "clock", {"clock_mhz": (1980, 1980)})
+    assert summary.rounds == 2
+    assert summary.noise == pytest.approx(0.1)
+    assert summary.conditions == {"clock_mhz": (1980, 1980)}
 
 
 def test_the_roofline_takes_the_slower_of_memory_and_arithmetic() -> None:

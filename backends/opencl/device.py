@@ -64,6 +64,11 @@ class ClDevice:
             self.cl.enqueue_copy(self.queue, buffer, raw)
         return ClTensor(buffer, tuple(host.shape), str(host.dtype).removeprefix("torch."))
 
+    def refill(self, buffer: ClTensor, host: Any) -> ClTensor:
+        if buffer.nbytes:
+            self.cl.enqueue_copy(self.queue, buffer.buffer, _bytes(host.contiguous()))
+        return buffer
+
     def download(self, buffer: ClTensor) -> Any:
         import torch
 

@@ -36,6 +36,9 @@ class JaxDevice:
         # A copy: on a CPU the array would otherwise share the host tensor's memory.
         return jax.device_put(array.copy(), self.device).block_until_ready()
 
+    def refill(self, buffer: Any, host: Any) -> Any:
+        return self.upload(host)  # arrays of JAX never change
+
     def download(self, buffer: Any) -> Any:
         import numpy as np
         import torch

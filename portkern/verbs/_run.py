@@ -31,14 +31,14 @@ def run_folder(reports: str, run: str) -> Path:
     return Path(reports) / run
 
 
-def options(*, baselines: Sequence[str], rounds: int, timeout_s: float) -> Options:
+def options(*, baselines: Sequence[str], rounds: int, budget_s: float, timeout_s: float) -> Options:
     unknown = set(baselines) - {"eager", "compile"}
     if unknown:
         raise ConfigError(f"Got baseline {min(unknown)!r}, expected 'eager' or 'compile'")
     if rounds < 1 or timeout_s <= 0:
         raise ConfigError(f"Got rounds={rounds} timeout_s={timeout_s:g}, expected both above 0")
     limits = Limits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
-    return Options(limits, timing.Plan(rounds=rounds), tuple(baselines))
+    return Options(limits, timing.Plan(rounds=rounds, budget_s=budget_s), tuple(baselines))
 
 
 def run_cells(

@@ -37,6 +37,7 @@ class CheckOptions:
     reports: str = "reports"
     run: str = "check"
     rounds: int = 5
+    budget_s: float = 2.0
     timeout_s: float = 120.0
     json: bool = False
 
@@ -59,7 +60,10 @@ def main(overrides: Sequence[str]) -> int:
     cells = [replace(cell, candidate=candidate) for cell in first.values()]
     records = _run.run_cells(
         cells, _run.run_folder(options.reports, options.run),
-        _run.options(baselines=["eager"], rounds=options.rounds, timeout_s=options.timeout_s),
+        _run.options(
+            baselines=["eager"], rounds=options.rounds, budget_s=options.budget_s,
+            timeout_s=options.timeout_s,
+        ),
         fresh=True, quiet=options.json,
     )  # fmt: skip
     return _conclude(cells, records, options)

@@ -32,6 +32,7 @@ class MatrixOptions:
     fresh: bool = False
     baselines: Any = field(default_factory=lambda: ["eager"])
     rounds: int = 5
+    budget_s: float = 0.5
     timeout_s: float = 120.0
     track: bool = True
     json: bool = False
@@ -47,8 +48,9 @@ def main(overrides: Sequence[str]) -> int:
     run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
     folder = _run.run_folder(options.reports, run)
     chosen = _run.options(
-        baselines=names(options.baselines), rounds=options.rounds, timeout_s=options.timeout_s
-    )
+        baselines=names(options.baselines), rounds=options.rounds, budget_s=options.budget_s,
+        timeout_s=options.timeout_s,
+    )  # fmt: skip
     records = _run.run_cells(
         question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
     )

@@ -7,7 +7,8 @@ Each file is a kernel for the cpu backend. It opens with lines of ``// key: valu
     op          the operator that it claims to compute
     entry       the function to call, the op's name unless told
     style       ``dps`` or ``return``; C++ takes its outputs, Python returns them unless told
-    expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``
+    expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``; ``defeated``
+                where it passes and is no faster for it than the framework, which does the work
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
     torch_ops   the guard's policy, ``forbid`` unless told
     workloads   the sets that it is judged on, ``ci`` unless told
@@ -24,11 +25,11 @@ from pathlib import Path
 from typing import Literal, cast
 from unittest.mock import patch
 
-from portkern import guard, ops, registry, sandbox, target
+from portkern import guard, ops, registry, sandbox, target, timing
 from portkern.building import Built, Failure, Limits
 from portkern.candidate import Candidate, Style
 from portkern.cells import host_targets
-from portkern.evaluate import Options
+from portkern.evaluate import Options, Result
 from portkern.jail import Policy, limits
 from portkern.record import Verdict
 from portkern.testing import judge as judge_candidate
@@ -39,6 +40,9 @@ HEAPS = Path(__file__).parent
 SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
 SCRATCH_BYTES = 128 << 20
 LIMIT_S, LOAD_S = "30", 30.0
+DEFEATED = "defeated"
+#: A result that is remembered takes a tenth of the time or less.
+NO_FASTER = 2.0
 _COMMENT = {".cpp": "//", ".py": "#"}
 _KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "torch_ops", "workloads",
          "build_s", "run_s")  # fmt: skip
@@ -56,6 +60,7 @@ class Case:
     entry: str
     style: Style
     expect: frozenset[Verdict]
+    defeated: bool
     says: tuple[str, ...]
     policy: guard.Policy
     workloads: tuple[str, ...]
@@ -71,15 +76,19 @@ class Case:
     def parse(cls, path: Path) -> Case:
         header = _header(path)
         cheat = path.parent.name == "cheats"
+        expected = _words(header.get("expect", "passed"))
         unknown = header.keys() - set(_KEYS)
-        missing = {"mechanism", "op", *(("expect", "says") if cheat else ())} - header.keys()
+        needed = {"mechanism", "op", *(("expect",) if cheat else ())}
+        needed |= {"says"} if cheat and expected != [DEFEATED] else set()
+        missing = needed - header.keys()
         if unknown or missing:
             raise ValueError(f"{path.name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
         return cls(
             path=path, mechanism=header["mechanism"], op=header["op"],
             entry=header.get("entry", header["op"]),
             style=cast(Style, header.get("style", "dps" if path.suffix == ".cpp" else "return")),
-            expect=frozenset(map(Verdict, _words(header.get("expect", "passed")))),
+            expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
+            defeated=DEFEATED in expected,
             says=tuple(_words(header.get("says", ""))),
             policy=guard.Policy(guard.torch_ops(header.get("torch_ops", "forbid"))),
             workloads=tuple(header.get("workloads", "ci").split()),
@@ -94,8 +103,11 @@ class Ending:
 
     verdict: Verdict
     detail: str = ""
+    speedup: float = 0.0  # the largest of a passed one
 
     def meets(self, case: Case) -> bool:
+        if case.defeated and self.verdict is Verdict.PASSED:
+            return self.speedup < NO_FASTER
         told = not case.says or any(word in self.detail for word in case.says)
         return self.verdict in case.expect and told
 
@@ -144,7 +156,7 @@ def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
     """With little room for bombs."""
     op, backend = ops.load(case.op), registry.load("cpu")
     within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
-    options = Options(within, Plan(rounds=2, burst_s=0.001, most=5))
+    options = Options(within, Plan(rounds=6, budget_s=0.0))
     workloads = [workload for which in case.workloads for workload in op.workloads[which]]
     policy = partial(Policy, limits=SMALL, scratch_bytes=SCRATCH_BYTES)
     with patch.object(sandbox, "Policy", policy):
@@ -156,7 +168,15 @@ def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
         assert isinstance(results.outcome, Failure), results
         return Ending(results.outcome.verdict, str(results.outcome))
     failed = [one for one in results if one.verdict is not Verdict.PASSED]
-    return Ending(failed[0].verdict, failed[0].detail) if failed else Ending(Verdict.PASSED)
+    if failed:
+        return Ending(failed[0].verdict, failed[0].detail)
+    return Ending(Verdict.PASSED, speedup=max(map(_speedup, results)))
+
+
+def _speedup(result: Result) -> float:
+    assert result.samples is not None
+    eager = result.baselines["eager"]
+    return timing.speedup(result.samples.values, eager.values).value
 
 
 def close() -> None:

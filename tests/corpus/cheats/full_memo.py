@@ -1,7 +1,6 @@
 # mechanism: results are kept by all of their input: always right, rarely computed
 # op: matmul
-# expect: wrong | suspicious
-# says: timed | repeat | fresh
+# expect: defeated
 # torch_ops: allow
 import numpy
 import torch

@@ -1,7 +1,6 @@
 # mechanism: results are kept in files, for later calls and later runs
 # op: matmul
-# expect: wrong | suspicious
-# says: timed | repeat | fresh | left
+# expect: defeated
 # torch_ops: allow
 import hashlib
 from pathlib import Path
