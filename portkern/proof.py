@@ -1,4 +1,4 @@
-"""Who did the work of a call: what the worker's trace tells, held against the kernel and the policy.
+"""Who did the work of a call: a worker's trace, held against the kernel and the policy.
 
 It speaks where there is something to see: the framework's operators and the host libraries that
 can be asked to speak up on every venue, kernels on GPUs and in the SIMT executor. Native code of a
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -56,7 +55,9 @@ def hold(told: object, work: Work, *, seconds: float) -> Proof:
         launches = _LAUNCHES.validate_python(claim.get("launches", []))
         routines = _NAMES.validate_python(claim.get("routines", []))
     except ValidationError as error:
-        return Proof((), Verdict.SUSPICIOUS, f"its trace cannot be read: {error.errors()[0]['msg']}")
+        return Proof(
+            (), Verdict.SUSPICIOUS, f"its trace cannot be read: {error.errors()[0]['msg']}"
+        )
     kept = tuple(launches)
     if claim.get("ended"):
         return Proof(kept, Verdict.SUSPICIOUS, "the kernel ended the profile of its own call")

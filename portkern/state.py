@@ -15,6 +15,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 #: What of a module or class may be replaced to any effect.
@@ -80,11 +81,11 @@ def _readers() -> dict[str, Callable[[], object]]:
 
 def _torch_readers() -> Mapping[str, Callable[[], object]]:
     import torch
-    from torch.utils import _python_dispatch as dispatching
 
     core: Any = torch._C
-    functions, dispatches = core._len_torch_function_stack, dispatching._len_torch_dispatch_stack
-    readers = {
+    functions, dispatches = core._len_torch_function_stack, core._len_torch_dispatch_stack
+    autocast = torch.is_autocast_enabled
+    readers: dict[str, Callable[[], object]] = {
         "the framework's default dtype": torch.get_default_dtype,
         "the framework's number of threads": torch.get_num_threads,
         "the framework's number of inter-op threads": torch.get_num_interop_threads,
@@ -98,7 +99,6 @@ def _torch_readers() -> Mapping[str, Callable[[], object]]:
         "the framework's dispatch modes left on": dispatches,
         "the framework's profiler": core._autograd._profiler_enabled,
     }
-    autocast = torch.is_autocast_enabled
     flags = (
         "cudnn_enabled cudnn_benchmark cudnn_deterministic mkldnn_enabled "
         "cublas_allow_fp16_reduced_precision_reduction "
@@ -108,12 +108,16 @@ def _torch_readers() -> Mapping[str, Callable[[], object]]:
         read = getattr(core, f"_get_{flag}", None)
         if read is not None:
             readers[f"the framework's {flag}"] = read
-    precision = getattr(core, "_get_fp32_precision_getter", None)
+    precision: Any = getattr(core, "_get_fp32_precision_getter", None)
     for where in (("cuda", "matmul"), ("cuda", "conv"), ("mkldnn", "matmul")) if precision else ():
         name = f"the framework's float32 precision ({' '.join(where)})"
-        # Unset and "ieee" are the same, and setting it back to "highest" makes it the latter.
-        readers[name] = lambda where=where: precision(*where).replace("none", "ieee")
+        readers[name] = partial(_precision, precision, where)
     return readers
+
+
+def _precision(read: Callable[..., str], where: tuple[str, str]) -> str:
+    """Unset and "ieee" are the same, and setting it back to "highest" makes it the latter."""
+    return read(*where).replace("none", "ieee")
 
 
 def _subnormals() -> str:

@@ -153,7 +153,8 @@ def _say_routines(on: bool) -> bool:
     import torch
 
     verbose: Any = getattr(torch._C, "_verbose", None)
-    if verbose is None or not torch.backends.mkl.is_available():
+    mkl: Any = torch.backends.mkl
+    if verbose is None or not mkl.is_available():
         return False
     verbose.mkl_set_verbose(int(on))
     verbose.mkldnn_set_verbose(int(on))

@@ -55,7 +55,7 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "the framework's default dtype was torch.float32 and is torch.float64":
         lambda: set_to(torch.set_default_dtype, torch.float64, torch.float32),
     f"the framework's number of threads was {torch.get_num_threads()} and is 7":
