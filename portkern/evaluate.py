@@ -149,7 +149,7 @@ class Trial:
             return result
         work = self.contestants[index].work
         result, second = self._judge_call(session, result, workload, case, traced=work)
-        if result.verdict is Verdict.REJECTED:
+        if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result
         if result.verdict is not Verdict.PASSED:
             return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
