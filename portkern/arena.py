@@ -22,7 +22,8 @@ class Arena:
 
     def __init__(self) -> None:
         self.handle = os.memfd_create("portkern", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        # The last seal: a worker that forbids writing or growing would stop the judge.
+        fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self._used = 0
 
     def clear(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -90,6 +90,17 @@ class Resources:
     shared_bytes: int | None = None
     threads: int | None = None
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Resources:
+        """Raises ValueError for what :func:`dataclasses.asdict` does not make."""
+        names = {one.name for one in fields(cls)}
+        numbers = [value for name, value in data.items() if name != "kernel"]
+        if not data.keys() <= names or type(data.get("kernel")) is not str:
+            raise ValueError(f"resources are of {sorted(names)}, got {sorted(data)}")
+        if not all(one is None or (type(one) is int and 0 <= one < 1 << 63) for one in numbers):
+            raise ValueError(f"resources are counted, got {numbers}")
+        return cls(**data)
+
 
 @dataclass(frozen=True)
 class Build:
@@ -131,8 +142,12 @@ class Artifact:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Artifact:
-        resources = tuple(Resources(**r) for r in data["resources"])
-        return cls(Path(data["path"]), data["kind"], resources, data["log"])
+        """Raises ValueError for what :meth:`to_json` does not make."""
+        match data:
+            case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
+                if all(isinstance(one, dict) for one in used):
+                    return cls(Path(path), kind, tuple(map(Resources.from_json, used)), log)
+        raise ValueError(f"not an artifact: {str(data)[:200]}")
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import shutil
-import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from portkern import registry
+from portkern import claims, registry
 from portkern.backend import Artifact, Build
 from portkern.cache import ArtifactCache, build_key
 from portkern.record import Verdict
@@ -18,6 +16,8 @@ from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.worker import build_to_json
 
 LOG_LINES = 12
+#: What one build may leave: a compiler's intermediate files come to a few megabytes.
+MOST_BYTES, MOST_FILES, MOST_FOLDERS = 512 << 20, 10_000, 32
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,7 @@ def _build_one(
     if isinstance(outcome, Answer):
         try:
             return _unpacked(session, request, outcome.data, key, cache)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OSError,
-            tarfile.TarError,
-        ) as error:
+        except (ValueError, OSError) as error:
             detail = f"the build's files cannot be read: {error}"
             return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
     failure = failure_of(outcome, "the build")
@@ -113,23 +106,44 @@ def _build_one(
 def _unpacked(
     session: Session, request: Build, told: Mapping[str, Any], key: str, cache: ArtifactCache
 ) -> Built:
-    """Into the cache with what the worker packed: files and folders, none outside of its own."""
-    packed = session.arena.bytes(int(told["bytes"]))
+    """Into the cache with the files that the worker lists, whose bytes follow each other in the
+    arena. Raises ValueError for a list that no build leaves."""
+    files = dict(_listed(told.get("files")))
+    size = sum(files.values())
+    packed = session.arena.bytes(size) if size <= MOST_BYTES else None
     if packed is None:
-        raise ValueError(f"{told['bytes']} bytes are not there")
+        raise ValueError(f"{size} bytes are not there")
+    artifact = told.get("artifact")
+    if not isinstance(artifact, dict) or str(artifact.get("path")) not in files:
+        raise ValueError("its artifact is not among them")
     workdir = cache.workdir()
     try:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(workdir, filter="data")
-        relative = Path(str(told["artifact"]["path"]))
-        path = (workdir / relative).resolve()
-        if not path.is_relative_to(workdir.resolve()) or not path.exists():
-            raise ValueError(f"no file {relative} among them")
-        artifact = Artifact.from_json({**told["artifact"], "path": str(workdir / relative)})
-        return Built(request, cache.put(key, workdir, artifact), float(told["seconds"]))
+        offset = 0
+        for name, length in files.items():
+            file = workdir / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(packed[offset : offset + length])
+            offset += length
+        kept = Artifact.from_json({**artifact, "path": str(workdir / str(artifact["path"]))})
+        return Built(request, cache.put(key, workdir, kept), claims.seconds(told))
     except BaseException:
         shutil.rmtree(workdir, ignore_errors=True)
         raise
+
+
+def _listed(files: Any) -> Iterator[tuple[str, int]]:
+    """Names and sizes; names are of files beneath a folder, however they are spelt."""
+    if not isinstance(files, list) or not len(files) <= MOST_FILES:
+        raise ValueError(f"expected a list of at most {MOST_FILES} files")
+    for one in files:
+        match one:
+            case [str(name), int(size)] if size >= 0 and type(size) is int:
+                path = PurePosixPath(name)
+            case _:
+                raise ValueError(f"{str(one)[:100]} is not a name and a size")
+        if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
+            raise ValueError(f"{name[:100]!r} is no file of the build's folder")
+        yield str(path), size
 
 
 def shared(request: Build) -> tuple[Path, ...]:

@@ -174,9 +174,13 @@ class Trial:
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds), []
-        took_s = float(outcome.data.get("seconds", 0.0))
+        took_s = claims.seconds(outcome.data)
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
-        findings = claims.findings(outcome.data, before.findings)
+        try:
+            findings = claims.findings(outcome.data, before.findings)
+        except ValueError as error:
+            detail = f"the kernel's worker answered in no form that is known: {error}"
+            return Result(Verdict.CRASHED, detail, seconds=seconds), []
         actual = claims.collect(self.op, session.arena, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or claims.trespass(self.op, session.arena, slots)
@@ -216,7 +220,7 @@ class Trial:
             venue=asdict(contestant.venue),
         )  # fmt: skip
         if isinstance(outcome, Answer):
-            self._methods[index] = str(outcome.data["method"])
+            self._methods[index] = claims.method(outcome.data)
             self._set_up[index] = {"load": time.perf_counter() - start}
             return session
         if session.alive:
@@ -253,9 +257,12 @@ class Trial:
         """Time the standing contestants and the baselines of one device in turns."""
         runners: dict[race.Key, Session] = {i: self._sessions[i] for i in racing}
         methods: dict[race.Key, str] = {i: self._methods[i] for i in racing}
+        notes: list[Finding] = []
         for name in self.options.baselines:
             opened = self._baseline(name, device)
-            if not isinstance(opened, Failure):
+            if isinstance(opened, Failure):
+                notes.append(Finding(code="no-baseline", severity="warning", message=str(opened)))
+            else:
                 runners[name], methods[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
         plan = self.options.plan
@@ -263,13 +270,14 @@ class Trial:
             plan = replace(plan, round_bytes=4 * plan.round_bytes)
         run = race.Race(
             self.op, workload, self.dtype, base, plan,
-            self.options.limits.run_s, targets, Watch(targets[racing[0]]),
+            self.options.limits.run_s, targets, methods, Watch(targets[racing[0]]),
         )  # fmt: skip
         run.run(runners, trusted="eager")
         samples = {
             key: Samples(tuple(map(tuple, laps)), methods[key], run.watch.seen)
             for key, laps in run.samples().items()
         }
+        notes += map(_slowed, sorted(run.watch.slowed))
         baselines = {name: one for name, one in samples.items() if isinstance(name, str)}
         for index in racing:
             before = results[index]
@@ -283,7 +291,7 @@ class Trial:
             else:
                 results[index] = replace(
                     before, samples=samples[index], baselines=baselines,
-                    findings=(*before.findings, *map(_slowed, sorted(run.watch.slowed))),
+                    findings=(*before.findings, *notes),
                 )  # fmt: skip
 
     def _changed_state(self, session: Session) -> str:
@@ -299,7 +307,7 @@ class Trial:
             return known
         if known is not None:
             known[0].close()
-        session = Session(("torch",), {})
+        session = Session(("torch",), {}, device=device != "cpu")
         outcome = session.ask(
             "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
             device=device, compiled=name == "compile",

@@ -12,8 +12,9 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import psutil
@@ -33,6 +34,8 @@ SELDOM = 4
 #: A worker may keep silent of this share of the time that it speaks of, and of as much beside.
 HIDDEN, HIDDEN_S = 0.25, 0.0003
 CONFIRMATIONS = 10
+#: Other ways of timing than the baseline's, as OpenCL's, take no more than so many times its time.
+OWN_IDLE = 4.0
 #: Calls of the round that says how many the others have.
 FIRST_CALLS = 4
 #: OpenMP threads of another worker spin for about a millisecond after their last call.
@@ -92,6 +95,7 @@ class Race:
     plan: Plan
     limit_s: float
     targets: Mapping[int, Target]
+    methods: Mapping[Key, str]
     watch: Watch
     laps: dict[Key, list[Lap]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
@@ -128,9 +132,9 @@ class Race:
             ):
                 break
         self._verify()
+        self._find_busy(runners)
         self._compare_clocks(runners, trusted)
         self._compare_floors()
-        self._find_busy(runners)
 
     def _is_looked_at(self, turn: int, chosen: random.SystemRandom) -> bool:
         """Whether outputs of this round are kept, to be compared when all is over."""
@@ -153,8 +157,10 @@ class Race:
     def _call_bytes(self) -> int:
         return self.op.nbytes(self.workload.dims, self.dtype)
 
-    def _lap(self, session: Session, data: _Data, calls: int) -> Lap | Failed | Died | TimedOut:
+    def _lap(self, session: Session, data: _Data, calls: int) -> Lap | Loss:
         """One call to warm up, then ``calls`` that are timed."""
+        if not session.alive:
+            return Doubt("its worker ended while its clock was looked at")
         arena = session.arena
         arena.clear()
         poisons = [arena.put(poison) for poison in self._poisons()]
@@ -215,13 +221,16 @@ class Race:
                 self.lost[held.key] = Doubt(f"in a timed call, {found.problem}", wrong=True)
 
     def _idle_s(self, session: Session, calls: int) -> float:
-        """Seconds that timing so many calls takes by itself; none if the baseline is lost."""
+        """Seconds that timing so many calls takes by itself; who does not answer loses nothing."""
         start = time.perf_counter()
         outcome = session.ask("idle", timeout_s=self.limit_s, calls=calls)
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answer):
             return math.inf
-        return wall_s - float(sum(outcome.data["samples"])) / 1e6
+        try:
+            return wall_s - sum(map(float, outcome.data["samples"])) / 1e6
+        except (KeyError, TypeError, ValueError):
+            return 0.0
 
     # ---- was the time what they say?
 
@@ -230,14 +239,15 @@ class Race:
         kernel that does hides it always."""
         standing = [key for key in self.laps if isinstance(key, int) and key not in self.lost]
         for key in standing if trusted in runners and trusted not in self.lost else ():
-            loss = self._hiding(key, runners[key], runners[trusted])
+            own = runners[key] if self.methods[key] != self.methods[trusted] else None
+            loss = self._hiding(key, runners[key], partial(self._usual_s, runners[trusted], own))
             if loss is not None:
                 self.lost[key] = loss
 
-    def _hiding(self, key: Key, session: Session, trusted: Session) -> Loss | None:
+    def _hiding(self, key: Key, session: Session, idle_s: Callable[[int], float]) -> Loss | None:
         n = max(len(lap.samples) for lap in self.laps[key])
         laps = [lap for lap in self.laps[key] if len(lap.samples) == n]  # few calls hide little
-        usual_s = 0.0 if not all(lap.hides() for lap in laps) else self._idle_s(trusted, n)
+        usual_s = 0.0 if not all(lap.hides() for lap in laps) else idle_s(n)
         for left in range(CONFIRMATIONS, -1, -1):
             best = min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.spoken_s)
             if not best.hides(usual_s):
@@ -247,8 +257,13 @@ class Race:
                 if not isinstance(lap, Lap):
                     return lap
                 laps.append(lap)
-                usual_s = min(usual_s, self._idle_s(trusted, n))
+                usual_s = min(usual_s, idle_s(n))
         return _hidden(best, usual_s)
+
+    def _usual_s(self, trusted: Session, own: Session | None, calls: int) -> float:
+        """A worker with a way of timing of its own is asked too, and believed within bounds."""
+        usual_s = self._idle_s(trusted, calls)
+        return max(usual_s, min(self._idle_s(own, calls), OWN_IDLE * usual_s)) if own else usual_s
 
     def _compare_floors(self) -> None:
         dims, signature = self.workload.dims, self.op.signature

@@ -39,6 +39,8 @@ ALLOWED_PREFIXES = (
 GRACE_S = 1.0
 #: The last bytes of what a worker printed, for the record.
 LOG_TAIL = 4000
+#: The longest reply, how deep it may be nested, and the longest of its texts that is kept.
+REPLY_BYTES, REPLY_LEVELS, TEXT_LENGTH = 8 << 20, 16, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Died:
 
     def __str__(self) -> str:
         if self.status < 0:
-            return f"killed by {signal.Signals(-self.status).name}"
+            return f"killed by {_signal_name(-self.status)}"
         return f"exited with status {self.status} instead of answering"
 
 
@@ -79,6 +81,14 @@ class TimedOut:
 
 
 Outcome = Answer | Failed | Died | TimedOut
+
+
+def _signal_name(number: int) -> str:
+    """Most of the real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class ForkServer:
@@ -205,7 +215,7 @@ class Session:
         self.pid, self._connection = self._server.spawn(
             policy, environment, arena=self.arena.handle, log=self._log
         )
-        self._received = b""
+        self._received = bytearray()
         self.alive = True
 
     def __enter__(self) -> Session:
@@ -222,14 +232,20 @@ class Session:
         if not self.alive:
             raise PortkernError("This worker has ended; open another session")
         deadline = time.monotonic() + timeout_s
+        self._connection.settimeout(timeout_s)  # of a worker that reads nothing
         try:
             self._connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
             line = self._receive(deadline)
+        except TimeoutError:
+            line = None
         except OSError:
             line = b""  # it closed the connection while we wrote: the same as no answer
         if line is None:
             self._end()
             return TimedOut(timeout_s, self.log())
+        if len(line) > REPLY_BYTES:
+            self._end()
+            return Failed("ReplyTooLong", f"more than {REPLY_BYTES >> 20} MiB", self.log())
         reply = _parse(line)
         if reply is None:
             return Died(self._end(grace_s=GRACE_S), self.log())
@@ -248,19 +264,24 @@ class Session:
         if self.arena.handle >= 0:
             os.close(self._log)
         self.arena.close()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        _remove(self.scratch)
 
     def _receive(self, deadline: float) -> bytes | None:
-        """One line; ``b""`` when the connection closed first, None when time is up."""
-        while b"\n" not in self._received:
+        """One line, or more than REPLY_BYTES of one; ``b""`` when the connection closed first,
+        None when time is up."""
+        end = self._received.find(b"\n")
+        while end < 0 and len(self._received) <= REPLY_BYTES:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not select.select([self._connection], [], [], remaining)[0]:
                 return None
             chunk = self._connection.recv(1 << 16)
             if not chunk:
                 return b""
+            found = chunk.find(b"\n")
+            end = len(self._received) + found if found >= 0 else -1
             self._received += chunk
-        line, _, self._received = self._received.partition(b"\n")
+        line = bytes(self._received[:end] if end >= 0 else self._received)
+        del self._received[: len(line) + 1]
         return line
 
     def _end(self, *, grace_s: float = 0.0) -> int:
@@ -278,7 +299,29 @@ class Session:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        reply = json.loads(line)
-    except ValueError:
+        reply = _plain(json.loads(line), REPLY_LEVELS)
+    except (ValueError, RecursionError):  # of JSON that is nested too deeply
         return None
     return reply if isinstance(reply, dict) else None
+
+
+def _plain(value: Any, levels: int) -> Any:
+    """With texts that can be written as UTF-8, where JSON may name half a character, and that a
+    record can hold."""
+    if levels == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        return value[:TEXT_LENGTH].encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_plain(one, levels - 1) for one in value]
+    if isinstance(value, dict):
+        return {_plain(key, 1): _plain(one, levels - 1) for key, one in value.items()}
+    return value
+
+
+def _remove(folder: Path) -> None:
+    """A worker may have nested folders deeper than Python's own function reaches."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", folder], check=False)

@@ -7,11 +7,9 @@ separate, trusted worker runs the baseline.
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import socket
-import tarfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -25,7 +23,7 @@ from portkern.arena import Slot, View, size_of
 from portkern.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.candidate import Candidate
 from portkern.device import TorchDevice
-from portkern.errors import ToolError
+from portkern.errors import BuildError, ToolError
 from portkern.op import Signature
 from portkern.state import Snapshot
 from portkern.target import Target
@@ -60,7 +58,8 @@ class Worker:
         self._returned: list[Sequence[Any]] = []
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Build in a folder of the scratch; what is in it goes to the judge as a tar archive."""
+        """Build in a folder of the scratch; the files in it go to the judge one after the other,
+        with the path and the size of each in the reply."""
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
         self._builds += 1
@@ -69,10 +68,15 @@ class Worker:
         start = time.perf_counter()
         artifact = backend.build(build, workdir)
         seconds = time.perf_counter() - start
-        packed = _packed(workdir)
-        self._arena.write_bytes(packed)
+        files = _files(workdir)
+        contents = [file.read_bytes() for file in files]
+        self._arena.write_bytes(b"".join(contents))
+        sizes = [
+            [str(file.relative_to(workdir)), len(content)]
+            for file, content in zip(files, contents, strict=True)
+        ]
         told = artifact.to_json() | {"path": str(artifact.path.relative_to(workdir))}
-        return {"artifact": told, "bytes": len(packed), "seconds": seconds}
+        return {"artifact": told, "files": sizes, "seconds": seconds}
 
     def load(
         self, request: dict[str, Any], artifact: dict[str, Any], venue: dict[str, Any]
@@ -295,8 +299,10 @@ def _margins(block: Any, size: int) -> Any:
     return torch.cat([block[:size], block[block.numel() - size :]])
 
 
-def _packed(folder: Path) -> bytes:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.add(folder, ".")
-    return archive.getvalue()
+def _files(folder: Path) -> list[Path]:
+    inside = sorted(folder.rglob("*"))
+    for path in inside:
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            name = path.relative_to(folder)
+            raise BuildError(f"The build left {name}, which is neither a file nor a folder")
+    return [path for path in inside if path.is_file()]

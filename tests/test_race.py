@@ -140,7 +140,7 @@ def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
 @pytest.mark.parametrize("samples", [[0.1] * 5, [math.nan] * 5, [-1.0] * 5])
 def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float]) -> None:
     workload, where = Workload("big", {"n": 1 << 20}), load("h200")
-    race = Race(OP, workload, "float32", [], Plan(), 1.0, {0: where}, Watch(where))
+    race = Race(OP, workload, "float32", [], Plan(), 1.0, {0: where}, {}, Watch(where))
     race.laps = {0: [Lap(samples, wall_s=1.0)]}
     race._compare_floors()
     loss = race.lost[0]

@@ -1,12 +1,13 @@
 """The corpus in two heaps: ``cheats/``, none of which may pass, and ``honest/``, all of which must.
+``gpu/`` has two of the same names, for what shows on a GPU alone.
 
-Each file is a kernel for the cpu backend. It opens with lines of ``// key: value`` or
-``# key: value``:
+Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: value``:
 
     mechanism   what the kernel does, in one sentence
+    backend     ``cpu`` unless told
     op          the operator that it claims to compute
     entry       the function to call, the op's name unless told
-    style       ``dps`` or ``return``; C++ takes its outputs, Python returns them unless told
+    style       ``dps`` or ``return``; kernels take their outputs, Numba's return them unless told
     expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``; ``defeated``
                 where it passes and is no faster for it than the framework, which does the work
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
@@ -14,21 +15,26 @@ Each file is a kernel for the cpu backend. It opens with lines of ``// key: valu
     workloads   the sets that it is judged on, ``ci`` unless told
     build_s     seconds that its build may take, 30 unless told
     run_s       seconds that a call may take, 30 unless told
+    emulator    the verdicts that it may end with where a GPU is emulated, on ``ci`` alone; as on
+                the hardware unless told, and ``none`` if it is only built there
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal, cast
 from unittest.mock import patch
 
 from portkern import guard, ops, registry, sandbox, target, timing
-from portkern.building import Built, Failure, Limits
+from portkern.backend import Build, Missing, Ready, Venue
+from portkern.building import Built, Failure, Limits, build_all
+from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate, Style
-from portkern.cells import host_targets
+from portkern.cells import default_target
+from portkern.errors import BackendUnavailable
 from portkern.evaluate import Options, Result
 from portkern.jail import Policy, limits
 from portkern.record import Verdict
@@ -39,15 +45,18 @@ HEAPS = Path(__file__).parent
 #: What a bomb may reach: enough for torch and a compiler, little for the machine.
 SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
 SCRATCH_BYTES = 128 << 20
+#: A GPU's driver takes memory of the host, and an emulator of one takes a stack per thread.
+LARGE = replace(limits.Limits.of_this_machine(), memory_bytes=16 << 30, file_bytes=64 << 20)
 LIMIT_S, LOAD_S = "30", 30.0
 DEFEATED = "defeated"
 #: A result that is remembered takes a tenth of the time or less.
 NO_FASTER = 2.0
-_COMMENT = {".cpp": "//", ".py": "#"}
-_KEYS = ("mechanism", "op", "entry", "style", "expect", "says", "torch_ops", "workloads",
-         "build_s", "run_s")  # fmt: skip
+_COMMENT = {".cpp": "//", ".cu": "//", ".py": "#"}
+_KEYS = ("mechanism", "backend", "op", "entry", "style", "expect", "says", "torch_ops", "workloads",
+         "build_s", "run_s", "emulator")  # fmt: skip
 
 Heap = Literal["cheats", "honest"]
+Device = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class Case:
 
     path: Path
     mechanism: str
+    backend: str
     op: str
     entry: str
     style: Style
@@ -66,6 +76,7 @@ class Case:
     workloads: tuple[str, ...]
     build_s: float
     run_s: float
+    emulator: frozenset[Verdict]
 
     @property
     def name(self) -> str:
@@ -83,10 +94,13 @@ class Case:
         missing = needed - header.keys()
         if unknown or missing:
             raise ValueError(f"{path.name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
+        backend = header.get("backend", "cpu")
+        usual = "return" if backend == "cpu" and path.suffix == ".py" else "dps"
+        emulator = _words(header["emulator"]) if "emulator" in header else expected
         return cls(
-            path=path, mechanism=header["mechanism"], op=header["op"],
+            path=path, mechanism=header["mechanism"], backend=backend, op=header["op"],
             entry=header.get("entry", header["op"]),
-            style=cast(Style, header.get("style", "dps" if path.suffix == ".cpp" else "return")),
+            style=cast(Style, header.get("style", usual)),
             expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
             defeated=DEFEATED in expected,
             says=tuple(_words(header.get("says", ""))),
@@ -94,7 +108,16 @@ class Case:
             workloads=tuple(header.get("workloads", "ci").split()),
             build_s=float(header.get("build_s", LIMIT_S)),
             run_s=float(header.get("run_s", LIMIT_S)),
+            emulator=frozenset(Verdict(one) for one in emulator if one not in ("none", DEFEATED)),
         )  # fmt: skip
+
+    @property
+    def candidate(self) -> Candidate:
+        language = registry.load(self.backend).languages[self.path.suffix]
+        source = self.path.read_text(encoding="utf-8")
+        return Candidate(
+            self.op, self.backend, language, source, self.entry, author="corpus", style=self.style
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +128,10 @@ class Ending:
     detail: str = ""
     speedup: float = 0.0  # the largest of a passed one
 
-    def meets(self, case: Case) -> bool:
+    def meets(self, case: Case, *, emulated: bool = False) -> bool:
+        """In an emulator, for any reason: its words are others."""
+        if emulated:
+            return self.verdict in case.emulator
         if case.defeated and self.verdict is Verdict.PASSED:
             return self.speedup < NO_FASTER
         told = not case.says or any(word in self.detail for word in case.says)
@@ -131,37 +157,69 @@ def _words(text: str) -> list[str]:
 
 
 @cache
-def cases(heap: Heap) -> tuple[Case, ...]:
+def cases(heap: Heap, device: Device = "cpu") -> tuple[Case, ...]:
     """All of a heap, by name."""
-    files = [path for path in (HEAPS / heap).iterdir() if path.suffix in _COMMENT]
+    folder = HEAPS / heap if device == "cpu" else HEAPS / device / heap
+    files = [path for path in folder.iterdir() if path.suffix in _COMMENT]
     return tuple(map(Case.parse, sorted(files)))
+
+
+def where(backend: str) -> tuple[target.Target, Venue] | Missing:
+    """The target and the venue of this machine that a backend's cases are judged on."""
+    loaded = registry.load(backend)
+    try:
+        chosen = default_target(loaded)
+    except BackendUnavailable as error:
+        return Missing(str(error))
+    ready, venue = loaded.probe(chosen), loaded.venues(chosen).best
+    if isinstance(ready, Missing) or isinstance(venue, Missing):
+        return ready if isinstance(ready, Missing) else cast(Missing, venue)
+    return chosen, venue
 
 
 def judge(case: Case, folder: Path) -> Ending:
     """What the evaluator says of the case on this machine. The guard has the last word, not the
     first: what it would refuse is run all the same, to see what the judge makes of it."""
-    language = registry.load("cpu").languages[case.path.suffix]
-    source = case.path.read_text(encoding="utf-8")
-    candidate = Candidate(
-        case.op, "cpu", language, source, case.entry, author="corpus", style=case.style
-    )
-    ending = _run(case, candidate, folder)
-    refused = guard.rejection(guard.inspect(candidate, case.policy))
+    ending = _run(case, folder)
+    refused = guard.rejection(guard.inspect(case.candidate, case.policy))
     if ending.verdict is Verdict.PASSED and refused:
         return Ending(Verdict.REJECTED, refused)
     return ending
 
 
-def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
+def build(case: Case, folder: Path) -> Built:
+    """For the target alone, where nothing runs."""
+    backend, op = registry.load(case.backend), ops.load(case.op)
+    chosen, _ = _here(case)
+    ready = backend.probe(chosen)
+    assert isinstance(ready, Ready), ready
+    sizes = op.workloads["ci"][0]
+    request = Build(
+        case.candidate, op.signature, "float32", chosen, sizes.dims,
+        op.signature.scalar_values(sizes.scalars), runnable=False,
+    )  # fmt: skip
+    within = Limits(build_s=case.build_s)
+    [built] = build_all([request], [ready.toolchain], limits=within, cache=ArtifactCache(folder))
+    return built
+
+
+def _here(case: Case) -> tuple[target.Target, Venue]:
+    found = where(case.backend)
+    assert not isinstance(found, Missing), found
+    return found
+
+
+def _run(case: Case, folder: Path) -> Ending:
     """With little room for bombs."""
-    op, backend = ops.load(case.op), registry.load("cpu")
+    op, (chosen, venue) = ops.load(case.op), _here(case)
     within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
     options = Options(within, Plan(rounds=6, budget_s=0.0))
-    workloads = [workload for which in case.workloads for workload in op.workloads[which]]
-    policy = partial(Policy, limits=SMALL, scratch_bytes=SCRATCH_BYTES)
+    sets = case.workloads if venue.kind == "hardware" else ("ci",)
+    workloads = [workload for which in sets for workload in op.workloads[which]]
+    policy = partial(Policy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES)
     with patch.object(sandbox, "Policy", policy):
         results = judge_candidate(
-            candidate, op, backend, target.load(host_targets()[0]), workloads,
+            case.candidate, op, registry.load(case.backend), chosen, workloads,
             folder=folder, options=options, torch_ops=case.policy.torch_ops,
         )  # fmt: skip
     if isinstance(results, Built):
@@ -174,7 +232,8 @@ def _run(case: Case, candidate: Candidate, folder: Path) -> Ending:
 
 
 def _speedup(result: Result) -> float:
-    assert result.samples is not None
+    if result.samples is None:  # emulated
+        return 0.0
     eager = result.baselines["eager"]
     return timing.speedup(result.samples.values, eager.values).value
 

@@ -1,7 +1,7 @@
 # mechanism: the build leaves a link out of its folder among its files
 # op: relu
 # expect: build_failed
-# says: cannot be read
+# says: neither a file nor a folder
 # torch_ops: allow
 import os
 from pathlib import Path

@@ -1,0 +1,400 @@
+"""Whatever a worker sends, the judge ends with a verdict: it never raises, never passes what was
+not computed, never writes a file elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from portkern import building, check, claims, ops, registry, sandbox, target
+from portkern.arena import Arena
+from portkern.backend import Artifact, Build
+from portkern.building import Built, Failure, Limits
+from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
+from portkern.cells import host_targets
+from portkern.claims import Slots
+from portkern.evaluate import Options
+from portkern.record import Verdict
+from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
+from portkern.testing import judge
+from portkern.timing import Plan
+
+SOFTMAX = ops.load("softmax")
+BATCH = settings(
+    deadline=None, derandomize=True, max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+#: What JSON can say and Python can misread.
+ODD: Any = st.sampled_from(
+    [float("nan"), float("inf"), -float("inf"), -1, -0.0, 1 << 63, 10**400, True, "", "1", "nan",
+     "\ud800", "\0", "../x", "/etc/passwd", "a" * 100_000, [], {}, [[]], [{}], None]
+)  # fmt: skip
+JSON = st.recursive(
+    ODD | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def mixed(*names: str, **usual: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Mappings that have some of the usual items, and odd values for the others."""
+    sound = {name: JSON | st.just(value) for name, value in usual.items()}
+    return st.fixed_dictionaries({}, optional=sound | dict.fromkeys(names, JSON))
+
+
+# ---- one reply
+
+
+def bare(connection: socket.socket) -> Session:
+    """A session around one end of a connection, whose worker is a pid that nobody has."""
+    session = Session.__new__(Session)
+    session._connection, session._received, session.alive = connection, bytearray(), True
+    session._log = os.memfd_create("log")
+    session.pid = 1 << 30
+    server: Any = SimpleNamespace(wait=lambda pid: -9)
+    session._server = server
+    return session
+
+
+def asked(reply: bytes, *, close: bool = True) -> Any:
+    """What a session makes of these bytes."""
+    ours, theirs = socket.socketpair()
+
+    def send() -> None:
+        try:
+            theirs.recv(1 << 16)
+            theirs.sendall(reply)
+        except OSError:
+            pass  # the judge has had enough
+        if close:
+            theirs.close()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    session = bare(ours)
+    try:
+        return session.ask("run", timeout_s=1.0 if close else 0.2)
+    finally:
+        ours.close()
+        sender.join()
+        theirs.close()
+        os.close(session._log)
+
+
+@BATCH
+@given(st.binary(max_size=300) | JSON.map(lambda one: json.dumps(one).encode()))
+def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
+    outcome = asked(line + b"\n")
+    assert isinstance(outcome, Answer | Failed | Died | TimedOut)
+    json.dumps(vars(outcome), ensure_ascii=False, default=str).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000, b'{"ok": true, "a": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b'{"ok": ' + b"9" * 5000 + b"}", b'{"ok": NaN}', b'{"ok": true', b"\xff\xfe{}", b"\0", b"",
+        b"[]", b"null", b'{"ok": 1}',
+    ],
+    ids=["deep", "rather deep", "long number", "nan", "cut off", "not UTF-8", "nul", "empty",
+         "list", "null", "one"],
+)  # fmt: skip
+def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
+    assert not isinstance(asked(line + b"\n"), Answer)
+
+
+def test_of_two_values_for_a_key_the_last_counts_and_is_checked() -> None:
+    assert isinstance(asked(b'{"ok": true, "ok": false}\n'), Failed)
+
+
+def test_a_line_without_an_end_is_cut_off() -> None:
+    outcome = asked(b" " * (sandbox.REPLY_BYTES + (4 << 20)), close=False)
+    assert isinstance(outcome, Failed) and outcome.error == "ReplyTooLong"
+
+
+def test_a_reply_of_the_largest_size_is_read_in_no_time() -> None:
+    text = b'{"ok": true, "a": "' + b"x" * (sandbox.REPLY_BYTES - 100) + b'"}\n'
+    start = time.perf_counter()
+    outcome = asked(text)
+    assert isinstance(outcome, Answer) and len(outcome.data["a"]) == sandbox.TEXT_LENGTH
+    assert time.perf_counter() - start < 1.0
+
+
+def test_a_worker_that_reads_nothing_times_out() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        outcome = bare(ours).ask("build", timeout_s=0.3, source="x" * (8 << 20))
+    assert isinstance(outcome, TimedOut)
+
+
+@pytest.mark.parametrize("number", range(1, 65))
+def test_every_signal_that_ends_a_worker_has_a_name(number: int) -> None:
+    assert "killed by" in str(Died(-number, ""))
+
+
+def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
+    """Deeper than a path may be long, and than Python recurses."""
+    before = Path.cwd()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    os.chdir(scratch)
+    try:
+        for _ in range(3000):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.chdir(before)
+    sandbox._remove(scratch)
+    assert not scratch.exists()
+
+
+# ---- what a reply says
+
+
+@contextmanager
+def called() -> Iterator[tuple[Arena, Slots]]:
+    """A call of softmax whose arena holds what the judge put there."""
+    workload = SOFTMAX.workloads["ci"][0]
+    case = check.make_case(SOFTMAX, workload, "float32", "normal")
+    shape = (workload.dims["rows"], workload.dims["cols"])
+    with Arena() as arena:
+        block = check.fenced(shape, "float32")
+        margins = check.margins(block)
+        yield (
+            arena,
+            Slots(
+                [arena.put(one) for one in case.inputs], [arena.put(block)],
+                [arena.put(check.poison(shape, "float32"))],
+                [arena.put(one) for one in case.inputs], [arena.put(margins)], [margins],
+            ),
+        )  # fmt: skip
+
+
+FORM = {"shape": [32, 129], "dtype": "float32"}
+OUTPUT = mixed("type", "device", "input", "strides", **FORM)
+
+
+@BATCH
+@given(mixed("outputs") | st.fixed_dictionaries({"outputs": st.lists(OUTPUT, max_size=2)}))
+def test_outputs_that_are_described_anyhow_are_tensors_or_a_problem(said: dict[str, Any]) -> None:
+    with called() as (arena, slots):
+        found = claims.collect(SOFTMAX, arena, slots, said)
+    assert [list(one.shape) for one in found] == [[32, 129]] if isinstance(found, list) else found
+    assert len(found) < 1000
+
+
+FINDING = mixed("also", "kernel", "place", code="SX201", severity="error", message="x", count=1)
+
+
+@BATCH
+@given(mixed("findings") | st.fixed_dictionaries({"findings": st.lists(FINDING | JSON)}))
+def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> None:
+    try:
+        for one in claims.findings(said, ()):
+            str(one)
+    except ValueError as error:
+        assert str(error)
+
+
+@BATCH
+@given(st.lists(JSON | st.floats(), max_size=4) | JSON, mixed("seconds", "method"))
+def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> None:
+    assert 0 <= claims.seconds(said) < float("inf")
+    assert len(claims.method(said)) < 1000
+    try:
+        samples = claims.samples({"samples": told}, 2)
+    except ValueError:
+        return
+    assert len(samples) == 2
+    assert all(type(one) is float and 0 <= one < float("inf") for one in samples)
+
+
+@pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
+def test_a_time_that_is_no_number_is_not_believed(odd: Any) -> None:
+    with pytest.raises(ValueError, match="expected 2 numbers"):
+        claims.samples({"samples": [1.0, odd]}, 2)
+
+
+# ---- a build
+
+
+class Reply:
+    """A session whose worker replies with this and has left these bytes in the arena."""
+
+    def __init__(self, data: dict[str, Any], left: bytes) -> None:
+        self._data, self.arena = data, Arena()
+        os.pwrite(self.arena.handle, left, 0)
+
+    def ask(self, do: str, **_: Any) -> Answer:
+        return Answer(self._data)
+
+    def log(self) -> str:
+        return ""
+
+
+def request() -> Build:
+    candidate = Candidate("softmax", "cpu", "c++", "", "softmax")
+    where = target.load(host_targets()[0])
+    return Build(candidate, SOFTMAX.signature, "float32", where, {"rows": 1, "cols": 1}, {})
+
+
+def built(reply: dict[str, Any], left: bytes, folder: Path) -> Built:
+    session = Reply(reply, left)
+    with session.arena:
+        cache = ArtifactCache(folder / "cache")
+        asked: Any = session
+        return building._build_one(asked, request(), "key", Limits(), cache)
+
+
+RESOURCES = mixed("agprs", "sgprs", "spills", "more", kernel="k", registers=8, threads=32)
+ARTIFACT = mixed("path", path="a.so", kind="cubin", log="", resources=[]) | st.fixed_dictionaries(
+    {"path": st.just("a.so"), "kind": st.just("cubin"), "log": st.just(""),
+     "resources": st.lists(RESOURCES, max_size=2)}
+)  # fmt: skip
+NAMES = st.sampled_from(
+    ["a.so", "./a.so", "a.so/b", "artifact.json", "artifact.json/x", "..", "../out", "/tmp/out", "",
+     ".", "a\0b", "x" * 300, "d/" * 40 + "x", "a/../../out", "\udc80"]
+)  # fmt: skip
+SIZES = st.integers(-2, 20) | ODD
+FILES = st.lists(st.tuples(NAMES | st.text(), SIZES).map(list) | JSON, max_size=4)
+SOUND = st.lists(st.sampled_from([["a.so", 4], ["d/b", 3], ["artifact.json", 2]]), max_size=3)
+
+
+@BATCH
+@given(reply=mixed("seconds", files=[["a.so", 4]]), files=FILES | SOUND, artifact=ARTIFACT)
+def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
+    reply: dict[str, Any], files: list[Any], artifact: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "one"
+    try:
+        one = built({"files": files, "artifact": artifact} | reply, b"abcdefgh", folder)
+        if isinstance(one.outcome, Artifact):
+            assert one.outcome.path.is_relative_to(folder / "cache")
+            assert one.outcome.path.read_bytes()[:4] in (b"abcd", b"") or len(files) > 1
+            json.dumps(one.outcome.to_json(), ensure_ascii=False)
+        else:
+            assert one.outcome.verdict is Verdict.BUILD_FAILED
+        assert {path.name for path in tmp_path.iterdir()} <= {"one"}
+        if folder.exists():
+            assert {path.name for path in folder.iterdir()} == {"cache"}
+            assert not list((folder / "cache").glob("**/.building-*"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([["a.so", 1 << 40]], "bytes are not there"),
+        ([["a.so", 9]], "bytes are not there"),
+        ([["../a.so", 1]], "no file of the build's folder"),
+        ([["/tmp/a.so", 1]], "no file of the build's folder"),
+        ([["d/" * 40 + "a", 1]], "no file of the build's folder"),
+        ([["a.so", True]], "not a name and a size"),
+        ([[f"{number}", 0] for number in range(building.MOST_FILES + 1)], "at most"),
+        ([["b.so", 1]], "its artifact is not among them"),
+        ([["a.so", 1], ["a.so/b", 1]], "cannot be read"),
+        ([["a.so", 1], ["a\0b", 1]], "null byte"),
+    ],
+)
+def test_files_that_no_build_leaves_are_refused(
+    files: list[Any], told: str, tmp_path: Path
+) -> None:
+    artifact = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    outcome = built({"files": files, "artifact": artifact}, b"abcdefgh", tmp_path).outcome
+    assert isinstance(outcome, Failure) and outcome.verdict is Verdict.BUILD_FAILED
+    assert told in str(outcome)
+
+
+def test_a_sparse_arena_is_not_read_whole(tmp_path: Path) -> None:
+    """A file of a terabyte costs its worker nothing."""
+    session = Reply({"files": [["a.so", 1 << 40]], "artifact": {"path": "a.so"}}, b"")
+    with session.arena:
+        os.ftruncate(session.arena.handle, 1 << 40)
+        asked = cast(Session, session)
+        found = building._build_one(asked, request(), "key", Limits(), ArtifactCache(tmp_path))
+    assert isinstance(found.outcome, Failure)
+
+
+@BATCH
+@given(mixed(path="a", kind="cubin", log="", resources=[]) | JSON)
+def test_an_artifact_is_read_or_a_value_error(data: Any) -> None:
+    try:
+        kept = Artifact.from_json(data)
+    except ValueError:
+        return
+    assert Artifact.from_json(kept.to_json()) == kept
+
+
+# ---- the arena
+
+
+def test_a_worker_cannot_forbid_the_judge_to_write_or_to_grow() -> None:
+    import fcntl
+
+    with Arena() as arena:
+        for seal in (fcntl.F_SEAL_GROW, fcntl.F_SEAL_WRITE):
+            with pytest.raises(PermissionError):
+                fcntl.fcntl(arena.handle, fcntl.F_ADD_SEALS, seal)
+        with pytest.raises(PermissionError):
+            os.ftruncate(arena.handle, 0) if arena.slot((9,), "float32") else None
+
+
+# ---- all of it, with a kernel that answers in its worker's place
+
+HOSTILE = """
+import gc, json, random, socket
+
+def relu(x):
+    [connection] = [one for one in gc.get_objects()
+                    if isinstance(one, socket.socket) and one.fileno() > 2]
+    while True:
+        try:
+            connection.sendall(reply(list(x.shape)))
+            connection.recv(1 << 20)
+        except OSError:
+            return x
+
+def odd():
+    return random.choice([float("nan"), -1, 1 << 70, 10 ** 400, True, "", "\\ud800", "x" * 100000,
+                          None, [], {}, [[[]]], {"a": [1]}, 1.5, [1.0] * 3, 0])
+
+def reply(shape):
+    told = {"ok": random.choice([True, True, True, False, 1]), "seconds": odd(), "samples": odd(),
+            "outputs": random.choice([odd(), [{"shape": shape, "dtype": "float32"}], [odd()]]),
+            "findings": random.choice([[], [], odd(), [odd()]]), "method": odd(), "error": odd(),
+            "message": odd(), "log": odd()}
+    for name in random.sample(sorted(told), random.randrange(3)):
+        del told[name]
+    line = json.dumps(told).encode()
+    return random.choice([line, line, line, line[:-1], b"[" * 50000, bytes(random.randbytes(50)),
+                          line + b"\\n" + line]) + b"\\n"
+"""
+
+
+def test_a_kernel_that_answers_for_its_worker_never_passes(tmp_path: Path) -> None:
+    op, backend = ops.load("relu"), registry.load("cpu")
+    options = Options(Limits(run_s=5.0), Plan(rounds=2, burst_s=0.001, most=3))
+    where, sizes = target.load(host_targets()[0]), list(op.workloads["ci"])
+    kernel = Candidate("relu", "cpu", "numba", HOSTILE, "relu", style="return")
+    verdicts: list[Verdict] = []
+    while len(verdicts) < 10:
+        results = judge(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
+        assert isinstance(results, list), results
+        verdicts += [one.verdict for one in results]
+        assert all(one.detail.encode() for one in results)
+    assert not {Verdict.PASSED, Verdict.UNAVAILABLE} & set(verdicts)
