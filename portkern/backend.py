@@ -187,12 +187,14 @@ class Kernel:
     """A loaded artifact: ``launch`` enqueues one call and returns the output buffers.
 
     ``findings`` are what checkers saw in the last call: mappings with at least ``code``,
-    ``severity`` and ``message``.
+    ``severity`` and ``message``. ``launches`` counts the kernels of the last call by name, where
+    the venue does; a GPU's are profiled without it.
     """
 
     device: Device
     launch: Callable[[Call], Sequence[Any]]
     findings: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    launches: Callable[[], Mapping[str, int]] | None = None
 
 
 class Backend(ABC):

@@ -60,6 +60,11 @@ def oddity(op: Op, claim: Mapping[str, Any]) -> str:
     """What is wrong with where an output of the right shape and dtype lies."""
     if "type" in claim:
         return f"is a {_brief(claim['type'])}, expected a torch.Tensor"
+    if "attributes" in claim:
+        return f"has attributes of its own, {_brief(claim['attributes'])}, expected a plain tensor"
+    if "owes" in claim:
+        owed = _brief(claim["owes"])
+        return f"has work left for whoever looks at it ({owed}), expected a plain tensor"
     if "device" in claim:
         return f"is on {_brief(claim['device'])}, expected the device of the inputs"
     if "input" in claim:
@@ -94,6 +99,18 @@ def changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:
         if not torch.equal(arena.take(slot).reshape(-1).view(torch.uint8), before):
             return spec.name
     return ""
+
+
+#: Whoever replaces all functions of a module is told so in a few lines.
+_MOST_CHANGES = 12
+
+
+def changed_state(claimed: Mapping[str, Any]) -> str:
+    """What the kernel changed for others, one line each; '' when it is all as it was."""
+    told = claimed.get("changed")
+    if not isinstance(told, list):
+        return f"the worker tells of no state but of {_brief(told)}"
+    return "\n".join(_brief(one) for one in told[:_MOST_CHANGES])
 
 
 def findings(claimed: Mapping[str, Any], before: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -15,12 +15,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from portkern import check, claims, inputs, race, registry, timing
+from portkern import check, claims, inputs, proof, race, registry, timing
 from portkern.backend import Artifact, Build, Venue
 from portkern.building import Failure, Limits, failure_of, shared
 from portkern.claims import Slots
+from portkern.guard import TorchOps
 from portkern.op import Op, Workload
-from portkern.record import Errors, Finding, Verdict
+from portkern.record import Errors, Finding, Launch, Verdict
 from portkern.sandbox import Answer, Outcome, Session
 from portkern.telemetry import Watch
 from portkern.worker import build_to_json
@@ -38,15 +39,23 @@ class Options:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A built kernel and where it runs."""
+    """A built kernel and where it runs. ``torch_ops``: whether a library may do the work."""
 
     request: Build
     artifact: Artifact
     venue: Venue
+    torch_ops: TorchOps = "forbid"
 
     @property
     def preload(self) -> tuple[str, ...]:
         return registry.load(self.request.candidate.backend).preload
+
+    @property
+    def work(self) -> proof.Work:
+        return proof.Work(
+            self.request.candidate, self.artifact.resources, self.torch_ops,
+            gpu=self.request.target.is_gpu,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class Result:
     baselines: Mapping[str, Samples] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    launches: tuple[Launch, ...] = ()
 
 
 class Trial:
@@ -128,7 +138,8 @@ class Trial:
     def _judge(
         self, index: int, before: Result | None, *, workload: Workload, case: check.Case
     ) -> Result:
-        """One call on fresh inputs, and on the base distribution a second with equal ones."""
+        """One call on fresh inputs, and on the base distribution a second with equal ones: what
+        works for the first alone, such as a compiler, is not in its trace."""
         session = self._open(index)
         if isinstance(session, Failure):
             return Result(session.verdict, str(session))
@@ -136,7 +147,10 @@ class Trial:
         result, first = self._judge_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
-        result, second = self._judge_call(session, result, workload, case)
+        work = self.contestants[index].work
+        result, second = self._judge_call(session, result, workload, case, traced=work)
+        if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
+            return result
         if result.verdict is not Verdict.PASSED:
             return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
         found = check.repeated(first=first, second=second, case=case, precision=self.op.precision)
@@ -150,12 +164,13 @@ class Trial:
         )
 
     def _judge_call(
-        self, session: Session, before: Result, workload: Workload, case: check.Case
-    ) -> tuple[Result, list[Any]]:
+        self, session: Session, before: Result, workload: Workload, case: check.Case,
+        traced: proof.Work | None = None,
+    ) -> tuple[Result, list[Any]]:  # fmt: skip
         """The verdict on one call and its outputs; errors are the worst of this and the calls
-        before."""
+        before. ``traced`` asks who did the work."""
         seconds = dict(before.seconds)
-        outcome, slots = self._ask_run(session, workload, case)
+        outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
             return Result(failure.verdict, str(failure), seconds=seconds), []
@@ -178,8 +193,12 @@ class Trial:
         errors = _worst(before.errors, compared)
         defects = [str(one) for one in findings if one.severity == "error"]
         problem = compared.problem or "\n".join(defects)
-        verdict = Verdict.WRONG if problem else Verdict.PASSED
-        return Result(verdict, problem, errors, seconds=seconds, findings=findings), actual
+        if problem:
+            return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []
+        result = Result(
+            Verdict.PASSED, "", errors, seconds=seconds, findings=findings, launches=before.launches
+        )
+        return _held(result, outcome.data, traced, took_s), actual
 
     def _open(self, index: int) -> Session | Failure:
         session = self._sessions.get(index)
@@ -209,7 +228,7 @@ class Trial:
         return failure_of(outcome, "loading the kernel")
 
     def _ask_run(
-        self, session: Session, workload: Workload, case: check.Case
+        self, session: Session, workload: Workload, case: check.Case, *, traced: bool
     ) -> tuple[Outcome, Slots]:
         signature, arena = self.op.signature, session.arena
         arena.clear()
@@ -227,6 +246,7 @@ class Trial:
             "run", timeout_s=self.options.limits.run_s, inputs=slots.inputs, outputs=slots.outputs,
             results=slots.results, after=slots.after, fences=slots.fences,
             dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
+            traced=traced,
         )  # fmt: skip
         return outcome, slots
 
@@ -264,11 +284,22 @@ class Trial:
             if index in run.lost:
                 failure = _loss(run.lost[index])
                 results[index] = replace(before, verdict=failure.verdict, detail=str(failure))
+                continue
+            changed = self._changed_state(runners[index])
+            if changed:
+                results[index] = replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
             else:
                 results[index] = replace(
                     before, samples=samples[index], baselines=baselines,
                     findings=(*before.findings, *notes),
                 )  # fmt: skip
+
+    def _changed_state(self, session: Session) -> str:
+        """What the timed calls have changed for others."""
+        outcome = session.ask("state", timeout_s=self.options.limits.run_s)
+        if isinstance(outcome, Answer):
+            return claims.changed_state(outcome.data)
+        return str(failure_of(outcome, "the question for what it changed"))
 
     def _baseline(self, name: str, device: str) -> tuple[Session, str] | Failure:
         known = self._baselines.get((name, device))
@@ -293,6 +324,22 @@ class Trial:
 def _slowed(by: str) -> Finding:
     message = f"while it was timed, the device's clocks were held down by {by}"
     return Finding(code="slowed", severity="warning", message=message)
+
+
+def _held(
+    right: Result, told: Mapping[str, Any], traced: proof.Work | None, took_s: float
+) -> Result:
+    """A call with right outputs, held against what it changed for others and who did its work."""
+    changed = claims.changed_state(told)
+    if changed:
+        return replace(right, verdict=Verdict.SUSPICIOUS, detail=changed)
+    if traced is None:
+        return right
+    found = proof.hold(told.get("trace"), traced, seconds=took_s)
+    return replace(
+        right, verdict=found.verdict, detail=found.problem, launches=found.launches,
+        findings=(*right.findings, *found.findings),
+    )  # fmt: skip
 
 
 def _loss(loss: race.Loss) -> Failure:

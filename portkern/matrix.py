@@ -153,7 +153,7 @@ def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:
 def _contestant(cell: Cell, built: Built) -> Contestant:
     venue = cell.venues.best
     assert isinstance(venue, Venue) and isinstance(built.outcome, Artifact)
-    return Contestant(built.request, built.outcome, venue)
+    return Contestant(built.request, built.outcome, venue, cell.torch_ops)
 
 
 def _venue_identity(contestant: Contestant) -> tuple[str, str]:

@@ -139,6 +139,15 @@ class Environment(_Part):
     containment: str = ""
 
 
+class Launch(_Part):
+    """What ran during one judged call: a kernel on a GPU or in an executor. ``us`` is its time on
+    the device over all ``count`` launches, 0 where an executor has none."""
+
+    name: str
+    count: int = 1
+    us: float = 0.0
+
+
 class Finding(_Part):
     """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
 
@@ -192,6 +201,7 @@ class Record(_Part):
     resources: list[BuildResources] = []
     guard: list[str] = []
     findings: list[Finding] = []
+    launches: list[Launch] = []  # none where nobody counts them, such as native code of a CPU
     environment: Environment
     cost: Cost = Cost()
     #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,

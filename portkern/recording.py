@@ -91,6 +91,7 @@ def _record(
         resources=_resources(cell.target, built),
         guard=[str(hit) for hit in cell.hits],
         findings=list(result.findings) if result else [],
+        launches=list(result.launches) if result else [],
         environment=_environment(cell, ran=built is not None),
         seconds=_seconds(built, result),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from portkern.building import Built, Failure, Limits
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.evaluate import Contestant, Options, Result, Trial
+from portkern.guard import TorchOps
 from portkern.op import Op, Workload
 from portkern.record import Verdict
 from portkern.target import Target
@@ -45,7 +46,7 @@ QUICK = Options(limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, m
 
 def judge(
     candidate: Candidate, op: Op, backend: Backend, where: Target, workloads: list[Workload], *,
-    dtype: str = "float32", folder: Path, options: Options = QUICK,
+    dtype: str = "float32", folder: Path, options: Options = QUICK, torch_ops: TorchOps = "forbid",
 ) -> Built | list[Result]:  # fmt: skip
     """Build a candidate and judge it on its best venue: the results, or the build that has none."""
     ready, venue = backend.probe(where), backend.venues(where).best
@@ -62,7 +63,7 @@ def judge(
     )
     if isinstance(built.outcome, Failure) or isinstance(venue, Missing):
         return built
-    contestant = Contestant(request, built.outcome, venue)
+    contestant = Contestant(request, built.outcome, venue, torch_ops)
     with Trial(op, dtype, [contestant], options) as trial:
         return [trial.run(workload)[0] for workload in workloads]
 

@@ -13,6 +13,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BuildError, ToolError
 from portkern.op import Signature
+from portkern.state import Snapshot
 from portkern.target import Target
+from portkern.trace import Trace
 
 
 def serve(connection: socket.socket, arena: int) -> None:
@@ -50,6 +53,7 @@ class Worker:
         self._arena = arena
         self._builds = 0
         self._kernel: Kernel | None = None
+        self._snapshot: Snapshot | None = None
         self._staged: list[Call] = []
         self._returned: list[Sequence[Any]] = []
 
@@ -81,6 +85,7 @@ class Worker:
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
         kept = Artifact.from_json(artifact)
+        self._snapshot = Snapshot()
         copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
         self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
         return {"method": self._kernel.device.method}
@@ -103,9 +108,10 @@ class Worker:
 
     def run(
         self, inputs: list[Slot], outputs: list[Slot], results: list[Slot], after: list[Slot],
-        fences: list[Slot], dims: dict[str, int], scalars: dict[str, Any],
+        fences: list[Slot], dims: dict[str, int], scalars: dict[str, Any], traced: bool,
     ) -> dict[str, Any]:  # fmt: skip
-        """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``.
+        """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``; if ``traced``,
+        with a look at who does the work.
 
         Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are
         bytes with a margin on both sides, which goes to ``fences``; buffers that are no torch
@@ -122,12 +128,15 @@ class Worker:
             poisoned = [device.upload(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         call = Call(uploaded, poisoned, dims, scalars)
         device.synchronize()
-        start = time.perf_counter()
-        returned = kernel.launch(call)
-        device.synchronize()
-        seconds = time.perf_counter() - start
+        trace = Trace(_gpu(device)) if traced else nullcontext()
+        with trace:
+            start = time.perf_counter()
+            returned = kernel.launch(call)
+            device.synchronize()
+            seconds = time.perf_counter() - start
+        changed = self.state()
         if len(returned) != len(results):
-            return {"outputs": len(returned), "seconds": seconds}
+            return {"outputs": len(returned), "seconds": seconds} | changed
         described = []
         for buffer, slot in zip(returned, results, strict=True):
             host = device.download(buffer)
@@ -140,7 +149,12 @@ class Worker:
         for buffer, slot in zip(uploaded, after, strict=True):
             self._arena.write(slot, device.download(buffer))
         findings = [dict(finding) for finding in kernel.findings()]
-        return {"outputs": described, "seconds": seconds, "findings": findings}
+        told = {"outputs": described, "seconds": seconds, "findings": findings} | changed
+        return told | ({"trace": _told(trace, kernel)} if isinstance(trace, Trace) else {})
+
+    def state(self) -> dict[str, Any]:
+        """What the candidate has changed that others work with, since before it was loaded."""
+        return {"changed": self._snapshot.changes() if self._snapshot else []}
 
     def stage(
         self, calls: list[dict[str, list[Slot]]], dims: dict[str, int], scalars: dict[str, Any]
@@ -234,6 +248,15 @@ def layout(tensor: Any, inputs: Sequence[Any], device: Any) -> dict[str, Any]:
         return {}
     if type(tensor) is not torch.Tensor:
         return {"type": type(tensor).__name__}
+    if vars(tensor):
+        return {"attributes": sorted(map(str, vars(tensor)))}
+    if tensor.grad_fn is not None or tensor.requires_grad:
+        return {"owes": "a gradient"}
+    # A negative, a conjugate or a functional tensor has work left for whoever looks at it.
+    keys: Any = torch._C._dispatch_keys
+    held, plain = keys(tensor), keys(torch.empty(0, device=tensor.device))
+    if (held | plain).raw_repr() != plain.raw_repr():
+        return {"owes": str(held - plain).removeprefix("DispatchKeySet(").removesuffix(")")}
     odd: dict[str, Any] = {}
     if not tensor.is_contiguous():
         odd["strides"] = list(tensor.stride())
@@ -244,6 +267,21 @@ def layout(tensor: Any, inputs: Sequence[Any], device: Any) -> dict[str, Any]:
     if same and tensor.numel():
         odd["input"] = same[0]
     return odd
+
+
+def _gpu(device: Any) -> str:
+    return str(device.device) if isinstance(device, TorchDevice) and device.gpu else ""
+
+
+def _told(trace: Trace, kernel: Kernel) -> dict[str, Any]:
+    """With the launches that the venue counts itself, or why it has none."""
+    told = trace.to_json()
+    if kernel.launches is not None:
+        counted = kernel.launches().items()
+        return told | {"launches": [{"name": name, "count": count} for name, count in counted]}
+    if not _gpu(kernel.device) and not told["missing"]:
+        return told | {"missing": "this venue counts no launches"}
+    return told
 
 
 def _within(block: Any, slot: Slot) -> Any:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 #: each other. A new module gets its place here, or this file fails; an unused name does no harm.
 LAYERS = [
     "portkern errors",
-    "toolchain op candidate target device mlflow_plugin",
+    "toolchain op candidate target device state trace mlflow_plugin",
     "abi occupancy flashinfer inputs ops host arena jail",
     "backend record",
     "compilers",
@@ -21,7 +21,7 @@ LAYERS = [
     "native",
     "registry catalogue cache check timing guard sandbox telemetry",
     "worker cells claims",
-    "forkserver building race",
+    "forkserver building proof race",
     "evaluate",
     "recording",
     "matrix report",

@@ -37,12 +37,12 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     """Only the baseline's request carries the reference; tolerances and seeds are in none."""
     asked = {
         name: set(inspect.signature(getattr(Worker, name)).parameters)
-        for name in ("build", "load", "run", "stage", "time", "output")
+        for name in ("build", "load", "run", "stage", "time", "output", "state")
     }
     told = set().union(*asked.values())
     assert told == {
         "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "fences",
-        "dims", "scalars", "calls", "call",
+        "dims", "scalars", "calls", "call", "traced",
     }  # fmt: skip
     assert "check" not in vars(worker)
 

@@ -188,6 +188,23 @@ LIGHT_METHODS = frozenset(
     "clamp_ clip relu_ add_ sub_ mul_ div_ pow_ masked_fill index_select scatter_ gather".split()
 )
 LOOKS_AT_DATA = frozenset("item tolist any all".split())
+#: The same as the dispatcher calls them, without namespace and outer underscores: what makes,
+#: moves, views or asks for tensors …
+ATEN_GLUE = TORCH_GLUE | frozenset(
+    "to to_copy copy contiguous detach alias view view_as expand expand_as select slice "
+    "unsafe_view reshape_alias t numpy_T lift_fresh lift resolve_conj resolve_neg conj real imag "
+    "fill zero set resize resize_as item local_scalar_dense is_nonzero new_empty new_zeros "
+    "new_ones new_full new_empty_strided scalar_tensor diagonal unfold split_with_sizes "
+    "tensor_split hsplit vsplit repeat tile flip roll index index_put pin_memory is_pinned "
+    "record_stream data stride size sym_size sym_stride sym_numel storage_offset type_as "
+    "is_same_size empty_quantized constant_pad_nd pad has_compatible_shallow_copy_type".split()
+)
+#: … and those that are the work.
+ATEN_HEAVY = re.compile(
+    "|".join(sorted(HEAVY))
+    + r"|linear|hardtanh|leaky_relu|elu|batch_norm|cdist|fused_\w+|conv\w*|scaled_\w+|linalg_\w+"
+    r"|fft_\w+|native_\w*norm|cummax|cummin|cumsum\w*|\w+_backward|Torch-Compiled.*"
+)
 #: What makes a function a kernel: as decorator, or called with the function.
 KERNEL_MAKERS = {
     "triton": ("triton.jit", "triton.experimental.gluon.jit"),
@@ -242,6 +259,11 @@ HEADERS = {
 VENDOR_CALL = re.compile(
     r"(cublas(Lt|Xt)?|cudnn|cufft|cusparse|cusolver\w\w|cutensor|hipblas(Lt)?|hipfft|miopen|"
     r"hipsparse)[A-Z]\w*|(rocblas|cblas|LAPACKE|dnnl|mkl|rocfft)_\w+|[sdcz](gemm|gemv|symm|dot|axpy)_"
+)
+#: Kernels on a GPU that are no candidate's own, whatever words its source has.
+VENDOR_KERNEL = re.compile(
+    r"\bat::|\bc10::|cublas|cudnn|cutlass_\d|nvjet|xmma|(ampere|volta|turing|maxwell|hopper)_\w*gemm"
+    r"|Cijk_|rocblas|hipblas|miopen|MIOpen|triton_(poi|red|per|tem)_fused"
 )
 VENDOR_NAMESPACES = ("dnnl", "Eigen", "oneapi")
 TORCH_NAMESPACES = ("at", "torch")

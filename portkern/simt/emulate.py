@@ -82,13 +82,16 @@ def load(artifact: Artifact, request: Build, venue: Venue, language: Language) -
     emulator.open("fast", folder / "simt-fast.so")
     if chosen & IN_CHECKED_BUILD:
         emulator.open("check", folder / "simt-check.so")
-    return Kernel(emulator.device, emulator.launch, emulator.take_findings)
+    return Kernel(
+        emulator.device, emulator.launch, emulator.take_findings, emulator.take_launches
+    )  # fmt: skip
 
 
 @cache
 def _runtime() -> ctypes.CDLL:
     library = ctypes.CDLL(str(toolbox.ready().runtime), mode=ctypes.RTLD_GLOBAL)
     library.simt_configure.restype = ctypes.c_char_p
+    library.simt_take_launches.restype = ctypes.c_char_p
     library.simt_allocate.restype = ctypes.c_void_p
     library.simt_allocate.argtypes = [ctypes.c_size_t]
     library.simt_release.argtypes = [ctypes.c_void_p]
@@ -171,6 +174,7 @@ class Emulator:
     device: SimtDevice = field(default_factory=SimtDevice)
     _functions: dict[str, Any] = field(default_factory=dict)
     _found: list[Diagnostic] = field(default_factory=list)
+    _launched: dict[str, int] = field(default_factory=dict)
     _counters: list[dict[str, Any]] = field(default_factory=list)
 
     def open(self, mode: str, library: Path) -> None:
@@ -183,11 +187,17 @@ class Emulator:
         """Of the last call, as :meth:`Diagnostic.to_json`."""
         return [one.to_json() for one in self._found]
 
+    def take_launches(self) -> Mapping[str, int]:
+        """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
+        return self._launched
+
     def launch(self, call: Call) -> Sequence[Any]:
         self._found, self._counters = [], []
+        _runtime().simt_take_launches()  # those of before
         inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
         plain = Run(workers=len(os.sched_getaffinity(0)), findings=self.findings)
         self._run("fast", plain, call)
+        self._launched = _counted(_runtime().simt_take_launches().decode(errors="replace"))
         results = [buffer.read() for buffer in call.outputs]
         after = _Kept(call.inputs)
         for again in self._further_runs(plain):
@@ -272,6 +282,12 @@ class Emulator:
             f"{entry} returned {code}, expected 0 (the launch was accepted)"
             + (f"; {first}" if first else "")
         )
+
+
+def _counted(text: str) -> dict[str, int]:
+    """The lines of ``simt_take_launches``: ``3 scale<float>``."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: int(count) for count, _, name in lines}
 
 
 class _Kept:

@@ -220,7 +220,7 @@ def _run(case: Case, folder: Path) -> Ending:
     with patch.object(sandbox, "Policy", policy):
         results = judge_candidate(
             case.candidate, op, registry.load(case.backend), chosen, workloads,
-            folder=folder, options=options,
+            folder=folder, options=options, torch_ops=case.policy.torch_ops,
         )  # fmt: skip
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host.h"
+#include "launch.h"
 #include "memory.h"
 #include "simt/narrow.h"
 
@@ -287,7 +288,9 @@ const void* advance(const Matrix& m, int64_t batch) {
 
 int begin(const Handle* handle) {
     if (const int bad = check(handle)) return bad;
-    return enter() ? execution_failed : ok;
+    if (enter()) return execution_failed;
+    count_launch(facts.hip ? "hipblas" : "cublas");
+    return ok;
 }
 
 }  // namespace

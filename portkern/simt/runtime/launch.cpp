@@ -15,7 +15,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -472,6 +474,24 @@ int take_launch_error() {
 int peek_launch_error() { return last_error; }
 void set_launch_error(int error) { last_error = error; }
 
+namespace {
+std::mutex counting;
+std::map<std::string, uint64_t> counted;
+}  // namespace
+
+void count_launch(const char* name) {
+    std::lock_guard<std::mutex> guard(counting);
+    ++counted[name];
+}
+const char* take_launches() {
+    static std::string text;
+    std::lock_guard<std::mutex> guard(counting);
+    text.clear();
+    for (const auto& [name, count] : counted) text += std::to_string(count) + " " + name + "\n";
+    counted.clear();
+    return text.c_str();
+}
+
 void launch(const Shape& shape, const Call& call) {
     if (block) fatal(6, call.at, "a kernel launches a kernel");
     if (const int refused = refuse_launch(shape)) {
@@ -481,6 +501,7 @@ void launch(const Shape& shape, const Call& call) {
     if (!acceptable(shape, call)) return;
     install_signals();
     running_kernel = call.kernel;
+    count_launch(call.kernel);
     Launch l{shape, call, layouts++, (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z,
              0, shape.dynamic, false};
     l.shared_top = shape.dynamic ? (shape.dynamic + 15) / 16 * 16 + red_zone : 0;

@@ -23,6 +23,10 @@ enum LaunchError : int {
     launch_assert = 710, launch_too_many_blocks = 720, launch_failure = 719,
 };
 int take_launch_error();  // and forget it
+
+// Who worked since the last time it was asked: a line for each name, its count first.
+void count_launch(const char* name);
+const char* take_launches();
 int peek_launch_error();
 void set_launch_error(int error);
 

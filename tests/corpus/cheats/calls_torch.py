@@ -1,7 +1,7 @@
 # mechanism: the library does the work
 # op: softmax
-# expect: rejected | suspicious
-# says: torch | library
+# expect: rejected
+# says: did the work
 import torch
 
 

@@ -1,7 +1,7 @@
 # mechanism: the library does the work, under a name that is put together at run time
 # op: softmax
-# expect: rejected | suspicious
-# says: torch | library
+# expect: rejected
+# says: did the work
 import importlib
 
 

@@ -1,7 +1,7 @@
 # mechanism: a kernel for show computes one element, the library does the rest
 # op: relu
-# expect: rejected | suspicious
-# says: torch | library
+# expect: rejected
+# says: did the work
 import numba
 import torch
 

@@ -1,7 +1,7 @@
 # mechanism: the kernel always fails, and what is there for emergencies is the library
 # op: matmul
-# expect: rejected | suspicious
-# says: torch | library
+# expect: rejected
+# says: did the work
 import torch
 
 

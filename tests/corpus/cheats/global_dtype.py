@@ -1,7 +1,7 @@
 # mechanism: the framework's default dtype is float64 from now on
 # op: relu
-# expect: wrong | rejected | suspicious
-# says: dtype
+# expect: suspicious
+# says: default dtype was
 # torch_ops: allow
 import torch
 

@@ -1,7 +1,7 @@
 # mechanism: the framework is set to one thread, which would slow a baseline beside it
 # op: relu
-# expect: rejected | suspicious
-# says: thread
+# expect: suspicious
+# says: number of threads was
 # torch_ops: allow
 import torch
 

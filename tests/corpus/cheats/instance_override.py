@@ -1,7 +1,7 @@
 # mechanism: a plain tensor whose own detach() does the work, after the clock has stopped
 # op: relu
-# expect: wrong | crashed | suspicious
-# says: detach | attribute | __dict__
+# expect: wrong
+# says: attributes of its own
 # torch_ops: allow
 def relu(x):
     out = x.new_empty(x.shape)

@@ -1,7 +1,7 @@
 # mechanism: a torch function mode that is left on does the work when a result is detached
 # op: relu
-# expect: wrong | crashed | suspicious
-# says: mode
+# expect: suspicious
+# says: function modes left on
 # torch_ops: allow
 from torch.overrides import TorchFunctionMode
 

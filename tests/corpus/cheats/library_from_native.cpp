@@ -1,7 +1,7 @@
 // mechanism: native code looks up the library's own routine and lets it work
 // op: matmul
-// expect: rejected | suspicious | crashed
-// says: library | torch | returned 1
+// expect: rejected | crashed
+// says: the library routine | returned 1
 #include <dlfcn.h>
 
 typedef void gemm_t(const char*, const char*, const int*, const int*, const int*, const float*,

@@ -1,7 +1,7 @@
 # mechanism: the clocks of Python run a hundred times slower
 # op: relu
 # expect: wrong | suspicious
-# says: clock | timed | faster
+# says: was replaced | clock | timed | faster
 # torch_ops: allow
 import time
 

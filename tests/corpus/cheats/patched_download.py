@@ -1,7 +1,7 @@
 # mechanism: the harness's own copy of a result is replaced by one that computes it first
 # op: relu
-# expect: wrong | suspicious
-# says: replaced | patched | changed
+# expect: suspicious
+# says: download was replaced
 # torch_ops: allow
 from portkern.device import TorchDevice
 

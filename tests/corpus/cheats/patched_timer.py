@@ -1,7 +1,7 @@
 # mechanism: the harness's own timing function is replaced
 # op: relu
 # expect: wrong | suspicious
-# says: clock | timed | faster
+# says: was replaced | clock | timed | faster
 # torch_ops: allow
 from portkern.device import TorchDevice
 

@@ -1,7 +1,7 @@
 # mechanism: what a baseline would call sleeps first
 # op: relu
-# expect: wrong | rejected | suspicious
-# says: replaced | patched | changed
+# expect: suspicious
+# says: torch.relu was replaced
 # torch_ops: allow
 import time
 

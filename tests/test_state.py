@@ -1,0 +1,226 @@
+"""What a kernel changes for others is told, line by line, and makes its result suspicious."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from portkern import ops, registry
+from portkern.candidate import Candidate
+from portkern.cells import host_targets
+from portkern.device import TorchDevice
+from portkern.evaluate import Result
+from portkern.op import Workload
+from portkern.record import Verdict
+from portkern.state import Snapshot
+from portkern.target import load
+from portkern.testing import judge
+from portkern.worker import layout
+
+DOWN, UP, ZERO, NEAREST = 0x400, 0x800, 0xC00, 0  # of fenv.h on x86-64
+
+
+@contextmanager
+def set_to(setter: Callable[[Any], object], value: Any, before: Any) -> Iterator[None]:
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(before)
+
+
+def replaced(owner: Any, name: str) -> AbstractContextManager[None]:
+    before = getattr(owner, name)
+    return set_to(lambda value: setattr(owner, name, value), lambda *_: before, before)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+CHANGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "the framework's default dtype was torch.float32 and is torch.float64":
+        lambda: set_to(torch.set_default_dtype, torch.float64, torch.float32),
+    f"the framework's number of threads was {torch.get_num_threads()} and is 7":
+        lambda: set_to(torch.set_num_threads, 7, torch.get_num_threads()),
+    "the framework's precision of float32 products was highest and is high":
+        lambda: set_to(torch.set_float32_matmul_precision, "high", "highest"),
+    "the framework's deterministic mode was False and is True":
+        lambda: set_to(torch.use_deterministic_algorithms, True, False),
+    "the framework's gradient mode was True and is False": torch.no_grad,
+    "the framework's inference mode was False and is True": torch.inference_mode,
+    "the framework's function modes left on was 0 and is 1": lambda: torch.device("meta"),
+    "the framework's autocast on CPUs was False and is True": lambda: torch.autocast("cpu"),
+    "numpy's handling of errors": lambda: numpy.errstate(divide="ignore"),
+    "Python's garbage collection was True and is False": no_collection,
+    "Python's thread switch interval was 5 ms and is 1 ms":
+        lambda: set_to(sys.setswitchinterval, 0.001, 0.005),
+    "Python's recursion limit was":
+        lambda: set_to(sys.setrecursionlimit, 5000, sys.getrecursionlimit()),
+    "the treatment of subnormal numbers was to keep them and is to flush them to zero":
+        lambda: set_to(torch.set_flush_denormal, True, False),
+    "torch.relu was replaced": lambda: replaced(torch, "relu"),
+    "torch.Tensor.detach was replaced": lambda: replaced(torch.Tensor, "detach"),
+    "portkern.device.TorchDevice.download was replaced":
+        lambda: replaced(TorchDevice, "download"),
+    "time.perf_counter_ns was replaced": lambda: replaced(time, "perf_counter_ns"),
+    "builtins.sorted was replaced": lambda: replaced(builtins, "sorted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", CHANGES)
+def test_each_change_is_told_and_none_when_it_was_undone(told: str) -> None:
+    before = Snapshot()
+    with CHANGES[told]():
+        [*_] = changes = before.changes()
+    assert any(line.startswith(told) for line in changes), changes
+    assert before.changes() == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [(UP, "upwards"), (DOWN, "downwards"), (ZERO, "towards zero")]
+)
+def test_the_rounding_is_seen_by_what_it_does(mode: int, name: str) -> None:
+    before, libm = Snapshot(), ctypes.CDLL("libm.so.6")
+    if libm.fesetround(mode) != 0:
+        pytest.skip("fenv.h has other numbers on this machine")
+    try:
+        changes = before.changes()
+    finally:
+        libm.fesetround(NEAREST)
+    assert f"the rounding of additions was to nearest and is {name}" in changes
+
+
+def test_a_function_that_is_added_is_no_change() -> None:
+    before = Snapshot()
+    with ExitStack() as undone:
+        torch.an_extension = len  # type: ignore[attr-defined]
+        undone.callback(delattr, torch, "an_extension")
+        assert before.changes() == []
+
+
+def test_the_functions_that_it_asks_with_cannot_be_replaced_afterwards() -> None:
+    before = Snapshot()
+    with (
+        set_to(torch.set_default_dtype, torch.float64, torch.float32),
+        set_to(lambda f: setattr(torch, "get_default_dtype", f),
+               lambda: torch.float32, torch.get_default_dtype),
+    ):  # fmt: skip
+        assert "the framework's default dtype" in "\n".join(before.changes())
+
+
+def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
+    code = (
+        "import sys; from portkern.state import Snapshot; Snapshot().changes(); "
+        "print({'torch', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_toolchains_that_are_imported_later_change_nothing() -> None:
+    code = (
+        "import importlib, torch; from portkern.state import Snapshot; before = Snapshot()\n"
+        "for name in ('torch._dynamo', 'torch._inductor', 'triton', 'numba', 'jax', 'pyopencl'):\n"
+        "    try: importlib.import_module(name)\n"
+        "    except ImportError: pass\n"
+        "torch.compile(lambda x: x + 1)\n"
+        "print(before.changes())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_looking_is_cheap() -> None:
+    before, taken_s = Snapshot(), []
+    for _ in range(20):
+        start = time.perf_counter()
+        before.changes()
+        taken_s.append(time.perf_counter() - start)
+    assert min(taken_s) < 1e-3
+
+
+# ---- outputs
+
+
+def odd(tensor: torch.Tensor) -> dict[str, Any]:
+    return layout(tensor, [], TorchDevice("cpu"))
+
+
+def test_an_output_has_neither_attributes_nor_work_left() -> None:
+    plain = torch.ones(4)
+    assert odd(plain) == {}
+    plain.detach = lambda: plain  # type: ignore[method-assign]
+    assert odd(plain) == {"attributes": ["detach"]}
+    negative = torch.imag(torch.zeros(4, dtype=torch.complex64).conj())
+    assert negative.is_neg() and odd(negative) == {"owes": "Negative"}
+    functional = torch._to_functional_tensor(torch.ones(4))
+    assert "Functionalize" in odd(functional)["owes"]
+    assert odd(torch.ones(4, requires_grad=True)) == {"owes": "a gradient"}
+
+
+def test_an_output_made_in_inference_mode_is_plain() -> None:
+    with torch.inference_mode():
+        tensor = torch.ones(4)
+    assert odd(tensor) == {}
+
+
+def test_the_download_does_not_ask_what_came_later() -> None:
+    device, mine = TorchDevice("cpu"), torch.ones(4)
+    with replaced(torch.Tensor, "cpu"):
+        mine.detach = lambda: torch.zeros(4)  # type: ignore[method-assign]
+        assert torch.equal(device.download(mine), torch.ones(4))
+
+
+# ---- judged
+
+CPU, HERE = registry.load("cpu"), load(host_targets()[0])
+
+
+def judged(source: str, folder: Path) -> Result:
+    candidate = Candidate("relu", "cpu", "numba", source, "relu", style="return")
+    results = judge(
+        candidate, ops.load("relu"), CPU, HERE, [Workload("some", {"n": 1000})], folder=folder,
+        torch_ops="allow",
+    )  # fmt: skip
+    assert isinstance(results, list), results
+    return results[0]
+
+
+def test_a_change_that_the_kernel_undoes_before_it_returns_is_its_own_business(
+    tmp_path: Path,
+) -> None:
+    source = (
+        "import torch\n\ndef relu(x):\n    with torch.no_grad():\n        return x.clamp_min(0)\n"
+    )
+    assert judged(source, tmp_path).verdict is Verdict.PASSED
+
+
+def test_a_change_in_a_timed_call_is_found_afterwards(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\nCALLS = []\n\ndef relu(x):\n    CALLS.append(1)\n"
+        "    if len(CALLS) == {late}: torch.set_num_threads(1)\n"
+        "    return x.clamp_min(0)\n"
+    )
+    judged_calls = 12  # at least: more than the distributions there are
+    result = judged(source.format(late=judged_calls), tmp_path)
+    assert result.verdict is Verdict.SUSPICIOUS
+    assert result.detail.startswith("the framework's number of threads was")
+    assert result.samples is None
