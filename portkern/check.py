@@ -28,8 +28,10 @@ POISON_PERIOD = 65_537
 #: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the
 #: output times the square root of the number of terms …
 CHAIN_ROUNDOFFS = 2.0
-#: … or this many times their number, where all are equal and round to the same side …
+#: … or this many times their number, where all are equal and round to the same side, or vanish
+#: beside a large one …
 REPEATED_ROUNDOFFS = 0.5
+SWAMPED = ("one-hot", "heavy")
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
@@ -95,7 +97,7 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any])
     exact = _reference(op, wide, scalars)
     return Case(
         distribution, tuple(inputs), exact, own=_reference(op, inputs, scalars),
-        chain=_chain(op, workload, wide, exact, repeats=distribution == "one-hot"),
+        chain=_chain(op, workload, wide, exact, repeats=distribution in SWAMPED),
     )  # fmt: skip
 
 

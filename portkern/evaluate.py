@@ -26,6 +26,9 @@ from portkern.sandbox import Answer, Outcome, Session
 from portkern.telemetry import Watch
 from portkern.worker import build_to_json
 
+#: The baseline that times are checked by, asked for or not.
+TRUSTED = "eager"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -254,14 +257,15 @@ class Trial:
         self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any],
         results: dict[int, Result],
     ) -> None:  # fmt: skip
-        """Time the standing contestants and the baselines of one device in turns."""
+        """Time the standing contestants and the baselines of one device in turns. Where the one
+        that times are checked by does not run, nothing is timed, and the record says why."""
         runners: dict[race.Key, Session] = {i: self._sessions[i] for i in racing}
         methods: dict[race.Key, str] = {i: self._methods[i] for i in racing}
         notes: list[Finding] = []
-        for name in self.options.baselines:
+        for name in dict.fromkeys((TRUSTED, *self.options.baselines)):
             opened = self._baseline(name, device)
             if isinstance(opened, Failure):
-                notes.append(Finding(code="no-baseline", severity="warning", message=str(opened)))
+                notes.append(_untimed(str(opened)))
             else:
                 runners[name], methods[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
@@ -272,27 +276,34 @@ class Trial:
             self.op, workload, self.dtype, base, plan,
             self.options.limits.run_s, targets, methods, Watch(targets[racing[0]]),
         )  # fmt: skip
-        run.run(runners, trusted="eager")
+        if TRUSTED in runners:
+            run.run(runners, TRUSTED)
         samples = {
             key: Samples(tuple(map(tuple, laps)), methods[key], run.watch.seen)
             for key, laps in run.samples().items()
         }
+        if (lost := run.lost.get(TRUSTED)) is not None:
+            notes.append(_untimed(str(_loss(lost))))
         notes += map(_slowed, sorted(run.watch.slowed))
-        baselines = {name: one for name, one in samples.items() if isinstance(name, str)}
         for index in racing:
-            before = results[index]
-            if index in run.lost:
-                failure = _loss(run.lost[index])
-                results[index] = replace(before, verdict=failure.verdict, detail=str(failure))
-                continue
-            changed = self._changed_state(runners[index])
-            if changed:
-                results[index] = replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
-            else:
-                results[index] = replace(
-                    before, samples=samples[index], baselines=baselines,
-                    findings=(*before.findings, *notes),
-                )  # fmt: skip
+            lost = run.lost.get(index)
+            told = self._finish(index, results[index], lost, samples)
+            results[index] = replace(told, findings=(*told.findings, *notes))
+
+    def _finish(
+        self, index: int, before: Result, lost: race.Loss | None,
+        samples: Mapping[race.Key, Samples],
+    ) -> Result:  # fmt: skip
+        if lost is not None:
+            failure = _loss(lost)
+            return replace(before, verdict=failure.verdict, detail=str(failure))
+        changed = self._changed_state(self._sessions[index])
+        if changed:
+            return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
+        if TRUSTED not in samples:
+            return before
+        asked = {name: samples[name] for name in self.options.baselines if name in samples}
+        return replace(before, samples=samples[index], baselines=asked)
 
     def _changed_state(self, session: Session) -> str:
         """What the timed calls have changed for others."""
@@ -319,6 +330,10 @@ class Trial:
             opened = failure_of(outcome, f"the {name} baseline")
         self._baselines[name, device] = opened
         return opened
+
+
+def _untimed(why: str) -> Finding:
+    return Finding(code="no-baseline", severity="warning", message=why)
 
 
 def _slowed(by: str) -> Finding:

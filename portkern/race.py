@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from portkern import check
+from portkern import check, claims
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.target import Target
@@ -180,13 +180,10 @@ class Race:
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answer):
             return outcome
-        samples = outcome.data.get("samples")
-        if not isinstance(samples, list) or len(samples) != calls:
-            return Failed("TypeError", f"it timed {samples}, expected {calls} numbers", "")
         try:
-            return Lap([float(one) for one in samples], wall_s)
-        except (TypeError, ValueError) as error:
-            return Failed("TypeError", f"its times are no numbers: {error}", "")
+            return Lap(claims.samples(outcome.data, calls), wall_s)
+        except ValueError as error:
+            return Failed("ValueError", str(error), "")
 
     def _poisons(self) -> list[Any]:
         return [
@@ -228,8 +225,8 @@ class Race:
         if not isinstance(outcome, Answer):
             return math.inf
         try:
-            return wall_s - sum(map(float, outcome.data["samples"])) / 1e6
-        except (KeyError, TypeError, ValueError):
+            return wall_s - sum(claims.samples(outcome.data, calls)) / 1e6
+        except ValueError:
             return 0.0
 
     # ---- was the time what they say?
@@ -238,7 +235,7 @@ class Race:
         """Laps are repeated before anyone is accused: a busy machine hides time now and then, a
         kernel that does hides it always."""
         standing = [key for key in self.laps if isinstance(key, int) and key not in self.lost]
-        for key in standing if trusted in runners and trusted not in self.lost else ():
+        for key in standing if trusted not in self.lost else ():
             own = runners[key] if self.methods[key] != self.methods[trusted] else None
             loss = self._hiding(key, runners[key], partial(self._usual_s, runners[trusted], own))
             if loss is not None:

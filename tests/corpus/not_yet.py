@@ -8,6 +8,4 @@ from __future__ import annotations
 NOT_YET: dict[str, str] = {}
 
 #: Of ``gpu/cheats``, on a GPU.
-NOT_YET_ON_GPU: dict[str, str] = {
-    "persisting_cache.cu": "what persists in L2 outlives the flush: reset it before each call",
-}
+NOT_YET_ON_GPU: dict[str, str] = {}
