@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 from portkern import registry
@@ -76,6 +77,11 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
     return build_key(request, backend.builds_for(request.target), toolchain)
 
 
+def _killed(outcome: object) -> bool:
+    """By whom it cannot be told, so no toolchain has rejected anything."""
+    return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
+
+
 class _Builders:
     """The workers that build, one for each environment."""
 
@@ -114,7 +120,7 @@ class _Builders:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
         failure = failure_of(outcome, "the build")
-        if failure.verdict is Verdict.CRASHED:
+        if failure.verdict is Verdict.CRASHED and not _killed(outcome):
             failure = replace(failure, verdict=Verdict.BUILD_FAILED)
         return Built(request, failure)
 
