@@ -24,7 +24,7 @@ from portkern.jail.limits import Group
 
 MESSAGE_BYTES = 1 << 16
 #: A killed process that hangs in a driver is not waited for longer.
-ENDING_S = 20.0
+ENDING_S = 10.0
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -127,14 +127,15 @@ class ForkServer:
         """The pids of a new worker and of its server, and the judge's end of its connection."""
         ours, theirs = socket.socketpair()
         request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
-        with theirs, self._lock:
+        with ExitStack() as unless_spawned, theirs, self._lock:
+            unless_spawned.callback(ours.close)
             # A server that was killed since the last request is noticed now.
             for _ in range(2):
                 control = self._control or self._start()
                 reply = self._ask(control, request, [theirs.fileno(), arena, log])
                 if reply is not None and self._process is not None:
+                    unless_spawned.pop_all()
                     return int(reply["pid"]), self._process.pid, ours
-        ours.close()
         raise WorkerError("The fork server ended twice; see the lines it printed above")
 
     def wait(self, pid: int, *, server: int) -> End:

@@ -61,7 +61,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    argv = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0777", "tmpfs", str(disk)]
+    argv = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=200,mode=0777", "tmpfs", str(disk)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no mounts here: {done.stderr.strip()}")
@@ -331,7 +331,7 @@ def test_a_full_cache_is_named_and_is_no_fault_of_the_kernel(tiny: Path, tmp_pat
 
 @needs_root
 def test_a_disk_too_full_for_scratch_folders_is_named(tiny: Path, tmp_path: Path) -> None:
-    with (tiny / "taken").open("w"), patch.object(sandbox.tempfile, "tempdir", str(tiny)):
+    with patch.object(sandbox.tempfile, "tempdir", str(tiny)):
         number = 0
         try:
             while True:  # until there are no inodes left
