@@ -290,7 +290,7 @@ def test_records_on_a_full_disk_are_kept_whole_and_the_run_goes_on_later(
     tiny: Path, tmp_path: Path
 ) -> None:
     asked = cells(RIGHT, "return 0;", "abort();")
-    filler = fill(tiny, leave=8192)
+    filler = fill(tiny, leave=4096)
     with pytest.raises(StorageError, match=r"records\.jsonl: No space left on device; make room"):
         matrix(asked, tiny, tmp_path / "artifacts").execute()
     kept, torn = RecordFile(tiny / "records.jsonl").read()
@@ -380,8 +380,8 @@ def with_little_memory(body: str, artifacts: Path) -> Result:
 
 
 def test_a_kernel_that_is_refused_memory_is_crashed_for_it(artifacts: Path) -> None:
-    body = f"if (n == {SMALL.dims['n']}) for (;;) (new char[1 << 26])[0] = 1; " + RIGHT
-    result = with_little_memory(body, artifacts)
+    eat = "for (;;) { volatile char* eaten = new char[1 << 26]; eaten[0] = 1; } "
+    result = with_little_memory(f"if (n == {SMALL.dims['n']}) {eat}" + RIGHT, artifacts)
     assert result.verdict is Verdict.CRASHED
     assert "no memory left" in result.detail
 
