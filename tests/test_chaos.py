@@ -25,8 +25,9 @@ CHAOS_S = float(os.environ.get("PORTKERN_CHAOS_S", "10"))
 SEED = int(os.environ.get("PORTKERN_CHAOS_SEED", "0")) or secrets.randbits(32)
 #: Seconds between two kills: long enough to get somewhere, short enough to hit every stage.
 PAUSE_S = (0.1, 1.5)
-#: Without a parent there is nobody else to kill.
+#: Without a parent there is nobody else to kill; one that has nobody yet is mostly spared.
 WEIGHTS = {"parent": 1, "server": 2, "worker": 5}
+ALONE = 0.2
 QUESTION = (
     "ops=[relu,add]", f"targets=[{host_targets()[0]},sm_90]", "backends=[cpu,triton]",
     "rounds=1", "track=false", "json=true",
@@ -124,6 +125,8 @@ def _torment(run: Run, chance: random.Random) -> Counter[str]:
         try:
             victims = run.victims(process.pid)
             kinds = sorted(victims)
+            if kinds == ["parent"] and chance.random() > ALONE:
+                continue
             [kind] = chance.choices(kinds, [WEIGHTS[one] for one in kinds])
             chance.choice(victims[kind]).kill()
         except psutil.NoSuchProcess:
