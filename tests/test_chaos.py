@@ -158,4 +158,7 @@ def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(tmp_p
 
 
 def _retried(record: Record) -> bool:
+    """A server that is killed twice while it starts makes cells unavailable, until the next run."""
+    if record.verdict is Verdict.UNAVAILABLE:
+        return "fork server" in record.detail
     return record.verdict in (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
