@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from signal import SIGKILL
 from typing import Any
 
 from portkern import claims, registry
 from portkern.backend import Artifact, Build
 from portkern.cache import ArtifactCache, build_key
+from portkern.errors import StorageError, WorkerError
 from portkern.record import Verdict
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.worker import build_to_json
@@ -18,6 +20,11 @@ from portkern.worker import build_to_json
 LOG_LINES = 12
 #: What one build may leave: a compiler's intermediate files come to a few megabytes.
 MOST_BYTES, MOST_FILES, MOST_FOLDERS = 512 << 20, 10_000, 32
+#: What a program prints when an allocation fails in C++.
+_BAD_ALLOC = "std::bad_alloc"
+#: A file cannot be written whatever is in it: a full disk or quota, one that is read-only or
+#: broken, a limit on the size of files.
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a kernel got no further, in one line; ``log`` holds the tool's or the worker's words."""
+    """Why a kernel got no further, in one line; ``log`` holds the tool's or the worker's words.
+
+    ``harness``: the kernel had no part in it, and may be asked again.
+    """
 
     verdict: Verdict
     detail: str
     log: str = ""
+    harness: bool = False
 
     def __str__(self) -> str:
         kept = self.log.strip().splitlines()[:LOG_LINES]
@@ -57,29 +68,8 @@ def build_all(
 ) -> list[Built]:  # fmt: skip
     """Build one candidate for several targets, in one worker for each environment they need."""
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
-    built: list[Built] = []
-    sessions: dict[tuple[tuple[str, str], ...], Session] = {}  # by environment
-    try:
-        for request, key in zip(requests, keys, strict=True):
-            hit = cache.get(key)
-            if hit is not None:
-                built.append(Built(request, hit))
-                continue
-            backend = registry.load(request.candidate.backend)
-            environment = tuple(backend.environment(request.target).items())
-            session = sessions.get(environment)
-            if session is None or not session.alive:
-                if session is not None:
-                    session.close()
-                session = sessions[environment] = Session(
-                    backend.preload, dict(environment), reads=shared(request),
-                    device=request.runnable and request.target.is_gpu,
-                )  # fmt: skip
-            built.append(_build_one(session, request, key, limits, cache))
-    finally:
-        for session in sessions.values():
-            session.close()
-    return built
+    with _Builders(limits, cache) as builders:
+        return [builders.build(r, key) for r, key in zip(requests, keys, strict=True)]
 
 
 def _key(request: Build, toolchain: Mapping[str, str]) -> str:
@@ -87,20 +77,66 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
     return build_key(request, backend.builds_for(request.target), toolchain)
 
 
-def _build_one(
-    session: Session, request: Build, key: str, limits: Limits, cache: ArtifactCache
-) -> Built:
-    outcome = session.ask("build", timeout_s=limits.build_s, request=build_to_json(request))
-    if isinstance(outcome, Answer):
+def _killed(outcome: object) -> bool:
+    """By whom it cannot be told, so no toolchain has rejected anything."""
+    return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
+
+
+class _Builders:
+    """The workers that build, one for each environment."""
+
+    def __init__(self, limits: Limits, cache: ArtifactCache) -> None:
+        self._limits, self._cache = limits, cache
+        self._sessions: dict[tuple[tuple[str, str], ...], Session] = {}
+
+    def __enter__(self) -> _Builders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions.values():
+            session.close()
+
+    def build(self, request: Build, key: str) -> Built:
+        hit = self._cache.get(key)
+        if hit is not None:
+            return Built(request, hit)
         try:
-            return _unpacked(session, request, outcome.data, key, cache)
-        except (ValueError, OSError) as error:
-            detail = f"the build's files cannot be read: {error}"
-            return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
-    failure = failure_of(outcome, "the build")
-    if failure.verdict is Verdict.CRASHED:
-        failure = replace(failure, verdict=Verdict.BUILD_FAILED)
-    return Built(request, failure)
+            built = self._build(request, key)
+            if isinstance(built.outcome, Failure) and built.outcome.harness:
+                built = self._build(request, key)
+        except (WorkerError, StorageError) as error:
+            return Built(request, Failure(Verdict.UNAVAILABLE, str(error)))
+        return built
+
+    def _build(self, request: Build, key: str) -> Built:
+        session = self._open(request)
+        outcome = session.ask(
+            "build", timeout_s=self._limits.build_s, request=build_to_json(request)
+        )
+        if isinstance(outcome, Answer):
+            try:
+                return _unpacked(session, request, outcome.data, key, self._cache)
+            except ValueError as error:
+                detail = f"the build's files cannot be read: {error}"
+                return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
+        failure = failure_of(outcome, "the build")
+        if failure.verdict is Verdict.CRASHED and not _killed(outcome):
+            failure = replace(failure, verdict=Verdict.BUILD_FAILED)
+        return Built(request, failure)
+
+    def _open(self, request: Build) -> Session:
+        backend = registry.load(request.candidate.backend)
+        environment = tuple(backend.environment(request.target).items())
+        session = self._sessions.get(environment)
+        if session is not None and session.alive:
+            return session
+        if session is not None:
+            session.close()
+        opened = self._sessions[environment] = Session(
+            backend.preload, dict(environment), reads=shared(request),
+            device=request.runnable and request.target.is_gpu,
+        )  # fmt: skip
+        return opened
 
 
 def _unpacked(
@@ -116,19 +152,20 @@ def _unpacked(
     artifact = told.get("artifact")
     if not isinstance(artifact, dict) or str(artifact.get("path")) not in files:
         raise ValueError("its artifact is not among them")
-    workdir = cache.workdir()
     try:
-        offset = 0
-        for name, length in files.items():
-            file = workdir / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(packed[offset : offset + length])
-            offset += length
-        kept = Artifact.from_json({**artifact, "path": str(workdir / str(artifact["path"]))})
-        return Built(request, cache.put(key, workdir, kept), claims.seconds(told))
-    except BaseException:
-        shutil.rmtree(workdir, ignore_errors=True)
-        raise
+        with cache.workdir() as workdir:
+            offset = 0
+            for name, length in files.items():
+                file = workdir / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(packed[offset : offset + length])
+                offset += length
+            kept = Artifact.from_json({**artifact, "path": str(workdir / str(artifact["path"]))})
+            return Built(request, cache.put(key, workdir, kept), claims.seconds(told))
+    except OSError as error:
+        if error.errno in _MACHINE:
+            raise StorageError.of(error, cache.folder) from error
+        raise ValueError(str(error)) from error  # a name that is too long, say
 
 
 def _listed(files: Any) -> Iterator[tuple[str, int]]:
@@ -155,13 +192,18 @@ def failure_of(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
         detail = f"{stage} took longer than {outcome.limit_s:g} s"
         return Failure(Verdict.TIMED_OUT, detail, outcome.log)
     if isinstance(outcome, Died):
-        return Failure(Verdict.CRASHED, f"{stage} was {outcome}", outcome.log)
+        detail, harness = f"{stage} was {outcome}", outcome.cause == "harness"
+        if _BAD_ALLOC in outcome.log:
+            detail += " when there was no memory left for it"
+        return Failure(Verdict.CRASHED, detail, outcome.log, harness)
     if outcome.error in ("BackendUnavailable", "JailError"):
         return Failure(Verdict.UNAVAILABLE, outcome.message)
-    if outcome.error == "LaunchTimeout":
+    if outcome.error in ("LaunchTimeout", "BuildTimeout"):
         return Failure(Verdict.TIMED_OUT, outcome.message)
     if outcome.error in ("BuildError", "LaunchError"):
         return Failure(Verdict.CRASHED, outcome.message, outcome.log)
     last = outcome.log.strip().splitlines()[-LOG_LINES:]
     detail = f"{stage} raised {outcome.error}: {outcome.message.partition(chr(10))[0]}"
+    if outcome.error == "MemoryError":
+        detail = f"{stage} ran out of memory: MemoryError"
     return Failure(Verdict.CRASHED, detail, "\n".join(last))

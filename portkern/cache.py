@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from portkern.backend import Artifact, Build
+from portkern.errors import StorageError
+from portkern.jail import owner
+
+#: Folders in which something is being built, or was when its process was killed.
+_ASIDE = ".building-"
+#: Of another machine that shares the folder, one cannot tell.
+_ABANDONED_S = 24 * 3600.0
 
 
 def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> str:
@@ -39,27 +47,56 @@ class ArtifactCache:
             return None  # absent, or written by another version: build again
         return artifact if artifact.path.exists() else None
 
-    def workdir(self) -> Path:
-        """A private folder on the cache's file system, to build in."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".building-", dir=self.folder))
-        made.chmod(0o755)  # a worker is another user
-        return made
+    @contextmanager
+    def workdir(self) -> Iterator[Path]:
+        """A private folder on the cache's file system, to build in; gone unless it was put.
+
+        Raises StorageError.
+        """
+        made = self._aside()
+        try:
+            made.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError.of(error, made) from error
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed had not finished."""
+        for left in self.folder.glob(f"{_ASIDE}*"):
+            with suppress(OSError):  # another process may be doing the same
+                age_s = time.time() - left.stat().st_mtime
+                if owner.gone(left.name.removeprefix(_ASIDE)) or age_s > _ABANDONED_S:
+                    shutil.rmtree(left, ignore_errors=True)
 
     def put(self, key: str, workdir: Path, artifact: Artifact) -> Artifact:
-        """Take over ``workdir``; the artifact as it is in the cache. The first of two wins."""
+        """Take over ``workdir``; the artifact as it is in the cache. The first of two wins.
+
+        Raises StorageError.
+        """
         final = self.folder / key
         moved = Artifact(
             final / artifact.path.relative_to(workdir), artifact.kind, artifact.resources,
             artifact.log,
         )  # fmt: skip
-        (workdir / "artifact.json").write_text(json.dumps(moved.to_json()))
-        if self.get(key) is not None:
-            shutil.rmtree(workdir)
-            return moved
-        shutil.rmtree(final, ignore_errors=True)  # a damaged entry
         try:
-            workdir.rename(final)
-        except OSError:
-            shutil.rmtree(workdir, ignore_errors=True)  # another process was faster
+            (workdir / "artifact.json").write_text(json.dumps(moved.to_json()))
+            if self.get(key) is None:
+                self._discard(final)
+                workdir.rename(final)
+        except OSError as error:
+            if self.get(key) is None:  # otherwise another process was faster
+                raise StorageError.of(error, final) from error
         return moved
+
+    def _aside(self) -> Path:
+        return self.folder / f"{_ASIDE}{owner.name()}"
+
+    def _discard(self, damaged: Path) -> None:
+        """As a whole, like entries appear."""
+        aside = self._aside()
+        with suppress(FileNotFoundError):
+            damaged.rename(aside)
+            shutil.rmtree(aside)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
+from pathlib import Path
 
-from portkern.errors import PortkernError, no_such
+from portkern.errors import PortkernError, StorageError, no_such
 
 VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
@@ -39,6 +41,12 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - the interpreter flushes it
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        full = StorageError.of(error, Path(error.filename or "a file"))
+        print(f"portkern: error: {full}", file=sys.stderr)
+        return full.exit_code
     except KeyboardInterrupt:
         print(
             "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr

@@ -3,9 +3,12 @@
 * PortkernError
   - ConfigError          the user asked for something that does not exist or does not fit
   - RecordError          a results file cannot be read
+  - StorageError         a disk is full, or a file cannot be written
+  - WorkerError          no worker can be started, or this one has ended
   - BackendUnavailable   this machine lacks the toolchain or the device
   - ToolError            a tool failed, could not start or ran out of time
     + BuildError         the toolchain rejected the candidate
+      * BuildTimeout     or did not come to an end
   - LaunchError          a kernel's entry point did not return 0
     + LaunchTimeout      because its time was over
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class PortkernError(Exception):
@@ -34,6 +38,25 @@ class RecordError(PortkernError):
     exit_code = 2
 
 
+class StorageError(PortkernError):
+    """What must be kept cannot be written."""
+
+    exit_code = 3
+
+    @classmethod
+    def of(cls, error: OSError, path: Path) -> StorageError:
+        """In one line, with the remedy."""
+        reason = error.strerror or str(error)
+        remedy = "make room there, then run the same again: what is recorded is kept"
+        return cls(f"Cannot write {path}: {reason}; {remedy}")
+
+
+class WorkerError(PortkernError):
+    """The jail's processes do not start, or are asked when they have ended."""
+
+    exit_code = 3
+
+
 class BackendUnavailable(PortkernError):
     """A toolchain or a device that was asked for by name is not on this machine."""
 
@@ -50,6 +73,10 @@ class ToolError(PortkernError):
 
 class BuildError(ToolError):
     """The toolchain rejected the candidate."""
+
+
+class BuildTimeout(BuildError):
+    """The toolchain was ended when its time was over."""
 
 
 class LaunchError(PortkernError):

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from portkern import check, claims, inputs, proof, race, registry, timing
+from portkern import check, claims, inputs, memory, proof, race, registry, timing
 from portkern.backend import Artifact, Build, Venue
 from portkern.building import Failure, Limits, failure_of, shared
 from portkern.claims import Slots
+from portkern.errors import StorageError, WorkerError
 from portkern.guard import TorchOps
+from portkern.health import Devices
 from portkern.op import Op, Workload
 from portkern.record import Errors, Finding, Launch, Verdict
-from portkern.sandbox import Answer, Outcome, Session
+from portkern.sandbox import Answer, Died, Outcome, Session
 from portkern.telemetry import Watch
 from portkern.worker import build_to_json
 
@@ -76,7 +78,8 @@ class Samples:
 
 @dataclass(frozen=True)
 class Result:
-    """One contestant on one workload. ``samples`` are there when it passed on hardware."""
+    """One contestant on one workload. ``samples`` are there when it passed on hardware;
+    ``harness``: it was cut off by what the kernel had no part in."""
 
     verdict: Verdict
     detail: str = ""
@@ -86,16 +89,20 @@ class Result:
     seconds: Mapping[str, float] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     launches: tuple[Launch, ...] = ()
+    harness: bool = False
 
 
 class Trial:
     """The workers of all contestants for one op and dtype, and of the baselines they are timed
-    against. A worker that died is started again for the next workload."""
+    against. A worker that died, or whose kernel crashed, is started again for the next workload,
+    if its device is in order; ``devices`` remembers those that are not."""
 
     def __init__(
-        self, op: Op, dtype: str, contestants: Sequence[Contestant], options: Options
-    ) -> None:
+        self, op: Op, dtype: str, contestants: Sequence[Contestant], options: Options,
+        devices: Devices | None = None,
+    ) -> None:  # fmt: skip
         self.op, self.dtype, self.options = op, dtype, options
+        self._devices = devices or Devices()
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._sessions: dict[int, Session] = {}
@@ -117,8 +124,24 @@ class Trial:
 
     def run(self, workload: Workload) -> list[Result]:
         """Judge every contestant on ``workload``; the timed part has the machine for itself."""
+        everyone = list(range(len(self.contestants)))
+        lack = memory.lack(self.op, workload, self.dtype, at_once=len(everyone))
+        if lack:
+            return [Result(Verdict.UNAVAILABLE, lack) for _ in everyone]
         results: dict[int, Result] = {}
-        standing = list(range(len(self.contestants)))
+        try:
+            self._run(workload, results)
+        except memory.EXHAUSTED as error:
+            if not memory.exhausted(error):
+                raise
+            reason = (
+                f"the judge ran out of memory: {str(error).partition(chr(10))[0] or 'MemoryError'}"
+            )
+            return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
+        return [results[index] for index in everyone]
+
+    def _run(self, workload: Workload, results: dict[int, Result]) -> None:
+        standing = self._healthy(range(len(self.contestants)), results)
         base: tuple[Any, ...] = ()
         for distribution in inputs.choose(self.op, workload, self.options.distributions):
             case = check.make_case(self.op, workload, self.dtype, distribution)
@@ -127,11 +150,35 @@ class Trial:
             judge = partial(self._judge, workload=workload, case=case)
             judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
             results |= dict(zip(standing, judged, strict=True))
+            self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
+            standing = self._healthy(standing, results)
         for device in {self._device(i) for i in standing} - {""}:
             racing = [i for i in standing if self._device(i) == device]
             self._race(racing, device, workload, base, results)
-        return [results[index] for index in range(len(self.contestants))]
+            self._after_faults(racing, results)
+
+    def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
+        """Those whose device is in order; the others are told why they are not judged."""
+        sound = []
+        for index in asked:
+            problem = self._devices.problem(self._device(index))
+            if problem:
+                results[index] = Result(Verdict.UNAVAILABLE, problem)
+            else:
+                sound.append(index)
+        return sound
+
+    def _after_faults(self, asked: Sequence[int], results: Mapping[int, Result]) -> None:
+        """A process that saw an illegal access cannot use its device again; nor can anyone, if
+        worse has happened to it."""
+        failed = [i for i in asked if results[i].verdict in (Verdict.CRASHED, Verdict.TIMED_OUT)]
+        for index in failed:
+            session = self._sessions.get(index)
+            if session is not None and self._device(index):
+                session.close()
+        for device in {self._device(i) for i in failed} - {"", "cpu"}:
+            self._devices.check(device)
 
     def _device(self, index: int) -> str:
         """The torch device of this contestant's baseline; empty when it is only emulated."""
@@ -141,11 +188,18 @@ class Trial:
     def _judge(
         self, index: int, before: Result | None, *, workload: Workload, case: check.Case
     ) -> Result:
+        """Asked again, once, when it was cut off by no fault of the kernel."""
+        result = self._judge_once(index, before, workload, case)
+        return self._judge_once(index, before, workload, case) if result.harness else result
+
+    def _judge_once(
+        self, index: int, before: Result | None, workload: Workload, case: check.Case
+    ) -> Result:
         """One call on fresh inputs, and on the base distribution a second with equal ones: what
         works for the first alone, such as a compiler, is not in its trace."""
         session = self._open(index)
         if isinstance(session, Failure):
-            return Result(session.verdict, str(session))
+            return Result(session.verdict, str(session), harness=session.harness)
         before = before or Result(Verdict.PASSED, seconds=self._set_up.pop(index, {}))
         result, first = self._judge_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
@@ -176,7 +230,8 @@ class Trial:
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
         if not isinstance(outcome, Answer):
             failure = failure_of(outcome, "the kernel")
-            return Result(failure.verdict, str(failure), seconds=seconds), []
+            told = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
+            return told, []
         took_s = claims.seconds(outcome.data)
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
         try:
@@ -211,10 +266,13 @@ class Trial:
             session.close()
         contestant = self.contestants[index]
         request, folder = contestant.request, contestant.artifact.path.parent
-        session = Session(
-            contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
-            device=contestant.venue.kind == "hardware" and request.target.is_gpu,
-        )  # fmt: skip
+        try:
+            session = Session(
+                contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
+                device=contestant.venue.kind == "hardware" and request.target.is_gpu,
+            )  # fmt: skip
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
         self._sessions[index] = session
         start = time.perf_counter()
         outcome = session.ask(
@@ -257,11 +315,32 @@ class Trial:
         self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any],
         results: dict[int, Result],
     ) -> None:  # fmt: skip
-        """Time the standing contestants and the baselines of one device in turns. Where the one
-        that times are checked by does not run, nothing is timed, and the record says why."""
-        runners: dict[race.Key, Session] = {i: self._sessions[i] for i in racing}
-        methods: dict[race.Key, str] = {i: self._methods[i] for i in racing}
-        notes: list[Finding] = []
+        """Time the standing contestants and the baselines of one device in turns; once more if
+        one was cut off by no fault of its own. Where the one that times are checked by does not
+        run, nothing is timed, and the record says why."""
+        run, notes = self._race_once(racing, device, workload, base)
+        if any(map(_cut_off, run.lost.items())):
+            run, notes = self._race_once(racing, device, workload, base)
+        samples = {
+            key: Samples(tuple(map(tuple, laps)), run.methods[key], run.watch.seen)
+            for key, laps in run.samples().items()
+        }
+        notes += map(_slowed, sorted(run.watch.slowed))
+        for index in racing:
+            told = self._finish(index, results[index], run.lost.get(index), samples)
+            results[index] = replace(told, findings=(*told.findings, *notes))
+
+    def _race_once(
+        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
+    ) -> tuple[race.Race, list[Finding]]:
+        """The race, and which baselines are not in it."""
+        runners: dict[race.Key, Session] = {}
+        for index in racing:
+            session = self._open(index)
+            if not isinstance(session, Failure):
+                runners[index] = session
+        methods: dict[race.Key, str] = {i: self._methods[i] for i in racing if i in runners}
+        notes = []
         for name in dict.fromkeys((TRUSTED, *self.options.baselines)):
             opened = self._baseline(name, device)
             if isinstance(opened, Failure):
@@ -278,17 +357,9 @@ class Trial:
         )  # fmt: skip
         if TRUSTED in runners:
             run.run(runners, TRUSTED)
-        samples = {
-            key: Samples(tuple(map(tuple, laps)), methods[key], run.watch.seen)
-            for key, laps in run.samples().items()
-        }
         if (lost := run.lost.get(TRUSTED)) is not None:
             notes.append(_untimed(str(_loss(lost))))
-        notes += map(_slowed, sorted(run.watch.slowed))
-        for index in racing:
-            lost = run.lost.get(index)
-            told = self._finish(index, results[index], lost, samples)
-            results[index] = replace(told, findings=(*told.findings, *notes))
+        return run, notes
 
     def _finish(
         self, index: int, before: Result, lost: race.Loss | None,
@@ -297,11 +368,11 @@ class Trial:
         if lost is not None:
             failure = _loss(lost)
             return replace(before, verdict=failure.verdict, detail=str(failure))
+        if TRUSTED not in samples or index not in samples:
+            return before
         changed = self._changed_state(self._sessions[index])
         if changed:
             return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
-        if TRUSTED not in samples:
-            return before
         asked = {name: samples[name] for name in self.options.baselines if name in samples}
         return replace(before, samples=samples[index], baselines=asked)
 
@@ -318,7 +389,10 @@ class Trial:
             return known
         if known is not None:
             known[0].close()
-        session = Session(("torch",), {}, device=device != "cpu")
+        try:
+            session = Session(("torch",), {}, device=device != "cpu")
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
         outcome = session.ask(
             "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
             device=device, compiled=name == "compile",
@@ -355,6 +429,12 @@ def _held(
         right, verdict=found.verdict, detail=found.problem, launches=found.launches,
         findings=(*right.findings, *found.findings),
     )  # fmt: skip
+
+
+def _cut_off(lost: tuple[race.Key, race.Loss]) -> bool:
+    """Whoever loses a fork server loses a race; so does a baseline, whatever ends it."""
+    key, loss = lost
+    return isinstance(loss, Died) and (loss.cause == "harness" or isinstance(key, str))
 
 
 def _loss(loss: race.Loss) -> Failure:

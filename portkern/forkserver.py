@@ -9,24 +9,27 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import secrets
 import signal
 import socket
 import sys
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from portkern import jail, worker
-from portkern.jail import Layers, Policy, system
+from portkern.jail import Layers, Policy, limits, system
 from portkern.jail.limits import Group
 
 MESSAGE_BYTES = 1 << 16
+#: A killed process that hangs in a driver is not waited for longer.
+ENDING_S = 10.0
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    limits.sweep()
     layers = jail.probe()  # while there is one thread
     for module in sys.argv[2:]:
         importlib.import_module(module)
@@ -36,17 +39,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides who ends on Ctrl-C
     system.adopt_orphans()
     server = Server(control, layers)
-    control.send(json.dumps({"layers": layers.to_json()}).encode())
-    while True:
-        message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
-        if not message:
-            return
-        request = json.loads(message)
-        if "spawn" in request:
-            reply = {"pid": server.spawn(request["spawn"], handles)}
-        else:
-            reply = {"status": server.wait(request["wait"])}
-        control.send(json.dumps(reply).encode())
+    with suppress(ConnectionError):  # the judge was killed: so are the workers, when this ends
+        control.send(json.dumps({"layers": layers.to_json()}).encode())
+        while True:
+            message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
+            if not message:
+                return
+            request = json.loads(message)
+            if "spawn" in request:
+                reply = {"pid": server.spawn(request["spawn"], handles)}
+            else:
+                reply = server.wait(request["wait"])
+            control.send(json.dumps(reply).encode())
 
 
 class Server:
@@ -55,11 +59,11 @@ class Server:
     def __init__(self, control: socket.socket, layers: Layers) -> None:
         self._control, self._layers = control, layers
         self._groups: dict[int, Group | None] = {}
+        self._stuck: set[int] = set()  # killed, and not gone in time
 
     def spawn(self, request: dict[str, Any], handles: list[int]) -> int:
         policy = Policy.from_json(request["policy"])
-        name = f"portkern-{os.getpid()}-{secrets.token_hex(4)}"
-        group = Group.create(name, policy.limits) if "cgroup" in self._layers.active else None
+        group = Group.create(policy.limits) if "cgroup" in self._layers.active else None
         pid = os.fork()
         if pid:
             for handle in handles:
@@ -71,26 +75,42 @@ class Server:
         finally:
             os._exit(1)
 
-    def wait(self, pid: int) -> int:
-        _, status = os.waitpid(pid, 0)
+    def wait(self, pid: int) -> dict[str, Any]:
+        """How a worker that has ended or was killed ended, and all that it started with it."""
+        deadline = time.monotonic() + ENDING_S
+        status = self._reaped(pid, deadline)
         group = self._groups.pop(pid)
-        if "namespaces" not in self._layers.active:
-            self._end_orphans()
+        self._end_orphans(deadline)
+        exhausted = group is not None and group.out_of_memory
         if group is not None:
             group.remove()
-        return os.waitstatus_to_exitcode(status)
+        return {"status": status, "exhausted": exhausted}
 
-    def _end_orphans(self) -> None:
-        """Processes that a worker left behind in a session of their own have become ours."""
+    def _end_orphans(self, deadline: float) -> None:
+        """What a worker leaves behind has become ours: the first process of its namespace, which
+        ends when all in it have, or those that it started in sessions of their own."""
         while True:
             text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-            orphans = {int(pid) for pid in text.split()} - set(self._groups)
+            orphans = {int(pid) for pid in text.split()} - set(self._groups) - self._stuck
             if not orphans:
                 return
             for pid in orphans:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                self._reaped(pid, deadline)
+
+    def _reaped(self, pid: int, deadline: float) -> int:
+        """Its exit status; that of a kill for one that is not gone by the deadline."""
+        pause_s = 0.0005
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                self._stuck.add(pid)
+                return -signal.SIGKILL
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.02)
 
 
 def _become_worker(

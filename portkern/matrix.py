@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -15,6 +16,7 @@ from portkern.building import Built, Failure
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
 from portkern.evaluate import Contestant, Options, Trial
+from portkern.health import Devices
 from portkern.record import Record, RecordFile, Torn, Verdict
 from portkern.recording import judged, unbuilt, unrun
 
@@ -40,11 +42,14 @@ class Matrix:
     fresh: bool = False
     report: Callable[[Progress], None] = lambda _: None
     _records: dict[str, Record] = field(default_factory=dict)
+    _devices: Devices = field(default_factory=Devices)
     _lock: Lock = field(default_factory=Lock)
     torn: Torn | None = None
 
     def execute(self) -> list[Record]:
-        """The records of all cells, in the cells' order."""
+        """The records of all cells, in the cells' order. Raises StorageError when they cannot be
+        kept; those that were are the next run's to reuse."""
+        self.cache.sweep()
         if not self.fresh:
             self._reuse()
         todo = [cell for cell in self.cells if cell.key not in self._records]
@@ -54,18 +59,15 @@ class Matrix:
 
     def _reuse(self) -> None:
         known, self.torn = self.file.read()
-        wanted = {cell.key for cell in self.cells}
-        # A crash or a timeout may have been the machine's; it is tried again.
-        final = {r.key: r for r in known if r.key in wanted and r.verdict not in _RETRIED}
-        self._records |= final
+        asked = {cell.key: cell for cell in self.cells}
+        self._records |= {r.key: r for r in known if r.key in asked and _final(r, asked[r.key])}
         self.report(Progress(len(self.cells), len(self._records), None))
 
     def _work(self, cells: Sequence[Cell]) -> None:
         """Builds and emulated runs share the CPUs; hardware is timed when those are done."""
         built: dict[tuple[str, str], Built] = {}
         hardware: list[Cell] = []
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
+        with _pool() as pool:
             pending: set[Future[list[tuple[Cell, Built]]]] = {
                 pool.submit(self._build, group) for group in _by_kernel(cells)
             }
@@ -107,7 +109,7 @@ class Matrix:
         by_workload: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for cell in cells:
             by_workload[cell.workload_set, cell.workload.name].append(cell)
-        with Trial(op, dtype, list(shared.values()), self.options) as trial:
+        with Trial(op, dtype, list(shared.values()), self.options, self._devices) as trial:
             for asked in by_workload.values():
                 results = trial.run(asked[0].workload)
                 for cell in asked:
@@ -127,6 +129,26 @@ class Matrix:
 
 
 _RETRIED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
+
+
+def _final(record: Record, cell: Cell) -> bool:
+    """A crash or a timeout may have been the machine's, and so may be that a cell which can run
+    did not: these are tried again."""
+    if record.verdict is Verdict.UNAVAILABLE:
+        return cell.hopeless is not None or isinstance(cell.venues.best, Missing)
+    return record.verdict not in _RETRIED
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """When it is left by an error, what has not begun never does."""
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _identity(cell: Cell) -> tuple[str, str]:

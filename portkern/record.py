@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from portkern.errors import RecordError
+from portkern.errors import RecordError, StorageError
 
 SCHEMA: Final = 1
 
@@ -272,14 +272,22 @@ class RecordFile:
         self.path = path
 
     def append(self, records: Iterable[Record]) -> None:
-        """One write per record, on disk before return. A torn line is cut off first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            self._drop_torn_line(file)
-            for record in records:
-                file.write(record.to_json().encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """On disk before return, all or none. A torn line is cut off first. Raises StorageError."""
+        lines = b"".join(record.to_json().encode() + b"\n" for record in records)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file:
+                self._drop_torn_line(file)
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    while lines:
+                        lines = lines[file.write(lines) :]
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(end)
+                    raise
+        except OSError as error:
+            raise StorageError.of(error, self.path) from error
 
     def read(self) -> tuple[list[Record], Torn | None]:
         """All records, and the torn last line if there is one. Raises RecordError for the rest."""

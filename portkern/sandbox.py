@@ -19,15 +19,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from portkern.arena import Arena
-from portkern.errors import PortkernError
-from portkern.jail import Layers, Policy
+from portkern.errors import StorageError, WorkerError
+from portkern.jail import Layers, Policy, owner
 
 #: What a worker sees of the judge's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
@@ -37,6 +38,8 @@ ALLOWED_PREFIXES = (
 )  # fmt: skip
 #: How long a worker that has closed its connection may take to be gone.
 GRACE_S = 1.0
+#: A fork server that says nothing for so long is as good as dead; importing takes longest.
+START_S, REPLY_S = 300.0, 60.0
 #: The last bytes of what a worker printed, for the record.
 LOG_TAIL = 4000
 #: The longest reply, how deep it may be nested, and the longest of its texts that is kept.
@@ -61,12 +64,20 @@ class Failed:
 
 @dataclass(frozen=True)
 class Died:
-    """The worker ended without an answer; negative ``status`` is the signal that ended it."""
+    """The worker ended without an answer; negative ``status`` is the signal that ended it.
+
+    ``cause``: ``memory``, it used more than granted; ``harness``, its fork server had ended.
+    """
 
     status: int
     log: str
+    cause: Literal["", "memory", "harness"] = ""
 
     def __str__(self) -> str:
+        if self.cause == "memory":
+            return "killed for using more memory than a worker may"
+        if self.cause == "harness":
+            return "cut off: the fork server of its worker was killed"
         if self.status < 0:
             return f"killed by {_signal_name(-self.status)}"
         return f"exited with status {self.status} instead of answering"
@@ -91,8 +102,18 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+@dataclass(frozen=True)
+class End:
+    """``gone``: its fork server had ended first, and nobody knows."""
+
+    status: int = -signal.SIGKILL
+    exhausted: bool = False
+    gone: bool = False
+
+
 class ForkServer:
-    """One warm process per set of preloaded modules; started on first use, thread-safe."""
+    """One warm process per set of preloaded modules; started on first use and again when it has
+    been killed, thread-safe. Its workers do not outlive it."""
 
     def __init__(self, preload: tuple[str, ...]) -> None:
         self._preload = preload
@@ -105,67 +126,84 @@ class ForkServer:
     def layers(self) -> Layers:
         """What its workers are confined by."""
         with self._lock:
-            if self._control is None:
+            if self._layers is None:
                 self._start()
             assert self._layers is not None
             return self._layers
 
     def spawn(
         self, policy: Policy, environment: Mapping[str, str], *, arena: int, log: int
-    ) -> tuple[int, socket.socket]:
-        """A new worker's pid and the judge's end of its connection."""
+    ) -> tuple[int, int, socket.socket]:
+        """The pids of a new worker and of its server, and the judge's end of its connection."""
         ours, theirs = socket.socketpair()
         request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
-        with theirs:
-            try:
-                reply = self._ask(request, [theirs.fileno(), arena, log])
-            except PortkernError:
-                ours.close()
-                raise
-        return int(reply["pid"]), ours
+        with ExitStack() as unless_spawned, theirs, self._lock:
+            unless_spawned.callback(ours.close)
+            # A server that was killed since the last request is noticed now.
+            for _ in range(2):
+                control = self._control or self._start()
+                reply = self._ask(control, request, [theirs.fileno(), arena, log])
+                if reply is not None and self._process is not None:
+                    unless_spawned.pop_all()
+                    return int(reply["pid"]), self._process.pid, ours
+        raise WorkerError("The fork server ended twice; see the lines it printed above")
 
-    def wait(self, pid: int) -> int:
-        """The exit status of a worker that has ended or was killed."""
-        return int(self._ask({"wait": pid}, [])["status"])
+    def wait(self, pid: int, *, server: int) -> End:
+        """How a worker of the server with this pid ended; it has been killed if it had not."""
+        with self._lock:
+            if self._control is None or self._process is None or self._process.pid != server:
+                return End(gone=True)
+            reply = self._ask(self._control, {"wait": pid}, [])
+        return End(gone=True) if reply is None else End(**reply)
 
     def close(self) -> None:
         with self._lock:
             self._stop()
 
-    def _ask(self, request: dict[str, Any], handles: list[int]) -> dict[str, Any]:
-        """A server that is gone is an error now and started again for the next request."""
-        with self._lock:
-            control = self._control or self._start()
-            try:
-                socket.send_fds(control, [json.dumps(request).encode()], handles)
-                reply = control.recv(1 << 16)
-            except OSError:
-                reply = b""
-            if not reply:
-                self._stop()
-                raise PortkernError("The fork server ended; see the lines it printed above")
+    def _ask(
+        self, control: socket.socket, request: dict[str, Any], handles: list[int]
+    ) -> dict[str, Any] | None:
+        """None when the server is gone; the next request needs another."""
+        try:
+            socket.send_fds(control, [json.dumps(request).encode()], handles)
+            reply = control.recv(1 << 16)
+        except OSError:  # also when it takes too long
+            reply = b""
+        if not reply:
+            self._stop(kill=True)
+            return None
         answer: dict[str, Any] = json.loads(reply)
         return answer
 
-    def _stop(self) -> None:
-        if self._control and self._process:
+    def _stop(self, *, kill: bool = False) -> None:
+        if self._control is not None:
             self._control.close()  # the server ends when it reads this
+        if self._process is not None:
+            if kill:
+                self._process.kill()
             self._process.wait()
         self._control = self._process = None
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        argv = [sys.executable, "-m", "portkern.forkserver", str(theirs.fileno()), *self._preload]
-        with theirs:
-            self._process = subprocess.Popen(
-                argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment()
-            )
-        told = ours.recv(1 << 16)
-        if not told:
-            self._process.wait()
-            raise PortkernError("The fork server did not start; see the lines it printed above")
-        self._control, self._layers = ours, Layers.from_json(json.loads(told)["layers"])
-        return ours
+        """Tried twice: whoever kills servers does not care how far they are."""
+        told = b""
+        for _ in range(2):
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.settimeout(START_S)
+            module, handle = "portkern.forkserver", str(theirs.fileno())
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, handle, *self._preload],
+                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment(),
+                )  # fmt: skip
+            with suppress(OSError):
+                told = self._control.recv(1 << 16)
+            if told:
+                self._layers = Layers.from_json(json.loads(told)["layers"])
+                self._control.settimeout(REPLY_S)
+                return self._control
+            self._stop(kill=True)
+        raise WorkerError("The fork server did not start; see the lines it printed above")
 
 
 def _environment() -> dict[str, str]:
@@ -199,23 +237,29 @@ def layers() -> Layers:
 class Session:
     """One worker. Asking a dead one is an error; see :attr:`alive`.
 
-    It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``.
+    It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``. Raises
+    WorkerError or StorageError when there can be none.
     """
 
     def __init__(
         self, preload: tuple[str, ...], environment: Mapping[str, str], *,
         reads: Iterable[Path] = (), device: bool = False,
     ) -> None:  # fmt: skip
+        self.alive = False
+        self.scratch = _scratch()
         self.arena = Arena()
-        self.scratch = Path(tempfile.mkdtemp(prefix="portkern-"))
         self._log = os.memfd_create("portkern-log")
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
+        self._received = bytearray()
         self._server = server(preload)
         policy = Policy(self.scratch, tuple(reads), device=device)
-        self.pid, self._connection = self._server.spawn(
-            policy, environment, arena=self.arena.handle, log=self._log
-        )
-        self._received = bytearray()
+        try:
+            self.pid, self._server_pid, self._connection = self._server.spawn(
+                policy, environment, arena=self.arena.handle, log=self._log
+            )
+        except WorkerError:
+            self.close()
+            raise
         self.alive = True
 
     def __enter__(self) -> Session:
@@ -230,7 +274,7 @@ class Session:
     def ask(self, do: str, *, timeout_s: float, **arguments: Any) -> Outcome:
         """Send one request; the worker does not survive a missed deadline."""
         if not self.alive:
-            raise PortkernError("This worker has ended; open another session")
+            raise WorkerError("This worker has ended; open another session")
         deadline = time.monotonic() + timeout_s
         self._connection.settimeout(timeout_s)  # of a worker that reads nothing
         try:
@@ -248,7 +292,9 @@ class Session:
             return Failed("ReplyTooLong", f"more than {REPLY_BYTES >> 20} MiB", self.log())
         reply = _parse(line)
         if reply is None:
-            return Died(self._end(grace_s=GRACE_S), self.log())
+            end = self._end(grace_s=GRACE_S)
+            cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
+            return Died(end.status, self.log(), "harness" if end.gone else cause)
         if reply.get("ok") is True:
             return Answer(reply)
         return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
@@ -284,8 +330,8 @@ class Session:
         del self._received[: len(line) + 1]
         return line
 
-    def _end(self, *, grace_s: float = 0.0) -> int:
-        """Kill all of it, and the status of the worker itself: its own if it ends in time."""
+    def _end(self, *, grace_s: float = 0.0) -> End:
+        """Kill all of it, and how the worker itself ended: by itself if it does in time."""
         self.alive = False
         with suppress(ProcessLookupError):
             process = os.pidfd_open(self.pid)
@@ -294,7 +340,27 @@ class Session:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._connection.close()
-        return self._server.wait(self.pid)
+        return self._server.wait(self.pid, server=self._server_pid)
+
+
+def _scratch() -> Path:
+    """A new folder that only its owner's death leaves behind."""
+    called = owner.name()
+    try:
+        place = Path(tempfile.gettempdir())  # also an error when none can be written to
+        _sweep(place)
+        (place / called).mkdir(mode=0o700)
+    except OSError as error:
+        raise StorageError.of(error, Path(error.filename or "$TMPDIR")) from error
+    return place / called
+
+
+@cache
+def _sweep(place: Path) -> None:
+    """Remove the folders of judges that were killed; once is enough."""
+    for left in place.glob("portkern-*"):
+        if owner.gone(left.name):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import BinaryIO
 
-from portkern.errors import BuildError, ToolError
+from portkern.errors import BuildError, BuildTimeout, ToolError
 
 #: A log longer than this keeps its beginning, where compilers put the first error.
 LOG_LIMIT = 20_000
@@ -23,26 +25,39 @@ def run_tool(
 ) -> str:  # fmt: skip
     """Run ``argv`` and return stdout and stderr together; raise ``error`` with them otherwise.
 
-    The tool gets a process group of its own, all of which is killed when ``timeout_s`` is over.
+    The tool gets a process group of its own; what is left of that is killed when the tool has
+    ended or ``timeout_s`` is over.
     """
     name = Path(argv[0]).name
-    try:
-        process = subprocess.Popen(
-            [str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", cwd=cwd,
-            env={**os.environ, **env} if env else None, start_new_session=True,
-        )  # fmt: skip
-    except OSError as failure:
-        raise error(f"Cannot start {name}: {failure.strerror}") from failure
-    try:
-        log, _ = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        log, _ = process.communicate()
-        raise error(f"{name} ran longer than {timeout_s:g} s", log=log[:LOG_LIMIT]) from None
-    if process.returncode != 0:
-        raise error(f"{name} failed with status {process.returncode}", log=log[:LOG_LIMIT])
-    return log
+    # Not a pipe: a child that the tool leaves behind would hold it open, and us with it.
+    with open(os.memfd_create(name), "w+b") as log:  # noqa: PTH123 - it has no path
+        try:
+            process = subprocess.Popen(
+                [str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, cwd=cwd, env={**os.environ, **env} if env else None,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as failure:
+            raise error(f"Cannot start {name}: {failure.strerror}") from failure
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            late = BuildTimeout if error is BuildError else error
+            told = f"{name} ran longer than {timeout_s:g} s"
+            raise late(told, log=_text(log)[:LOG_LIMIT]) from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if status != 0:
+            raise error(f"{name} failed with status {status}", log=_text(log)[:LOG_LIMIT])
+        return _text(log)
+
+
+def _text(log: BinaryIO) -> str:
+    """Written by others: their end of the file is not ours."""
+    log.seek(0)
+    return log.read().decode(errors="replace")
 
 
 def cache_root() -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from portkern.candidate import Candidate
 
-HEAD = "#include <unistd.h>\n#include <stdlib.h>\n#include <signal.h>\n#include <thread>\n"
+HEADERS = ("signal.h", "stdlib.h", "string.h", "sys/mman.h", "thread", "unistd.h")
+HEAD = "".join(f"#include <{name}>\n" for name in HEADERS)
 BODY = 'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {{ {body} }}'
 RIGHT = "for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i]; return 0;"
 

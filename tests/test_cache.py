@@ -35,34 +35,34 @@ def test_a_product_shares_its_architectures_builds() -> None:
     assert cpu.builds_for(load("x86_64_avx2")) != cpu.builds_for(load("x86_64_avx512"))
 
 
-def fill(cache: ArtifactCache, text: str = "code") -> tuple[Path, Artifact]:
-    workdir = cache.workdir()
-    (workdir / "k.so").write_text(text)
-    return workdir, Artifact(
-        workdir / "k.so", "shared library", (Resources("k", registers=3),), "log"
-    )
+def put(cache: ArtifactCache, text: str = "code") -> Artifact:
+    with cache.workdir() as workdir:
+        (workdir / "k.so").write_text(text)
+        made = Artifact(workdir / "k.so", "shared library", (Resources("k", registers=3),), "log")
+        return cache.put("key", workdir, made)
 
 
 def test_an_entry_comes_back_as_it_was_put(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path)
-    put = cache.put("key", *fill(cache))
-    assert cache.get("key") == put
-    assert put.path.read_text() == "code"
-    assert put.resources[0].registers == 3
+    kept = put(cache)
+    assert cache.get("key") == kept
+    assert kept.path.read_text() == "code"
+    assert kept.resources[0].registers == 3
     assert [p.name for p in tmp_path.iterdir()] == ["key"]
 
 
 def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path)
-    first, second = fill(cache, "first"), fill(cache, "second")
-    cache.put("key", *first)
-    assert cache.put("key", *second).path.read_text() == "first"
+    put(cache, "first")
+    assert put(cache, "second").path.read_text() == "first"
+    assert [p.name for p in tmp_path.iterdir()] == ["key"]
 
 
 def test_a_damaged_entry_is_a_miss_and_is_replaced(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path)
-    cache.put("key", *fill(cache)).path.unlink()
+    put(cache).path.unlink()
     assert cache.get("key") is None
     (tmp_path / "key" / "artifact.json").write_text("{")
     assert cache.get("key") is None
-    assert cache.put("key", *fill(cache, "again")).path.read_text() == "again"
+    assert put(cache, "again").path.read_text() == "again"
+    assert [p.name for p in tmp_path.iterdir()] == ["key"]

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -255,9 +256,13 @@ def request() -> Build:
 def built(reply: dict[str, Any], left: bytes, folder: Path) -> Built:
     session = Reply(reply, left)
     with session.arena:
-        cache = ArtifactCache(folder / "cache")
-        asked: Any = session
-        return building._build_one(asked, request(), "key", Limits(), cache)
+        return answered(session, ArtifactCache(folder / "cache"))
+
+
+def answered(session: Reply, cache: ArtifactCache) -> Built:
+    builders = building._Builders(Limits(), cache)
+    with patch.object(builders, "_open", lambda request: session):
+        return builders._build(request(), "key")
 
 
 RESOURCES = mixed("agprs", "sgprs", "spills", "more", kernel="k", registers=8, threads=32)
@@ -325,8 +330,7 @@ def test_a_sparse_arena_is_not_read_whole(tmp_path: Path) -> None:
     session = Reply({"files": [["a.so", 1 << 40]], "artifact": {"path": "a.so"}}, b"")
     with session.arena:
         os.ftruncate(session.arena.handle, 1 << 40)
-        asked = cast(Session, session)
-        found = building._build_one(asked, request(), "key", Limits(), ArtifactCache(tmp_path))
+        found = answered(session, ArtifactCache(tmp_path))
     assert isinstance(found.outcome, Failure)
 
 

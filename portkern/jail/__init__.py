@@ -248,7 +248,7 @@ def _filter() -> None:
 
 
 def _group() -> None:
-    group = limits.Group.create(f"portkern-probe-{os.getpid()}", Limits.of_this_machine())
+    group = limits.Group.create(Limits.of_this_machine())
     _require(group is not None, "this user may not make one")
     assert group is not None
     group.remove()

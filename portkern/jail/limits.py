@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
+import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkern.jail import owner
+
 _CGROUPS = Path("/sys/fs/cgroup")
 _OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the judge
+#: A killed process leaves its cgroup when the kernel has let go of its memory.
+_LEAVING_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,10 @@ class Group:
         self.folders = folders
 
     @classmethod
-    def create(cls, name: str, limits: Limits) -> Group | None:
+    def create(cls, limits: Limits) -> Group | None:
         """None where this user may not, or the kernel has no such controllers."""
-        memory, tasks = str(limits.memory_bytes), str(limits.tasks)
-        if (_CGROUPS / "cgroup.controllers").exists():
+        name, memory, tasks = owner.name(), str(limits.memory_bytes), str(limits.tasks)
+        if _unified():
             wanted = [(_CGROUPS / name, {"memory.max": memory, "pids.max": tasks})]
         else:
             wanted = [
@@ -83,8 +90,49 @@ class Group:
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
-    def remove(self) -> None:
-        """Once all in it have ended; what is still there stays for the kernel to count."""
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed a process in it for using more than granted."""
         for folder in self.folders:
-            with suppress(OSError):
-                folder.rmdir()
+            for file in ("memory.events", "memory.oom_control"):
+                with suppress(OSError):
+                    if re.search(r"^oom_kill [1-9]", (folder / file).read_text(), re.MULTILINE):
+                        return True
+        return False
+
+    def remove(self) -> None:
+        """Once all in it have ended; what has not after a while stays for a later sweep."""
+        deadline = time.monotonic() + _LEAVING_S
+        for folder in self.folders:
+            while not _removed(folder) and time.monotonic() < deadline:
+                time.sleep(0.005)
+
+
+def sweep() -> None:
+    """End what is left in the cgroups of processes that have ended, and remove them."""
+    for hierarchy in [_CGROUPS] if _unified() else [_CGROUPS / "memory", _CGROUPS / "pids"]:
+        for folder in hierarchy.glob("portkern-*"):
+            if owner.gone(folder.name):
+                _kill_members(folder)
+                Group([folder]).remove()
+
+
+def _unified() -> bool:
+    return (_CGROUPS / "cgroup.controllers").exists()
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _kill_members(folder: Path) -> None:
+    with suppress(OSError):
+        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+            if pid > 0:  # 0 stands for a process of another namespace
+                os.kill(pid, signal.SIGKILL)

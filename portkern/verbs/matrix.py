@@ -69,4 +69,5 @@ def _track(records: Sequence[Record], folder: Path, options: MatrixOptions) -> l
     tracked = tracking.track(
         records, experiment=suite, run_name=folder.name, folder=folder, uri=None
     )
-    return [str(tracked)]
+    again = "the records are kept; give the same command again to log them"
+    return [f"{tracked}; {again}" if isinstance(tracked, tracking.Skipped) else str(tracked)]
