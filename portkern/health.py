@@ -72,7 +72,7 @@ def _wrong(session: Session, timeout_s: float) -> str:
     block, fence = [arena.put(output.view(torch.uint8))], [_nothing(arena)]
     outcome = session.ask(
         "run", timeout_s=timeout_s, inputs=inputs, outputs=block, results=results, after=after,
-        fences=fence, dims={}, scalars={},
+        fences=fence, dims={}, scalars={}, traced=False,
     )  # fmt: skip
     if not isinstance(outcome, Answer):
         return _said(outcome)

@@ -30,7 +30,7 @@ from portkern.cells import host_targets
 from portkern.claims import Slots
 from portkern.evaluate import Options
 from portkern.record import Verdict
-from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
+from portkern.sandbox import Answer, Died, End, Failed, Session, TimedOut
 from portkern.testing import judge
 from portkern.timing import Plan
 
@@ -65,8 +65,8 @@ def bare(connection: socket.socket) -> Session:
     session = Session.__new__(Session)
     session._connection, session._received, session.alive = connection, bytearray(), True
     session._log = os.memfd_create("log")
-    session.pid = 1 << 30
-    server: Any = SimpleNamespace(wait=lambda pid: -9)
+    session.pid = session._server_pid = 1 << 30
+    server: Any = SimpleNamespace(wait=lambda pid, server: End())
     session._server = server
     return session
 
