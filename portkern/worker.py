@@ -8,6 +8,7 @@ separate, trusted worker runs the baseline.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import time
@@ -98,6 +99,8 @@ class Worker:
         exec(source, namespace)
         function = torch.compile(namespace["run"]) if compiled else namespace["run"]
         opened = TorchDevice(device)
+        if not opened.gpu:
+            _spread_threads()
 
         def launch(call: Call) -> Sequence[Any]:
             outputs = function(*call.inputs, **call.scalars)
@@ -208,6 +211,20 @@ class Worker:
         if self._kernel is None:
             raise RuntimeError("run before load")
         return self._kernel
+
+
+def _spread_threads() -> None:
+    """One processor for each of OpenMP's threads. A scheduler that puts two of a team on one of
+    them makes each region take a time slice, a hundred times what it should, and a baseline that
+    slow flatters every kernel."""
+    import torch
+
+    torch.ones(1 << 20).relu()  # the team is made for the first region
+    processors = sorted(os.sched_getaffinity(0))
+    threads = sorted(int(task.name) for task in Path("/proc/self/task").iterdir())
+    if len(threads) <= len(processors):
+        for thread, processor in zip(threads, processors, strict=False):
+            os.sched_setaffinity(thread, {processor})
 
 
 def _venue(data: dict[str, Any]) -> Venue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,16 @@ def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float
     assert isinstance(loss, Doubt)
     assert "reading its inputs takes 0.874 µs at h200's peak" in loss.reason
     assert not race.samples()
+
+
+def test_each_thread_of_a_baseline_has_a_processor_of_its_own() -> None:
+    with sandbox.Session(("torch",), {}) as session:
+        source, asked = OP.reference_source, {"device": "cpu", "compiled": False}
+        answer = session.ask("reference", timeout_s=60, source=source, **asked)
+        assert isinstance(answer, sandbox.Answer)
+        threads = [int(one.name) for one in Path(f"/proc/{session.pid}/task").iterdir()]
+        allowed = [os.sched_getaffinity(thread) for thread in threads]
+    assert 1 <= len(allowed) == len(set().union(*allowed)) <= len(os.sched_getaffinity(0))
 
 
 def teardown_module() -> None:
