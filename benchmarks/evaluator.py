@@ -1,6 +1,6 @@
 """What judging costs: writes results/evaluator-<machine>.json and prints its table.
 
-.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
+.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5] [repeats=5]
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns. cpu and gpu: a source from a file to its
@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[1]
 PORTKERN = str(Path(sys.executable).parent / "portkern")
 MATRIX = "matrix ops=core targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
-REPEATS = 5
 #: As KernelBench's own scripts ask for.
 CORRECT_TRIALS, PERF_TRIALS = 5, 100
 #: What its modules import, for seconds, and its evaluator never calls: stand-ins do.
@@ -35,8 +34,9 @@ UNUSED = ("dotenv", "openai", "litellm", "requests", "tqdm")
 
 def main() -> None:
     words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-    if set(words) - {"containment", "cpu", "gpu", "kernelbench", "pairs"}:
+    if set(words) - {"containment", "cpu", "gpu", "kernelbench", "pairs", "repeats"}:
         raise SystemExit(__doc__)
+    repeats = int(words.get("repeats", 5))
     chosen = set(words) & {"containment", "cpu", "gpu", "kernelbench"}
     from portkern import host, sandbox
     from portkern.cells import host_targets
@@ -50,11 +50,11 @@ def main() -> None:
     if not chosen or "containment" in chosen:
         measured["containment"] = containment(int(words.get("pairs", 5)))
     if not chosen or "cpu" in chosen:
-        measured["cpu"] = verdicts("cpu")
+        measured["cpu"] = verdicts("cpu", repeats)
     if gpu and (not chosen or "gpu" in chosen):
-        measured["gpu_candidate"] = verdicts("cuda")
+        measured["gpu_candidate"] = verdicts("cuda", repeats)
     if gpu and "kernelbench" in chosen:
-        measured["kernelbench"] = kernelbench(Path(words["kernelbench"]).resolve())
+        measured["kernelbench"] = kernelbench(Path(words["kernelbench"]).resolve(), repeats)
     machine = (gpu or host_targets())[-1]
     target = ROOT / "benchmarks" / "results" / f"evaluator-{machine}.json"
     known = json.loads(target.read_text()) if target.exists() else {}
@@ -128,11 +128,11 @@ def _matrix(switch: str) -> tuple[float, int]:
 # ---- from a source to its verdict
 
 
-def verdicts(backend: str) -> dict[str, float]:
+def verdicts(backend: str, repeats: int) -> dict[str, float]:
     """Medians: of a new process, its start and imports included; of the same without them; and of
     the next source in that process. The driver keeps what it compiled, so no source comes twice."""
     told: list[dict[str, float]] = []
-    for number in range(REPEATS):
+    for number in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
             sources = [_source(backend, Path(folder), f"{number} {which}") for which in range(2)]
             environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
@@ -184,10 +184,10 @@ def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
 # ---- KernelBench
 
 
-def kernelbench(checkout: Path) -> dict[str, Any]:
+def kernelbench(checkout: Path, repeats: int) -> dict[str, Any]:
     """Medians of its ``eval_kernel_against_ref``: of the call, and of a process that makes it."""
     told = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
             argv = [sys.executable, __file__, "kernelbench", str(checkout), folder]
             environment = {"TORCH_EXTENSIONS_DIR": f"{folder}/extensions"}
