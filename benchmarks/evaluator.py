@@ -1,6 +1,7 @@
 """What judging costs: writes results/evaluator-<machine>.json and prints its table.
 
-.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5] [repeats=5]
+.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
+    [repeats=5]
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns. cpu and gpu: a source from a file to its
