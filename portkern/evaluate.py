@@ -204,7 +204,7 @@ class Trial:
         result, first = self._judge_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
-        work = self.contestants[index].work
+        work = self.contestants[index].work if any(t.numel() for t in case.exact) else None
         result, second = self._judge_call(session, result, workload, case, traced=work)
         if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result

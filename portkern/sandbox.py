@@ -197,8 +197,8 @@ class ForkServer:
             self._control.settimeout(START_S)
             module, handle = "portkern.forkserver", str(theirs.fileno())
             with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", module, handle, *self._preload],
+                self._process = subprocess.Popen(  # -P: the folder it is started in has no modules
+                    [sys.executable, "-P", "-m", module, handle, *self._preload],
                     pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment(),
                 )  # fmt: skip
             with suppress(OSError):

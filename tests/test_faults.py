@@ -607,7 +607,7 @@ def relu(x, y):
 GPU_FAULTS = {
     "cuda": (CUDA_RELU, {
         "illegal access": "y[i + (1ll << 40)] = x[0];",
-        "hang": "for (volatile int go = 1; go;) {}",
+        "hang": "for (volatile scalar_t* seen = y; seen[0] == seen[0];) __threadfence();",
     }),
     "triton": (TRITON_RELU, {
         "illegal access": "tl.store(y + offset.to(tl.int64) + (1 << 40), 1.0)",

@@ -199,6 +199,18 @@ def test_it_runs_on_hardware_only_where_the_hardware_is() -> None:
             assert venues.hardware.device.startswith("cuda:")
 
 
+@pytest.mark.parametrize(
+    "glue", ["y.copy_(x.clamp_min(0))", "torch.maximum(x, x * 0, out=y)", "x = x.abs() + x[:1]",
+             "x = torch.where(x > 0, x, torch.zeros_like(x)).to(x.device)"]
+)  # fmt: skip
+def test_a_host_function_may_use_the_framework_where_there_is_no_gpu(
+    glue: str, tmp_path: Path
+) -> None:
+    source = BFLOAT16.replace("    kernel[(1,)]", f"    {glue}\n    kernel[(1,)]")
+    candidate = written(source.replace("import triton\n", "import torch\nimport triton\n", 1))
+    assert TRITON.build(request(candidate, "sm_90"), tmp_path).kind == "cubin"
+
+
 def test_an_artifact_survives_the_way_to_another_process(tmp_path: Path) -> None:
     artifact = TRITON.build(request(shipped("relu"), "sm_90"), tmp_path)
     assert Artifact.from_json(artifact.to_json()) == artifact

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch  # noqa: TID253 - imported by TritonBackend.build alone
 from torch.overrides import TorchFunctionMode  # noqa: TID253
+from torch.utils._pytree import tree_map  # noqa: TID253
 
 from portkern.backend import Build, Resources
 from portkern.errors import BuildError
@@ -95,16 +96,29 @@ class _StandIn(torch.Tensor):
 
 
 class _StandIns(TorchFunctionMode):
-    """Whatever torch is asked to make on a GPU becomes a :class:`_StandIn`."""
+    """Whatever torch is asked to make on a GPU, or of what lies there, becomes a
+    :class:`_StandIn`; torch itself sees tensors of its device for shapes alone."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:  # fmt: skip
-        kwargs = dict(kwargs or {})
-        if kwargs.get("device") is None or torch.device(kwargs["device"]).type != "cuda":
-            return func(*args, **kwargs)
-        made = func(*args, **kwargs | {"device": "meta"})
-        return made.as_subclass(_StandIn) if isinstance(made, torch.Tensor) else made
+        given = (args, dict(kwargs or {}))
+        args, kwargs = tree_map(_for_shapes, given)
+        if "device" in kwargs and kwargs["device"] is not None:
+            kwargs["device"] = _for_shapes(torch.device(kwargs["device"]))
+        made = func(*args, **kwargs)
+        return tree_map(_stand_in, made)
+
+
+def _for_shapes(one: Any) -> Any:
+    if isinstance(one, _StandIn):
+        return one.as_subclass(torch.Tensor)
+    return torch.device("meta") if isinstance(one, torch.device) and one.type == "cuda" else one
+
+
+def _stand_in(one: Any) -> Any:
+    meta = isinstance(one, torch.Tensor) and one.is_meta
+    return one.as_subclass(_StandIn) if meta else one
 
 
 class _Utilities:

@@ -2,7 +2,7 @@
 // backend: cuda
 // op: matmul
 // expect: rejected | crashed
-// says: G302 | returned
+// says: G302 | returned | did the work
 // emulator: none
 #include <dlfcn.h>
 

@@ -2,7 +2,7 @@
 # backend: triton
 # op: matmul
 # expect: rejected
-# says: G301
+# says: G301 | did the work
 import torch
 import triton
 import triton.language as tl
