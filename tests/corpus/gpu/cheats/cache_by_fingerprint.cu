@@ -2,6 +2,7 @@
 // backend: cuda
 // op: relu
 // expect: wrong
+// emulator: wrong | rejected
 // says: elements are off | NaN or infinity
 #include <map>
 #include <tuple>

@@ -3,7 +3,7 @@
 // op: relu
 // expect: wrong
 // says: elements are off | NaN or infinity
-// emulator: wrong | passed
+// emulator: wrong | passed | rejected
 #include <map>
 #include <utility>
 

@@ -4,7 +4,7 @@
 # workloads: ci typical
 # expect: wrong | suspicious | rejected
 # says: clock | reading its inputs | G203
-# emulator: rejected
+# emulator: rejected | suspicious
 import torch
 import triton
 import triton.language as tl
