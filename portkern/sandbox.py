@@ -29,6 +29,7 @@ from typing import Any, Literal
 from portkern.arena import Arena
 from portkern.errors import StorageError, WorkerError
 from portkern.jail import Layers, Policy, owner
+from portkern.toolchain import cache_root
 
 #: What a worker sees of the judge's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
@@ -212,10 +213,12 @@ class ForkServer:
 
 
 def _environment() -> dict[str, str]:
-    return SHORT_SPINS | {
+    """Of a fork server. Its workers' home is their scratch folder, so the cache is named."""
+    allowed = {
         name: value for name, value in os.environ.items()
         if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
     }  # fmt: skip
+    return SHORT_SPINS | allowed | {"PORTKERN_CACHE_DIR": str(cache_root().absolute())}
 
 
 _SERVERS: dict[tuple[str, ...], ForkServer] = {}

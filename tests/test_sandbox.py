@@ -24,6 +24,7 @@ from portkern.record import Verdict
 from portkern.sandbox import Failed, Session
 from portkern.target import load
 from portkern.testing import QUICK, judge
+from portkern.toolchain import cache_root
 
 from .kernels import RIGHT, relu
 
@@ -169,6 +170,21 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch
         outcome = session.ask("reference", timeout_s=60, source=leak, device="cpu", compiled=False)
     assert isinstance(outcome, Failed)
     assert outcome.message == "[]"
+    sandbox.close_servers()
+
+
+def test_a_worker_knows_the_judges_cache_though_its_home_is_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Otherwise every worker makes the emulator's runtime and headers again, for 5 to 10 s."""
+    sandbox.close_servers()  # the next server starts under the environment below
+    monkeypatch.delenv("PORTKERN_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = "from portkern.toolchain import cache_root\nraise KeyError(str(cache_root()))\n"
+    with Session(("torch",), {}) as session:
+        told = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+    assert isinstance(told, Failed)
+    assert told.message == repr(str(cache_root()))
     sandbox.close_servers()
 
 
