@@ -278,7 +278,7 @@ struct Watchdog {
         deadline = std::chrono::steady_clock::now() + limit;
         return true;
     }
-    unsigned attempts = 0;
+    std::atomic<unsigned> attempts{0};
     void expired() {
         if (++attempts > 10) {  // it did not give in for 2 s: end the process
             flush_findings();
@@ -338,23 +338,28 @@ _Unwind_Reason_Code visit(_Unwind_Context* frame, void* data) {
     return _URC_END_OF_STACK;
 }
 
-// Where the kernel stands: in its own code, not in what that calls.
-Place interrupted(const void* ucontext) {
+// Where the kernel stands: in its own code, not in what that calls. Null between two threads.
+const void* standing(const void* ucontext) {
     Search s{program_counter(ucontext), nullptr, nullptr, false};
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(context().launch->call.run), &info)) {
         s.module = info.dli_fbase;
         _Unwind_Backtrace(visit, &s);
     }
-    return Place(s.found ? s.found : s.from);
+    return s.found;
 }
+
+// Signals that may come while no thread runs before one is taken that has no line to tell.
+constexpr unsigned unplaced = 5;
 
 void on_timeout(int, siginfo_t*, void* ucontext) {
     if (!block) return;  // between blocks: the next signal, or the loop, sees it
+    const void* at = standing(ucontext);
+    if (!at && watchdog().attempts < unplaced) return;
     char where[256];
     describe_waiting(context(), where, sizeof where);
     last_error = launch_timeout;
-    report(405, interrupted(ucontext), Place(), "no block has finished for %g s%s%s",
+    report(405, Place(at ? at : program_counter(ucontext)), Place(), "no block has finished for %g s%s%s",
            config.limit_s, where[0] ? "; other threads: " : "", where);
     abandon();
 }
@@ -371,7 +376,8 @@ void on_fault(int signal, siginfo_t* info, void* ucontext) {
         ::signal(signal, SIG_DFL);
         return;
     }
-    const Place at = interrupted(ucontext);
+    const void* own = standing(ucontext);
+    const Place at(own ? own : program_counter(ucontext));
     char what[256];
     if (signal == SIGFPE) {
         last_error = launch_failure;
