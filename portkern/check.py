@@ -7,7 +7,7 @@ dtype does, within a stated factor, per element and in norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,8 @@ REPEATED_ROUNDOFFS = 0.5
 SWAMPED = ("one-hot", "heavy")
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
+#: So many elements are compared at a time.
+BLOCK = 1 << 20
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 
@@ -58,15 +60,57 @@ class Case:
 
 
 @dataclass(frozen=True)
+class _Answer:
+    """One output's answer: at float64, by the framework and what adding its terms may cost each
+    element, None when nothing is summed. All flat."""
+
+    dtype: str
+    exact: Any
+    own: Any
+    chain: Any
+
+    def blocks(self, *outputs: Any) -> Iterator[_Block]:
+        """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
+        cache, and their memory need not be asked of the system again."""
+        flat = [output.reshape(-1) for output in outputs]
+        for start in range(0, len(self.exact), BLOCK):
+            part = slice(start, start + BLOCK)
+            chain = None if self.chain is None else self.chain[part]
+            yield _Block.of(self.exact[part], self.own[part], chain, [one[part] for one in flat])
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The finite elements of a part of an output. ``odd``: one of the others is not what the
+    reference has there."""
+
+    want: Any
+    own: Any
+    chain: Any
+    outputs: Sequence[Any]
+    odd: bool = False
+
+    @classmethod
+    def of(cls, exact: Any, own: Any, chain: Any, outputs: Sequence[Any]) -> _Block:
+        import torch
+
+        rounded = exact.to(own.dtype)
+        finite = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
+        if bool(finite.all()):
+            return cls(exact, own, chain, outputs, odd=not all(map(_all_finite, outputs)))
+        odd = False
+        for output in outputs:
+            strange = ~finite & ~_same(output, rounded) & ~_same(output, own)
+            odd = odd or bool(strange.any()) or not _all_finite(output[finite])
+        chain = None if chain is None else chain[finite]
+        return cls(exact[finite], own[finite], chain, [one[finite] for one in outputs], odd)
+
+
+@dataclass(frozen=True)
 class _Budget:
     """One output's answer and the framework's distance from it, over the finite elements."""
 
-    dtype: str
-    finite: Any  # None when every element is
-    rounded: Any
-    want: Any
-    size: Any
-    chain: Any  # of each element; None when nothing is summed
+    answer: _Answer
     rms: float
     norm: float
     own_worst: float
@@ -186,89 +230,115 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
 
 
 def _budget(exact: Any, own: Any, chain: Any) -> _Budget | None:
-    import torch
-
     dtype = str(own.dtype).removeprefix("torch.")
     if dtype not in ROUNDOFF:
         return None
-    rounded = exact.to(own.dtype)
-    both = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
-    finite = None if bool(both.all()) else both
-    want = exact if finite is None else exact[finite]
-    if chain is not None and finite is not None:
-        chain = chain[finite]
-    error = (own if finite is None else own[finite]).double().sub_(want).abs_()
-    size = want.abs()
-    if want.numel() == 0:
-        return _Budget(dtype, finite, rounded, want, size, chain, 0.0, 1.0, 0.0, 0.0, 0.0)
-    rms = float(want.square().mean().sqrt())
-    return _Budget(
-        dtype, finite, rounded, want, size, chain, rms, norm=float(want.norm()) or 1.0,
-        own_worst=float(error.max()), own_share=float((error / (size + (rms or 1.0))).max()),
-        own_norm=float(error.norm()),
-    )  # fmt: skip
+    flat = [None if one is None else one.reshape(-1) for one in (exact, own, chain)]
+    answer = _Answer(dtype, *flat)
+    squares, count = 0.0, 0
+    for block in answer.blocks():
+        squares += float(block.want.square().sum())
+        count += len(block.want)
+    rms = math.sqrt(squares / count) if count else 0.0
+    own_worst = own_share = own_squares = 0.0
+    for block in answer.blocks():
+        if not len(block.want):
+            continue
+        error = block.own.double().sub_(block.want).abs_()
+        own_worst = max(own_worst, float(error.max()))
+        own_squares += float(error.square().sum())
+        own_share = max(own_share, float((error / (block.want.abs() + (rms or 1.0))).max()))
+    norm = math.sqrt(squares) or 1.0
+    return _Budget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
 
 
 def _compare_one(actual: Any, own: Any, budget: _Budget | None, precision: Precision) -> Comparison:
-    import torch
-
     if actual.numel() == 0:
         return Comparison("")
     if budget is None:
         different = int((actual != own).sum())
         return Comparison(f"{different} of {own.numel()} elements differ" if different else "")
-    got = actual
-    if budget.finite is not None:
-        odd = ~budget.finite & ~_same(actual, budget.rounded) & ~_same(actual, own)
-        if bool(odd.any()):
-            return Comparison(_NONFINITE)
-        got = actual[budget.finite]
-    if not bool(torch.isfinite(got).all()):
-        return Comparison(_NONFINITE)
-    return _measure(got.double(), budget, precision) if got.numel() else Comparison("")
+    return _measure(actual, budget, precision)
 
 
 _NONFINITE = "NaN or infinity where the reference has none, or the other way round"
+
+
+def _all_finite(tensor: Any) -> bool:
+    import torch
+
+    return bool(torch.isfinite(tensor).all())
 
 
 def _same(a: Any, b: Any) -> Any:
     return (a == b) | (a.isnan() & b.isnan())
 
 
-def _measure(got: Any, budget: _Budget, precision: Precision) -> Comparison:
+@dataclass
+class _Sums:
+    """What is known of an output's errors after some of its blocks."""
+
+    count: int = 0
+    off: int = 0
+    largest: float = 0.0
+    relative: float = 0.0
+    squares: float = 0.0
+    slack_squares: float = 0.0
+    excess: float = -math.inf
+    worst: str = ""
+
+    def add(self, block: _Block, budget: _Budget, precision: Precision) -> None:
+        got = block.outputs[0].double()
+        error = (got - block.want).abs_()
+        scale = block.want.abs() + budget.rms
+        slack, own = _allowance(block, budget, scale, precision)
+        allowed = slack + own
+        excess = error - allowed
+        self.count += len(got)
+        self.off += int((excess > 0).sum())
+        self.largest = max(self.largest, float(error.max()))
+        self.relative = max(self.relative, float((error / scale.clamp_min_(1e-300)).max()))
+        self.squares += float(error.square().sum())
+        self.slack_squares += float(slack.square().sum())
+        place = int(excess.argmax())  # a NaN is the largest
+        if not float(excess[place]) <= self.excess:
+            self.excess = float(excess[place])
+            self.worst = (
+                f"the worst is {float(got[place]):.6g}, expected "
+                f"{float(block.want[place]):.6g} ± {float(allowed[place]):.2g}"
+            )
+
+
+def _measure(actual: Any, budget: _Budget, precision: Precision) -> Comparison:
     """The element rule: |got - want| may be 4 times what the framework errs by, at its worst
     element and in proportion to |want| + rms(want), whichever is less; plus a roundoff of
     |want| + rms(want) and what a chain of additions may cost. The norm rule: the same in the
     2-norm, relative to want's."""
-    error = (got - budget.want).abs_()
-    scale = budget.size + budget.rms
-    slack, own = _allowance(budget, scale, precision)
-    excess = error - slack - own
-    worst = int(excess.argmax())  # a NaN is the largest
-    vs_fp64, own_vs_fp64 = float(error.norm()) / budget.norm, budget.own_norm / budget.norm
+    seen = _Sums()
+    for block in budget.answer.blocks(actual):
+        if block.odd:
+            return Comparison(_NONFINITE)
+        if len(block.want):
+            seen.add(block, budget, precision)
+    vs_fp64, own_vs_fp64 = math.sqrt(seen.squares) / budget.norm, budget.own_norm / budget.norm
+    slack = math.sqrt(seen.slack_squares) / budget.norm
     problem = ""
-    if not float(excess.flatten()[worst]) <= 0:  # written so that a NaN fails
-        allowed = float((slack + own).flatten()[worst])
-        problem = (
-            f"{int((excess > 0).sum())} of {error.numel()} elements are off; the worst is "
-            f"{float(got.flatten()[worst]):.6g}, expected "
-            f"{float(budget.want.flatten()[worst]):.6g} ± {allowed:.2g}"
-        )
-    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + float(slack.norm()) / budget.norm:
+    if not seen.excess <= 0:  # written so that a NaN fails
+        problem = f"{seen.off} of {seen.count} elements are off; {seen.worst}"
+    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + slack:
         problem = (
             f"the relative error is {vs_fp64:.2g} in norm, the framework's own is {own_vs_fp64:.2g}"
         )
-    relative = float((error / scale.clamp_min_(1e-300)).max())
-    return Comparison(problem, float(error.max()), relative, vs_fp64, own_vs_fp64)
+    return Comparison(problem, seen.largest, seen.relative, vs_fp64, own_vs_fp64)
 
 
-def _allowance(budget: _Budget, scale: Any, precision: Precision) -> tuple[Any, Any]:
+def _allowance(block: _Block, budget: _Budget, scale: Any, precision: Precision) -> tuple[Any, Any]:
     """Of each element: what rounding may cost, and what the framework's own errors grant."""
-    kind = budget.dtype
+    kind = budget.answer.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
     slack = scale * roundoff + LEAST[kind]
-    if budget.chain is not None:
-        slack += budget.chain
+    if block.chain is not None:
+        slack += block.chain
     own = (scale * (OWN_FACTOR * budget.own_share)).clamp_(max=OWN_FACTOR * budget.own_worst)
     return slack, own
 
@@ -292,16 +362,24 @@ def repeated(
             continue
         if budget is None:
             return Repetition(math.inf, "two calls with equal inputs differ")
-        if budget.finite is not None:
-            one, other = one[budget.finite], other[budget.finite]
-        apart = (one.double() - other.double()).abs_()
-        allowed = sum(_allowance(budget, budget.size + budget.rms, precision))
-        spread = float(apart.max()) if apart.numel() else 0.0
-        problem = f"two calls with equal inputs differ by up to {spread:.2g}"
-        if bool((apart > allowed).any()):
+        spread, too_far = 0.0, False
+        for block in budget.answer.blocks(one, other):
+            if len(block.want):
+                apart = (block.outputs[0].double() - block.outputs[1].double()).abs_()
+                scale = block.want.abs() + budget.rms
+                allowed = sum(_allowance(block, budget, scale, precision))
+                spread = max(spread, float(apart.max()))
+                too_far = too_far or bool((apart > allowed).any())
+        if too_far:
+            problem = f"two calls with equal inputs differ by up to {spread:.2g}"
             return Repetition(spread, f"{problem}, more than an element may err by")
         worst = Repetition(max(spread, worst.spread or 0.0))
     return worst
+
+
+def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether all outputs agree bit for bit."""
+    return all(map(_same_bits, one, other))
 
 
 def _same_bits(one: Any, other: Any) -> bool:

@@ -91,7 +91,9 @@ def locate(module: Path, pc: int) -> Row | None:
     if not _ours(rows[at].file):
         return rows[at]
     calls = [call for call in inlined if call.low <= pc < call.high and not _ours(call.row.file)]
-    return min(calls, key=lambda call: call.high - call.low).row if calls else rows[at]
+    # Of two that cover the same addresses, the later one was inlined into the earlier.
+    inner = min(reversed(calls), key=lambda call: call.high - call.low, default=None)
+    return inner.row if inner else rows[at]
 
 
 @lru_cache(maxsize=4096)

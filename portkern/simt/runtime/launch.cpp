@@ -330,7 +330,8 @@ struct Search {
 _Unwind_Reason_Code visit(_Unwind_Context* frame, void* data) {
     Search& s = *static_cast<Search*>(data);
     int before = 0;
-    const char* pc = reinterpret_cast<const char*>(_Unwind_GetIPInfo(frame, &before)) + before;
+    const char* pc = reinterpret_cast<const char*>(_Unwind_GetIPInfo(frame, &before));
+    pc += before;  // a statement later, or it is read before it is known
     s.reached |= pc == s.from;
     Dl_info info;
     if (!s.reached || !dladdr(pc, &info) || info.dli_fbase != s.module) return _URC_NO_REASON;
