@@ -230,6 +230,10 @@ class Backend(ABC):
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         """Open the device and the artifact, in the worker."""
 
+    def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
+        """Those of :attr:`preload` that building needs: a compiler needs none."""
+        return self.preload
+
     def builds_for(self, target: Target) -> str:
         """Targets with equal answers share builds: products share their architecture's."""
         return f"{target.arch} {target.march or ''}".strip()

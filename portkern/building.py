@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 from typing import Any
 
-from portkern import claims, registry
+from portkern import claims, registry, sandbox
 from portkern.backend import Artifact, Build
 from portkern.cache import ArtifactCache, build_key
 from portkern.errors import StorageError, WorkerError
@@ -67,6 +67,9 @@ def build_all(
     cache: ArtifactCache,
 ) -> list[Built]:  # fmt: skip
     """Build one candidate for several targets, in one worker for each environment they need."""
+    loaded = [one for one in requests if one.runnable or one.emulated]  # when they are built
+    for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
+        sandbox.warm(preload)
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
     with _Builders(limits, cache) as builders:
         return [builders.build(r, key) for r, key in zip(requests, keys, strict=True)]
@@ -133,7 +136,7 @@ class _Builders:
         if session is not None:
             session.close()
         opened = self._sessions[environment] = Session(
-            backend.preload, dict(environment), reads=shared(request),
+            backend.builds_with(request.candidate), dict(environment), reads=shared(request),
             device=request.runnable and request.target.is_gpu,
         )  # fmt: skip
         return opened

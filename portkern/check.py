@@ -35,7 +35,7 @@ SWAMPED = ("one-hot", "heavy")
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
 #: So many elements are compared at a time.
-BLOCK = 1 << 20
+BLOCK = 1 << 19
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -103,10 +103,13 @@ class Trial:
     ) -> None:  # fmt: skip
         self.op, self.dtype, self.options = op, dtype, options
         self._devices = devices or Devices()
+        memory.keep_freed()
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
+        self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
         self._sessions: dict[int, Session] = {}
         self._methods: dict[int, str] = {}
+        self._unopened: dict[int, Failure] = {}  # not yet told
         self._set_up: dict[int, dict[str, float]] = {}
         self._baselines: dict[tuple[str, str], tuple[Session, str] | Failure] = {}
 
@@ -117,10 +120,10 @@ class Trial:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        self._pool.shutdown()
+        self._ahead.shutdown(cancel_futures=True)
         opened = [b[0] for b in self._baselines.values() if not isinstance(b, Failure)]
-        for session in (*self._sessions.values(), *opened):
-            session.close()
+        list(self._pool.map(Session.close, (*self._sessions.values(), *opened)))
+        self._pool.shutdown()
 
     def run(self, workload: Workload) -> list[Result]:
         """Judge every contestant on ``workload``; the timed part has the machine for itself."""
@@ -142,21 +145,53 @@ class Trial:
 
     def _run(self, workload: Workload, results: dict[int, Result]) -> None:
         standing = self._healthy(range(len(self.contestants)), results)
+        opening, baselines = self._open_ahead(standing)
         base: tuple[Any, ...] = ()
-        for distribution in inputs.choose(self.op, workload, self.options.distributions):
-            case = check.make_case(self.op, workload, self.dtype, distribution)
-            _ = case.budgets  # once, before the threads below share it
-            base = case.inputs if distribution == inputs.BASE else base
+        for case in self._cases(workload):
+            if not standing:
+                break
+            wait(opening)
+            base = case.inputs if case.distribution == inputs.BASE else base
             judge = partial(self._judge, workload=workload, case=case)
             judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
             results |= dict(zip(standing, judged, strict=True))
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
+        wait(baselines)
         for device in {self._device(i) for i in standing} - {""}:
             racing = [i for i in standing if self._device(i) == device]
             self._race(racing, device, workload, base, results)
             self._after_faults(racing, results)
+
+    def _cases(self, workload: Workload) -> Iterator[check.Case]:
+        """In the order they are judged in; each is made while the one before is in use."""
+        coming: Future[check.Case] | None = None
+        for name in (*inputs.choose(self.op, workload, self.options.distributions), None):
+            made = coming.result() if coming is not None else None
+            if name is not None:
+                coming = self._ahead.submit(self._case, workload, name)
+            if made is not None:
+                yield made
+
+    def _case(self, workload: Workload, distribution: str) -> check.Case:
+        case = check.make_case(self.op, workload, self.dtype, distribution)
+        _ = case.budgets  # once, before several threads share it
+        return case
+
+    def _open_ahead(self, asked: Sequence[int]) -> tuple[list[Future[None]], list[Future[Any]]]:
+        """Contestants, and the baseline that all are timed with, while the first case is made."""
+
+        def open_one(index: int) -> None:
+            opened = self._open(index)
+            if isinstance(opened, Failure):
+                self._unopened[index] = opened
+
+        devices = {self._device(index) for index in asked} - {""}
+        return (
+            [self._pool.submit(open_one, index) for index in asked],
+            [self._ahead.submit(self._baseline, TRUSTED, device) for device in devices],
+        )
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
         """Those whose device is in order; the others are told why they are not judged."""
@@ -205,7 +240,7 @@ class Trial:
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
         work = self.contestants[index].work if any(t.numel() for t in case.exact) else None
-        result, second = self._judge_call(session, result, workload, case, traced=work)
+        result, second = self._judge_call(session, result, workload, case, traced=work, known=first)
         if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result
         if result.verdict is not Verdict.PASSED:
@@ -222,10 +257,10 @@ class Trial:
 
     def _judge_call(
         self, session: Session, before: Result, workload: Workload, case: check.Case,
-        traced: proof.Work | None = None,
+        traced: proof.Work | None = None, known: Sequence[Any] = (),
     ) -> tuple[Result, list[Any]]:  # fmt: skip
         """The verdict on one call and its outputs; errors are the worst of this and the calls
-        before. ``traced`` asks who did the work."""
+        before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
         seconds = dict(before.seconds)
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
         if not isinstance(outcome, Answer):
@@ -247,8 +282,11 @@ class Trial:
             problem = f"the kernel changed its input {changed!r}"
         if problem or isinstance(actual, str):
             return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings), []
-        compared = check.compare(actual=actual, case=case, precision=self.op.precision)
-        errors = _worst(before.errors, compared)
+        if known and check.same(actual, known):
+            compared, errors = check.Comparison(""), before.errors
+        else:
+            compared = check.compare(actual=actual, case=case, precision=self.op.precision)
+            errors = _worst(before.errors, compared)
         defects = [str(one) for one in findings if one.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         if problem:
@@ -259,6 +297,8 @@ class Trial:
         return _held(result, outcome.data, traced, took_s), actual
 
     def _open(self, index: int) -> Session | Failure:
+        if index in self._unopened:
+            return self._unopened.pop(index)
         session = self._sessions.get(index)
         if session is not None and session.alive:
             return session
@@ -350,7 +390,7 @@ class Trial:
         targets = {index: self.contestants[index].request.target for index in racing}
         plan = self.options.plan
         if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
-            plan = replace(plan, round_bytes=4 * plan.round_bytes)
+            plan = replace(plan, round_bytes=16 * plan.round_bytes)
         run = race.Race(
             self.op, workload, self.dtype, base, plan,
             self.options.limits.run_s, targets, methods, Watch(targets[racing[0]]),

@@ -1,9 +1,13 @@
-"""Whether the judge's memory holds a workload: the kernel's killer leaves no reason behind."""
+"""The judge's memory: whether it holds a workload, as the kernel's killer leaves no reason behind,
+and how temporaries of tensors' size are kept for the next."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import math
+from contextlib import suppress
+from functools import cache
 
 import psutil
 
@@ -15,6 +19,19 @@ EXHAUSTED = (MemoryError, RuntimeError, OSError)
 #: the answers and their budgets; between it and one worker those of the dtype.
 _WIDE, _SHARED = 10, 8
 _GIB = 2**30
+#: mallopt's names and values, <malloc.h>: what is freed goes back to the system above the first,
+#: and what is larger than the second, 32 MiB at most, always.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 256 << 20), (-3, 32 << 20)
+
+
+@cache
+def keep_freed() -> None:
+    """By default glibc returns memory that is asked for again a moment later, and comparing two
+    large tensors takes two to three times as long. Elsewhere there is nothing to do."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            mallopt(name, value)
 
 
 def lack(op: Op, workload: Workload, dtype: str, *, at_once: int) -> str:

@@ -19,7 +19,8 @@ from typing import Any
 
 import psutil
 
-from portkern import check, claims
+from portkern import check, claims, variations
+from portkern.arena import Slot
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
 from portkern.target import Target
@@ -108,15 +109,17 @@ class Race:
         self.laps = {key: [] for key in runners}
         calls = dict.fromkeys(runners, min(FIRST_CALLS, self.plan.calls(0.0, self._call_bytes())))
         chosen = random.SystemRandom()
-        data = None
+        now = None
+        for key, session in runners.items():
+            self._hand_out(key, session)
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
-            data = _Data.next(self.base, chosen, data)
+            now = _Round.after(now, chosen)
             looked_at = self._is_looked_at(turn, chosen)
             for key, session in runners.items():
                 if key in self.lost:
                     continue
-                lap = self._lap(session, data, calls[key])
+                lap = self._lap(session, now, calls[key])
                 if not isinstance(lap, Lap):
                     self.lost[key] = lap
                     continue
@@ -124,8 +127,7 @@ class Race:
                 if turn >= 0:
                     self.laps[key].append(lap)
                     if looked_at and isinstance(key, int):
-                        self._hold(key, session, data, chosen.randrange(len(lap.samples)))
-            data.forget()
+                        self._hold(key, session, now, chosen.randrange(len(lap.samples)))
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
@@ -157,19 +159,22 @@ class Race:
     def _call_bytes(self) -> int:
         return self.op.nbytes(self.workload.dims, self.dtype)
 
-    def _lap(self, session: Session, data: _Data, calls: int) -> Lap | Loss:
+    def _hand_out(self, key: Key, session: Session) -> None:
+        """What the tensors of all calls are made from, and what outputs are poisoned with."""
+        arena = session.arena
+        arena.clear()
+        given = {"inputs": list(map(arena.put, self.base)), "outputs": self._poisons(session)}
+        outcome = session.ask("base", timeout_s=self.limit_s, **given)
+        if not isinstance(outcome, Answer):
+            self.lost[key] = outcome
+
+    def _lap(self, session: Session, now: _Round, calls: int) -> Lap | Loss:
         """One call to warm up, then ``calls`` that are timed."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
-        arena = session.arena
-        arena.clear()
-        poisons = [arena.put(poison) for poison in self._poisons()]
-        staged = [
-            {"inputs": [arena.put(t) for t in data.inputs(n)], "outputs": poisons}
-            for n in range(-1, calls)
-        ]
         outcome = session.ask(
-            "stage", timeout_s=self.limit_s, calls=staged, dims=dict(self.workload.dims),
+            "stage", timeout_s=self.limit_s, seeds=now.seeds, calls=calls,
+            dims=dict(self.workload.dims),
             scalars=self.op.signature.scalar_values(self.workload.scalars),
         )  # fmt: skip
         if not isinstance(outcome, Answer):
@@ -185,31 +190,32 @@ class Race:
         except ValueError as error:
             return Failed("ValueError", str(error), "")
 
-    def _poisons(self) -> list[Any]:
-        return [
-            check.poison(spec.sizes(self.workload.dims), spec.resolve(self.dtype))
+    def _poisons(self, session: Session) -> list[Slot]:
+        forms = [
+            (spec.sizes(self.workload.dims), spec.resolve(self.dtype))
             for spec in self.op.signature.outputs
         ]
+        return [session.arena.put(check.poison(*form)) for form in forms]
 
     # ---- were the timed calls right?
 
-    def _hold(self, key: int, session: Session, data: _Data, call: int) -> None:
+    def _hold(self, key: int, session: Session, now: _Round, call: int) -> None:
         session.arena.clear()
-        slots = [session.arena.put(poison) for poison in self._poisons()]
+        slots = self._poisons(session)
         outcome = session.ask("output", timeout_s=self.limit_s, call=call, results=slots)
         if not isinstance(outcome, Answer):
             self.lost[key] = outcome
             return
-        self._held.append(_Held(key, data, call, [session.arena.take(slot) for slot in slots]))
+        self._held.append(_Held(key, now, call, [session.arena.take(slot) for slot in slots]))
 
     def _verify(self) -> None:
-        answers: dict[tuple[int, int], check.Case] = {}
+        answers: dict[tuple[_Round, int], check.Case] = {}
         for held in self._held:
             if held.key in self.lost:
                 continue
-            which = (id(held.data), held.call)
+            which = (held.round, held.call)
             if which not in answers:
-                inputs = held.data.inputs(held.call)
+                inputs = variations.inputs(self.base, held.round.seeds, held.call)
                 answers[which] = check.answer(self.op, self.workload, "timed", inputs)
             found = check.compare(
                 actual=held.outputs, case=answers[which], precision=self.op.precision
@@ -250,7 +256,7 @@ class Race:
             if not best.hides(usual_s):
                 return None
             if left:
-                lap = self._lap(session, _Data(self.base, random.SystemRandom()), n)
+                lap = self._lap(session, _Round.after(None, random.SystemRandom()), n)
                 if not isinstance(lap, Lap):
                     return lap
                 laps.append(lap)
@@ -298,59 +304,17 @@ def _hidden(lap: Lap, usual_s: float) -> Doubt:
     )
 
 
-class _Data:
-    """The inputs of one round's calls, made when they are asked for: those of the base, rolled and
-    scaled by numbers that only the judge knows; or those of the round before but for a few
-    elements, which is what a look at some of them overlooks."""
+@dataclass(frozen=True)
+class _Round:
+    """What :func:`variations.inputs` makes the inputs of its calls from."""
 
-    def __init__(
-        self, base: Sequence[Any], chosen: random.SystemRandom, before: _Data | None = None
-    ) -> None:
-        self._base, self._before = base, before
-        self._seed = chosen.getrandbits(62)
-        self._made: dict[int, list[Any]] = {}
+    seeds: tuple[int, ...]
 
     @classmethod
-    def next(cls, base: Sequence[Any], chosen: random.SystemRandom, last: _Data | None) -> _Data:
-        """New and nearly equal ones in turns."""
-        return cls(base, chosen, last if last is not None and last._before is None else None)
-
-    def inputs(self, call: int) -> list[Any]:
-        if call in self._made:
-            return self._made[call]
-        drawn = random.Random(f"{self._seed} {call}")
-        if self._before is None:
-            made = [_varied(tensor, drawn) for tensor in self._base]
-        else:
-            made = [_nudged(one, drawn) for one in self._before.inputs(call)]
-        if max(tensor.numel() for tensor in made) <= MANY_ELEMENTS:
-            self._made[call] = made
-        return made
-
-    def forget(self) -> None:
-        """Give the memory back; the same inputs are made again when they are asked for."""
-        self._made.clear()
-        if self._before is not None:
-            self._before.forget()
-
-
-def _varied(tensor: Any, drawn: random.Random) -> Any:
-    rolled = tensor.reshape(-1).roll(drawn.randrange(max(tensor.numel(), 1)))
-    if tensor.is_floating_point():
-        rolled = (rolled * drawn.uniform(0.75, 1.25)).to(tensor.dtype)
-    return rolled.reshape(tensor.shape)
-
-
-def _nudged(tensor: Any, drawn: random.Random) -> Any:
-    """One element in 64, at least one and not too many: with the other sign, or, where they are
-    integers, in each other's place."""
-    import torch
-
-    flat = tensor.reshape(-1).clone()
-    count = min(len(flat), min(len(flat) // 64, 64) + 1)
-    places = torch.tensor(drawn.sample(range(len(flat)), count), dtype=torch.int64)
-    flat[places] = -flat[places] if flat.is_floating_point() else flat[places.roll(1)]
-    return flat.reshape(tensor.shape)
+    def after(cls, last: _Round | None, chosen: random.SystemRandom) -> _Round:
+        """New values and nearly equal ones in turns."""
+        seed = chosen.getrandbits(62)
+        return cls((seed,)) if last is None or len(last.seeds) > 1 else cls((*last.seeds, seed))
 
 
 @dataclass(frozen=True)
@@ -358,7 +322,7 @@ class _Held:
     """The outputs of one timed call, as they were when its round was over."""
 
     key: int
-    data: _Data
+    round: _Round
     call: int
     outputs: list[Any]
 

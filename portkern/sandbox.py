@@ -7,6 +7,7 @@ gone with all that it started when its session closes.
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import select
@@ -127,6 +128,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._layers: Layers | None = None
+        self._closed = False
 
     @property
     def layers(self) -> Layers:
@@ -164,6 +166,7 @@ class ForkServer:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._stop()
 
     def _ask(
@@ -192,6 +195,8 @@ class ForkServer:
 
     def _start(self) -> socket.socket:
         """Tried twice: whoever kills servers does not care how far they are."""
+        if self._closed:
+            raise WorkerError("This fork server was closed; ask for another")
         told = b""
         for _ in range(2):
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -230,10 +235,23 @@ def server(preload: tuple[str, ...]) -> ForkServer:
         return _SERVERS.setdefault(preload, ForkServer(preload))
 
 
+def warm(preload: tuple[str, ...]) -> None:
+    """Start this server, and import its modules here, beside whatever is done meanwhile."""
+    started = server(preload)
+
+    def work() -> None:
+        with suppress(WorkerError, ImportError):  # whoever needs it will be told
+            _ = started.layers
+            for module in preload:
+                importlib.import_module(module)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
 def close_servers() -> None:
     with _SERVERS_LOCK:
-        for warm in _SERVERS.values():
-            warm.close()
+        for one in _SERVERS.values():
+            one.close()
         _SERVERS.clear()
 
 

@@ -20,8 +20,7 @@ _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 class Plan:
     """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
     to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
-    at most ``most``, and ``round_bytes`` of tensors: every call has some of its own, which the
-    judge makes."""
+    at most ``most``, and ``round_bytes`` of tensors: every call has some of its own."""
 
     rounds: int = 5
     half_width: float = 0.01

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from portkern import registry
+from portkern import registry, variations
 from portkern.arena import Slot, View, size_of
 from portkern.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.candidate import Candidate
@@ -55,6 +55,8 @@ class Worker:
         self._builds = 0
         self._kernel: Kernel | None = None
         self._snapshot: Snapshot | None = None
+        self._base: list[Any] = []
+        self._poisons: list[Any] = []
         self._staged: list[Call] = []
         self._returned: list[Sequence[Any]] = []
 
@@ -89,6 +91,7 @@ class Worker:
         self._snapshot = Snapshot()
         copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
         self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
+        self._kernel.device.synchronize()  # a GPU's context is made here, while the judge works too
         return {"method": self._kernel.device.method}
 
     def reference(self, source: str, device: str, compiled: bool) -> dict[str, Any]:
@@ -107,6 +110,7 @@ class Worker:
             return outputs if isinstance(outputs, tuple) else (outputs,)
 
         self._kernel = Kernel(opened, launch)
+        opened.synchronize()
         return {"method": opened.method}
 
     def run(
@@ -148,7 +152,8 @@ class Worker:
                 self._arena.write(slot, host)
         for block, slot in zip(blocks, fences, strict=True):
             if isinstance(device, TorchDevice):
-                self._arena.write(slot, _margins(device.download(block), size_of(slot) // 2))
+                edges = _margins(block, size_of(slot) // 2)  # on the device: the rest is large
+                self._arena.write(slot, device.download(edges))
         for buffer, slot in zip(uploaded, after, strict=True):
             self._arena.write(slot, device.download(buffer))
         findings = [dict(finding) for finding in kernel.findings()]
@@ -159,28 +164,38 @@ class Worker:
         """What the candidate has changed that others work with, since before it was loaded."""
         return {"changed": self._snapshot.changes() if self._snapshot else []}
 
-    def stage(
-        self, calls: list[dict[str, list[Slot]]], dims: dict[str, int], scalars: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Put the tensors of calls on the device; the first call is for warming up. Each call has
-        buffers of its own, which those of the same number before had too, with other values."""
+    def base(self, inputs: list[Slot], outputs: list[Slot]) -> dict[str, Any]:
+        """Keep what the tensors of timed calls are made from, where torch can work on it."""
         device = self._loaded().device
-        self._returned = []  # their memory first
-        last, self._staged = self._staged[: len(calls)], []
-        for number, call in enumerate(calls):
-            before = last[number] if number < len(last) and last[number].dims == dims else None
-            inputs = self._filled(call["inputs"], before.inputs if before else ())
-            outputs = self._filled(call["outputs"], before.outputs if before else ())
+        keep = device.upload if isinstance(device, TorchDevice) else _cloned
+        self._staged, self._returned = [], []  # their memory first
+        self._base = [keep(self._arena.tensor(slot)) for slot in inputs]
+        self._poisons = [keep(self._arena.tensor(slot)) for slot in outputs]
+        return {}
+
+    def stage(
+        self, seeds: list[int], calls: int, dims: dict[str, int], scalars: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Make the tensors of so many calls, and of one for warming up. Each has buffers of its
+        own, which those of the same number before had too, with other values."""
+        device = self._loaded().device
+        self._returned = []
+        last, self._staged = self._staged[: calls + 1], []
+        for number in range(-1, calls):
+            before = last[number + 1] if number + 1 < len(last) else None
+            made = variations.inputs(self._base, seeds, number)
+            inputs = self._filled(made, before.inputs if before else ())
+            outputs = self._filled(self._poisons, before.outputs if before else ())
             self._staged.append(Call(inputs, outputs, dims, scalars))
-        self._returned = [()] * len(calls)
+        self._returned = [()] * (calls + 1)
         device.synchronize()
         return {}
 
-    def _filled(self, slots: list[Slot], buffers: Sequence[Any]) -> list[Any]:
-        device, hosts = self._loaded().device, [self._arena.tensor(slot) for slot in slots]
+    def _filled(self, tensors: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        device = self._loaded().device
         if not buffers:
-            return [device.upload(host) for host in hosts]
-        return [device.refill(*pair) for pair in zip(buffers, hosts, strict=True)]
+            return [device.upload(tensor) for tensor in tensors]
+        return [device.refill(*pair) for pair in zip(buffers, tensors, strict=True)]
 
     def time(self) -> dict[str, Any]:
         """Time the staged calls one by one, in microseconds; the first is not counted."""
@@ -299,6 +314,10 @@ def _told(trace: Trace, kernel: Kernel) -> dict[str, Any]:
     if not _gpu(kernel.device) and not told["missing"]:
         return told | {"missing": "this venue counts no launches"}
     return told
+
+
+def _cloned(tensor: Any) -> Any:
+    return tensor.clone()
 
 
 def _within(block: Any, slot: Slot) -> Any:

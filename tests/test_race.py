@@ -12,12 +12,12 @@ import psutil
 import pytest
 import torch
 
-from portkern import ops, registry, sandbox
+from portkern import ops, registry, sandbox, variations
 from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.evaluate import Result
 from portkern.op import Workload
-from portkern.race import Doubt, Lap, Race, _Data
+from portkern.race import Doubt, Lap, Race, _Round
 from portkern.record import Verdict
 from portkern.target import load
 from portkern.telemetry import Watch
@@ -111,11 +111,12 @@ def test_a_pool_of_threads_that_sleeps_between_calls_is_honest(artifacts: Path) 
 
 
 def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> None:
-    data = _Data([torch.randn(1000)], random.SystemRandom())
-    [first], [second], [again] = data.inputs(0), data.inputs(1), data.inputs(0)
+    base, chosen = [torch.randn(1000)], random.SystemRandom()
+    seeds = _Round.after(None, chosen).seeds
+    [first], [second], [again] = (variations.inputs(base, seeds, call) for call in (0, 1, 0))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
-    other = _Data([torch.randn(1000)], random.SystemRandom()).inputs(0)[0]
+    [other] = variations.inputs(base, _Round.after(None, chosen).seeds, 0)
     assert not torch.equal(first, other)
 
 
@@ -127,16 +128,16 @@ def test_what_is_hidden_is_what_is_beyond_the_harness_own_share_and_the_warm_up(
 
 def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
     chosen, base = random.SystemRandom(), [torch.randn(1000), torch.arange(1000), torch.zeros(0)]
-    first = _Data.next(base, chosen, None)
-    second = _Data.next(base, chosen, first)
-    third = _Data.next(base, chosen, second)
-    for one, other in zip(first.inputs(0)[:2], second.inputs(0)[:2], strict=True):
-        assert 0 < int((one != other).sum()) <= 16
-    assert int((second.inputs(0)[0] != third.inputs(0)[0]).sum()) > 900
-    assert torch.equal(second.inputs(0)[1].sort().values, torch.arange(1000))
-    kept = [one.clone() for one in second.inputs(0)]
-    second.forget()
-    assert all(map(torch.equal, kept, second.inputs(0)))
+    kept = [one.clone() for one in base]
+    first = _Round.after(None, chosen)
+    second = _Round.after(first, chosen)
+    third = _Round.after(second, chosen)
+    one, two, three = (variations.inputs(base, now.seeds, 0) for now in (first, second, third))
+    for before, after in zip(one[:2], two[:2], strict=True):
+        assert 0 < int((before != after).sum()) <= 16
+    assert int((two[0] != three[0]).sum()) > 900
+    assert torch.equal(two[1].sort().values, torch.arange(1000))
+    assert all(map(torch.equal, kept, base))
 
 
 @pytest.mark.parametrize("samples", [[0.1] * 5, [math.nan] * 5, [-1.0] * 5])

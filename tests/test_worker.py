@@ -34,15 +34,16 @@ def test_it_starts_without_the_judges_dependencies() -> None:
 
 
 def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
-    """Only the baseline's request carries the reference; tolerances and seeds are in none."""
+    """Only the baseline's request carries the reference; tolerances are in none. The seeds are
+    those of a round's inputs, which it holds as well."""
     asked = {
         name: set(inspect.signature(getattr(Worker, name)).parameters)
-        for name in ("build", "load", "run", "stage", "time", "output", "state")
+        for name in ("build", "load", "run", "base", "stage", "time", "output", "state")
     }
     told = set().union(*asked.values())
     assert told == {
         "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "fences",
-        "dims", "scalars", "calls", "call", "traced",
+        "dims", "scalars", "seeds", "calls", "call", "traced",
     }  # fmt: skip
     assert "check" not in vars(worker)
 

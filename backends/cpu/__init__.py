@@ -78,6 +78,9 @@ class CpuBackend(Backend):
             return Missing(f"Numba has no {dtype} arithmetic on CPUs", "write it in C++")
         return True
 
+    def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
+        return () if candidate.language == "c++" else self.preload
+
     def build(self, request: Build, workdir: Path) -> Artifact:
         if _compiled_by_numba(request.candidate):
             return jit.build(request, workdir)

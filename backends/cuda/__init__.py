@@ -16,6 +16,7 @@ from portkern.backend import (
     Venue,
     Venues,
 )
+from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
@@ -54,6 +55,9 @@ class CudaBackend(Backend):
 
     def prepare(self, request: Build) -> Sequence[Path]:
         return emulate.prepare(request, "cuda")
+
+    def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
+        return ()
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a cubin has no host code, so only the text can tell.

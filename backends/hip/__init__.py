@@ -17,6 +17,7 @@ from portkern.backend import (
     Venue,
     Venues,
 )
+from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
@@ -62,6 +63,9 @@ class HipBackend(Backend):
 
     def prepare(self, request: Build) -> Sequence[Path]:
         return emulate.prepare(request, "hip")
+
+    def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
+        return ()
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         # A library names its entry; a code object has no host code, so only the text can tell.
