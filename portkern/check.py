@@ -69,20 +69,31 @@ class _Answer:
     own: Any
     chain: Any
 
+    @cached_property
+    def _whole(self) -> list[bool]:
+        """Of each block, whether all of it is finite."""
+        starts = range(0, len(self.exact), BLOCK)
+        return [
+            _all_finite(self.exact[start : start + BLOCK].to(self.own.dtype))
+            and _all_finite(self.own[start : start + BLOCK])
+            for start in starts
+        ]
+
     def blocks(self, *outputs: Any) -> Iterator[_Block]:
         """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
-        cache, and their memory need not be asked of the system again."""
+        cache."""
         flat = [output.reshape(-1) for output in outputs]
-        for start in range(0, len(self.exact), BLOCK):
-            part = slice(start, start + BLOCK)
+        for number, whole in enumerate(self._whole):
+            part = slice(number * BLOCK, (number + 1) * BLOCK)
             chain = None if self.chain is None else self.chain[part]
-            yield _Block.of(self.exact[part], self.own[part], chain, [one[part] for one in flat])
+            given = self.exact[part], self.own[part], chain, [one[part] for one in flat]
+            yield _Block(*given) if whole else _Block.of(*given)
 
 
 @dataclass(frozen=True)
 class _Block:
     """The finite elements of a part of an output. ``odd``: one of the others is not what the
-    reference has there."""
+    reference has there. What ``outputs`` have at finite ones need not be finite."""
 
     want: Any
     own: Any
@@ -96,12 +107,10 @@ class _Block:
 
         rounded = exact.to(own.dtype)
         finite = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
-        if bool(finite.all()):
-            return cls(exact, own, chain, outputs, odd=not all(map(_all_finite, outputs)))
         odd = False
         for output in outputs:
             strange = ~finite & ~_same(output, rounded) & ~_same(output, own)
-            odd = odd or bool(strange.any()) or not _all_finite(output[finite])
+            odd = odd or bool(strange.any())
         chain = None if chain is None else chain[finite]
         return cls(exact[finite], own[finite], chain, [one[finite] for one in outputs], odd)
 
@@ -237,7 +246,7 @@ def _budget(exact: Any, own: Any, chain: Any) -> _Budget | None:
     answer = _Answer(dtype, *flat)
     squares, count = 0.0, 0
     for block in answer.blocks():
-        squares += float(block.want.square().sum())
+        squares += float(block.want.dot(block.want))
         count += len(block.want)
     rms = math.sqrt(squares / count) if count else 0.0
     own_worst = own_share = own_squares = 0.0
@@ -246,8 +255,8 @@ def _budget(exact: Any, own: Any, chain: Any) -> _Budget | None:
             continue
         error = block.own.double().sub_(block.want).abs_()
         own_worst = max(own_worst, float(error.max()))
-        own_squares += float(error.square().sum())
-        own_share = max(own_share, float((error / (block.want.abs() + (rms or 1.0))).max()))
+        own_squares += float(error.dot(error))
+        own_share = max(own_share, float(error.div_(block.want.abs() + (rms or 1.0)).max()))
     norm = math.sqrt(squares) or 1.0
     return _Budget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
 
@@ -265,9 +274,12 @@ _NONFINITE = "NaN or infinity where the reference has none, or the other way rou
 
 
 def _all_finite(tensor: Any) -> bool:
+    """By way of the sum, which reads once; where it overflows, one by one."""
     import torch
 
-    return bool(torch.isfinite(tensor).all())
+    return math.isfinite(float(tensor.sum(dtype=torch.float64))) or bool(
+        torch.isfinite(tensor).all()
+    )
 
 
 def _same(a: Any, b: Any) -> Any:
@@ -287,26 +299,33 @@ class _Sums:
     excess: float = -math.inf
     worst: str = ""
 
-    def add(self, block: _Block, budget: _Budget, precision: Precision) -> None:
+    def add(self, block: _Block, budget: _Budget, precision: Precision) -> bool:
+        """Whether all that is there is finite."""
         got = block.outputs[0].double()
         error = (got - block.want).abs_()
-        scale = block.want.abs() + budget.rms
+        largest = float(error.max())
+        if not math.isfinite(largest) and not _all_finite(got):
+            return False
+        scale = block.want.abs() + (budget.rms or 1e-300)
         slack, own = _allowance(block, budget, scale, precision)
-        allowed = slack + own
+        allowed = own.add_(slack)
         excess = error - allowed
-        self.count += len(got)
-        self.off += int((excess > 0).sum())
-        self.largest = max(self.largest, float(error.max()))
-        self.relative = max(self.relative, float((error / scale.clamp_min_(1e-300)).max()))
-        self.squares += float(error.square().sum())
-        self.slack_squares += float(slack.square().sum())
         place = int(excess.argmax())  # a NaN is the largest
-        if not float(excess[place]) <= self.excess:
-            self.excess = float(excess[place])
+        self.count += len(got)
+        self.largest = max(self.largest, largest)
+        self.squares += float(error.dot(error))
+        self.slack_squares += float(slack.dot(slack))
+        self.relative = max(self.relative, float((error / scale).max()))
+        most = float(excess[place])
+        if not most <= 0:
+            self.off += int((excess > 0).sum())
+        if not most <= self.excess:
+            self.excess = most
             self.worst = (
                 f"the worst is {float(got[place]):.6g}, expected "
                 f"{float(block.want[place]):.6g} ± {float(allowed[place]):.2g}"
             )
+        return True
 
 
 def _measure(actual: Any, budget: _Budget, precision: Precision) -> Comparison:
@@ -316,10 +335,8 @@ def _measure(actual: Any, budget: _Budget, precision: Precision) -> Comparison:
     2-norm, relative to want's."""
     seen = _Sums()
     for block in budget.answer.blocks(actual):
-        if block.odd:
+        if block.odd or (len(block.want) and not seen.add(block, budget, precision)):
             return Comparison(_NONFINITE)
-        if len(block.want):
-            seen.add(block, budget, precision)
     vs_fp64, own_vs_fp64 = math.sqrt(seen.squares) / budget.norm, budget.own_norm / budget.norm
     slack = math.sqrt(seen.slack_squares) / budget.norm
     problem = ""
@@ -336,7 +353,7 @@ def _allowance(block: _Block, budget: _Budget, scale: Any, precision: Precision)
     """Of each element: what rounding may cost, and what the framework's own errors grant."""
     kind = budget.answer.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
-    slack = scale * roundoff + LEAST[kind]
+    slack = (scale * roundoff).add_(LEAST[kind])
     if block.chain is not None:
         slack += block.chain
     own = (scale * (OWN_FACTOR * budget.own_share)).clamp_(max=OWN_FACTOR * budget.own_worst)

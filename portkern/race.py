@@ -133,8 +133,7 @@ class Race:
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
             ):
                 break
-        self._verify()
-        self._find_busy(runners)
+        self._find_busy(runners, meanwhile=self._verify)
         self._compare_clocks(runners, trusted)
         self._compare_floors()
 
@@ -280,21 +279,27 @@ class Race:
             if not median_us >= FLOOR * least_us:  # written so that a NaN fails
                 self.lost[key] = Doubt(f"its median is {median_us:.3g} µs, but {why}")
 
-    def _find_busy(self, runners: Mapping[Key, Session]) -> None:
+    def _find_busy(self, runners: Mapping[Key, Session], meanwhile: Callable[[], None]) -> None:
         """Threads that go on between calls take the baseline's time."""
-        left = {k: s for k, s in runners.items() if isinstance(k, int) and k not in self.lost}
+        left = {key: session for key, session in runners.items() if isinstance(key, int)}
         for settle_s, watch_s in WATCHES:
-            if not left:
-                return
-            time.sleep(settle_s)
-            before = {key: _cpu_seconds(session.pid) for key, session in left.items()}
-            time.sleep(watch_s)
+            left = {key: session for key, session in left.items() if key not in self.lost}
+            time.sleep(settle_s if left else 0)
+            before, start = {k: _cpu_seconds(s.pid) for k, s in left.items()}, time.perf_counter()
+            meanwhile()
+            time.sleep(max(0.0, start + watch_s - time.perf_counter()) if left else 0)
+            watched_s = time.perf_counter() - start
             left = {
                 key: session for key, session in left.items()
-                if _cpu_seconds(session.pid) - before[key] >= BUSY * watch_s
+                if _cpu_seconds(session.pid) - before[key] >= BUSY * watched_s
             }  # fmt: skip
+            meanwhile = _nothing
         for key in left:
-            self.lost[key] = Doubt("it keeps a processor busy between its calls")
+            self.lost.setdefault(key, Doubt("it keeps a processor busy between its calls"))
+
+
+def _nothing() -> None:
+    """What there is to do in the meantime."""
 
 
 def _hidden(lap: Lap, usual_s: float) -> Doubt:
