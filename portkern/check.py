@@ -7,13 +7,16 @@ dtype does, within a stated factor, per element and in norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from portkern.inputs import draw
 from portkern.op import ITEMSIZE, Op, Precision, Scalar, Workload
+
+T = TypeVar("T")
 
 #: A kernel may err this many times as much as the framework's own kernel …
 OWN_FACTOR = 4.0
@@ -34,6 +37,9 @@ REPEATED_ROUNDOFFS = 0.5
 SWAMPED = ("one-hot", "heavy")
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
+#: Does the arithmetic on whole tensors, which uses all processors: a second thread would bring a
+#: team of its own that waits for the first, and memory of its own to be asked of the system.
+_WORKER = ThreadPoolExecutor(1, "portkern-check")
 #: So many elements are compared at a time.
 BLOCK = 1 << 19
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
@@ -56,7 +62,7 @@ class Case:
     def budgets(self) -> tuple[_Budget | None, ...]:
         """What each output may err by; None for an output of integers, which must be equal."""
         chain = self.chain or (None,) * len(self.exact)
-        return tuple(map(_budget, self.exact, self.own, chain))
+        return _alone(lambda: tuple(map(_budget, self.exact, self.own, chain)))
 
 
 @dataclass(frozen=True)
@@ -146,12 +152,19 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
 def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any]) -> Case:
     """The answer for given inputs, host tensors of the op's dtypes."""
     scalars = op.signature.scalar_values(workload.scalars)
-    wide = [tensor.double() for tensor in inputs]
-    exact = _reference(op, wide, scalars)
-    return Case(
-        distribution, tuple(inputs), exact, own=_reference(op, inputs, scalars),
-        chain=_chain(op, workload, wide, exact, repeats=distribution in SWAMPED),
-    )  # fmt: skip
+
+    def case() -> Case:
+        wide = [tensor.double() for tensor in inputs]
+        exact = _reference(op, wide, scalars)
+        own = _reference(op, inputs, scalars)
+        chain = _chain(op, workload, wide, exact, repeats=distribution in SWAMPED)
+        return Case(distribution, tuple(inputs), exact, own, chain)
+
+    return _alone(case)
+
+
+def _alone(work: Callable[[], T]) -> T:
+    return _WORKER.submit(work).result()
 
 
 def _chain(
@@ -230,7 +243,8 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
     """Judge all outputs of one call; the worst of them is reported."""
     worst = Comparison("")
     for index, output in enumerate(actual):
-        one = _compare_one(output, case.own[index], case.budgets[index], precision)
+        own, budget = case.own[index], case.budgets[index]
+        one = _alone(partial(_compare_one, output, own, budget, precision))
         if one.problem:
             which = f"output {index}: " if len(actual) > 1 else ""
             return replace(one, problem=f"{which}{one.problem} ({case.distribution} inputs)")

@@ -224,6 +224,7 @@ class Race:
 
     def _idle_s(self, session: Session, calls: int) -> float:
         """Seconds that timing so many calls takes by itself; who does not answer loses nothing."""
+        time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask("idle", timeout_s=self.limit_s, calls=calls)
         wall_s = time.perf_counter() - start
@@ -241,15 +242,15 @@ class Race:
         kernel that does hides it always."""
         standing = [key for key in self.laps if isinstance(key, int) and key not in self.lost]
         for key in standing if trusted not in self.lost else ():
-            own = runners[key] if self.methods[key] != self.methods[trusted] else None
-            loss = self._hiding(key, runners[key], partial(self._usual_s, runners[trusted], own))
+            usual_s = partial(self._usual_s, key, trusted, runners)
+            loss = self._hiding(key, runners[key], usual_s)
             if loss is not None:
                 self.lost[key] = loss
 
-    def _hiding(self, key: Key, session: Session, idle_s: Callable[[int], float]) -> Loss | None:
+    def _hiding(self, key: Key, session: Session, usually_s: Callable[[int], float]) -> Loss | None:
         n = max(len(lap.samples) for lap in self.laps[key])
         laps = [lap for lap in self.laps[key] if len(lap.samples) == n]  # few calls hide little
-        usual_s = 0.0 if not all(lap.hides() for lap in laps) else idle_s(n)
+        usual_s = 0.0 if not all(lap.hides() for lap in laps) else usually_s(n)
         for left in range(CONFIRMATIONS, -1, -1):
             best = min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.spoken_s)
             if not best.hides(usual_s):
@@ -259,13 +260,23 @@ class Race:
                 if not isinstance(lap, Lap):
                     return lap
                 laps.append(lap)
-                usual_s = min(usual_s, idle_s(n))
+                usual_s = min(usual_s, usually_s(n))
         return _hidden(best, usual_s)
 
-    def _usual_s(self, trusted: Session, own: Session | None, calls: int) -> float:
-        """A worker with a way of timing of its own is asked too, and believed within bounds."""
-        usual_s = self._idle_s(trusted, calls)
-        return max(usual_s, min(self._idle_s(own, calls), OWN_IDLE * usual_s)) if own else usual_s
+    def _usual_s(
+        self, key: Key, trusted: Key, runners: Mapping[Key, Session], calls: int
+    ) -> float:  # fmt: skip
+        """What a lap of so many calls may hide: as much as the trusted baseline does, with calls
+        of this workload or with empty ones. A worker with a way of timing of its own is asked too,
+        and believed within bounds."""
+        least = [
+            lap.hidden_s() * min(1.0, (calls + 1) / (len(lap.samples) + 1))
+            for lap in self.laps[trusted]
+        ]
+        usual_s = max(self._idle_s(runners[trusted], calls), min(least, default=0.0))
+        if self.methods[key] != self.methods[trusted]:
+            return max(usual_s, min(self._idle_s(runners[key], calls), OWN_IDLE * usual_s))
+        return usual_s
 
     def _compare_floors(self) -> None:
         dims, signature = self.workload.dims, self.op.signature
