@@ -19,7 +19,7 @@ test: lint
 	$(BIN)/pytest -n 2
 
 readme: setup
-	$(BIN)/python tools/readme.py
+	$(BIN)/python -m tools.readme
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

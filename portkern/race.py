@@ -66,6 +66,12 @@ class Lap:
 
     samples: list[float]
     wall_s: float
+    stage_s: float = 0.0
+
+    @property
+    def stage_us(self) -> float:
+        """Of one call's tensors."""
+        return self.stage_s * 1e6 / (len(self.samples) + 1)
 
     @property
     def spoken_s(self) -> float:
@@ -123,7 +129,7 @@ class Race:
                 if not isinstance(lap, Lap):
                     self.lost[key] = lap
                     continue
-                calls[key] = max(calls[key], self.plan.calls(lap.call_us, self._call_bytes()))
+                calls[key] = self._calls(lap, 1 if turn < 0 else calls[key])
                 if turn >= 0:
                     self.laps[key].append(lap)
                     if looked_at and isinstance(key, int):
@@ -155,6 +161,11 @@ class Race:
             for key, laps in self.laps.items() if key not in self.lost
         }  # fmt: skip
 
+    def _calls(self, lap: Lap, least: int) -> int:
+        """How many the next lap has."""
+        calls = self.plan.calls(lap.call_us, self._call_bytes(), lap.stage_us)
+        return max(least, calls)
+
     def _call_bytes(self) -> int:
         return self.op.nbytes(self.workload.dims, self.dtype)
 
@@ -171,6 +182,7 @@ class Race:
         """One call to warm up, then ``calls`` that are timed."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
+        staged = time.perf_counter()
         outcome = session.ask(
             "stage", timeout_s=self.limit_s, seeds=now.seeds, calls=calls,
             dims=dict(self.workload.dims),
@@ -178,6 +190,7 @@ class Race:
         )  # fmt: skip
         if not isinstance(outcome, Answer):
             return outcome
+        stage_s = time.perf_counter() - staged
         time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask("time", timeout_s=self.limit_s)
@@ -185,7 +198,7 @@ class Race:
         if not isinstance(outcome, Answer):
             return outcome
         try:
-            return Lap(claims.samples(outcome.data, calls), wall_s)
+            return Lap(claims.samples(outcome.data, calls), wall_s, stage_s)
         except ValueError as error:
             return Failed("ValueError", str(error), "")
 

@@ -20,7 +20,8 @@ _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 class Plan:
     """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
     to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
-    at most ``most``, and ``round_bytes`` of tensors: every call has some of its own."""
+    at most ``most``, ``round_bytes`` of tensors, as every call has some of its own, and ``stage_s``
+    of making them."""
 
     rounds: int = 5
     half_width: float = 0.01
@@ -28,11 +29,15 @@ class Plan:
     burst_s: float = 0.01
     most: int = 256
     round_bytes: int = 64 << 20
+    stage_s: float = 0.1
 
-    def calls(self, call_us: float, call_bytes: int) -> int:
-        """Calls per round, when one costs ``call_us`` with all that timing it takes."""
+    def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
+        """Calls per round, when one costs ``call_us`` with all that timing it takes, and its
+        tensors ``stage_us``."""
         room = self.round_bytes // max(call_bytes, 1) - 1
-        return max(1, min(self.most, room, int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2))
+        burst = int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2
+        stage = int(self.stage_s * 1e6 / max(stage_us, 1.0))
+        return max(1, min(self.most, room, burst, stage))
 
     def enough(self, samples: Sequence[float]) -> bool:
         low, high = median_ci(samples)

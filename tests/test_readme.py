@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
+
+import pytest
+
+from tools import readme
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readme", ROOT / "tools" / "readme.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_its_tables_follow_from_the_committed_records() -> None:
-    assert tool().refreshed(README) == README, "run `make readme`"
+@pytest.mark.parametrize("page", readme.PAGES)
+def test_its_tables_follow_from_the_committed_records(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert readme.refreshed(page, text) == text, "run `make readme`"
 
 
 def test_every_speed_it_states_was_measured() -> None:

@@ -1,4 +1,4 @@
-"""Writes the README's tables from committed records and results: `make readme`."""
+"""Writes the tables of the README and docs/ from committed records and results: `make readme`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks import evaluator
 from portkern.record import RecordFile
 from portkern.report.markdown import overview
 
@@ -25,21 +26,20 @@ SPEEDS = {
 
 
 def main() -> int:
-    path = ROOT / "README.md"
-    path.write_text(refreshed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(refreshed(name, path.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 
-def refreshed(readme: str) -> str:
-    """The README with its two generated parts as the committed files give them."""
-    readme = _between(readme, "<!-- matrix: make readme -->", "<!-- /matrix -->", _matrix())
-    return _between(readme, "<!-- speed: make readme -->", "<!-- /speed -->", _speed())
-
-
-def _between(text: str, begin: str, end: str, fresh: str) -> str:
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n{fresh}\n{end}{after}"
+def refreshed(name: str, page: str) -> str:
+    """A page with its generated parts as the committed files give them."""
+    for part in PAGES[name]:
+        begin, end = f"<!-- {part.__name__[1:]}: make readme -->", f"<!-- /{part.__name__[1:]} -->"
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}\n{part()}\n{end}{after}"
+    return page
 
 
 def _matrix() -> str:
@@ -58,6 +58,14 @@ def _speed() -> str:
     ]
     return "\n".join(["| | |", "|---|---|", *rows])
 
+
+def _cost() -> str:
+    files = sorted((ROOT / "benchmarks" / "results").glob("evaluator-*.json"))
+    return "\n\n".join(evaluator.table(json.loads(file.read_text())) for file in files)
+
+
+#: Which parts each page has; a part stands between comments of its name.
+PAGES = {"README.md": (_matrix, _speed), "docs/evaluator.md": (_cost,)}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
 # op: relu
 # workloads: ci typical
 # expect: wrong | suspicious | rejected
-# says: clock | reading its inputs | G203
+# says: clock | reading its inputs | G203 | was replaced
 # emulator: rejected | suspicious
 import torch
 import triton
