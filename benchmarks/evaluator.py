@@ -187,7 +187,7 @@ def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
 
 def kernelbench(checkout: Path, repeats: int) -> dict[str, Any]:
     """Medians of its ``eval_kernel_against_ref``: of the call, and of a process that makes it."""
-    told = []
+    told: list[dict[str, Any]] = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
             argv = [sys.executable, __file__, "kernelbench", str(checkout), folder]
