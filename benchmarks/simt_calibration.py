@@ -25,7 +25,7 @@ from typing import Any, cast
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from portkern import catalogue, check, host, ops, registry, target  # noqa: E402
+from portkern import answers, catalogue, check, host, ops, registry, target  # noqa: E402
 from portkern.backend import Artifact, Build, Call, Venue  # noqa: E402
 from portkern.candidate import Candidate  # noqa: E402
 from portkern.op import Op, Workload  # noqa: E402
@@ -99,7 +99,7 @@ def _agreement(
 ) -> Agreement | None:
     import torch
 
-    case = check.make_case(op, workload, dtype, "normal")
+    case = answers.make_case(op, workload, dtype, "normal")
     scalars = op.signature.scalar_values(workload.scalars)
     results = []
     for kernel in runners:

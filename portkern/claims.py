@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portkern import check
+from portkern.answers import Case
 from portkern.arena import Arena, Slot
 from portkern.op import Op
 from portkern.record import Finding
@@ -90,7 +90,7 @@ def trespass(op: Op, arena: Arena, slots: Slots) -> str:
     return ""
 
 
-def changed_input(op: Op, arena: Arena, slots: Slots, case: check.Case) -> str:
+def changed_input(op: Op, arena: Arena, slots: Slots, case: Case) -> str:
     """The name of the first input whose bytes differ after the call; '' when none does."""
     import torch
 

@@ -7,29 +7,22 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from portkern import check, claims, inputs, memory, proof, race, registry, timing
-from portkern.backend import Artifact, Build, Venue
-from portkern.building import Failure, Limits, failure_of, shared
+from portkern import answers, check, claims, fences, inputs, memory, proof, race, timing
+from portkern.building import Failure, Limits, failure_of
 from portkern.claims import Slots
-from portkern.errors import StorageError, WorkerError
-from portkern.guard import TorchOps
 from portkern.health import Devices
 from portkern.op import Op, Workload
 from portkern.record import Errors, Finding, Launch, Verdict
+from portkern.runners import TRUSTED, Contestant, Opened, Runners
 from portkern.sandbox import Answer, Died, Outcome, Session
 from portkern.telemetry import Watch
-from portkern.worker import build_to_json
-
-#: The baseline that times are checked by, asked for or not.
-TRUSTED = "eager"
 
 
 @dataclass(frozen=True)
@@ -40,27 +33,6 @@ class Options:
     plan: timing.Plan = field(default_factory=timing.Plan)
     baselines: tuple[str, ...] = ("eager",)
     distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A built kernel and where it runs. ``torch_ops``: whether a library may do the work."""
-
-    request: Build
-    artifact: Artifact
-    venue: Venue
-    torch_ops: TorchOps = "forbid"
-
-    @property
-    def preload(self) -> tuple[str, ...]:
-        return registry.load(self.request.candidate.backend).preload
-
-    @property
-    def work(self) -> proof.Work:
-        return proof.Work(
-            self.request.candidate, self.artifact.resources, self.torch_ops,
-            gpu=self.request.target.is_gpu,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -107,11 +79,7 @@ class Trial:
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
-        self._sessions: dict[int, Session] = {}
-        self._methods: dict[int, str] = {}
-        self._unopened: dict[int, Failure] = {}  # not yet told
-        self._set_up: dict[int, dict[str, float]] = {}
-        self._baselines: dict[tuple[str, str], tuple[Session, str] | Failure] = {}
+        self._runners = Runners(op, contestants, options.limits)
 
     def __enter__(self) -> Trial:
         return self
@@ -122,9 +90,7 @@ class Trial:
     ) -> None:  # fmt: skip
         self._ahead.shutdown(cancel_futures=True)
         self._pool.shutdown()
-        opened = [b[0] for b in self._baselines.values() if not isinstance(b, Failure)]
-        with ThreadPoolExecutor() as closing:  # a GPU's context takes 0.1 s to be gone
-            list(closing.map(Session.close, (*self._sessions.values(), *opened)))
+        self._runners.close_all()
 
     def run(self, workload: Workload) -> list[Result]:
         """Judge every contestant on ``workload``; the timed part has the machine for itself."""
@@ -146,7 +112,11 @@ class Trial:
 
     def _run(self, workload: Workload, results: dict[int, Result]) -> None:
         standing = self._healthy(range(len(self.contestants)), results)
-        opening, baselines = self._open_ahead(standing)
+        opening = self._runners.open_ahead(standing, self._pool)
+        baselines = [
+            self._ahead.submit(self._runners.baseline, TRUSTED, device)
+            for device in {self._device(i) for i in standing} - {""}
+        ]
         base: tuple[Any, ...] = ()
         for case in self._cases(workload):
             if not standing:
@@ -165,9 +135,9 @@ class Trial:
             self._race(racing, device, workload, base, results)
             self._after_faults(racing, results)
 
-    def _cases(self, workload: Workload) -> Iterator[check.Case]:
+    def _cases(self, workload: Workload) -> Iterator[answers.Case]:
         """In the order they are judged in; each is made while the one before is in use."""
-        coming: Future[check.Case] | None = None
+        coming: Future[answers.Case] | None = None
         for name in (*inputs.choose(self.op, workload, self.options.distributions), None):
             made = coming.result() if coming is not None else None
             if name is not None:
@@ -175,24 +145,10 @@ class Trial:
             if made is not None:
                 yield made
 
-    def _case(self, workload: Workload, distribution: str) -> check.Case:
-        case = check.make_case(self.op, workload, self.dtype, distribution)
+    def _case(self, workload: Workload, distribution: str) -> answers.Case:
+        case = answers.make_case(self.op, workload, self.dtype, distribution)
         _ = case.budgets  # once, before several threads share it
         return case
-
-    def _open_ahead(self, asked: Sequence[int]) -> tuple[list[Future[None]], list[Future[Any]]]:
-        """Contestants, and the baseline that all are timed with, while the first case is made."""
-
-        def open_one(index: int) -> None:
-            opened = self._open(index)
-            if isinstance(opened, Failure):
-                self._unopened[index] = opened
-
-        devices = {self._device(index) for index in asked} - {""}
-        return (
-            [self._pool.submit(open_one, index) for index in asked],
-            [self._ahead.submit(self._baseline, TRUSTED, device) for device in devices],
-        )
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
         """Those whose device is in order; the others are told why they are not judged."""
@@ -210,33 +166,32 @@ class Trial:
         worse has happened to it."""
         failed = [i for i in asked if results[i].verdict in (Verdict.CRASHED, Verdict.TIMED_OUT)]
         for index in failed:
-            session = self._sessions.get(index)
-            if session is not None and self._device(index):
-                session.close()
+            if self._device(index):
+                self._runners.close(index)
         for device in {self._device(i) for i in failed} - {"", "cpu"}:
             self._devices.check(device)
 
     def _device(self, index: int) -> str:
-        """The torch device of this contestant's baseline; empty when it is only emulated."""
-        venue = self.contestants[index].venue
-        return "" if venue.kind == "emulator" else venue.baseline or venue.device
+        return self.contestants[index].device
 
     def _judge(
-        self, index: int, before: Result | None, *, workload: Workload, case: check.Case
+        self, index: int, before: Result | None, *, workload: Workload, case: answers.Case
     ) -> Result:
         """Asked again, once, when it was cut off by no fault of the kernel."""
         result = self._judge_once(index, before, workload, case)
         return self._judge_once(index, before, workload, case) if result.harness else result
 
     def _judge_once(
-        self, index: int, before: Result | None, workload: Workload, case: check.Case
+        self, index: int, before: Result | None, workload: Workload, case: answers.Case
     ) -> Result:
         """One call on fresh inputs, and on the base distribution a second with equal ones: what
         works for the first alone, such as a compiler, is not in its trace."""
-        session = self._open(index)
-        if isinstance(session, Failure):
-            return Result(session.verdict, str(session), harness=session.harness)
-        before = before or Result(Verdict.PASSED, seconds=self._set_up.pop(index, {}))
+        opened = self._runners.open(index)
+        if isinstance(opened, Failure):
+            return Result(opened.verdict, str(opened), harness=opened.harness)
+        session = opened.session
+        if before is None:
+            before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
         result, first = self._judge_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
@@ -257,7 +212,7 @@ class Trial:
         )
 
     def _judge_call(
-        self, session: Session, before: Result, workload: Workload, case: check.Case,
+        self, session: Session, before: Result, workload: Workload, case: answers.Case,
         traced: proof.Work | None = None, known: Sequence[Any] = (),
     ) -> tuple[Result, list[Any]]:  # fmt: skip
         """The verdict on one call and its outputs; errors are the worst of this and the calls
@@ -297,51 +252,19 @@ class Trial:
         )
         return _held(result, outcome.data, traced, took_s), actual
 
-    def _open(self, index: int) -> Session | Failure:
-        if index in self._unopened:
-            return self._unopened.pop(index)
-        session = self._sessions.get(index)
-        if session is not None and session.alive:
-            return session
-        if session is not None:
-            session.close()
-        contestant = self.contestants[index]
-        request, folder = contestant.request, contestant.artifact.path.parent
-        try:
-            session = Session(
-                contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
-                device=contestant.venue.kind == "hardware" and request.target.is_gpu,
-            )  # fmt: skip
-        except (WorkerError, StorageError) as error:
-            return Failure(Verdict.UNAVAILABLE, str(error))
-        self._sessions[index] = session
-        start = time.perf_counter()
-        outcome = session.ask(
-            "load", timeout_s=self.options.limits.load_s,
-            request=build_to_json(request), artifact=contestant.artifact.to_json(),
-            venue=asdict(contestant.venue),
-        )  # fmt: skip
-        if isinstance(outcome, Answer):
-            self._methods[index] = claims.method(outcome.data)
-            self._set_up[index] = {"load": time.perf_counter() - start}
-            return session
-        if session.alive:
-            session.close()
-        return failure_of(outcome, "loading the kernel")
-
     def _ask_run(
-        self, session: Session, workload: Workload, case: check.Case, *, traced: bool
+        self, session: Session, workload: Workload, case: answers.Case, *, traced: bool
     ) -> tuple[Outcome, Slots]:
         signature, arena = self.op.signature, session.arena
         arena.clear()
         wanted = [
             (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
-        blocks = [check.fenced(*form) for form in wanted]
-        margins = [check.margins(block) for block in blocks]
+        blocks = [fences.fenced(*form) for form in wanted]
+        margins = [fences.margins(block) for block in blocks]
         slots = Slots(
             [arena.put(tensor) for tensor in case.inputs], [arena.put(b) for b in blocks],
-            [arena.put(check.poison(*form)) for form in wanted],
+            [arena.put(fences.poison(*form)) for form in wanted],
             [arena.put(t) for t in case.inputs], [arena.put(m) for m in margins], margins,
         )  # fmt: skip
         outcome = session.ask(
@@ -375,29 +298,29 @@ class Trial:
         self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
     ) -> tuple[race.Race, list[Finding]]:
         """The race, and which baselines are not in it."""
-        runners: dict[race.Key, Session] = {}
-        for index in racing:
-            session = self._open(index)
-            if not isinstance(session, Failure):
-                runners[index] = session
-        methods: dict[race.Key, str] = {i: self._methods[i] for i in racing if i in runners}
+        runners: dict[race.Key, Opened] = {}
         notes = []
+        for index in racing:
+            opened = self._runners.open(index)
+            if not isinstance(opened, Failure):
+                runners[index] = opened
         for name in dict.fromkeys((TRUSTED, *self.options.baselines)):
-            opened = self._baseline(name, device)
+            opened = self._runners.baseline(name, device)
             if isinstance(opened, Failure):
                 notes.append(_untimed(str(opened)))
             else:
-                runners[name], methods[name] = opened
+                runners[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
         plan = self.options.plan
         if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
             plan = replace(plan, round_bytes=16 * plan.round_bytes)
         run = race.Race(
             self.op, workload, self.dtype, base, plan,
-            self.options.limits.run_s, targets, methods, Watch(targets[racing[0]]),
+            self.options.limits.run_s, targets,
+            {key: one.method for key, one in runners.items()}, Watch(targets[racing[0]]),
         )  # fmt: skip
         if TRUSTED in runners:
-            run.run(runners, TRUSTED)
+            run.run({key: one.session for key, one in runners.items()}, TRUSTED)
         if (lost := run.lost.get(TRUSTED)) is not None:
             notes.append(_untimed(str(_loss(lost))))
         return run, notes
@@ -411,40 +334,19 @@ class Trial:
             return replace(before, verdict=failure.verdict, detail=str(failure))
         if TRUSTED not in samples or index not in samples:
             return before
-        changed = self._changed_state(self._sessions[index])
+        opened = self._runners.open(index)
+        changed = str(opened) if isinstance(opened, Failure) else self._changed(opened.session)
         if changed:
             return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
         asked = {name: samples[name] for name in self.options.baselines if name in samples}
         return replace(before, samples=samples[index], baselines=asked)
 
-    def _changed_state(self, session: Session) -> str:
+    def _changed(self, session: Session) -> str:
         """What the timed calls have changed for others."""
         outcome = session.ask("state", timeout_s=self.options.limits.run_s)
         if isinstance(outcome, Answer):
             return claims.changed_state(outcome.data)
         return str(failure_of(outcome, "the question for what it changed"))
-
-    def _baseline(self, name: str, device: str) -> tuple[Session, str] | Failure:
-        known = self._baselines.get((name, device))
-        if known is not None and (isinstance(known, Failure) or known[0].alive):
-            return known
-        if known is not None:
-            known[0].close()
-        try:
-            session = Session(("torch",), {}, device=device != "cpu")
-        except (WorkerError, StorageError) as error:
-            return Failure(Verdict.UNAVAILABLE, str(error))
-        outcome = session.ask(
-            "reference", timeout_s=self.options.limits.load_s, source=self.op.reference_source,
-            device=device, compiled=name == "compile",
-        )  # fmt: skip
-        if isinstance(outcome, Answer):
-            opened: tuple[Session, str] | Failure = (session, str(outcome.data["method"]))
-        else:
-            session.close()
-            opened = failure_of(outcome, f"the {name} baseline")
-        self._baselines[name, device] = opened
-        return opened
 
 
 def _untimed(why: str) -> Finding:

@@ -15,10 +15,11 @@ from portkern.backend import Artifact, Missing, Ready, Venue
 from portkern.building import Built, Failure
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
-from portkern.evaluate import Contestant, Options, Trial
+from portkern.evaluate import Options, Trial
 from portkern.health import Devices
 from portkern.record import Record, RecordFile, Torn, Verdict
 from portkern.recording import judged, unbuilt, unrun
+from portkern.runners import Contestant
 
 
 @dataclass(frozen=True)

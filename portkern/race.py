@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from portkern import check, claims, variations
+from portkern import answers, check, claims, fences, variations
 from portkern.arena import Slot
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
@@ -207,7 +207,7 @@ class Race:
             (spec.sizes(self.workload.dims), spec.resolve(self.dtype))
             for spec in self.op.signature.outputs
         ]
-        return [session.arena.put(check.poison(*form)) for form in forms]
+        return [session.arena.put(fences.poison(*form)) for form in forms]
 
     # ---- were the timed calls right?
 
@@ -221,16 +221,16 @@ class Race:
         self._held.append(_Held(key, now, call, [session.arena.take(slot) for slot in slots]))
 
     def _verify(self) -> None:
-        answers: dict[tuple[_Round, int], check.Case] = {}
+        known: dict[tuple[_Round, int], answers.Case] = {}
         for held in self._held:
             if held.key in self.lost:
                 continue
             which = (held.round, held.call)
-            if which not in answers:
+            if which not in known:
                 inputs = variations.inputs(self.base, held.round.seeds, held.call)
-                answers[which] = check.answer(self.op, self.workload, "timed", inputs)
+                known[which] = answers.answer(self.op, self.workload, "timed", inputs)
             found = check.compare(
-                actual=held.outputs, case=answers[which], precision=self.op.precision
+                actual=held.outputs, case=known[which], precision=self.op.precision
             )
             if found.problem:
                 self.lost[held.key] = Doubt(f"in a timed call, {found.problem}", wrong=True)

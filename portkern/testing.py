@@ -15,10 +15,11 @@ from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
 from portkern.building import Built, Failure, Limits
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
-from portkern.evaluate import Contestant, Options, Result, Trial
+from portkern.evaluate import Options, Result, Trial
 from portkern.guard import TorchOps
 from portkern.op import Op, Workload
 from portkern.record import Verdict
+from portkern.runners import Contestant
 from portkern.target import Target
 from portkern.timing import Plan
 

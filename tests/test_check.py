@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern import check, inputs, ops
-from portkern.check import Case, compare, make_case
+from portkern import answers, check, fences, inputs, ops
+from portkern.answers import Case, make_case
+from portkern.check import compare
 from portkern.inputs import DISTRIBUTIONS
 from portkern.op import FLOATS, Workload
 
@@ -61,7 +62,7 @@ def controls(case: Case) -> dict[str, torch.Tensor]:
     """Answers that cost nothing, or less than the right one."""
     right = case.own[0]
     dtype = str(right.dtype).removeprefix("torch.")
-    unwritten = check.poison(tuple(right.shape), dtype)
+    unwritten = fences.poison(tuple(right.shape), dtype)
     one = torch.randint(right.numel(), ())
     made = {
         "zeros": torch.zeros_like(right),
@@ -245,7 +246,7 @@ def test_a_lucky_sum_near_zero_is_judged_by_its_terms() -> None:
     x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
     exact = x.double().sum(1)
     work = Workload("made", {"outer": 1, "reduce": x.numel(), "inner": 1})
-    chain = check._chain(ops.load("sum"), work, [x.double()], [exact])
+    chain = answers._chain(ops.load("sum"), work, [x.double()], [exact])
     case = Case("made", (x,), (exact,), (exact.float(),), chain)
     assert problems(case, exact.float() + 1e-4) == ""
     assert problems(case, exact.float() + 1e-2)
@@ -258,7 +259,7 @@ def test_seeds_are_fresh_for_every_case() -> None:
 
 
 def test_poison_differs_from_call_to_call() -> None:
-    one, other = (check.poison((64,), "float32").view(torch.int32) for _ in range(2))
+    one, other = (fences.poison((64,), "float32").view(torch.int32) for _ in range(2))
     assert not torch.equal(one, other)
 
 

@@ -31,12 +31,13 @@ from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import Cell, Question, host_targets
 from portkern.errors import BuildTimeout, StorageError
-from portkern.evaluate import Contestant, Options, Result, Trial
+from portkern.evaluate import Options, Result, Trial
 from portkern.health import Devices
 from portkern.jail import Policy, limits, owner
 from portkern.matrix import Matrix
 from portkern.op import Workload
 from portkern.record import RecordFile, Verdict
+from portkern.runners import Contestant, Opened
 from portkern.sandbox import Died, Session
 from portkern.testing import QUICK, judge
 from portkern.toolchain import run_tool
@@ -167,8 +168,9 @@ def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_judged(
     artifacts: Path,
 ) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
-        session = trial._open(0)
-        assert isinstance(session, Session)
+        opened = trial._runners.open(0)
+        assert isinstance(opened, Opened)
+        session = opened.session
         soon(lambda: os.kill(session.pid, signal.SIGKILL), after_s=0.2)
         lost, found = trial.run(SMALL)[0], trial.run(LARGE)[0]
     assert (lost.verdict, lost.detail) == (

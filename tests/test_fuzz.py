@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portkern import building, check, claims, ops, registry, sandbox, target
+from portkern import answers, building, claims, fences, ops, registry, sandbox, target
 from portkern.arena import Arena
 from portkern.backend import Artifact, Build
 from portkern.building import Built, Failure, Limits
@@ -170,16 +170,16 @@ def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
 def called() -> Iterator[tuple[Arena, Slots]]:
     """A call of softmax whose arena holds what the judge put there."""
     workload = SOFTMAX.workloads["ci"][0]
-    case = check.make_case(SOFTMAX, workload, "float32", "normal")
+    case = answers.make_case(SOFTMAX, workload, "float32", "normal")
     shape = (workload.dims["rows"], workload.dims["cols"])
     with Arena() as arena:
-        block = check.fenced(shape, "float32")
-        margins = check.margins(block)
+        block = fences.fenced(shape, "float32")
+        margins = fences.margins(block)
         yield (
             arena,
             Slots(
                 [arena.put(one) for one in case.inputs], [arena.put(block)],
-                [arena.put(check.poison(shape, "float32"))],
+                [arena.put(fences.poison(shape, "float32"))],
                 [arena.put(one) for one in case.inputs], [arena.put(margins)], [margins],
             ),
         )  # fmt: skip

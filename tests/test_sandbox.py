@@ -18,9 +18,10 @@ from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import host_targets
 from portkern.errors import PortkernError
-from portkern.evaluate import Contestant, Trial
+from portkern.evaluate import Trial
 from portkern.jail import Policy
 from portkern.record import Verdict
+from portkern.runners import Contestant
 from portkern.sandbox import Failed, Session
 from portkern.target import load
 from portkern.testing import QUICK, judge

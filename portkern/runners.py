@@ -1,0 +1,142 @@
+"""The workers that a trial keeps: one for each contestant, and those of the baselines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from portkern import claims, proof, registry
+from portkern.backend import Artifact, Build, Venue
+from portkern.building import Failure, Limits, failure_of, shared
+from portkern.errors import StorageError, WorkerError
+from portkern.guard import TorchOps
+from portkern.op import Op
+from portkern.record import Verdict
+from portkern.sandbox import Answer, Session
+from portkern.worker import build_to_json
+
+#: The baseline that times are checked by, asked for or not.
+TRUSTED = "eager"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A built kernel and where it runs. ``torch_ops``: whether a library may do the work."""
+
+    request: Build
+    artifact: Artifact
+    venue: Venue
+    torch_ops: TorchOps = "forbid"
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        return registry.load(self.request.candidate.backend).preload
+
+    @property
+    def work(self) -> proof.Work:
+        return proof.Work(
+            self.request.candidate, self.artifact.resources, self.torch_ops,
+            gpu=self.request.target.is_gpu,
+        )  # fmt: skip
+
+    @property
+    def device(self) -> str:
+        """The torch device of its baseline; empty when it is only emulated."""
+        return "" if self.venue.kind == "emulator" else self.venue.baseline or self.venue.device
+
+
+@dataclass
+class Opened:
+    """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
+    ``seconds``: what that took, empty once it was told."""
+
+    session: Session
+    method: str
+    seconds: Mapping[str, float]
+
+
+class Runners:
+    """Contestants are known by their number, baselines by their name and torch device. Who has
+    ended is opened anew when asked for. Thread-safe for different ones."""
+
+    def __init__(self, op: Op, contestants: Sequence[Contestant], limits: Limits) -> None:
+        self.op, self.limits = op, limits
+        self.contestants = list(contestants)
+        self._opened: dict[int, Opened] = {}
+        self._baselines: dict[tuple[str, str], Opened | Failure] = {}
+        self._untold: dict[int, Failure] = {}  # of those that were opened ahead
+
+    def open(self, index: int) -> Opened | Failure:
+        if index in self._untold:
+            return self._untold.pop(index)
+        known = self._opened.get(index)
+        if known is not None and known.session.alive:
+            return known
+        if known is not None:
+            known.session.close()
+        contestant = self.contestants[index]
+        request, folder = contestant.request, contestant.artifact.path.parent
+        try:
+            session = Session(
+                contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
+                device=contestant.venue.kind == "hardware" and request.target.is_gpu,
+            )  # fmt: skip
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
+        start = time.perf_counter()
+        outcome = session.ask(
+            "load", timeout_s=self.limits.load_s, request=build_to_json(request),
+            artifact=contestant.artifact.to_json(), venue=asdict(contestant.venue),
+        )  # fmt: skip
+        if not isinstance(outcome, Answer):
+            session.close()
+            return failure_of(outcome, "loading the kernel")
+        seconds = {"load": time.perf_counter() - start}
+        opened = self._opened[index] = Opened(session, claims.method(outcome.data), seconds)
+        return opened
+
+    def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
+        """What :meth:`open` will answer once these are done."""
+
+        def one(index: int) -> None:
+            opened = self.open(index)
+            if isinstance(opened, Failure):
+                self._untold[index] = opened
+
+        return [pool.submit(one, index) for index in asked]
+
+    def close(self, index: int) -> None:
+        if index in self._opened:
+            self._opened[index].session.close()
+
+    def baseline(self, name: str, device: str) -> Opened | Failure:
+        known = self._baselines.get((name, device))
+        if isinstance(known, Failure) or (known is not None and known.session.alive):
+            return known
+        if known is not None:
+            known.session.close()
+        try:
+            session = Session(("torch",), {}, device=device != "cpu")
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
+        outcome = session.ask(
+            "reference", timeout_s=self.limits.load_s, source=self.op.reference_source,
+            device=device, compiled=name == "compile",
+        )  # fmt: skip
+        opened: Opened | Failure
+        if isinstance(outcome, Answer):
+            opened = Opened(session, str(outcome.data["method"]), {})
+        else:
+            session.close()
+            opened = failure_of(outcome, f"the {name} baseline")
+        self._baselines[name, device] = opened
+        return opened
+
+    def close_all(self) -> None:
+        """At once: a GPU's context takes 0.1 s to be gone."""
+        opened = [*self._opened.values(), *self._baselines.values()]
+        sessions = [one.session for one in opened if isinstance(one, Opened)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Session.close, sessions))
