@@ -42,7 +42,9 @@ NO_OPS = {
     ),
     "triton": "def relu(x, y):\n    pass\n",
 }
-QUICK = Options(limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5))
+QUICK = Options(
+    limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
+)
 
 
 def judge(
