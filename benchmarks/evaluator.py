@@ -1,10 +1,11 @@
 """What judging costs: writes results/evaluator-<machine>.json and prints its table.
 
 .venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
-    [repeats=5]
+    [earlier=PATH] [repeats=5]
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
-cold caches, with the jail and without it in turns. cpu and gpu: a source from a file to its
+cold caches, with the jail and without it in turns; earlier=PATH also by the portkern that is
+installed in that folder (pip install --target), such as one without cross-checks. cpu and gpu: a source from a file to its
 verdict, in a new process and in a warm one. kernelbench: the same kernel in a checkout's own
 evaluator, its process included and not; no figure without a checkout.
 """
@@ -24,9 +25,10 @@ from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
-PORTKERN = str(Path(sys.executable).parent / "portkern")
+RUN = "import sys; from portkern.cli import main; sys.exit(main())"
 MATRIX = "matrix ops=core targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
+PARTS = {"containment", "cpu", "gpu", "kernelbench"}
 #: As KernelBench's own scripts ask for.
 CORRECT_TRIALS, PERF_TRIALS = 5, 100
 #: What its modules import, for seconds, and its evaluator never calls: stand-ins do.
@@ -35,10 +37,10 @@ UNUSED = ("dotenv", "openai", "litellm", "requests", "tqdm")
 
 def main() -> None:
     words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-    if set(words) - {"containment", "cpu", "gpu", "kernelbench", "pairs", "repeats"}:
+    if set(words) - {*PARTS, "earlier", "pairs", "repeats"}:
         raise SystemExit(__doc__)
     repeats = int(words.get("repeats", 5))
-    chosen = set(words) & {"containment", "cpu", "gpu", "kernelbench"}
+    chosen = set(words) & PARTS
     from portkern import host, sandbox
     from portkern.cells import host_targets
 
@@ -49,7 +51,7 @@ def main() -> None:
     }  # fmt: skip
     sandbox.close_servers()
     if not chosen or "containment" in chosen:
-        measured["containment"] = containment(int(words.get("pairs", 5)))
+        measured["containment"] = containment(int(words.get("pairs", 5)), words.get("earlier", ""))
     if not chosen or "cpu" in chosen:
         measured["cpu"] = verdicts("cpu", repeats)
     if gpu and (not chosen or "gpu" in chosen):
@@ -68,13 +70,17 @@ def table(measured: dict[str, Any]) -> str:
     found = [f"On {measured['machine']}; {measured['gpu'] or 'no GPU'}.", "", "| | |", "|---|---|"]
     jail = measured.get("containment")
     if jail:
-        low, high = jail["ratio_range"]
-        found += [
-            f"| matrix with containment ({measured['layers']}) | {jail['on_s']:.1f} s |",
-            f"| without | {jail['off_s']:.1f} s |",
-            f"| ratio | {jail['ratio']:.3f} ({low:.3f}–{high:.3f}) |",
-            f"| more per candidate, of {jail['candidates']} | {jail['per_candidate_s']:.2f} s |",
-        ]
+        layers = measured["layers"]
+        found.append(
+            f"| matrix of {jail['candidates']} candidates, contained ({layers}) | {jail['all_s']:.1f} s |"
+        )
+        for key, name in (("none", "without containment"), ("earlier", "by an earlier portkern")):
+            if key in jail:
+                found += [
+                    f"| {name} | {jail[f'{key}_s']:.1f} s |",
+                    f"| ratio | {_spread(jail[key])} |",
+                ]
+                found.append(f"| more per candidate | {jail[key]['per_candidate_s']:.2f} s |")
     for key, name in (("cpu", "C++ softmax, ci sizes"), ("gpu_candidate", f"CUDA softmax {SIDE}²")):
         for when, seconds in measured.get(key, {}).items():
             found.append(f"| {name}: {when.replace('_', ' ')} | {seconds:.2f} s |")
@@ -89,39 +95,48 @@ def table(measured: dict[str, Any]) -> str:
 # ---- what containment costs
 
 
-def containment(pairs: int) -> dict[str, Any]:
-    """The order within a pair alternates: what drifts meets both."""
-    ratios: list[float] = []
-    taken: dict[str, list[float]] = {"all": [], "none": []}
+def containment(pairs: int, earlier: str) -> dict[str, Any]:
+    """The order within a round alternates: what drifts meets all."""
+    ways = ["all", "none", *(["earlier"] if earlier else [])]
+    taken: dict[str, list[float]] = {way: [] for way in ways}
     candidates = 0
     for number in range(pairs):
-        now = {}
-        for switch in ("all", "none") if number % 2 == 0 else ("none", "all"):
-            now[switch], candidates = _matrix(switch)
-            taken[switch].append(now[switch])
-        ratios.append(now["all"] / now["none"])
-    extra = [on - off for on, off in zip(taken["all"], taken["none"], strict=True)]
-    return {
-        "on_s": statistics.median(taken["all"]), "off_s": statistics.median(taken["none"]),
-        "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
-        "per_candidate_s": statistics.median(extra) / candidates,
-        "candidates": candidates, "samples_s": taken,
-    }  # fmt: skip
+        for way in ways if number % 2 == 0 else reversed(ways):
+            seconds, judged = _matrix(way, earlier)
+            taken[way].append(seconds)
+            candidates = judged if way == "all" else candidates
+    found: dict[str, Any] = {"candidates": candidates, "samples_s": taken}
+    for way in ways:
+        found[f"{way}_s"] = statistics.median(taken[way])
+    for way in ways[1:]:
+        both = list(zip(taken["all"], taken[way], strict=True))
+        ratios = [now / then for now, then in both]
+        found[way] = {
+            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+            "per_candidate_s": statistics.median(now - then for now, then in both) / candidates,
+        }  # fmt: skip
+    return found
 
 
-def _matrix(switch: str) -> tuple[float, int]:
+def _spread(found: dict[str, Any]) -> str:
+    low, high = found["ratio_range"]
+    return f"{found['ratio']:.3f} ({low:.3f}–{high:.3f})"
+
+
+def _matrix(way: str, earlier: str) -> tuple[float, int]:
     """Seconds, and how many kernels were judged."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            "PORTKERN_CACHE_DIR": f"{folder}/cache", "PORTKERN_CONTAINMENT": switch,
-        }  # fmt: skip
-        argv = [PORTKERN, *MATRIX, f"reports={folder}", "run=cost"]
-        seconds, _ = _timed(argv, environment)
+        environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
+        environment |= (
+            {"PYTHONPATH": earlier} if way == "earlier" else {"PORTKERN_CONTAINMENT": way}
+        )
+        argv = [sys.executable, "-c", RUN, *MATRIX, f"reports={folder}", "run=cost"]
+        seconds, _ = _timed(argv, environment, codes=(0, 1))
         lines = (Path(folder) / "cost" / "records.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    confined = {record["environment"]["containment"] for record in records} - {""}
-    if ("none" in confined) != (switch == "none"):
-        raise SystemExit(f"PORTKERN_CONTAINMENT={switch} ran under {confined}")
+    confined = {record["environment"].get("containment", "") for record in records} - {""}
+    if way != "earlier" and ("none" in confined) != (way == "none"):
+        raise SystemExit(f"PORTKERN_CONTAINMENT={way} ran under {confined}")
     judged = [one for one in records if one["verdict"] not in ("unsupported", "unavailable")]
     return seconds, len({(one["op"], one["language"]) for one in judged})
 
@@ -267,13 +282,15 @@ def _evaluate_theirs(checkout: str, folder: str) -> None:
     }))  # fmt: skip
 
 
-def _timed(argv: list[str], environment: dict[str, str]) -> tuple[float, str]:
+def _timed(
+    argv: list[str], environment: dict[str, str], codes: tuple[int, ...] = (0,)
+) -> tuple[float, str]:  # fmt: skip
     start = time.perf_counter()
     done = subprocess.run(
         argv, env=os.environ | environment, capture_output=True, text=True, check=False
     )
     seconds = time.perf_counter() - start
-    if done.returncode not in ((0, 1) if argv[0] == PORTKERN else (0,)):
+    if done.returncode not in codes:
         raise SystemExit(f"{argv} exited {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
     return seconds, done.stdout
 

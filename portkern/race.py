@@ -40,13 +40,13 @@ OWN_IDLE = 4.0
 #: Calls of the round that says how many the others have.
 FIRST_CALLS = 4
 #: OpenMP threads of another worker spin for about a millisecond after their last call.
-SETTLE_S = 0.003
+SETTLE_S = 0.0015
 #: Datasheets round; clocks are boosted.
 FLOOR = 0.9
 #: Between calls a worker uses less than this share of a processor, once its pools are asleep: after
-#: so many seconds, watched for so many. The second time is for those that seemed busy at first.
+#: so many seconds, watched for so many. The later times are for those that seemed busy at first.
 BUSY = 0.2
-WATCHES = ((0.05, 0.1), (0.5, 0.5))
+WATCHES = ((0.02, 0.03), (0.1, 0.1), (0.5, 0.5))
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ class _Held:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Of a worker and all that it started."""
+    """Of a worker and all that it started, in hundredths."""
     total = 0.0
     try:
         worker = psutil.Process(pid)

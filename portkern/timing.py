@@ -27,9 +27,9 @@ class Plan:
     half_width: float = 0.01
     budget_s: float = 1.0
     burst_s: float = 0.01
-    most: int = 256
+    most: int = 128
     round_bytes: int = 64 << 20
-    stage_s: float = 0.1
+    stage_s: float = 0.01
 
     def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
         """Calls per round, when one costs ``call_us`` with all that timing it takes, and its

@@ -11,35 +11,47 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def inputs(base: Sequence[Any], seeds: Sequence[int], call: int) -> list[Any]:
-    """Those of one call in a round, torch tensors like those of ``base`` and on their device.
+def inputs(
+    base: Sequence[Any], seeds: Sequence[int], call: int, *, into: Sequence[Any] = ()
+) -> list[Any]:  # fmt: skip
+    """Those of one call in a round, torch tensors like those of ``base`` and on their device; in
+    the memory of ``into`` if there are such.
 
     One seed: every tensor rolled and scaled by numbers that the seed tells. A second one: what the
     first tells but for a few elements, which is what a look at some of them overlooks.
     """
-    drawn = random.Random(f"{seeds[0]} {call}")
-    made = [_varied(tensor, drawn) for tensor in base]
-    for seed in seeds[1:]:
-        drawn = random.Random(f"{seed} {call}")
-        made = [_nudged(tensor, drawn) for tensor in made]
-    return made
-
-
-def _varied(tensor: Any, drawn: random.Random) -> Any:
-    rolled = tensor.reshape(-1).roll(drawn.randrange(max(tensor.numel(), 1)))
-    if tensor.is_floating_point():
-        rolled = (rolled * drawn.uniform(0.75, 1.25)).to(tensor.dtype)
-    return rolled.reshape(tensor.shape)
-
-
-def _nudged(tensor: Any, drawn: random.Random) -> Any:
-    """One element in 64, at least one and not too many: with the other sign, or, where they are
-    integers, in each other's place. Changes ``tensor``, which nobody else has."""
     import torch
 
-    flat = tensor.reshape(-1)
-    count = min(len(flat), min(len(flat) // 64, 64) + 1)
-    places = torch.tensor(drawn.sample(range(len(flat)), count), dtype=torch.int64)
-    places = places.to(flat.device)
-    flat[places] = -flat[places] if flat.is_floating_point() else flat[places.roll(1)]
-    return flat.reshape(tensor.shape)
+    # By way of .data: the version, which a cache may go by, stays.
+    made = [tensor.data for tensor in into] or [
+        torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in base
+    ]
+    drawn = random.Random(f"{seeds[0]} {call}")
+    for tensor, varied in zip(base, made, strict=True):
+        _vary(tensor.reshape(-1), varied.reshape(-1), drawn)
+    for seed in seeds[1:]:
+        drawn = random.Random(f"{seed} {call}")
+        for tensor in made:
+            _nudge(tensor.reshape(-1), drawn)
+    return [*into] or made
+
+
+def _vary(base: Any, made: Any, drawn: random.Random) -> None:
+    import torch
+
+    shift, factor = drawn.randrange(max(len(base), 1)), drawn.uniform(0.75, 1.25)
+    parts = ((base[len(base) - shift :], made[:shift]), (base[: len(base) - shift], made[shift:]))
+    for source, target in parts:
+        if base.is_floating_point():
+            torch.mul(source, factor, out=target)
+        else:
+            target.copy_(source)
+
+
+def _nudge(made: Any, drawn: random.Random) -> None:
+    """One element in 64, at least one and not too many, with the other sign, or, where they are
+    integers, in each other's place."""
+    count = min(len(made), min(len(made) // 64, 15) + 1)
+    start = drawn.randrange(len(made) - count + 1)
+    few = made[start : start + count]
+    few.copy_(-few if made.is_floating_point() else few.roll(1))

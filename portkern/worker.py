@@ -183,8 +183,11 @@ class Worker:
         last, self._staged = self._staged[: calls + 1], []
         for number in range(-1, calls):
             before = last[number + 1] if number + 1 < len(last) else None
-            made = variations.inputs(self._base, seeds, number)
-            inputs = self._filled(made, before.inputs if before else ())
+            if before and isinstance(device, TorchDevice):
+                inputs = variations.inputs(self._base, seeds, number, into=before.inputs)
+            else:
+                made = variations.inputs(self._base, seeds, number)
+                inputs = self._filled(made, before.inputs if before else ())
             outputs = self._filled(self._poisons, before.outputs if before else ())
             self._staged.append(Call(inputs, outputs, dims, scalars))
         self._returned = [()] * (calls + 1)

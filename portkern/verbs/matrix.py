@@ -32,7 +32,7 @@ class MatrixOptions:
     fresh: bool = False
     baselines: Any = field(default_factory=lambda: ["eager"])
     rounds: int = 5
-    budget_s: float = 0.5
+    budget_s: float = 0.25
     timeout_s: float = 120.0
     track: bool = True
     json: bool = False
