@@ -5,9 +5,9 @@
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns; earlier=PATH also by the portkern that is
-installed in that folder (pip install --target), such as one without cross-checks. cpu and gpu: a source from a file to its
-verdict, in a new process and in a warm one. kernelbench: the same kernel in a checkout's own
-evaluator, its process included and not; no figure without a checkout.
+installed in that folder (pip install --target), such as one without cross-checks. cpu and gpu: a
+source from a file to its verdict, in a new process and in a warm one. kernelbench: the same kernel
+in a checkout's own evaluator, its process included and not; no figure without a checkout.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def table(measured: dict[str, Any]) -> str:
     found = [f"On {measured['machine']}; {measured['gpu'] or 'no GPU'}.", "", "| | |", "|---|---|"]
     jail = measured.get("containment")
     if jail:
-        layers = measured["layers"]
-        found.append(
-            f"| matrix of {jail['candidates']} candidates, contained ({layers}) | {jail['all_s']:.1f} s |"
-        )
+        name = f"matrix of {jail['candidates']} candidates, contained ({measured['layers']})"
+        found.append(f"| {name} | {jail['all_s']:.1f} s |")
         for key, name in (("none", "without containment"), ("earlier", "by an earlier portkern")):
             if key in jail:
                 found += [
@@ -285,14 +283,17 @@ def _evaluate_theirs(checkout: str, folder: str) -> None:
 def _timed(
     argv: list[str], environment: dict[str, str], codes: tuple[int, ...] = (0,)
 ) -> tuple[float, str]:  # fmt: skip
-    start = time.perf_counter()
-    done = subprocess.run(
-        argv, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
-    seconds = time.perf_counter() - start
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        start = time.perf_counter()
+        done = subprocess.run(  # elsewhere: an earlier portkern must not find this one's modules
+            argv, env=os.environ | environment, stdout=out, stderr=err, check=False,
+            cwd=tempfile.gettempdir(),
+        )  # fmt: skip
+        seconds = time.perf_counter() - start
+        texts = [file.read() for file in (out, err) if file.seek(0) == 0]
     if done.returncode not in codes:
-        raise SystemExit(f"{argv} exited {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
-    return seconds, done.stdout
+        raise SystemExit(f"{argv} exited {done.returncode}:\n{''.join(texts)[-3000:]}")
+    return seconds, texts[0]
 
 
 #: How this file calls itself: each is measured in a process of its own.
