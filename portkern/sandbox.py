@@ -245,7 +245,7 @@ def warm(preload: tuple[str, ...]) -> None:
             for module in preload:
                 importlib.import_module(module)
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=work).start()  # an import must not be cut off by the end
 
 
 def close_servers() -> None:
