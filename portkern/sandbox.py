@@ -218,12 +218,10 @@ class ForkServer:
 
 
 def _environment() -> dict[str, str]:
-    """Of a fork server. Its workers' home is their scratch folder, so the cache is named."""
-    allowed = {
+    return SHORT_SPINS | {
         name: value for name, value in os.environ.items()
         if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
     }  # fmt: skip
-    return SHORT_SPINS | allowed | {"PORTKERN_CACHE_DIR": str(cache_root().absolute())}
 
 
 _SERVERS: dict[tuple[str, ...], ForkServer] = {}
@@ -279,6 +277,8 @@ class Session:
         self._received = bytearray()
         self._server = server(preload)
         policy = Policy(self.scratch, tuple(reads), device=device)
+        # Its home is its scratch folder, so it is told where the judge's cache is now.
+        environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
         try:
             self.pid, self._server_pid, self._connection = self._server.spawn(
                 policy, environment, arena=self.arena.handle, log=self._log

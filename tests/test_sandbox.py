@@ -178,7 +178,8 @@ def test_a_worker_knows_the_judges_cache_though_its_home_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Otherwise every worker makes the emulator's runtime and headers again, for 5 to 10 s."""
-    sandbox.close_servers()  # the next server starts under the environment below
+    with Session(("torch",), {}):
+        pass  # the server is there before the cache is elsewhere
     monkeypatch.delenv("PORTKERN_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = "from portkern.toolchain import cache_root\nraise KeyError(str(cache_root()))\n"
@@ -186,7 +187,6 @@ def test_a_worker_knows_the_judges_cache_though_its_home_is_elsewhere(
         told = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
     assert isinstance(told, Failed)
     assert told.message == repr(str(cache_root()))
-    sandbox.close_servers()
 
 
 def test_a_session_leaves_no_scratch_and_no_process() -> None:
