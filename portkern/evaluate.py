@@ -117,6 +117,20 @@ class Trial:
             self._ahead.submit(self._runners.baseline, TRUSTED, device)
             for device in {self._device(i) for i in standing} - {""}
         ]
+        try:
+            standing, base = self._compare(workload, standing, opening, results)
+        finally:
+            wait((*opening, *baselines))  # or they would be opened twice
+        for device in {self._device(i) for i in standing} - {""}:
+            racing = [i for i in standing if self._device(i) == device]
+            self._race(racing, device, workload, base, results)
+            self._after_faults(racing, results)
+
+    def _compare(
+        self, workload: Workload, standing: list[int], opening: Sequence[Future[None]],
+        results: dict[int, Result],
+    ) -> tuple[list[int], tuple[Any, ...]]:  # fmt: skip
+        """Who has passed all cases, and the inputs of the base."""
         base: tuple[Any, ...] = ()
         for case in self._cases(workload):
             if not standing:
@@ -129,11 +143,7 @@ class Trial:
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
-        wait(baselines)
-        for device in {self._device(i) for i in standing} - {""}:
-            racing = [i for i in standing if self._device(i) == device]
-            self._race(racing, device, workload, base, results)
-            self._after_faults(racing, results)
+        return standing, base
 
     def _cases(self, workload: Workload) -> Iterator[answers.Case]:
         """In the order they are judged in; each is made while the one before is in use."""
