@@ -120,7 +120,8 @@ class Trial:
         try:
             standing, base = self._compare(workload, standing, opening, results)
         finally:
-            wait((*opening, *baselines))  # or they would be opened twice
+            wait(opening)  # or they would be opened twice
+            wait(baselines)
         for device in {self._device(i) for i in standing} - {""}:
             racing = [i for i in standing if self._device(i) == device]
             self._race(racing, device, workload, base, results)
