@@ -19,10 +19,11 @@ def fenced(shape: tuple[int, ...], dtype: str) -> Any:
     return poison((math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN,), "uint8")
 
 
-def margins(block: Any) -> Any:
+def margins(block: Any, size: int = MARGIN) -> Any:
+    """The first and the last ``size`` bytes."""
     import torch
 
-    return torch.cat([block[:MARGIN], block[-MARGIN:]])
+    return torch.cat([block[:size], block[block.numel() - size :]])
 
 
 def poison(shape: tuple[int, ...], dtype: str) -> Any:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from portkern import claims, proof, registry
 from portkern.backend import Artifact, Build, Venue
@@ -85,17 +86,23 @@ class Runners:
             )  # fmt: skip
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
-        start = time.perf_counter()
-        outcome = session.ask(
-            "load", timeout_s=self.limits.load_s, request=build_to_json(request),
+        opened = self._load(
+            session, "loading the kernel", "load", request=build_to_json(request),
             artifact=contestant.artifact.to_json(), venue=asdict(contestant.venue),
         )  # fmt: skip
-        if not isinstance(outcome, Answer):
-            session.close()
-            return failure_of(outcome, "loading the kernel")
-        seconds = {"load": time.perf_counter() - start}
-        opened = self._opened[index] = Opened(session, claims.method(outcome.data), seconds)
+        if isinstance(opened, Opened):
+            self._opened[index] = opened
         return opened
+
+    def _load(self, session: Session, stage: str, do: str, **asked: Any) -> Opened | Failure:
+        """With its kernel; closed when that fails."""
+        start = time.perf_counter()
+        outcome = session.ask(do, timeout_s=self.limits.load_s, **asked)
+        if isinstance(outcome, Answer):
+            seconds = {"load": time.perf_counter() - start}
+            return Opened(session, claims.method(outcome.data), seconds)
+        session.close()
+        return failure_of(outcome, stage)
 
     def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
         """What :meth:`open` will answer once these are done."""
@@ -121,17 +128,10 @@ class Runners:
             session = Session(("torch",), {}, device=device != "cpu")
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
-        outcome = session.ask(
-            "reference", timeout_s=self.limits.load_s, source=self.op.reference_source,
+        opened = self._baselines[name, device] = self._load(
+            session, f"the {name} baseline", "reference", source=self.op.reference_source,
             device=device, compiled=name == "compile",
         )  # fmt: skip
-        opened: Opened | Failure
-        if isinstance(outcome, Answer):
-            opened = Opened(session, str(outcome.data["method"]), {})
-        else:
-            session.close()
-            opened = failure_of(outcome, f"the {name} baseline")
-        self._baselines[name, device] = opened
         return opened
 
     def close_all(self) -> None:

@@ -25,6 +25,7 @@ from portkern.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BuildError, ToolError
+from portkern.fences import margins
 from portkern.op import Signature
 from portkern.state import Snapshot
 from portkern.target import Target
@@ -152,7 +153,7 @@ class Worker:
                 self._arena.write(slot, host)
         for block, slot in zip(blocks, fences, strict=True):
             if isinstance(device, TorchDevice):
-                edges = _margins(block, size_of(slot) // 2)  # on the device: the rest is large
+                edges = margins(block, size_of(slot) // 2)  # on the device: the rest is large
                 self._arena.write(slot, device.download(edges))
         for buffer, slot in zip(uploaded, after, strict=True):
             self._arena.write(slot, device.download(buffer))
@@ -330,12 +331,6 @@ def _within(block: Any, slot: Slot) -> Any:
     margin = (block.numel() - size_of(slot)) // 2
     inner = block[margin : block.numel() - margin]
     return inner.view(getattr(torch, slot["dtype"])).reshape(slot["shape"])
-
-
-def _margins(block: Any, size: int) -> Any:
-    import torch
-
-    return torch.cat([block[:size], block[block.numel() - size :]])
 
 
 def _files(folder: Path) -> list[Path]:
