@@ -229,6 +229,7 @@ _SERVERS_LOCK = threading.Lock()
 
 
 def server(preload: tuple[str, ...]) -> ForkServer:
+    """The one for these modules; a new one after :func:`close_servers`."""
     with _SERVERS_LOCK:
         return _SERVERS.setdefault(preload, ForkServer(preload))
 
@@ -248,9 +249,9 @@ def warm(preload: tuple[str, ...]) -> None:
 
 def close_servers() -> None:
     with _SERVERS_LOCK:
-        for one in _SERVERS.values():
+        while _SERVERS:  # one that cannot be closed is not used again either
+            _, one = _SERVERS.popitem()
             one.close()
-        _SERVERS.clear()
 
 
 def layers() -> Layers:

@@ -218,7 +218,6 @@ def test_a_worker_that_cannot_die_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
         group.mkdir()
     except OSError as error:
         pytest.skip(f"no freezer here: {error}")
-    server = sandbox.server(())
     session = Session((), {})
     try:
         (group / "cgroup.procs").write_text(str(session.pid))
@@ -232,7 +231,7 @@ def test_a_worker_that_cannot_die_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
         assert time.monotonic() - start < 5
     finally:
         (group / "freezer.state").write_text("THAWED")
-        server.close()
+        sandbox.close_servers()
         time.sleep(0.2)
         group.rmdir()
 
@@ -260,11 +259,13 @@ def test_what_a_killed_judge_leaves_is_swept_at_the_next_start(
         sandbox._sweep.cache_clear()
         alive = Matrix([], "test", RecordFile(tmp_path / "r"), ArtifactCache(tmp_path / "cache"))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        alive.execute()
-        with Session((), {}):
-            pass
-        assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their judge lives
-        judge.kill()
+        try:
+            alive.execute()
+            with Session((), {}):
+                pass
+            assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their judge lives
+        finally:
+            judge.kill()
     _gone(int(worker))
     _gone(int(server))
     sandbox._sweep.cache_clear()
