@@ -80,6 +80,10 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
     return build_key(request, backend.builds_for(request.target), toolchain)
 
 
+#: What g++ and clang say when a program that they had started was killed, by whom they do not know.
+_SHOT = ("Killed signal terminated program", "unable to execute command: Killed")
+
+
 def _killed(outcome: object) -> bool:
     """By whom it cannot be told, so no toolchain has rejected anything."""
     return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
@@ -123,6 +127,8 @@ class _Builders:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
         failure = failure_of(outcome, "the build")
+        if any(words in failure.log for words in _SHOT):
+            return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
             failure = replace(failure, verdict=Verdict.BUILD_FAILED)
         return Built(request, failure)

@@ -462,6 +462,31 @@ def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_pa
     assert not [argv for argv in left if any("endless.cpp" in word for word in argv)]
 
 
+def test_a_compiler_that_is_killed_is_asked_again(tmp_path: Path) -> None:
+    source = relu(RIGHT + NEVER_SOON).source.replace("int relu(", "int shot(")
+    slow = replace(relu(RIGHT), source=source, entry="shot")  # its file's name
+    request = Build(slow, OP.signature, "float32", HOST, dict(SMALL.dims), {})
+    shot = threading.Event()
+
+    def shoot() -> None:
+        for process in psutil.process_iter(["name", "cmdline"]):
+            if process.info["name"] == "cc1plus" and "shot.cpp" in str(process.info["cmdline"]):
+                process.kill()
+                shot.set()
+
+    def watch() -> None:
+        while not shot.is_set() and time.monotonic() < deadline:
+            shoot()
+
+    deadline = time.monotonic() + 60
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    watcher.join()
+    assert shot.is_set()
+    assert not isinstance(built.outcome, Failure), built.outcome
+
+
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
     """A child in a session of its own holds on to the tool's output, and is not waited for."""
     start = time.monotonic()
