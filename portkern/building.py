@@ -80,8 +80,12 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
     return build_key(request, backend.builds_for(request.target), toolchain)
 
 
-#: What g++ and clang say when a program that they had started was killed, by whom they do not know.
-_SHOT = ("Killed signal terminated program", "unable to execute command: Killed")
+#: What is said when a tool was killed, by whom is not known: by g++, clang, nvcc and Triton of a
+#: program that they had started, and by run_tool of themselves.
+_SHOT = (
+    "Killed signal terminated program", "unable to execute command: Killed",
+    "died due to signal 9", "failed with error code -9", "failed with status -9",
+)  # fmt: skip
 
 
 def _killed(outcome: object) -> bool:
@@ -127,7 +131,7 @@ class _Builders:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
         failure = failure_of(outcome, "the build")
-        if any(words in failure.log for words in _SHOT):
+        if any(words in failure.detail or words in failure.log for words in _SHOT):
             return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
             failure = replace(failure, verdict=Verdict.BUILD_FAILED)
