@@ -80,12 +80,18 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
     return build_key(request, backend.builds_for(request.target), toolchain)
 
 
-#: What is said when a tool was killed, by whom is not known: by g++, clang, nvcc and Triton of a
-#: program that they had started, and by run_tool of themselves.
+#: What is said when a tool was killed: by run_tool of one that it had started, or of a shell's; by
+#: g++, its linker's collect2, clang, nvcc and Triton of a program of theirs.
 _SHOT = (
-    "Killed signal terminated program", "unable to execute command: Killed",
-    "died due to signal 9", "failed with error code -9", "failed with status -9",
+    "failed with status -9", "failed with status 137", "Killed signal terminated program",
+    "terminated with signal 9", "unable to execute command: Killed", "died due to signal 9",
+    "failed with error code -9",
 )  # fmt: skip
+
+
+def was_shot(detail: str, log: str) -> bool:
+    """Whether a build failed since somebody killed a tool, by whom the tool cannot know."""
+    return any(words in detail or words in log for words in _SHOT)
 
 
 def _killed(outcome: object) -> bool:
@@ -131,7 +137,7 @@ class _Builders:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
         failure = failure_of(outcome, "the build")
-        if any(words in failure.detail or words in failure.log for words in _SHOT):
+        if was_shot(failure.detail, failure.log):
             return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
             failure = replace(failure, verdict=Verdict.BUILD_FAILED)

@@ -31,7 +31,7 @@ from portkern.building import Built, Failure, Limits
 from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import Cell, Question, host_targets
-from portkern.errors import BuildTimeout, StorageError
+from portkern.errors import BuildError, BuildTimeout, StorageError
 from portkern.evaluate import Options, Result, Trial
 from portkern.health import Devices
 from portkern.jail import Policy, limits, owner
@@ -471,23 +471,38 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
     shot = threading.Event()
 
     def shoot() -> None:
-        for process in psutil.process_iter(["name", "cmdline"]):
-            name, argv = process.info["name"], str(process.info["cmdline"])
-            if not shot.is_set() and fnmatch(name, program) and "shot.cpp" in argv:
-                process.kill()
-                shot.set()
-
-    def watch() -> None:
+        deadline = time.monotonic() + 60
         while not shot.is_set() and time.monotonic() < deadline:
-            shoot()
+            for process in psutil.process_iter(["name", "cmdline"]):
+                argv = str(process.info["cmdline"])
+                if fnmatch(process.info["name"], program) and "shot.cpp" in argv:
+                    process.kill()
+                    shot.set()
+                    break
 
-    deadline = time.monotonic() + 60
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=shoot)
     watcher.start()
     [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
     watcher.join()
     assert shot.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
+
+
+@pytest.mark.parametrize("program", ["cc1plus", "as", "ld"])
+def test_what_a_compiler_says_of_its_killed_program_is_known(program: str, tmp_path: Path) -> None:
+    (tmp_path / program).write_text("#!/bin/sh\nkill -9 $$\n")
+    (tmp_path / program).chmod(0o755)
+    source = tmp_path / "empty.cpp"
+    source.write_text("int nothing;\n")
+    with pytest.raises(BuildError) as told:
+        run_tool(["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], timeout_s=30)
+    assert building.was_shot(str(told.value), told.value.log), told.value.log
+
+
+def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
+    with pytest.raises(BuildError) as told:
+        run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], timeout_s=30)
+    assert building.was_shot(str(told.value), told.value.log), told.value.log
 
 
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
