@@ -267,8 +267,7 @@ class Race:
         laps = [lap for lap in self.laps[key] if len(lap.samples) == n]  # few calls hide little
         usual_s = 0.0 if not all(lap.hides() for lap in laps) else usually_s(n)
         for pause_s in CONFIRMATIONS:
-            best = _most_open(laps)
-            if not best.hides(usual_s):
+            if not _most_open(laps).hides(usual_s):
                 return None
             time.sleep(pause_s)
             lap = self._lap(session, _Round.after(None, random.SystemRandom()), n)
