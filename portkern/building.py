@@ -81,11 +81,12 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
 
 
 #: What is said when a tool was killed: by run_tool of one that it had started, or of a shell's; by
-#: g++, its linker's collect2, clang, nvcc and Triton of a program of theirs.
+#: g++, its linker's collect2, clang, nvcc and Triton of a program of theirs, whose version Triton
+#: had asked for as well.
 _SHOT = (
     "failed with status -9", "failed with status 137", "Killed signal terminated program",
     "terminated with signal 9", "unable to execute command: Killed", "died due to signal 9",
-    "failed with error code -9",
+    "failed with error code -9", "Cannot find ptxas",
 )  # fmt: skip
 
 

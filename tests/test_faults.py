@@ -505,6 +505,16 @@ def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
     assert building.was_shot(str(told.value), told.value.log), told.value.log
 
 
+def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    knobs = pytest.importorskip("triton.knobs")
+    monkeypatch.setattr(knobs.NvidiaTool, "from_path", lambda path: None)
+    with pytest.raises(RuntimeError) as told:
+        _ = knobs.nvidia.ptxas
+    assert building.was_shot(str(told.value), "")
+
+
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
     """A child in a session of its own holds on to the tool's output, and is not waited for."""
     start = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,15 @@ def test_what_is_hidden_is_what_is_beyond_the_harness_own_share_and_the_warm_up(
     lap = Lap([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of
     assert lap.hidden_s(0.002) == pytest.approx(0.010 - 0.004 - 0.001 - 0.002)
     assert lap.hides() and not lap.hides(0.0039)
+
+
+def test_every_call_may_be_looked_at_and_the_faster_half_is_more_often() -> None:
+    lap, chosen = Lap([9.0, 1.0, 8.0, 2.0], wall_s=1.0), random.Random(0)
+    times = Counter(lap.one(chosen) for _ in range(4000))
+    assert times[1] == pytest.approx(1500, rel=0.1) and times[3] == pytest.approx(1500, rel=0.1)
+    assert times[0] == pytest.approx(500, rel=0.2) and times[2] == pytest.approx(500, rel=0.2)
+    told_as_a_mean = Lap([1.0] * 4, wall_s=1.0)
+    assert {told_as_a_mean.one(chosen) for _ in range(200)} == {0, 1, 2, 3}
 
 
 def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
