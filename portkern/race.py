@@ -32,6 +32,8 @@ Key = int | str
 MANY_ELEMENTS = 1 << 22
 #: Of the rounds beyond the plan's first, one in so many is looked at.
 SELDOM = 4
+#: Calls that are looked at in such a round.
+LOOKS = 2
 #: A worker may keep silent of this share of the time that it speaks of, and of as much beside.
 HIDDEN, HIDDEN_S = 0.25, 0.0003
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
@@ -84,10 +86,12 @@ class Lap:
         """Of one call, with its share of what timing takes, by the judge's clock."""
         return self.wall_s * 1e6 / (len(self.samples) + 1)
 
-    def one(self, chosen: random.Random) -> int:
-        """A call, in half of all cases one of the faster half: a median is only lowered there."""
+    def some(self, count: int, chosen: random.Random) -> set[int]:
+        """At most so many calls: any, but for one of the faster half, where alone a median is
+        lowered."""
         order = sorted(range(len(self.samples)), key=lambda i: (self.samples[i], chosen.random()))
-        return order[chosen.randrange(chosen.choice((len(order), (len(order) + 1) // 2)))]
+        faster = order[: (len(order) + 1) // 2]
+        return {chosen.choice(order if i else faster) for i in range(count)}
 
     def hidden_s(self, usual_s: float = 0.0) -> float:
         """What the judge saw and the worker did not speak of, beyond what timing takes by itself
@@ -128,7 +132,7 @@ class Race:
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
             now = _Round.after(now, chosen)
-            looked_at = self._is_looked_at(turn, chosen)
+            looks = self._looks(turn, chosen)
             for key, session in runners.items():
                 if key in self.lost:
                     continue
@@ -139,8 +143,9 @@ class Race:
                 calls[key] = self._calls(lap, 1 if turn < 0 else calls[key])
                 if turn >= 0:
                     self.laps[key].append(lap)
-                    if looked_at and isinstance(key, int):
-                        self._hold(key, session, now, lap.one(chosen))
+                    if isinstance(key, int):
+                        for call in lap.some(looks, chosen):
+                            self._hold(key, session, now, call)
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
@@ -150,12 +155,13 @@ class Race:
         self._compare_clocks(runners, trusted)
         self._compare_floors()
 
-    def _is_looked_at(self, turn: int, chosen: random.SystemRandom) -> bool:
-        """Whether outputs of this round are kept, to be compared when all is over."""
+    def _looks(self, turn: int, chosen: random.SystemRandom) -> int:
+        """How many outputs of this round are kept, to be compared when all is over."""
         if max(t.numel() for t in self.base) > MANY_ELEMENTS:
             self._only = chosen.randrange(self.plan.rounds) if turn < 0 else self._only
-            return turn == self._only
-        return 0 <= turn < self.plan.rounds or (turn > 0 and chosen.randrange(SELDOM) == 0)
+            return int(turn == self._only)
+        often = 0 <= turn < self.plan.rounds or (turn > 0 and chosen.randrange(SELDOM) == 0)
+        return LOOKS if often else 0
 
     def _is_enough(self) -> bool:
         samples = self.samples().values()

@@ -1,6 +1,6 @@
 # mechanism: the first timed calls are slow, so that few are taken, and the rest are replays
 # op: relu
-# expect: wrong | suspicious | defeated
+# expect: wrong | suspicious
 # says: timed | repeat | fresh | elements are off
 # torch_ops: allow
 import time
