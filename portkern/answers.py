@@ -142,7 +142,7 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any])
     scalars = op.signature.scalar_values(workload.scalars)
 
     def case() -> Case:
-        wide = [tensor.double() for tensor in inputs]
+        wide = [one.double() if one.is_floating_point() else one for one in inputs]
         exact = _reference(op, wide, scalars)
         own = _reference(op, inputs, scalars)
         chain = _chain(op, workload, wide, exact, repeats=distribution in SWAMPED)
@@ -173,6 +173,8 @@ def _chain(
             total += size * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
     if op.shifts:
         for index, tensor in enumerate(wide):  # one by one: together they may cancel
+            if not tensor.is_floating_point():
+                continue
             nudged = [*wide[:index], _nudged(tensor), *wide[index + 1 :]]
             moved = _reference(op, nudged, scalars)
             for total, other, want in zip(chain, moved, exact, strict=True):

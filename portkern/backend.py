@@ -178,7 +178,7 @@ class Device(Protocol):
 
     @property
     def method(self) -> str:
-        """How ``time`` measures, for the record: ``"cuda events, L2 flushed"``."""
+        """How ``time`` measures, for the record: ``"cuda events, L2 flushed clean"``."""
         ...
 
 
@@ -207,6 +207,8 @@ class Backend(ABC):
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.
     checkers: ClassVar[Mapping[str, str]] = {}
+    #: Names of knobs that are a block's number of threads, a target's ``block``.
+    thread_knobs: ClassVar[tuple[str, ...]] = ()
     #: Whether kernels of this backend take outputs (``dps``) or return them.
     style: ClassVar[Literal["dps", "return"]] = "dps"
 
@@ -244,6 +246,16 @@ class Backend(ABC):
         Must not look at the candidate's source.
         """
         return ()
+
+    def refuses(self, target: Target, knob: str, value: int) -> str:
+        """Why no kernel with this setting can run on ``target``; empty when one might."""
+        threads = knob in self.thread_knobs
+        if knob == "BLOCK" and not threads:
+            return ""  # elements, of which there may be any number
+        legal = target.knobs.get("block" if threads else knob.lower())
+        if legal is None or value in legal:
+            return ""
+        return f"{target.name} takes {knob} of {' '.join(map(str, legal))}"
 
     def environment(self, target: Target) -> Mapping[str, str]:
         """What the worker that builds for ``target`` needs in its environment before any import."""

@@ -8,6 +8,8 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from portkern.backend import Artifact, Build
 from portkern.errors import StorageError
 from portkern.jail import owner
 
+#: What a build does not depend on: kernels are sources of their own.
+_NOT_BUILT_WITH = {"kernels", "__pycache__"}
 #: Folders in which something is being built, or was when its process was killed.
 _ASIDE = ".building-"
 #: Of another machine that shares the folder, one cannot tell.
@@ -22,15 +26,26 @@ _ABANDONED_S = 24 * 3600.0
 
 
 def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> str:
-    """Source × signature × dtype × target × toolchain versions × portkern's own version;
-    ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
+    """Source × signature × dtype × target × toolchain versions × portkern's own version and the
+    backends' files; ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
     parts = [
-        version("portkern"), build.candidate.backend, build.candidate.digest,
+        version("portkern"), _backends_digest(), build.candidate.backend, build.candidate.digest,
         build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
         dict(build.scalars), build.runnable, build.emulated, build.checked, build.emulator,
         dict(toolchain),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+@lru_cache
+def _backends_digest() -> str:
+    """Of how the backends build, harnesses and headers included; a kernel's source has its own."""
+    digest = hashlib.sha256()
+    for folder in import_module("portkern.backends").__path__:
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file() and not _NOT_BUILT_WITH & set(path.relative_to(folder).parts):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class ArtifactCache:

@@ -55,6 +55,12 @@ class Candidate:
         return h.hexdigest()[:16]
 
     @cached_property
+    def family(self) -> str:
+        """Equal for all settings of one kernel."""
+        blank = _KNOB.sub(lambda match: f"{match['head']}?{match['tail']}", self.source)
+        return replace(self, source=blank).digest
+
+    @cached_property
     def knobs(self) -> dict[str, Knob]:
         found = {}
         for match in _KNOB.finditer(self.source):

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from portkern import catalogue, flashinfer, guard, host, ops, registry, target
+from portkern import catalogue, flashinfer, guard, host, ops, registry, target, tuned
 from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
 from portkern.candidate import Candidate
 from portkern.errors import BackendUnavailable, ConfigError, no_such
@@ -169,7 +169,8 @@ def _facts(target: Target) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask, by name: single names, or the sets ``core``, ``all``, ``host``, ``demo``."""
+    """What to ask, by name: single names, or the sets ``core``, ``all``, ``host``, ``demo``.
+    ``databases`` are asked for the settings of kernels, the first before the next."""
 
     ops: Sequence[str]
     targets: Sequence[str]
@@ -178,6 +179,7 @@ class Question:
     dtypes: Sequence[str]
     stage: Stage = field(default_factory=Stage)
     torch_ops: guard.TorchOps = "forbid"
+    databases: Sequence[tuned.Database] = ()
 
     def cells(self) -> list[Cell]:
         """All cells in reading order. Raises ConfigError for a name that is not there, and
@@ -205,8 +207,11 @@ class Question:
                         if which not in WORKLOAD_SETS:
                             raise no_such("workload set", which, WORKLOAD_SETS)
                         for workload in op.workloads.get(which, ()):
+                            kernel = candidate and tuned.turned(
+                                candidate, where, dtype, workload, self.databases
+                            )
                             yield Cell(
-                                op, which, workload, dtype, backend, where, candidate, self.stage,
+                                op, which, workload, dtype, backend, where, kernel, self.stage,
                                 self.torch_ops,
                             )  # fmt: skip
 

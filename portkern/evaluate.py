@@ -20,19 +20,21 @@ from portkern.claims import Slots
 from portkern.health import Devices
 from portkern.op import Op, Workload
 from portkern.record import Errors, Finding, Launch, Verdict
-from portkern.runners import TRUSTED, Contestant, Opened, Runners
+from portkern.runners import TRUSTED, Baseline, Contestant, Opened, Runners
 from portkern.sandbox import Answer, Died, Outcome, Session
 from portkern.telemetry import Watch
 
 
 @dataclass(frozen=True)
 class Options:
-    """``baselines``: ``eager`` and ``compile`` (torch.compile of the reference)."""
+    """``baselines``: ``eager``, ``compile`` (torch.compile of the reference) and names of
+    ``others``."""
 
     limits: Limits = field(default_factory=Limits)
     plan: timing.Plan = field(default_factory=timing.Plan)
     baselines: tuple[str, ...] = ("eager",)
     distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
+    others: Mapping[str, Baseline] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Trial:
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
-        self._runners = Runners(op, contestants, options.limits)
+        self._runners = Runners(op, contestants, options.limits, options.others)
 
     def __enter__(self) -> Trial:
         return self

@@ -87,9 +87,16 @@ def read_definition(text: str) -> Op:
 def write_definition(op: Op, dtype: str) -> str:
     """The Definition of ``op`` for cells of ``dtype``; the defaults of its scalars are not in it.
 
-    Raises ConfigError for a dtype that the format lacks, or a reference it cannot call.
+    Raises ConfigError for a dtype or an axis that the format lacks, or a reference it cannot call.
     """
     signature = op.signature
+    bound = {axis for tensor in signature.inputs for axis in tensor.shape}
+    for axis in signature.axes:
+        if axis not in bound:
+            raise ConfigError(
+                f"Axes of {op.name!r} such as {axis!r} follow from others, "
+                "and the format has no such axes"
+            )
     fixed = {
         f"fixed_{length}": {"type": "const", "value": length}
         for tensor in (*signature.inputs, *signature.outputs)

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from portkern.op import Op, Workload
+from portkern.op import Op, TensorSpec, Workload
 
 #: Makes a float32 tensor of this shape for a cell of this torch dtype, with this generator.
 Draw = Callable[[tuple[int, ...], Any, Any], Any]
@@ -51,13 +51,16 @@ def _zeros(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
 
 
 def _subnormal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
-    """Among normal ones: they may be flushed to zero, as some hardware does, not divided by."""
+    """Among normal ones, of which the first is one: they may be flushed to zero, as some hardware
+    does, not divided by."""
     import torch
 
     values = _normal(shape, kind, generator)
     least = torch.finfo(kind if kind.is_floating_point else torch.float32).smallest_normal
     small = (values * 0.25).clamp(-1, 1) * least
-    return torch.where(_seldom(shape, generator), small, values)
+    chosen = _seldom(shape, generator)
+    chosen.view(-1)[:1] = False
+    return torch.where(chosen, small, values)
 
 
 def _one_hot(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
@@ -103,6 +106,28 @@ DISTRIBUTIONS: Mapping[str, Draw] = {
 }
 
 
+def _integers(spec: TensorSpec, dims: Mapping[str, int], distribution: str, generator: Any) -> Any:
+    """Within the spec's bounds: one value everywhere, a few or the largest ones where the
+    distribution has such, else all alike."""
+    import torch
+
+    low, high = spec.bounds(dims)
+    shape, span = spec.sizes(dims), max(high - low, 1)
+
+    def upto(most: int, *size: int) -> Any:
+        return torch.randint(0, most, size or shape, generator=generator)
+
+    if distribution == "constant":
+        offset = upto(span, 1).expand(shape)
+    elif distribution == "ties":
+        offset = upto(span, 4)[upto(4)]
+    elif distribution == "offset":
+        offset = span - 1 - upto(min(span, 2))
+    else:
+        offset = upto(span)
+    return offset + low
+
+
 def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[Any, ...]:
     """Host tensors for one call. ``distribution`` is one of the above or of the op's own
     adversaries, which are made of normal values."""
@@ -114,6 +139,8 @@ def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[Any
     kinds = [getattr(torch, spec.resolve(dtype)) for spec in op.signature.inputs]
     drawn = [
         values(spec.sizes(workload.dims), kind, generator)
+        if kind.is_floating_point
+        else _integers(spec, workload.dims, distribution, generator)
         for spec, kind in zip(op.signature.inputs, kinds, strict=True)
     ]
     if adversary:

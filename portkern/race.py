@@ -305,8 +305,8 @@ class Race:
         return usual_s
 
     def _compare_floors(self) -> None:
-        dims, signature = self.workload.dims, self.op.signature
-        read_bytes = sum(t.nbytes(dims, self.dtype) for t in signature.inputs)
+        dims = self.workload.dims
+        read_bytes = self.op.read_bytes(dims, self.dtype)
         for key, target in self.targets.items():
             least_us, why = floor_us(target, read_bytes=read_bytes, flops=self.op.flops(dims))
             samples = [one for lap in self.laps.get(key, []) for one in lap.samples]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from portkern import claims, proof, registry
@@ -20,6 +21,15 @@ from portkern.worker import build_to_json
 
 #: The baseline that times are checked by, asked for or not.
 TRUSTED = "eager"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Somebody else's way to an op's answer: ``source`` defines ``run``, which takes the inputs,
+    then the scalars by name. ``reads``: folders that it needs."""
+
+    source: str
+    reads: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,11 @@ class Runners:
     """Contestants are known by their number, baselines by their name and torch device. Who has
     ended is opened anew when asked for. Thread-safe for different ones."""
 
-    def __init__(self, op: Op, contestants: Sequence[Contestant], limits: Limits) -> None:
-        self.op, self.limits = op, limits
+    def __init__(
+        self, op: Op, contestants: Sequence[Contestant], limits: Limits,
+        others: Mapping[str, Baseline] | None = None,
+    ) -> None:  # fmt: skip
+        self.op, self.limits, self._others = op, limits, others or {}
         self.contestants = list(contestants)
         self._opened: dict[int, Opened] = {}
         self._baselines: dict[tuple[str, str], Opened | Failure] = {}
@@ -124,13 +137,14 @@ class Runners:
             return known
         if known is not None:
             known.session.close()
+        baseline = self._others.get(name, Baseline(self.op.baseline_source))
         try:
-            session = Session(("torch",), {}, device=device != "cpu")
+            session = Session(("torch",), {}, reads=baseline.reads, device=device != "cpu")
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
         opened = self._baselines[name, device] = self._load(
-            session, f"the {name} baseline", "reference", source=self.op.reference_source,
-            device=device, compiled=name == "compile",
+            session, f"the {name} baseline", "reference", source=baseline.source,
+            device=device, compiled=name == "compile", precision=self.op.precision,
         )  # fmt: skip
         return opened
 

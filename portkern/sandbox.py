@@ -43,6 +43,9 @@ ALLOWED_PREFIXES = (
 #: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.
 #: Two threads of one team on one processor waited for 16 ms per region. What the user sets holds.
 SHORT_SPINS = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "20"}
+#: What is freed is used again: glibc gives large blocks back, and a baseline whose output is new in
+#: every call would spend twenty times as long on the kernel's clearing of pages as on its work.
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 #: How long a worker that has closed its connection may take to be gone.
 GRACE_S = 1.0
 #: A fork server that says nothing for so long is as good as dead; importing takes longest.
@@ -218,7 +221,7 @@ class ForkServer:
 
 
 def _environment() -> dict[str, str]:
-    return SHORT_SPINS | {
+    return SHORT_SPINS | KEPT_MEMORY | {
         name: value for name, value in os.environ.items()
         if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
     }  # fmt: skip

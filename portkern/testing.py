@@ -17,7 +17,7 @@ from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.evaluate import Options, Result, Trial
 from portkern.guard import TorchOps
-from portkern.op import Op, Workload
+from portkern.op import FLOATS, Op, Workload
 from portkern.record import Verdict
 from portkern.runners import Contestant
 from portkern.target import Target
@@ -45,6 +45,9 @@ NO_OPS = {
 QUICK = Options(
     limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
 )
+
+#: Emulators are slow: the contract's sizes have no more bytes of inputs and outputs.
+SMALL_BYTES = 1 << 16
 
 
 def judge(
@@ -170,6 +173,23 @@ class BackendContract:
             assert isinstance(results, list), results
             bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
             assert not bad
+
+    @pytest.mark.parametrize("name", ops.CORE)
+    def test_what_it_ships_is_right_at_small_sizes(
+        self, running: Backend, target: Target, folder: Path, name: str
+    ) -> None:
+        """Nothing, one element and odd numbers of them; the ops take turns with the dtypes."""
+        op = ops.load(name)
+        small = [w for w in op.workloads["edge"] if op.nbytes(w.dims, "float32") <= SMALL_BYTES]
+        workloads = [op.workloads["ci"][0], *small]
+        for candidate in catalogue.candidates(name, running):
+            dtype = FLOATS[ops.CORE.index(name) % len(FLOATS)]
+            if isinstance(running.accepts(candidate, dtype), Missing):
+                dtype = "float32"
+            results = judge(candidate, op, running, target, workloads, dtype=dtype, folder=folder)
+            assert isinstance(results, list), results
+            bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
+            assert not bad, (candidate.language, dtype, bad)
 
     def test_a_kernel_that_does_nothing_is_wrong(
         self, running: Backend, target: Target, folder: Path

@@ -7,6 +7,7 @@ separate, trusted worker runs the baseline.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BuildError, ToolError
 from portkern.fences import margins
-from portkern.op import Signature
+from portkern.op import Precision, Signature
 from portkern.state import Snapshot
 from portkern.target import Target
 from portkern.trace import Trace
@@ -59,6 +60,7 @@ class Worker:
         self._base: list[Any] = []
         self._poisons: list[Any] = []
         self._staged: list[Call] = []
+        self._processors = sorted(os.sched_getaffinity(0))
         self._returned: list[Sequence[Any]] = []
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -95,16 +97,21 @@ class Worker:
         self._kernel.device.synchronize()  # a GPU's context is made here, while the judge works too
         return {"method": self._kernel.device.method}
 
-    def reference(self, source: str, device: str, compiled: bool) -> dict[str, Any]:
-        """Become the baseline: the op's reference in eager mode, or through torch.compile."""
+    def reference(
+        self, source: str, device: str, compiled: bool, precision: Precision = "strict"
+    ) -> dict[str, Any]:
+        """Become the baseline: the op's reference in eager mode, or through torch.compile, under
+        the precision that its kernels are held to."""
         import torch
 
+        torch.backends.cuda.matmul.allow_tf32 = precision != "strict"
+        torch.backends.cudnn.allow_tf32 = precision != "strict"  # torch allows it, unless asked
         namespace: dict[str, Any] = {"Any": Any, "torch": torch}
         exec(source, namespace)
         function = torch.compile(namespace["run"]) if compiled else namespace["run"]
         opened = TorchDevice(device)
         if not opened.gpu:
-            _spread_threads()
+            torch.ones(1 << 20).relu()  # OpenMP's team is made, which time() spreads
 
         def launch(call: Call) -> Sequence[Any]:
             outputs = function(*call.inputs, **call.scalars)
@@ -184,12 +191,13 @@ class Worker:
         last, self._staged = self._staged[: calls + 1], []
         for number in range(-1, calls):
             before = last[number + 1] if number + 1 < len(last) else None
+            # Poisons first: a CPU's caches then hold the inputs, as a baseline's do.
+            outputs = self._filled(self._poisons, before.outputs if before else ())
             if before and isinstance(device, TorchDevice):
                 inputs = variations.inputs(self._base, seeds, number, into=before.inputs)
             else:
                 made = variations.inputs(self._base, seeds, number)
                 inputs = self._filled(made, before.inputs if before else ())
-            outputs = self._filled(self._poisons, before.outputs if before else ())
             self._staged.append(Call(inputs, outputs, dims, scalars))
         self._returned = [()] * (calls + 1)
         device.synchronize()
@@ -204,6 +212,8 @@ class Worker:
     def time(self) -> dict[str, Any]:
         """Time the staged calls one by one, in microseconds; the first is not counted."""
         kernel = self._loaded()
+        if isinstance(kernel.device, TorchDevice) and not kernel.device.gpu:
+            _spread_threads(self._processors)
 
         def launch(number: int) -> Callable[[], None]:
             def once() -> None:
@@ -232,17 +242,17 @@ class Worker:
         return self._kernel
 
 
-def _spread_threads() -> None:
-    """One processor for each of OpenMP's threads. A scheduler that puts two of a team on one of
-    them makes each region take a time slice, a hundred times what it should, and a baseline that
-    slow flatters every kernel."""
-    import torch
-
-    torch.ones(1 << 20).relu()  # the team is made for the first region
-    processors = sorted(os.sched_getaffinity(0))
-    threads = sorted(int(task.name) for task in Path("/proc/self/task").iterdir())
-    if len(threads) <= len(processors):
-        for thread, processor in zip(threads, processors, strict=False):
+def _spread_threads(processors: Sequence[int]) -> None:
+    """The main thread on the first, the others in turn on the rest: OpenMP's teams, which are made
+    one after the other, then have a processor for each of their threads. A scheduler that puts two
+    of a team on one makes a region take a time slice, a hundred times what it should."""
+    main = os.getpid()
+    others = sorted({int(task.name) for task in Path("/proc/self/task").iterdir()} - {main})
+    if len(processors) < 2 or not others:
+        return
+    os.sched_setaffinity(main, processors[:1])
+    for thread, processor in zip(others, itertools.cycle(processors[1:]), strict=False):
+        with suppress(ProcessLookupError):  # it has ended
             os.sched_setaffinity(thread, {processor})
 
 

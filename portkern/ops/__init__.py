@@ -8,11 +8,17 @@ from functools import lru_cache
 from portkern.errors import ConfigError, no_such
 from portkern.op import Op
 
-CORE = (
+#: One of each way to go through memory: a matrix of these is made in minutes.
+BASIC = (
     "relu", "gelu", "add", "sum", "softmax", "layernorm", "rmsnorm", "matmul", "transpose",
     "cumsum",
 )  # fmt: skip
-SETS = {"core": CORE, "all": CORE}
+CORE = (
+    *BASIC, "silu_mul", "bias_gelu", "cross_entropy", "argmax", "topk", "embedding",
+    "scatter_add", "rope", "bmm", "int8_matmul", "conv2d", "maxpool2d", "conv2d_relu_maxpool",
+    "attention",
+)  # fmt: skip
+SETS = {"basic": BASIC, "core": CORE, "all": CORE}
 
 
 def names() -> list[str]:

@@ -11,6 +11,8 @@ from portkern.ops._sizes import workloads
 def run(x: Any) -> Any:
     import torch
 
+    if x.dtype == torch.float64:  # where 1 is added to erf, the lower tail is lost
+        return 0.5 * x * torch.special.erfc(-x * 0.5**0.5)
     return torch.nn.functional.gelu(x)
 
 

@@ -44,28 +44,39 @@ def options(*, baselines: Sequence[str], rounds: int, budget_s: float, timeout_s
 def run_cells(
     cells: Sequence[Cell], folder: Path, chosen: Options, *, fresh: bool, quiet: bool
 ) -> list[Record]:
-    """Run what the records in ``folder`` do not answer yet; one run at a time per folder."""
+    """Run what the records in ``folder`` do not answer yet."""
+    with writing(folder), _progress(len(cells), quiet) as show:
+        return execute(cells, folder, chosen, fresh=fresh, show=show)
+
+
+def execute(
+    cells: Sequence[Cell], folder: Path, chosen: Options, *, fresh: bool,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> list[Record]:  # fmt: skip
+    """The same, by who is :func:`writing` to the folder already."""
+    builds = ArtifactCache(cache_root() / "builds")
+    matrix = Matrix(cells, folder.name, RecordFile(folder / RECORDS), builds, chosen, fresh, show)
+    records = matrix.execute()
+    if matrix.torn:
+        print(f"portkern: note: {matrix.torn}", file=sys.stderr)
+    return records
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """One run at a time per folder; workers are gone when it is over. Raises ConfigError."""
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
     try:
-        with lock.acquire(timeout=0), _progress(len(cells), quiet) as show:
-            builds = ArtifactCache(cache_root() / "builds")
-            matrix = Matrix(
-                cells, folder.name, RecordFile(folder / RECORDS), builds,
-                chosen, fresh, show,
-            )  # fmt: skip
-            records = matrix.execute()
+        with FileLock(folder / ".lock").acquire(timeout=0):
+            yield
     except Timeout:
         raise ConfigError(
             f"Another portkern is writing to {folder}; wait, or choose run=NAME"
         ) from None
     finally:
         sandbox.close_servers()
-    if matrix.torn:
-        print(f"portkern: note: {matrix.torn}", file=sys.stderr)
-    return records
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern import guard
+from portkern import guard, tuned
 from portkern.cells import Question, Stage
 from portkern.config import names, resolve
 from portkern.record import Record
@@ -29,6 +29,7 @@ class MatrixOptions:
     venue: str = "best"
     sanitize: Any = "none"
     torch_ops: str = "forbid"
+    tuned: bool = True
     fresh: bool = False
     baselines: Any = field(default_factory=lambda: ["eager"])
     rounds: int = 5
@@ -44,6 +45,7 @@ def main(overrides: Sequence[str]) -> int:
         names(options.ops), names(options.targets), names(options.backends),
         names(options.workloads), names(options.dtypes),
         Stage.parse(options.venue, names(options.sanitize)), guard.torch_ops(options.torch_ops),
+        [tuned.own(), tuned.shipped()] if options.tuned else [],
     )  # fmt: skip
     run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
     folder = _run.run_folder(options.reports, run)
