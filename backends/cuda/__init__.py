@@ -35,6 +35,7 @@ class CudaBackend(Backend):
 
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
+    thread_knobs = ("BLOCK", "THREADS")
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
 

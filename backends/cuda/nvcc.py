@@ -19,6 +19,8 @@ from . import ptxas, source
 
 REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
 BUILD_S = 300.0
+#: Headers of ours that kernels may include: ``portkern/hopper.h``.
+INCLUDE = Path(__file__).parent / "include"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def build(
     log = run_tool(
         [
             nvcc.path, *(library if request.runnable else ["-cubin"]),
-            "-gencode", f"arch=compute_{number},code=sm_{number}",
+            "-gencode", f"arch=compute_{number},code=sm_{number}", "-I", INCLUDE,
+            *(["-DPORTKERN_HOPPER=1"] if number == "90a" else []),
             "-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "--keep", "--keep-dir", workdir,
             *flags, path, "-o", output,
         ],

@@ -1,7 +1,15 @@
-// Matrix product, accumulated in float32. float32 inputs: register tiles of FMA in strict float32.
-// float16 and bfloat16: tensor cores (mma.sync), fed by cp.async.
+// Matrix product, accumulated in float32. float32 inputs: register tiles of FMA in strict float32,
+// or on Hopper three products of halves that keep its precision. float16 and bfloat16: tensor cores
+// (mma.sync), fed by cp.async; on Hopper wgmma, fed by the bulk tensor copy engine.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
+#define BAND 8  // knob: 4 8 16 32
+#define PIPELINE 4  // knob: 2 3 4
+#define SPLIT_FROM 500  // knob: 100 500 2000
+#ifdef PORTKERN_HOPPER
+#include <cuda_fp16.h>
+#include <portkern/hopper.h>
+#endif
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int THREADS = 256;
@@ -28,17 +36,44 @@ __device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t 
 
 #ifdef PORTKERN_FLOAT32
 
+// The bits of the largest element of each row of A or column of B, and those of the smallest that is
+// not zero: of floats without their signs, they are ordered as the numbers are.
+struct Range {
+    unsigned *most, *least;
+};
+
+// Where halves do not do: at an infinity or NaN, or where something is lost beside the largest.
+__device__ __forceinline__ bool is_odd(Range range, int64_t i) {
+    const float most = __uint_as_float(range.most[i]), least = __uint_as_float(range.least[i]);
+    return !isfinite(most) || (most > 0.0f && ilogbf(most) - ilogbf(least) > 40);
+}
+
+// Which tiles are to be computed: all, or those with a row or column of this kind.
+struct Odd {
+    Range rows = {}, columns = {};
+
+    __device__ bool in(int64_t row0, int64_t column0, int side, int64_t m, int64_t n) const {
+        if (!rows.most) return true;
+        bool found = false;
+        for (int i = threadIdx.x; i < side; i += THREADS)
+            found |= (row0 + i < m && is_odd(rows, row0 + i)) ||
+                     (column0 + i < n && is_odd(columns, column0 + i));
+        return __syncthreads_or(found);
+    }
+};
+
 // A block computes a square of 16 * T; each of its 16 x 16 threads T x T elements, in groups of 4
 // rows and 4 columns that lie 64 apart. DEPTH makes the tiles of A and B one pack per thread each.
 template <int T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ a,
                                                       const float* __restrict__ b,
                                                       float* __restrict__ c, int64_t m, int64_t n,
-                                                      int64_t k, int64_t across) {
+                                                      int64_t k, int64_t across, Odd odd) {
     constexpr int SIDE = 16 * T, DEPTH = 64 / T;
     __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
     __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
     const int64_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
+    if (!odd.in(row0, column0, SIDE, m, n)) return;
     const int ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
     const int a_row = threadIdx.x / (DEPTH / 4), a_depth = threadIdx.x % (DEPTH / 4) * 4;
     const int b_depth = threadIdx.x / (SIDE / 4), b_column = threadIdx.x % (SIDE / 4) * 4;
@@ -96,17 +131,249 @@ __global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ 
 
 template <int T, bool ALIGNED>
 int launch_tiles(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                 cudaStream_t stream) {
+                 cudaStream_t stream, Odd odd = {}) {
     const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
     if (T == 8 && across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
-        return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream);
-    matmul_fma<T, ALIGNED><<<(unsigned)(across * down), THREADS, 0, stream>>>(a, b, c, m, n, k, across);
+        return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream, odd);
+    matmul_fma<T, ALIGNED><<<(unsigned)(across * down), THREADS, 0, stream>>>(a, b, c, m, n, k, across,
+                                                                              odd);
     return (int)cudaGetLastError();
 }
+
+#ifdef PORTKERN_HOPPER
+// Strict float32 on tensor cores: x = (high + low / 2^11) / 2^s with halves high and low, which keep
+// 22 bits and their signs, so that a product of two x takes three of halves (low * low is below the
+// rounding). s is one number per row of A and column of B, so that halves have room for the largest
+// element; what is 2^-26 times as large still has all its bits. Tensor cores round sums towards zero,
+// so they add 64 products at most before an ordinary addition takes over.
+namespace split {
+constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 64, SLOTS = 3, EXTRA = 11;
+constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, B_TILE = 2 * B_PIECE;
+constexpr int TILE = 2 * (A_TILE + B_TILE), SHARED = SLOTS * TILE * (int)sizeof(half) + 1024;
+
+__device__ __forceinline__ int shift(unsigned most) {
+    const float largest = __uint_as_float(most);
+    return isfinite(largest) && largest > 0.0f ? 13 - ilogbf(largest) : 0;
+}
+__device__ __forceinline__ void widen(unsigned& most, unsigned& least, float x) {
+    const unsigned bits = __float_as_uint(x) & 0x7fffffff;
+    most = max(most, bits);
+    if (bits) least = min(least, bits);
+}
+
+__global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t columns, Range range) {
+    unsigned most = 0, least = ~0u;
+    const float4* row = reinterpret_cast<const float4*>(x + blockIdx.x * columns);
+    for (int64_t i = threadIdx.x; i < columns / 4; i += 256) {
+        const float4 v = row[i];
+        widen(most, least, v.x), widen(most, least, v.y), widen(most, least, v.z), widen(most, least, v.w);
+    }
+    most = __reduce_max_sync(~0u, most), least = __reduce_min_sync(~0u, least);
+    if (threadIdx.x % 32 == 0) {
+        atomicMax(range.most + blockIdx.x, most);
+        atomicMin(range.least + blockIdx.x, least);
+    }
+}
+
+// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once.
+__global__ __launch_bounds__(256) void range_of_columns(const float* x, int64_t rows, int64_t columns,
+                                                        Range range) {
+    const int64_t bands = (columns + 127) / 128;
+    const int64_t column = blockIdx.x % bands * 128 + threadIdx.x % 32 * 4, top = blockIdx.x / bands * 64;
+    if (column >= columns) return;
+    unsigned most[4] = {}, least[4] = {~0u, ~0u, ~0u, ~0u};
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+        const int64_t row = top + r * 8 + threadIdx.x / 32;
+        if (row >= rows) break;
+        const float4 v = *reinterpret_cast<const float4*>(x + row * columns + column);
+        widen(most[0], least[0], v.x), widen(most[1], least[1], v.y);
+        widen(most[2], least[2], v.z), widen(most[3], least[3], v.w);
+    }
+    for (int j = 0; j < 4; ++j) {
+        atomicMax(range.most + column + j, most[j]);
+        atomicMin(range.least + column + j, least[j]);
+    }
+}
+
+template <bool BY_ROW>
+__global__ __launch_bounds__(256) void halve(const float* x, int64_t rows, int64_t columns, Range range,
+                                             half* high, half* low) {
+    const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
+    if (at >= rows * columns) return;
+    const int64_t row = at / columns, column = at - row * columns;
+    alignas(16) float v[8];
+    alignas(16) half h[8], l[8];
+    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x + at);
+    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + at + 4);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        const float scaled = scalbnf(v[j], shift(range.most[BY_ROW ? row : column + j]));
+        h[j] = __float2half_rn(scaled);
+        l[j] = __float2half_rn((scaled - __half2float(h[j])) * (1 << EXTRA));
+    }
+    *reinterpret_cast<uint4*>(high + at) = *reinterpret_cast<uint4*>(h);
+    *reinterpret_cast<uint4*>(low + at) = *reinterpret_cast<uint4*>(l);
+}
+
+struct Maps {
+    CUtensorMap high_a, low_a, high_b, low_b;
+};
+struct Barriers {
+    uint64_t full[SLOTS], empty[SLOTS];
+};
+
+__device__ __forceinline__ int2 place(int number, int down, int across) {
+    const int band = number / (BAND * across), first = band * BAND;
+    const int height = min(BAND, down - first), within = number - first * across;
+    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
+}
+
+__device__ __forceinline__ void load(const Maps& maps, half* tile, int2 at, int depth, uint64_t* full) {
+    hopper::expect_bytes(full, TILE * sizeof(half));
+    hopper::load_box(tile, &maps.high_a, depth, at.x, full);
+    hopper::load_box(tile + A_TILE, &maps.low_a, depth, at.x, full);
+    for (int p = 0; p < 2; ++p) {
+        half* to = tile + 2 * A_TILE + p * B_PIECE;
+        hopper::load_box(to, &maps.high_b, at.y + p * 64, depth, full);
+        hopper::load_box(to + B_TILE, &maps.low_b, at.y + p * 64, depth, full);
+    }
+}
+
+__global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ Maps maps, float* c,
+                                                       const unsigned* most_a, const unsigned* most_b,
+                                                       int64_t m, int64_t n, int down, int across,
+                                                       int steps) {
+    extern __shared__ unsigned char raw[];
+    __shared__ Barriers pipe;
+    half* tiles = reinterpret_cast<half*>(raw + (-hopper::address(raw) & 1023));
+    const int group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < SLOTS; ++s) {
+            hopper::init(&pipe.full[s], 1);
+            hopper::init(&pipe.empty[s], 2);
+        }
+        hopper::fence_barriers();
+    }
+    __syncthreads();
+    int slot = 0, phase = 0;
+    const auto advance = [&] {
+        if (++slot == SLOTS) slot = 0, phase ^= 1;
+    };
+    if (group == 0) {
+        hopper::fewer_registers<40>();
+        for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x)
+            for (int step = 0; step < steps; ++step, advance()) {
+                hopper::wait(&pipe.empty[slot], phase ^ 1);
+                load(maps, tiles + slot * TILE, place(t, down, across), step * DEPTH, &pipe.full[slot]);
+            }
+        return;
+    }
+    hopper::more_registers<232>();
+    for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
+        const int2 at = place(t, down, across);
+        float total[64] = {}, part[64], small[64];
+        for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
+            hopper::wait(&pipe.full[slot], phase);
+            const half* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
+            const half* right = tiles + slot * TILE + 2 * A_TILE;
+            const auto of_a = [&](int d, int which) { return hopper::operand(left + which * A_TILE + d, 1024); };
+            const auto of_b = [&](int d, int which) {
+                return hopper::operand(right + which * B_TILE + d * 64, 1024, B_PIECE * sizeof(half));
+            };
+            hopper::begin_products();
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) hopper::multiply_f16(part, of_a(d, 0), of_b(d, 0), d > 0);
+            hopper::commit_products();
+            hopper::wait_products<1>();  // what was left of the step before: its tile is free
+            if (step > 0 && lane == 0) hopper::arrive(&pipe.empty[last]);
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) {
+                hopper::multiply_f16(small, of_a(d, 0), of_b(d, 1), step + d > 0);
+                hopper::multiply_f16(small, of_a(d, 1), of_b(d, 0));
+            }
+            hopper::commit_products();
+            hopper::wait_products<1>();
+            hopper::settle(part);
+#pragma unroll
+            for (int i = 0; i < 64; ++i) total[i] += part[i];
+        }
+        hopper::wait_products<0>();
+        hopper::settle(small);
+        if (lane == 0) hopper::arrive(&pipe.empty[(slot + SLOTS - 1) % SLOTS]);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int64_t row = at.x + (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4 + r * 8;
+            if (row >= m) continue;
+            const int of_row = shift(most_a[row]);
+#pragma unroll
+            for (int j = 0; j < 16; ++j) {
+                const int64_t column = at.y + j * 8 + lane % 4 * 2;
+                if (column >= n) continue;
+                float both[2];
+                for (int e = 0; e < 2; ++e) {
+                    const int i = j * 4 + r * 2 + e;
+                    both[e] = scalbnf(total[i] + small[i] * (1.0f / (1 << EXTRA)),
+                                      -of_row - shift(most_b[column + e]));
+                }
+                *reinterpret_cast<float2*>(c + row * n + column) = make_float2(both[0], both[1]);
+            }
+        }
+    }
+}
+int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+           cudaStream_t stream) {
+    int device = 0, multiprocessors = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    static const cudaError_t kept = [=] {  // or the driver gives memory back at every synchronisation
+        cudaMemPool_t pool;
+        uint64_t everything = ~0ull;
+        cudaDeviceGetDefaultMemPool(&pool, device);
+        return cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything);
+    }();
+    if (kept != cudaSuccess) return (int)kept;
+    const int64_t of_a = m * k, of_b = k * n, halves = 2 * (of_a + of_b);
+    unsigned char* work = nullptr;
+    const size_t bytes = halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned);
+    if (const cudaError_t wrong = cudaMallocAsync((void**)&work, bytes, stream)) return (int)wrong;
+    half *high_a = (half*)work, *low_a = high_a + of_a, *high_b = low_a + of_a, *low_b = high_b + of_b;
+    unsigned* most = (unsigned*)(work + halves * sizeof(half));
+    unsigned* least = most + m + n;
+    const Odd odd = {{most, least}, {most + m, least + m}};
+    cudaMemsetAsync(most, 0, (m + n) * sizeof(unsigned), stream);
+    cudaMemsetAsync(least, 0xff, (m + n) * sizeof(unsigned), stream);
+    range_of_rows<<<(unsigned)m, 256, 0, stream>>>(a, k, odd.rows);
+    const int64_t bands = (n + 127) / 128 * ((k + 63) / 64);
+    range_of_columns<<<(unsigned)bands, 256, 0, stream>>>(b, k, n, odd.columns);
+    halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, m, k, odd.rows, high_a, low_a);
+    halve<false><<<(unsigned)((of_b / 8 + 255) / 256), 256, 0, stream>>>(b, k, n, odd.columns, high_b, low_b);
+    Maps maps;
+    constexpr auto KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    int wrong = hopper::map_matrix(&maps.high_a, KIND, 2, high_a, m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_a, KIND, 2, low_a, m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.high_b, KIND, 2, high_b, k, n, DEPTH, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_b, KIND, 2, low_b, k, n, DEPTH, 64);
+    const int down = (int)((m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    if (!wrong) {
+        cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+        matmul_split<<<min(multiprocessors, down * across), 384, SHARED, stream>>>(
+            maps, c, odd.rows.most, odd.columns.most, m, n, down, across, (int)((k + DEPTH - 1) / DEPTH));
+        wrong = launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
+    }
+    cudaFreeAsync(work, stream);
+    return wrong;
+}
+}  // namespace split
+#endif
 
 template <bool ALIGNED>
 int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
+#ifdef PORTKERN_HOPPER
+    if (ALIGNED && k % 8 == 0 && n % 8 == 0 && double(m) * n * k >= SPLIT_FROM * 1e6)
+        return split::launch(a, b, c, m, n, k, stream);
+#endif
     return launch_tiles<8, ALIGNED>(a, b, c, m, n, k, stream);
 }
 
@@ -114,8 +381,12 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
 
 #ifdef PORTKERN_FLOAT16
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#define MULTIPLY hopper::multiply_f16
+#define KIND CU_TENSOR_MAP_DATA_TYPE_FLOAT16
 #else
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#define MULTIPLY hopper::multiply_bf16
+#define KIND CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
 #endif
 
 // A block computes 128 x 128, its 8 warps 64 x 32 each. Rows in shared memory are padded by 16
@@ -239,9 +510,142 @@ __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict
         }
 }
 
+#ifdef PORTKERN_HOPPER
+// Persistent blocks of three warpgroups: one has the copy engine bring tiles of A and B in, two
+// multiply 64 rows each. A tile of C leaves through shared memory, also by the copy engine, while
+// the next one's operands arrive.
+namespace wide {
+constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 64, PIECES = COLUMNS / 64;
+constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, TILE = A_TILE + PIECES * B_PIECE;
+constexpr int BUFFER = 64 * 128;  // of C: half the columns of one warpgroup's tile
+constexpr int SHARED = (PIPELINE * TILE + 2 * BUFFER) * (int)sizeof(scalar_t) + 1024;
+
+// The n-th tile: bands of BAND rows of tiles are walked column by column, so that what they share
+// stays in the L2.
+__device__ __forceinline__ int2 place(int number, int down, int across) {
+    const int band = number / (BAND * across), first = band * BAND;
+    const int height = min(BAND, down - first), within = number - first * across;
+    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
+}
+
+struct Pipeline {
+    uint64_t full[PIPELINE], empty[PIPELINE];
+};
+
+__global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ CUtensorMap of_a,
+                                                       const __grid_constant__ CUtensorMap of_b,
+                                                       const __grid_constant__ CUtensorMap of_c,
+                                                       int down, int across, int steps) {
+    extern __shared__ unsigned char raw[];
+    __shared__ Pipeline pipe;
+    scalar_t* tiles = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
+    const int group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < PIPELINE; ++s) {
+            hopper::init(&pipe.full[s], 1);
+            hopper::init(&pipe.empty[s], 2);
+        }
+        hopper::fence_barriers();
+    }
+    __syncthreads();
+    int slot = 0, phase = 0;
+    const auto advance = [&] {
+        if (++slot == PIPELINE) slot = 0, phase ^= 1;
+    };
+    if (group == 0) {
+        hopper::fewer_registers<40>();
+        for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x) {
+            const int2 at = place(t, down, across);
+            for (int step = 0; step < steps; ++step, advance()) {
+                hopper::wait(&pipe.empty[slot], phase ^ 1);
+                scalar_t* tile = tiles + slot * TILE;
+                hopper::expect_bytes(&pipe.full[slot], TILE * sizeof(scalar_t));
+                hopper::load_box(tile, &of_a, step * DEPTH, at.x, &pipe.full[slot]);
+                for (int p = 0; p < PIECES; ++p)
+                    hopper::load_box(tile + A_TILE + p * B_PIECE, &of_b, at.y + p * 64, step * DEPTH,
+                                     &pipe.full[slot]);
+            }
+        }
+        return;
+    }
+    hopper::more_registers<232>();
+    scalar_t* buffer = tiles + PIPELINE * TILE + (group - 1) * BUFFER;
+    for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
+        const int2 at = place(t, down, across);
+        float sums[128] = {};
+        hopper::begin_products();
+        for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
+            hopper::wait(&pipe.full[slot], phase);
+            const scalar_t* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
+            const scalar_t* right = tiles + slot * TILE + A_TILE;
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) {
+                const uint64_t a = hopper::operand(left + d, 1024);
+                const uint64_t b = hopper::operand(right + d * 64, 1024, B_PIECE * sizeof(scalar_t));
+                MULTIPLY(sums, a, b);
+            }
+            hopper::commit_products();
+            hopper::wait_products<1>();  // the products of the step before: its tile is free
+            if (step > 0 && lane == 0) hopper::arrive(&pipe.empty[last]);
+        }
+        hopper::wait_products<0>();
+        hopper::settle(sums);
+        if (lane == 0) hopper::arrive(&pipe.empty[(slot + PIPELINE - 1) % PIPELINE]);
+        const int row = lane / 32 * 16 + lane % 32 / 4;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            if (lane == 0) hopper::wait_stores();
+            asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+#pragma unroll
+            for (int j = 0; j < 16; ++j)
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    struct alignas(4) Pair {
+                        scalar_t at[2];
+                    };
+                    const float* from = sums + half * 64 + j * 4 + r * 2;
+                    // Swizzled as the copy engine reads it: piece j of a row lies at j ^ row % 8.
+                    const int to = (j / 8 * 64 + row + r * 8) * 64 + ((j ^ row) & 7) * 8 + lane % 4 * 2;
+                    *reinterpret_cast<Pair*>(buffer + to) = {scalar_t(from[0]), scalar_t(from[1])};
+                }
+            hopper::fence_async();
+            asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+            if (lane == 0) {
+                for (int p = 0; p < 2; ++p)
+                    hopper::store_box(&of_c, buffer + p * 64 * 64, at.y + half * 128 + p * 64,
+                                      at.x + (group - 1) * 64);
+                hopper::commit_stores();
+            }
+        }
+    }
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
+           cudaStream_t stream) {
+    CUtensorMap of_a, of_b, of_c;
+    int wrong = hopper::map_matrix(&of_a, KIND, 2, a, m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_b, KIND, 2, b, k, n, DEPTH, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_c, KIND, 2, c, m, n, 64, 64);
+    if (wrong) return wrong;
+    int device = 0, multiprocessors = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    const int down = (int)((m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int blocks = min(multiprocessors, down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
+    cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, down, across, steps);
+    return (int)cudaGetLastError();
+}
+}  // namespace wide
+#endif
+
 template <bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
+#ifdef PORTKERN_HOPPER
+    if (ALIGNED && k > 0 && m * n >= (int64_t)FEW_TILES * 128 * 128) return wide::launch(a, b, c, m, n, k, stream);
+#endif
     const int64_t across = (n + SIDE - 1) / SIDE, down = (m + SIDE - 1) / SIDE;
     const auto kernel = matmul_mma<ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.

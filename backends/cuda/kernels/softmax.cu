@@ -1,7 +1,12 @@
 // Softmax over the last axis, one block per row. A row that fits is read once and kept in
-// registers; a wider one is read twice, its maximum and sum found together in the first pass.
-#define BLOCK 512  // knob: 128 256 512
-#define ITEMS 4  // knob: 2 4 8
+// registers; a wider one is read twice, its maximum and sum found together in the first pass. On
+// Hopper a cluster of blocks keeps a row that is too wide for one.
+#define BLOCK 256  // knob: 128 256 512
+#define ITEMS 32  // knob: 16 32 64
+#define CLUSTER_ITEMS 32  // knob: 16 32
+#ifdef PORTKERN_HOPPER
+#include <portkern/hopper.h>
+#endif
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
@@ -10,46 +15,56 @@ struct alignas(V * sizeof(scalar_t)) Pack {
     scalar_t at[V];
 };
 
+constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
+
 struct Max {
+    static constexpr float START = LOWEST;
     __device__ static float of(float a, float b) { return fmaxf(a, b); }
 };
 struct Sum {
+    static constexpr float START = 0.0f;
     __device__ static float of(float a, float b) { return a + b; }
 };
 
 template <class Combine>
-__device__ __forceinline__ float block_reduce(float value) {
-    __shared__ float partial[BLOCK / 32];
+__device__ __forceinline__ float warp_reduce(float value) {
+#pragma unroll
     for (int d = 16; d > 0; d /= 2) value = Combine::of(value, __shfl_xor_sync(~0u, value, d));
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = partial[0];
-    for (int w = 1; w < blockDim.x / 32; ++w) value = Combine::of(value, partial[w]);
-    return value;  // Max and Sum have an array each, so one call each needs no second barrier
+    return value;
 }
 
-constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
+template <class Combine>
+__device__ __forceinline__ float block_reduce(float value) {
+    __shared__ float partial[32];
+    const int lane = threadIdx.x % 32;
+    value = warp_reduce<Combine>(value);
+    if (lane == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    // Max and Sum have an array each, so one call each needs no second barrier.
+    return warp_reduce<Combine>(lane < blockDim.x / 32 ? partial[lane] : Combine::START);
+}
 
 template <int V>
 __global__ __launch_bounds__(BLOCK) void softmax_row(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y, int64_t cols) {
-    constexpr int PACKS = ITEMS * VEC / V;
+    constexpr int PACKS = ITEMS / V;
     const int packs = (int)cols / V;
     const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
     Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
+    Pack<V> values[PACKS];
     float v[PACKS][V];
     float top = LOWEST, total = 0.0f;
 #pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        const int i = threadIdx.x + k * blockDim.x;
-        Pack<V> values;
-        if (i < packs) values = in[i];
+    for (int k = 0; k < PACKS; ++k)  // all are on their way before the first is looked at
+        if (threadIdx.x + k * blockDim.x < packs) values[k] = in[threadIdx.x + k * blockDim.x];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k)
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-            v[k][j] = i < packs ? float(values.at[j]) : __int_as_float(0xff800000);  // -inf
+            const bool inside = threadIdx.x + k * blockDim.x < packs;
+            v[k][j] = inside ? float(values[k].at[j]) : __int_as_float(0xff800000);  // -inf
             top = fmaxf(top, v[k][j]);
         }
-    }
     top = block_reduce<Max>(top);
 #pragma unroll
     for (int k = 0; k < PACKS; ++k)
@@ -62,10 +77,10 @@ __global__ __launch_bounds__(BLOCK) void softmax_row(const scalar_t* __restrict_
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         const int i = threadIdx.x + k * blockDim.x;
-        Pack<V> values;
+        Pack<V> result;
 #pragma unroll
-        for (int j = 0; j < V; ++j) values.at[j] = scalar_t(v[k][j] * scale);
-        if (i < packs) out[i] = values;
+        for (int j = 0; j < V; ++j) result.at[j] = scalar_t(v[k][j] * scale);
+        if (i < packs) out[i] = result;
     }
 }
 
@@ -97,12 +112,122 @@ __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict
     }
 }
 
+#ifdef PORTKERN_HOPPER
+// Rows that are too wide for a block, in turns, by clusters that stay: a block has a part of each in
+// registers while the copy engine brings the next ones. What its powers add up to is corrected by
+// the others' maxima.
+constexpr int THREADS = 512, RING = 3;  // RING parts in shared memory
+
+template <int BLOCKS>
+__global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softmax_cluster(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ y, int64_t rows, int64_t packs, int part) {
+    constexpr int PACKS = CLUSTER_ITEMS / VEC;
+    extern __shared__ __align__(128) unsigned char raw[];
+    __shared__ uint64_t full[RING];
+    __shared__ float2 told[2];  // by turns: the maximum and the sum of this block's part
+    const int lane = threadIdx.x % 32, me = hopper::rank();
+    const int64_t start = (int64_t)me * part, clusters = gridDim.x / BLOCKS;
+    const int mine = (int)min((int64_t)part, packs - start);
+    Pack<VEC>* ring = reinterpret_cast<Pack<VEC>*>(raw);
+    const auto fetch = [&](int64_t row, int place) {
+        if (row >= rows) return;
+        hopper::expect_bytes(&full[place], mine * 16);
+        hopper::load_bytes(ring + place * part,
+                           reinterpret_cast<const Pack<VEC>*>(x) + row * packs + start, mine * 16,
+                           &full[place]);
+    };
+    int64_t row = blockIdx.x / BLOCKS;
+    if (threadIdx.x == 0) {
+        for (int place = 0; place < RING; ++place) hopper::init(&full[place], 1);
+        hopper::fence_barriers();
+        for (int place = 0; place < RING; ++place) fetch(row + place * clusters, place);
+    }
+    __syncthreads();
+    for (int turn = 0; row < rows; row += clusters, ++turn) {
+        const int place = turn % RING;
+        float v[PACKS][VEC], top = LOWEST, total = 0.0f;
+        hopper::wait(&full[place], turn / RING % 2);
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const int i = threadIdx.x + k * THREADS;
+            Pack<VEC> values;
+            if (i < mine) values = ring[place * part + i];
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                v[k][j] = i < mine ? float(values.at[j]) : __int_as_float(0xff800000);  // -inf
+                top = fmaxf(top, v[k][j]);
+            }
+        }
+        top = block_reduce<Max>(top);
+        if (threadIdx.x == 0) {
+            hopper::fence_async();  // what was read above comes before what is written now
+            fetch(row + RING * clusters, place);
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k)
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                v[k][j] = expf(v[k][j] - top);
+                total += v[k][j];
+            }
+        total = block_reduce<Sum>(total);
+        if (threadIdx.x == 0) told[turn % 2] = make_float2(top, total);
+        hopper::arrive_cluster();
+        hopper::wait_cluster();
+        float other = LOWEST, others = 0.0f;
+        if (lane < BLOCKS) {
+            other = hopper::peek(&told[turn % 2].x, lane);
+            others = hopper::peek(&told[turn % 2].y, lane);
+        }
+        const float highest = warp_reduce<Max>(other);
+        const float scale = expf(top - highest) / warp_reduce<Sum>(others * expf(other - highest));
+        Pack<VEC>* out = reinterpret_cast<Pack<VEC>*>(y) + row * packs + start;
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const int i = threadIdx.x + k * THREADS;
+            Pack<VEC> values;
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) values.at[j] = scalar_t(v[k][j] * scale);
+            if (i < mine)
+                __stcs(reinterpret_cast<uint4*>(out + i), *reinterpret_cast<const uint4*>(&values));
+        }
+    }
+    hopper::arrive_cluster();  // others may be reading what this block has told
+    hopper::wait_cluster();
+}
+
+// Whether a cluster of so many blocks, or of twice or four times as many, has room for a row.
+template <int BLOCKS>
+bool launch_cluster(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
+    if (packs > (int64_t)BLOCKS * THREADS * CLUSTER_ITEMS / VEC) {
+        if constexpr (BLOCKS < 8) return launch_cluster<2 * BLOCKS>(x, y, rows, packs, stream);
+        return false;
+    }
+    const int part = (int)((packs + BLOCKS - 1) / BLOCKS), bytes = RING * part * 16;
+    const auto kernel = softmax_cluster<BLOCKS>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchConfig_t config = {dim3(BLOCKS), dim3(THREADS), (size_t)bytes, stream};
+    int clusters = 0;  // that run at once; the kernel's own attribute says how large each is
+    if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess || clusters == 0) {
+        cudaGetLastError();  // or the next kernel's launch would report it
+        return false;
+    }
+    kernel<<<(unsigned)(rows < clusters ? rows : clusters) * BLOCKS, THREADS, bytes, stream>>>(
+        x, y, rows, packs, part);
+    return true;
+}
+#endif
+
 template <int V>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    constexpr int64_t share = ITEMS * VEC / V;  // packs per thread
+    constexpr int64_t share = ITEMS / V;  // packs per thread
     const int64_t threads = (cols / V + share - 1) / share;
     if (threads <= BLOCK)
         softmax_row<V><<<(unsigned)rows, (unsigned)(threads + 31) / 32 * 32, 0, stream>>>(x, y, cols);
+#ifdef PORTKERN_HOPPER
+    else if (V == VEC && launch_cluster<2>(x, y, rows, cols / VEC, stream))
+        return (int)cudaGetLastError();
+#endif
     else
         softmax_wide<V><<<(unsigned)rows, BLOCK, 0, stream>>>(x, y, cols);
     return (int)cudaGetLastError();

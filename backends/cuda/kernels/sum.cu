@@ -1,8 +1,8 @@
 // Sum over the middle axis of three. inner == 1: one block per row, 16-byte loads, a block
 // reduction. inner > 1: a block takes 128 bytes of columns and all rows, rows spread over its
 // threads, so every access is a full line and the partial sums meet in shared memory.
-#define BLOCK 512  // knob: 128 256 512
-#define UNROLL 4  // knob: 1 2 4 8
+#define BLOCK 256  // knob: 128 256 512
+#define UNROLL 8  // knob: 1 2 4 8
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 

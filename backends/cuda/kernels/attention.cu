@@ -1,0 +1,483 @@
+// Causal attention in one pass: a block keeps some queries and the sums of their values, and goes
+// over the keys up to the last of them, a tile at a time. As a row's maximum grows, what was summed
+// before is scaled down. Products are FMA in strict float32 or, for halves, mma.sync.
+#define WARPS 4  // knob: 2 4
+#define FLASH_FROM 256  // knob: 128 256 1024
+#ifdef PORTKERN_HOPPER
+#include <portkern/hopper.h>
+#endif
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+constexpr int THREADS = 32 * WARPS;
+
+// D: the dimension, padded with zeros. A lane has queries that lie 8 apart, lane / 4 the first.
+// Wider rows leave room for fewer, in registers and in shared memory.
+template <int D>
+struct Tile {
+    static constexpr int row_bytes = D * sizeof(scalar_t);
+    static constexpr int rows = row_bytes <= 256 ? 4 : 2, queries = WARPS * 8 * rows;
+    static constexpr int keys = row_bytes <= 128 ? 64 : row_bytes <= 512 ? 32 : 16;
+    static constexpr int pitch = D + VEC;  // 8 neighbouring rows lie in different banks
+    static constexpr int bytes = (queries + 2 * keys) * pitch * sizeof(scalar_t);
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// COUNT rows from `row` on, with zeros for what lies outside.
+template <int D, int COUNT>
+__device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int64_t row,
+                                     int64_t length, int dim, bool aligned) {
+#pragma unroll 1
+    for (int p = threadIdx.x * VEC; p < COUNT * D; p += THREADS * VEC) {
+        const int column = p % D;
+        const bool inside = row + p / D < length && column < dim;
+        const scalar_t* source = inside ? from + (row + p / D) * dim + column : from;
+        scalar_t* at = to + p / D * Tile<D>::pitch + column;
+        if (aligned)  // the last operand is the number of bytes read; the rest of the 16 is zeroed
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(at)),
+                         "l"(source), "r"(inside ? 16 : 0) : "memory");
+        for (int j = 0; !aligned && j < VEC; ++j)
+            at[j] = inside && column + j < dim ? source[j] : scalar_t(0.0f);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// score() multiplies queries and keys, sum_up() weights and values. A lane has columns in groups:
+// lane % 4 is the first group, the others lie 4 groups apart.
+#ifdef PORTKERN_FLOAT32
+constexpr int KEY_GROUP = 1, GROUP = 4;
+
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const float* q,
+                                      const float* k) {
+    constexpr int PITCH = Tile<D>::pitch;
+    q += threadIdx.x % 32 / 4 * PITCH;
+    k += threadIdx.x % 4 * PITCH;
+#pragma unroll 1  // more at once would take more registers
+    for (int d = 0; d < D; d += 4) {
+        alignas(16) float left[ROWS][4], right[4];
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) *(float4*)left[i] = *(const float4*)(q + i * 8 * PITCH + d);
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) {
+            *(float4*)right = *(const float4*)(k + j * 4 * PITCH + d);
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+#pragma unroll
+                for (int i = 0; i < ROWS; ++i)
+                    scores[i][j] = fmaf(left[i][e], right[e], scores[i][j]);
+        }
+    }
+}
+
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
+                                       const float (&weights)[ROWS][COLUMNS], const float* v) {
+    v += threadIdx.x % 4 * GROUP;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; ++j)
+#pragma unroll 1
+        for (int owner = 0; owner < 4; ++owner) {  // of the weight of key j * 4 + owner
+            alignas(16) float left[ROWS], right[4];
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i)
+                left[i] = __shfl_sync(0xffffffffu, weights[i][j], owner, 4);
+#pragma unroll
+            for (int c = 0; c < D / 4; c += 4) {
+                *(float4*)right = *(const float4*)(v + (j * 4 + owner) * Tile<D>::pitch + c * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+#pragma unroll
+                    for (int i = 0; i < ROWS; ++i)
+                        sums[i][c + e] = fmaf(left[i], right[e], sums[i][c + e]);
+            }
+        }
+}
+#else
+constexpr int KEY_GROUP = 2, GROUP = 2;
+#ifdef PORTKERN_FLOAT16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+
+// Four pieces of 8 x 8, of whose rows each lane points at one.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
+    const unsigned at = shared_address(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+// Two columns each of rows that lie 8 apart.
+__device__ __forceinline__ void multiply(float* upper, float* lower, const unsigned (&a)[4],
+                                         const unsigned* b) {
+    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scalar_t* q,
+                                      const scalar_t* k) {
+    constexpr int PITCH = Tile<D>::pitch;
+    const int lane = threadIdx.x % 32;
+    q += lane % 16 * PITCH + lane / 16 * 8;
+    k += (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+        unsigned left[ROWS / 2][4], right[4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; ++i) load_pieces<false>(left[i], q + i * 16 * PITCH + d);
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 2) {
+            if (j % 4 == 0) load_pieces<false>(right, k + j * 4 * PITCH + d);
+#pragma unroll
+            for (int i = 0; i < ROWS; i += 2)
+                multiply(scores[i] + j, scores[i + 1] + j, left[i / 2], right + j % 4);
+        }
+    }
+}
+
+__device__ __forceinline__ unsigned pack(const float* two) {
+    struct alignas(4) Pair {
+        scalar_t at[2];
+    } pair = {scalar_t(two[0]), scalar_t(two[1])};
+    return *reinterpret_cast<unsigned*>(&pair);
+}
+
+// The scores of 16 keys lie in a lane just as mma.sync wants them on the left.
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
+                                       const float (&weights)[ROWS][COLUMNS], const scalar_t* v) {
+    v += threadIdx.x % 16 * Tile<D>::pitch + threadIdx.x % 32 / 16 * 8;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j += 4) {
+        unsigned left[ROWS / 2][4], right[4];
+#pragma unroll
+        for (int i = 0; i < ROWS * 2; ++i)
+            left[i / 4][i % 4] = pack(weights[i / 4 * 2 + i % 2] + j + i % 4 / 2 * 2);
+#pragma unroll
+        for (int c = 0; c < D / 4; c += 2) {
+            if (c % 4 == 0) load_pieces<true>(right, v + j * 4 * Tile<D>::pitch + c * 4);
+#pragma unroll
+            for (int i = 0; i < ROWS; i += 2)
+                multiply(sums[i] + c, sums[i + 1] + c, left[i / 2], right + c % 4);
+        }
+    }
+}
+#endif
+
+template <int D>
+__global__ __launch_bounds__(THREADS) void attention_kernel(
+    const scalar_t* __restrict__ q, const scalar_t* __restrict__ k, const scalar_t* __restrict__ v,
+    scalar_t* __restrict__ y, int64_t heads, int64_t length, int dim, float scale, bool aligned) {
+    constexpr int ROWS = Tile<D>::rows, QUERIES = Tile<D>::queries, KEYS = Tile<D>::keys;
+    extern __shared__ __align__(128) unsigned char shared[];
+    scalar_t* tile_q = reinterpret_cast<scalar_t*>(shared);
+    scalar_t* tile_k = tile_q + QUERIES * Tile<D>::pitch;
+    scalar_t* tile_v = tile_k + KEYS * Tile<D>::pitch;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t head = blockIdx.x % heads * length * dim;
+    // The last queries, which have the most keys, come first.
+    const int query0 = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * QUERIES;
+    const int row0 = query0 + warp * 8 * ROWS + lane / 4;
+    const int keys = (int)min(length, (int64_t)query0 + QUERIES);
+    float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) top[i] = __int_as_float(0xff800000);  // -inf
+    copy<D, QUERIES>(tile_q, q + head, query0, length, dim, aligned);
+    copy<D, KEYS>(tile_k, k + head, 0, length, dim, aligned);
+    for (int key0 = 0; key0 < keys; key0 += KEYS) {
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();  // the keys are there, and everybody is done with the last values
+        copy<D, KEYS>(tile_v, v + head, key0, length, dim, aligned);
+        float scores[ROWS][KEYS / 4] = {};
+        score<D>(scores, tile_q + warp * 8 * ROWS * Tile<D>::pitch, tile_k);
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();  // the values are there, and everybody is done with the keys
+        if (key0 + KEYS < keys) copy<D, KEYS>(tile_k, k + head, key0 + KEYS, length, dim, aligned);
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            float highest = top[i];
+            if (key0 + KEYS > query0)  // only the last tiles have keys that come after a query
+#pragma unroll
+                for (int j = 0; j < KEYS / 4; ++j) {
+                    const int group = j / KEY_GROUP * 4 + lane % 4;
+                    const int key = key0 + group * KEY_GROUP + j % KEY_GROUP;
+                    if (key > row0 + i * 8) scores[i][j] = __int_as_float(0xff800000);
+                }
+#pragma unroll
+            for (int j = 0; j < KEYS / 4; ++j) highest = fmaxf(highest, scores[i][j]);
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+            const float shrink = exp2f((top[i] - highest) * scale);
+            top[i] = highest;
+            total[i] *= shrink;
+#pragma unroll
+            for (int c = 0; c < D / 4; ++c) sums[i][c] *= shrink;
+#pragma unroll
+            for (int j = 0; j < KEYS / 4; ++j) {
+                scores[i][j] = exp2f((scores[i][j] - highest) * scale);
+                total[i] += scores[i][j];
+            }
+        }
+        sum_up<D>(sums, scores, tile_v);
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        total[i] += __shfl_xor_sync(0xffffffffu, total[i], 1);
+        total[i] += __shfl_xor_sync(0xffffffffu, total[i], 2);
+        const int row = row0 + i * 8;
+#pragma unroll
+        for (int c = 0; c < D / 4; ++c) {
+            const int column = c / GROUP * GROUP * 4 + lane % 4 * GROUP + c % GROUP;
+            if (row < length && column < dim)
+                y[head + (int64_t)row * dim + column] = scalar_t(sums[i][c] / total[i]);
+        }
+    }
+}
+
+template <int D>
+int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
+           int64_t length, int64_t dim, cudaStream_t stream) {
+    const bool pointers = ((uintptr_t)q | (uintptr_t)k | (uintptr_t)v) % 16 == 0;
+    const float scale = 1.44269504f / sqrtf((float)dim);  // for powers of 2
+    const int64_t tiles = (length + Tile<D>::queries - 1) / Tile<D>::queries;
+    // More than 48 KB of shared memory is dynamic and has to be asked for.
+    cudaFuncSetAttribute(attention_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         Tile<D>::bytes);
+    attention_kernel<D><<<(unsigned)(tiles * heads), THREADS, Tile<D>::bytes, stream>>>(
+        q, k, v, y, heads, length, (int)dim, scale, pointers && dim % VEC == 0);
+    return (int)cudaGetLastError();
+}
+
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+// On Hopper wgmma, fed by the bulk tensor copy engine: one warpgroup has it bring tiles of keys and
+// values in, two compute 64 queries each. Scores become powers, and these the left operand of the
+// second product, without leaving their registers; a tile's first product runs beside the last
+// tile's second one.
+namespace flash {
+constexpr int QUERIES = 128, KEYS = 128, SLOTS = 2;
+#ifdef PORTKERN_FLOAT16
+constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+#define MULTIPLY hopper::multiply_f16
+__device__ __forceinline__ unsigned pair(float low, float high) {
+    unsigned both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+#else
+constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+#define MULTIPLY hopper::multiply_bf16
+__device__ __forceinline__ unsigned pair(float low, float high) {
+    unsigned both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+#endif
+constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
+
+__device__ __forceinline__ float power(float of) {  // of 2, in one instruction
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(of));
+    return of;
+}
+
+struct Ring {
+    uint64_t full[SLOTS], empty[SLOTS];
+};
+
+// A tile of 128 rows lies in pieces of 64 columns.
+template <int D>
+__device__ __forceinline__ void fetch(scalar_t* tile, const CUtensorMap* map, int row,
+                                      uint64_t* full) {
+    hopper::expect_bytes(full, 128 * D * sizeof(scalar_t));
+    for (int p = 0; p < D / 64; ++p) hopper::load_box(tile + p * 128 * 64, map, p * 64, row, full);
+}
+
+__device__ __forceinline__ float quad_max(float value) {
+    value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
+    return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
+}
+__device__ __forceinline__ float quad_sum(float value) {
+    value += __shfl_xor_sync(~0u, value, 1);
+    return value + __shfl_xor_sync(~0u, value, 2);
+}
+
+template <int D>
+__global__ __launch_bounds__(384, 1) void attention_flash(
+    const __grid_constant__ CUtensorMap of_q, const __grid_constant__ CUtensorMap of_k,
+    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, int length, float scale) {
+    extern __shared__ unsigned char raw[];
+    __shared__ Ring of_keys, of_values;
+    __shared__ uint64_t queries_there;
+    constexpr int TILE = 128 * D;
+    scalar_t* queries = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
+    scalar_t *keys = queries + TILE, *values = keys + SLOTS * TILE;
+    const int tiles = length / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    const int tile = tiles - 1 - blockIdx.x % tiles;  // those with most keys come first
+    const int head = blockIdx.x / tiles * length, steps = tile + 1;
+    if (threadIdx.x == 0) {
+        hopper::init(&queries_there, 1);
+        for (int s = 0; s < SLOTS; ++s) {
+            hopper::init(&of_keys.full[s], 1);
+            hopper::init(&of_keys.empty[s], 2);
+            hopper::init(&of_values.full[s], 1);
+            hopper::init(&of_values.empty[s], 2);
+        }
+        hopper::fence_barriers();
+    }
+    __syncthreads();
+    if (group == 0) {
+        hopper::fewer_registers<24>();
+        if (lane > 0) return;
+        fetch<D>(queries, &of_q, head + tile * QUERIES, &queries_there);
+        for (int n = 0; n < steps; ++n) {  // from the diagonal on
+            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = head + (tile - n) * KEYS;
+            hopper::wait(&of_keys.empty[slot], parity);
+            fetch<D>(keys + slot * TILE, &of_k, row, &of_keys.full[slot]);
+            hopper::wait(&of_values.empty[slot], parity);
+            fetch<D>(values + slot * TILE, &of_v, row, &of_values.full[slot]);
+        }
+        return;
+    }
+    hopper::more_registers<240>();
+    const int first = (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4;  // and the row 8 below
+    const scalar_t* mine = queries + (group - 1) * 64 * 64;
+    float scores[64], sums[D / 2] = {}, top[2] = {LOWEST, LOWEST}, total[2] = {}, shrink[2];
+    unsigned powers[KEYS / 16][4];
+    const auto multiply_keys = [&](int n) {
+        hopper::wait(&of_keys.full[n % SLOTS], n / SLOTS % 2);
+        const scalar_t* tile_k = keys + n % SLOTS * TILE;
+        hopper::begin_products();
+#pragma unroll
+        for (int d = 0; d < D; d += 16) {
+            const int at = d / 64 * 128 * 64 + d % 64;
+            MULTIPLY<true>(scores, hopper::operand(mine + at, 1024), hopper::operand(tile_k + at, 1024),
+                           d > 0);
+        }
+        hopper::commit_products();
+    };
+    const auto multiply_values = [&](int n) {
+        hopper::wait(&of_values.full[n % SLOTS], n / SLOTS % 2);
+        const scalar_t* tile_v = values + n % SLOTS * TILE;
+        hopper::begin_products();
+#pragma unroll
+        for (int d = 0; d < KEYS / 16; ++d)
+            MULTIPLY(sums, powers[d],
+                     hopper::operand(tile_v + d * 16 * 64, 1024, 128 * 64 * sizeof(scalar_t)));
+        hopper::commit_products();
+    };
+    // Scores become powers of 2; `shrink` is what earlier ones are too large by.
+    const auto weigh = [&](bool diagonal) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float highest = top[r];
+#pragma unroll
+            for (int j = 0; j < 32; ++j) {
+                float& score = scores[j / 2 * 4 + r * 2 + j % 2];
+                const int key = j / 2 * 8 + lane % 4 * 2 + j % 2;
+                if (diagonal && key > first + r * 8) score = __int_as_float(0xff800000);  // -inf
+                highest = fmaxf(highest, score);
+            }
+            highest = quad_max(highest);
+            shrink[r] = power((top[r] - highest) * scale);
+            top[r] = highest;
+            const float base = highest * scale;
+            float sum = 0.0f;
+#pragma unroll
+            for (int j = 0; j < 32; ++j) {
+                float& score = scores[j / 2 * 4 + r * 2 + j % 2];
+                score = power(score * scale - base);
+                sum += score;
+            }
+            total[r] = total[r] * shrink[r] + sum;
+        }
+    };
+    const auto pack = [&] {
+#pragma unroll
+        for (int d = 0; d < KEYS / 16; ++d)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                powers[d][i] = pair(scores[d * 8 + i * 2], scores[d * 8 + i * 2 + 1]);
+    };
+    hopper::wait(&queries_there, 0);
+    multiply_keys(0);
+    hopper::wait_products<0>();
+    hopper::settle(scores);
+    if (lane == 0) hopper::arrive(&of_keys.empty[0]);
+    weigh(true);
+    pack();
+    for (int n = 1; n < steps; ++n) {
+        multiply_keys(n);
+        multiply_values(n - 1);
+        hopper::wait_products<1>();
+        hopper::settle(scores);
+        if (lane == 0) hopper::arrive(&of_keys.empty[n % SLOTS]);
+        weigh(false);
+        hopper::wait_products<0>();
+        hopper::settle(sums);
+        if (lane == 0) hopper::arrive(&of_values.empty[(n - 1) % SLOTS]);
+#pragma unroll
+        for (int i = 0; i < D / 2; ++i) sums[i] *= shrink[i / 2 % 2];
+        pack();
+    }
+    multiply_values(steps - 1);
+    hopper::wait_products<0>();
+    hopper::settle(sums);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float share = 1.0f / quad_sum(total[r]);
+        unsigned* to = reinterpret_cast<unsigned*>(y + (int64_t)(head + tile * QUERIES + first + r * 8) * D);
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j)
+            to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
+    }
+}
+
+template <int D>
+int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
+           int64_t length, cudaStream_t stream) {
+    constexpr int bytes = (1 + 2 * SLOTS) * 128 * D * (int)sizeof(scalar_t) + 1024;
+    CUtensorMap of_q, of_k, of_v;
+    int wrong = hopper::map_matrix(&of_q, KIND, 2, q, heads * length, D, 128, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_k, KIND, 2, k, heads * length, D, 128, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_v, KIND, 2, v, heads * length, D, 128, 64);
+    if (wrong) return wrong;
+    cudaFuncSetAttribute(attention_flash<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    attention_flash<D><<<(unsigned)(heads * (length / QUERIES)), 384, bytes, stream>>>(
+        of_q, of_k, of_v, y, (int)length, 1.44269504f / sqrtf((float)D));
+    return (int)cudaGetLastError();
+}
+
+bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t rows,
+           int64_t length, int64_t dim) {
+    const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
+    return pointers % 16 == 0 && (dim == 64 || dim == 128) && length % QUERIES == 0 &&
+           length >= FLASH_FROM && rows < (1ll << 31);
+}
+}  // namespace flash
+#endif
+
+extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
+                         int64_t batch, int64_t heads, int64_t length, int64_t dim,
+                         cudaStream_t stream) {
+    if (batch == 0 || heads == 0 || length == 0 || dim == 0) return 0;
+    if (dim > 256) return (int)cudaErrorInvalidValue;  // a query's sums would not fit
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+    if (flash::takes(q, k, v, y, batch * heads * length, length, dim))
+        return dim == 64 ? flash::launch<64>(q, k, v, y, batch * heads, length, stream)
+                         : flash::launch<128>(q, k, v, y, batch * heads, length, stream);
+#endif
+    const auto start = dim <= 32    ? launch<32>
+                       : dim <= 64  ? launch<64>
+                       : dim <= 128 ? launch<128>
+                                    : launch<256>;
+    return start(q, k, v, y, batch * heads, length, dim, stream);
+}

@@ -1,0 +1,343 @@
+// Convolution as a matrix product: a block gathers the patches of 128 output pixels, a slice of
+// their depth at a time, and multiplies them with some filters on tensor cores (mma.sync): float32 as
+// three products of TF32, which keep its precision, or as one. On Hopper, where float32 filters fit in
+// shared memory, they stay there and nothing is gathered (see portkern/convolution.h).
+#define AT_ONCE 256  // knob: 128 256 512
+#define UNROLL 1  // knob: 1 2
+#define TF32 0  // knob: 0 1
+#define RESIDENT_FROM 500  // knob: 100 500 2000
+#if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
+#define RESIDENT
+#include <portkern/convolution.h>
+#endif
+
+constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
+constexpr int THREADS = 256, PIXELS = 128;
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+constexpr int DEPTH = 4 * VEC;              // channels times places in the filter, per step
+constexpr int PITCH = DEPTH + VEC;          // 8 neighbouring rows lie in different banks
+
+struct alignas(16) Pack {
+    scalar_t at[VEC];
+};
+
+struct Shape {
+    int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding;
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
+struct alignas(16) Tap {
+    int offset, i, j;
+};
+constexpr int OUTSIDE = -(1 << 30);  // a row that no image has, even twice
+
+__device__ __forceinline__ Tap tap_of(const Shape& s, int depth) {
+    const int kw = (int)s.kw, filter = (int)s.kh * kw;
+    if (depth >= (int)s.c * filter) return {0, OUTSIDE, 0};
+    const int i = depth % filter / kw, j = depth % filter % kw;
+    return {(int)((depth / filter * s.h + i) * s.w + j), i, j};
+}
+
+// A pack of a filter, of which `there` elements exist. ALIGNED: all or none. The copy's last operand
+// is the number of bytes read; what remains is zeroed.
+template <bool ALIGNED>
+__device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int there) {
+    if constexpr (ALIGNED) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(from), "r"(there > 0 ? 16 : 0) : "memory");
+    } else {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j)
+            if constexpr (sizeof(scalar_t) == 4)
+                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
+                             "l"(from + (j < there ? j : 0)), "r"(j < there ? 4 : 0) : "memory");
+            else
+                to[j] = j < there ? from[j] : scalar_t(0.0f);
+    }
+}
+
+// Patches and filters both lie with the depth inside. A warp multiplies 32 pixels with 4 COLUMNS
+// filters: a lane has 4 pixels that lie 8 apart, lane / 4 the first, and pairs of filters: the first
+// is pair lane % 4, the others lie 4 pairs apart. This is how mma.sync gives its results.
+constexpr int GROUP = 2, PIECE = 16 / sizeof(scalar_t);  // elements of a row of 8 x 16 bytes
+
+// Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row)) : "memory");
+}
+
+#ifdef PORTKERN_FLOAT32
+#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+constexpr int PARTS = TF32 ? 1 : 2;
+#else
+#ifdef PORTKERN_FLOAT16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+constexpr int PARTS = 1;
+#endif
+
+// A float as the sum of two numbers of TF32, each the nearest, of 11 bits; of the products of two
+// such sums only low * low is left out, which is at most 2^-24 of the whole.
+template <int N>
+__device__ __forceinline__ void split(unsigned (&high)[N], unsigned (&low)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float x = __uint_as_float(high[i]);
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high[i]) : "f"(x));
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low[i]) : "f"(x - __uint_as_float(high[i])));
+    }
+}
+
+__device__ __forceinline__ void mma(float* upper, float* lower, const unsigned (&a)[4],
+                                    const unsigned* b) {
+    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Tensor cores cut off what a sum has no room for: sums of few products, which ordinary additions
+// then add up, keep the precision of float32.
+template <int COLUMNS>
+__device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar_t* a,
+                                         const scalar_t* b) {
+    const int lane = threadIdx.x % 32;
+    a += lane % 16 * PITCH + lane / 16 * PIECE;
+    b += (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * PIECE;
+#pragma unroll TURNS
+    for (int d = 0; d < DEPTH; d += 2 * PIECE) {
+        unsigned left[PARTS][2][4], right[PARTS][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            load_pieces(left[0][i], a + i * 16 * PITCH + d);
+            if constexpr (PARTS == 2) split(left[0][i], left[1][i]);
+        }
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 2) {
+            if (j % 4 == 0) {
+                load_pieces(right[0], b + j * 4 * PITCH + d);
+                if constexpr (PARTS == 2) split(right[0], right[1]);
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                float *upper = sums[2 * i] + j, *lower = sums[2 * i + 1] + j;
+                if constexpr (PARTS == 2) {
+                    float few[2][2] = {};
+                    mma(few[0], few[1], left[1][i], right[0] + j % 4);
+                    mma(few[0], few[1], left[0][i], right[1] + j % 4);
+                    mma(few[0], few[1], left[0][i], right[0] + j % 4);
+#pragma unroll
+                    for (int e = 0; e < 2; ++e) upper[e] += few[0][e], lower[e] += few[1][e];
+                } else {
+                    mma(upper, lower, left[0][i], right[0] + j % 4);
+                }
+            }
+        }
+    }
+}
+
+// One output by ordinary additions: the parts of an infinity make a NaN. (top, left) is the patch's
+// corner.
+__device__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s, int64_t image,
+                      int64_t filter, int64_t top, int64_t left) {
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int64_t d = 0; d < s.c * s.kh * s.kw; ++d) {
+        const int64_t row = top + d / s.kw % s.kh, column = left + d % s.kw;
+        if (row < 0 || row >= s.h || column < 0 || column >= s.w) continue;
+        const int64_t from = ((image * s.c + d / (s.kh * s.kw)) * s.h + row) * s.w + column;
+        sum = fmaf(float(x[from]), float(weight[filter * s.c * s.kh * s.kw + d]), sum);
+    }
+    return sum;
+}
+
+// A block computes 128 pixels of 32 Q filters.
+template <int Q, bool ALIGNED>
+__global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
+    const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
+    const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles) {
+    constexpr int FILTERS = 32 * Q, COLUMNS = 4 * Q;
+    __shared__ alignas(128) scalar_t patches[2][PIXELS * PITCH];
+    __shared__ alignas(128) scalar_t filters[2][FILTERS * PITCH];
+    __shared__ Tap taps[2][DEPTH];
+    __shared__ int64_t place[PIXELS];  // of each pixel in the output's first channel
+    const int t = threadIdx.x, pixel = t % PIXELS, first = t / PIXELS * (DEPTH / 2);
+    const int64_t filter0 = blockIdx.x / tiles * FILTERS;
+    const int64_t at = blockIdx.x % tiles * PIXELS + pixel, plane = s.oh * s.ow;
+    const int64_t image = at / plane, rest = at % plane;
+    const int depth_all = (int)(s.c * s.kh * s.kw);
+    const bool exists = image < s.n;
+    const int top = exists ? (int)(rest / s.ow * s.stride - s.padding) : OUTSIDE;
+    const int left = (int)(rest % s.ow * s.stride - s.padding);
+    const scalar_t* corner = x + (image * s.c * s.h + top) * s.w + left;  // may lie outside
+    if (t < PIXELS) place[t] = exists ? image * s.f * plane + rest : -1;
+    const auto list = [&](int step) {
+        if (t < DEPTH) taps[step % 2][t] = tap_of(s, step * DEPTH + t);
+    };
+    Pack next[2];
+    const auto fetch = [&](int step) {
+#pragma unroll
+        for (int e = 0; e < 2 * VEC; ++e) {
+            const Tap tap = taps[step % 2][first + e];
+            const bool inside = (unsigned)(top + tap.i) < (unsigned)s.h &&
+                                (unsigned)(left + tap.j) < (unsigned)s.w;
+            next[e / VEC].at[e % VEC] = inside ? corner[tap.offset] : scalar_t(0.0f);
+        }
+#pragma unroll 1
+        for (int row = t / 4; row < FILTERS; row += THREADS / 4) {  // 4 packs of each filter
+            const int depth = step * DEPTH + t % 4 * VEC;
+            const int there = filter0 + row < s.f ? depth_all - depth : 0;
+            const scalar_t* from = weight + (filter0 + row) * depth_all + depth;
+            copy<ALIGNED>(&filters[step % 2][row * PITCH + t % 4 * VEC],
+                          there > 0 ? from : weight, there);
+        }
+    };
+    const auto stage = [&](int step) {
+        Pack* to = reinterpret_cast<Pack*>(&patches[step % 2][pixel * PITCH + first]);
+        to[0] = next[0];
+        to[1] = next[1];
+        asm volatile("cp.async.wait_all;" ::: "memory");
+    };
+    const int warp = t / 32, lane = t % 32, warp_pixel = warp / 2 * 32;
+    const int warp_filter = warp % 2 * (FILTERS / 2);
+    const int steps = (depth_all + DEPTH - 1) / DEPTH;
+    float sums[4][COLUMNS] = {};
+    list(0);
+    __syncthreads();
+    fetch(0);
+    list(1);
+    stage(0);
+    __syncthreads();
+    for (int step = 0; step < steps; ++step) {
+        if (step + 1 < steps) fetch(step + 1);
+        multiply(sums, patches[step % 2] + warp_pixel * PITCH,
+                 filters[step % 2] + warp_filter * PITCH);
+        if (step + 1 < steps) stage(step + 1);
+        list(step + 2);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int64_t to = place[warp_pixel + i * 8 + lane / 4];
+        if (to < 0) continue;
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) {
+            const int64_t filter =
+                filter0 + warp_filter + j / GROUP * GROUP * 4 + lane % 4 * GROUP + j % GROUP;
+            if (filter >= s.f) continue;
+            float sum = sums[i][j];
+            if (PARTS == 2 && isnan(sum)) {
+                const int64_t at = to % plane;
+                sum = anew(x, weight, s, to / (s.f * plane), filter, at / s.ow * s.stride - s.padding,
+                           at % s.ow * s.stride - s.padding);
+            }
+            y[to + filter * plane] = scalar_t(sum + float(bias[filter]));
+        }
+    }
+}
+
+template <bool ALIGNED>
+int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
+           const Shape& s, cudaStream_t stream) {
+    const int64_t tiles = (s.n * s.oh * s.ow + PIXELS - 1) / PIXELS;
+    // Blocks come in rounds; one takes as long as its filters and, alike for all, its patches.
+    int64_t q = 0, blocks = 0, least = 0;
+    for (int64_t each = 1; each <= 3; ++each) {
+        const int64_t all = tiles * ((s.f + 32 * each - 1) / (32 * each));
+        const int64_t cost = (all + AT_ONCE - 1) / AT_ONCE * (each + 1);
+        if (q == 0 || cost <= least) least = cost, q = each, blocks = all;
+    }
+    const auto kernel = q == 1   ? conv2d_kernel<1, ALIGNED>
+                        : q == 2 ? conv2d_kernel<2, ALIGNED>
+                                 : conv2d_kernel<3, ALIGNED>;
+    kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(x, weight, bias, y, s, tiles);
+    return (int)cudaGetLastError();
+}
+
+#ifdef RESIDENT
+// Each warpgroup takes a tile of pixels at a time, of a block's N filters.
+template <int N>
+__global__ __launch_bounds__(convolution::THREADS, 1) void conv2d_resident(
+    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+    float* __restrict__ y, Shape s, const __grid_constant__ convolution::Plan p, int groups) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const int first = blockIdx.x % groups * N;
+    convolution::Block<N, !TF32> block(shared, p, weight, bias, first);
+    const int pixel = block.thread % convolution::PIXELS;
+    const int across = (p.ow + p.columns - 1) / p.columns, down = (p.oh + p.rows - 1) / p.rows;
+    const int tiles = (int)s.n * down * across, stride = gridDim.x / groups * convolution::GROUPS;
+    for (int tile = blockIdx.x / groups * convolution::GROUPS + block.group; tile < tiles;
+         tile += stride) {
+        const int64_t image = tile / (down * across);
+        const int row0 = tile / across % down * p.rows, row = row0 + pixel / p.columns;
+        const int column0 = tile % across * p.columns, column = column0 + pixel % p.columns;
+        const float* sums = block.convolve(x + image * s.c * s.h * s.w, row0, column0);
+        if (pixel >= p.rows * p.columns || row >= p.oh || column >= p.ow) continue;
+        const int64_t plane = s.oh * s.ow;
+        constexpr int BOTH = 2, MANY = 8;  // filters of all threads, and of one, at once
+        const int of_thread = block.thread / convolution::PIXELS;
+        float* to = y + (image * s.f + first + of_thread) * plane + row * s.ow + column;
+        for (int n = of_thread; n < N; n += BOTH * MANY) {
+            float sum[MANY];
+#pragma unroll
+            for (int i = 0; i < MANY; ++i) sum[i] = sums[(n + BOTH * i) * convolution::PITCH + pixel];
+#pragma unroll
+            for (int i = 0; i < MANY; ++i, to += BOTH * plane)
+                if (first + n + BOTH * i < s.f) *to = sum[i];
+        }
+    }
+}
+
+template <int N>
+int launch_resident(const float* x, const float* weight, const float* bias, float* y,
+                    const Shape& s, const convolution::Plan& p, cudaStream_t stream) {
+    const int groups = (int)((s.f + N - 1) / N);
+    const auto kernel = conv2d_resident<N>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.bytes(N));
+    kernel<<<convolution::blocks(groups), convolution::THREADS, p.bytes(N), stream>>>(
+        x, weight, bias, y, s, p, groups);
+    return (int)cudaGetLastError();
+}
+
+// The tiles that cover the output with the fewest products; whether there are any, and enough work.
+bool plan(convolution::Plan& best, const float* x, const Shape& s) {
+    if (double(s.n) * s.f * s.oh * s.ow * s.c * s.kh * s.kw < RESIDENT_FROM * 1e6) return false;
+    convolution::Plan p = {};
+    if (!convolution::describe(p, x, s, s.oh, s.ow)) return false;
+    int64_t least = 0;
+    for (int columns = 1; columns <= p.ow && columns <= convolution::PIXELS; ++columns)
+        for (int rows = 1; rows <= p.oh && rows * columns <= convolution::PIXELS; ++rows) {
+            if (!p.divide(rows, columns)) break;
+            const int64_t tiles =
+                (int64_t)((p.oh + rows - 1) / rows) * ((p.ow + columns - 1) / columns);
+            if (least == 0 || tiles < least) least = tiles, best = p;
+        }
+    return least > 0 && s.n * least < 1 << 30;
+}
+#endif
+
+extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
+                      int64_t n, int64_t c, int64_t h, int64_t w, int64_t f, int64_t kh,
+                      int64_t kw, int64_t oh, int64_t ow, int64_t stride, int64_t padding,
+                      cudaStream_t stream) {
+    if (n == 0 || f == 0 || oh == 0 || ow == 0) return 0;
+    constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
+    if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)cudaErrorInvalidValue;
+    const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding};
+#ifdef RESIDENT
+    convolution::Plan p;
+    if (plan(p, x, shape))
+        return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, stream)
+                                    : launch_resident<64>(x, weight, bias, y, shape, p, stream);
+#endif
+    const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
+    return aligned ? launch<true>(x, weight, bias, y, shape, stream)
+                   : launch<false>(x, weight, bias, y, shape, stream);
+}

@@ -1,0 +1,230 @@
+// Matrix product with weights of int8, scaled by column. Both come through a ring of cp.async; a
+// thread widens the weights that it copied itself, and warps multiply by FMA in strict float32 or,
+// for halves, on tensor cores (mma.sync), which hold every int8 exactly.
+#define FEW_TILES 128  // knob: 64 128 256
+#define STAGES 4  // knob: 3 4 5
+
+constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+
+// What a block computes. Many warps share the depth of a small tile, so that a product of a few
+// rows, which waits for its weights only, has enough of them under way.
+template <int M, int N, int SPLIT>
+struct Tile {
+    static constexpr int rows = M, columns = N, depth = SPLIT > 1 ? 16 * SPLIT : 4 * VEC;
+    static constexpr int share = depth / SPLIT;  // of each warp
+    static constexpr int warp_rows = M > 32 ? 32 : M;
+    static constexpr int warp_columns = M * N * SPLIT / WARPS / warp_rows;
+    static constexpr int pitch_a = depth + VEC, pitch_b = N + VEC;  // against bank conflicts
+    static constexpr int a = M * pitch_a * sizeof(scalar_t), b = depth * pitch_b * sizeof(scalar_t);
+    static constexpr int stage = a + depth * N, bytes = STAGES * stage + 2 * b;
+};
+using Large = Tile<128, 128, 1>;
+using Small = Tile<16, 32, WARPS>;
+
+template <class T>
+struct Matrix {
+    const T* at;
+    int64_t rows, columns;
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// 16 bytes of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
+template <bool ALIGNED, class T>
+__device__ __forceinline__ void copy(T* to, const Matrix<T>& from, int64_t row, int64_t column) {
+    const int64_t at = row * from.columns + column;
+    if constexpr (ALIGNED) {
+        const bool inside = row < from.rows && column < from.columns;
+        // The last operand is the number of bytes read; what remains of the 16 is zeroed.
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(inside ? from.at + at : from.at), "r"(inside ? 16 : 0) : "memory");
+    } else {
+#pragma unroll 4
+        for (int j = 0; j < 16 / (int)sizeof(T); ++j)
+            to[j] = row < from.rows && column + j < from.columns ? from.at[at + j] : T(0.0f);
+    }
+}
+
+// A lane has ROWS rows that lie 8 apart, lane / 4 the first, and COLUMNS columns in groups: the
+// first is group lane % 4, the others lie 4 groups apart. This is how mma.sync gives its results.
+#ifdef PORTKERN_FLOAT32
+constexpr int GROUP = 4;
+
+template <class T, int ROWS, int COLUMNS>
+__device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const float* a,
+                                         const float* b) {
+    a += threadIdx.x % 32 / 4 * T::pitch_a;
+    b += threadIdx.x % 4 * GROUP;
+#pragma unroll 1  // more at once would take more registers
+    for (int d = 0; d < T::share; d += 2) {
+        alignas(16) float left[ROWS][2], right[4];
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+            *(float2*)left[i] = *(const float2*)(a + i * 8 * T::pitch_a + d);
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j += 4) {
+                *(float4*)right = *(const float4*)(b + (d + e) * T::pitch_b + j * 4);
+#pragma unroll
+                for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+                    for (int q = 0; q < 4; ++q)
+                        sums[i][j + q] = fmaf(left[i][e], right[q], sums[i][j + q]);
+            }
+    }
+}
+#else
+constexpr int GROUP = 2;
+#ifdef PORTKERN_FLOAT16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+
+// Four pieces of 8 x 8, of whose rows each lane points at one.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
+    const unsigned at = shared_address(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+template <class T, int ROWS, int COLUMNS>
+__device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const scalar_t* a,
+                                         const scalar_t* b) {
+    a += threadIdx.x % 16 * T::pitch_a + threadIdx.x % 32 / 16 * 8;
+    b += threadIdx.x % 16 * T::pitch_b + threadIdx.x % 32 / 16 * 8;
+#pragma unroll
+    for (int d = 0; d < T::share; d += 16) {
+        unsigned left[ROWS / 2][4], right[4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; ++i) load_pieces<false>(left[i], a + i * 16 * T::pitch_a + d);
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 2) {
+            if (j % 4 == 0) load_pieces<true>(right, b + d * T::pitch_b + j * 4);
+            const unsigned* r = right + j % 4;
+#pragma unroll
+            for (int i = 0; i < ROWS; i += 2) {
+                const unsigned* l = left[i / 2];
+                float *upper = sums[i] + j, *lower = sums[i + 1] + j;
+                asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                             : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+                             : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(r[0]), "r"(r[1]));
+            }
+        }
+    }
+}
+#endif
+
+template <class T, bool ALIGNED>
+__global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
+    Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale,
+    scalar_t* __restrict__ c, int64_t across) {
+    constexpr int ROWS = T::warp_rows / 8, COLUMNS = T::warp_columns / 4;
+    extern __shared__ __align__(128) unsigned char shared[];
+    const int64_t row0 = blockIdx.x / across * T::rows, column0 = blockIdx.x % across * T::columns;
+    const int64_t m = a.rows, n = weight.columns;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp_row = warp * T::warp_rows % T::rows;
+    const int warp_column = warp * T::warp_rows / T::rows * T::warp_columns % T::columns;
+    const int warp_depth = T::share < T::depth ? warp * T::share : 0;
+    const int steps = (int)((a.columns + T::depth - 1) / T::depth);
+    const auto fetch = [&](int step) {
+        scalar_t* tile = reinterpret_cast<scalar_t*>(shared + step % STAGES * T::stage);
+        int8_t* raw = reinterpret_cast<int8_t*>(shared + step % STAGES * T::stage + T::a);
+        const int64_t depth = (int64_t)step * T::depth;
+        if (step < steps) {
+#pragma unroll 1
+            for (int p = threadIdx.x * VEC; p < T::rows * T::depth; p += THREADS * VEC)
+                copy<ALIGNED>(tile + p / T::depth * T::pitch_a + p % T::depth, a,
+                              row0 + p / T::depth, depth + p % T::depth);
+            const int p = threadIdx.x * 16;
+            if (p < T::depth * T::columns)
+                copy<ALIGNED>(raw + p, weight, depth + p / T::columns, column0 + p % T::columns);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");  // an empty one keeps the count right
+    };
+    float sums[ROWS][COLUMNS] = {};
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) fetch(s);
+    for (int step = 0; step < steps; ++step) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        const unsigned char* stage = shared + step % STAGES * T::stage;
+        scalar_t* tile_b =
+            reinterpret_cast<scalar_t*>(shared + STAGES * T::stage + step % 2 * T::b);
+        const int p = threadIdx.x * 16;
+        if (p < T::depth * T::columns) {  // needs no barrier: these are bytes of its own
+            const int4 bytes = *reinterpret_cast<const int4*>(stage + T::a + p);
+            scalar_t* to = tile_b + p / T::columns * T::pitch_b + p % T::columns;
+            alignas(16) scalar_t wide[16];
+#pragma unroll
+            for (int j = 0; j < 16; ++j) {
+                const int word = j < 8 ? j < 4 ? bytes.x : bytes.y : j < 12 ? bytes.z : bytes.w;
+                wide[j] = scalar_t(float(int8_t(word >> j % 4 * 8)));
+            }
+#pragma unroll
+            for (int j = 0; j < 16; j += VEC)
+                *reinterpret_cast<int4*>(to + j) = *reinterpret_cast<const int4*>(wide + j);
+        }
+        __syncthreads();  // this step's tiles are whole, and everybody is done with the last ones
+        fetch(step + STAGES - 1);
+        multiply<T>(sums,
+                    reinterpret_cast<const scalar_t*>(stage) + warp_row * T::pitch_a + warp_depth,
+                    tile_b + warp_depth * T::pitch_b + warp_column);
+    }
+    if (T::share < T::depth) {  // all warps have a part of the same sums: the first adds them up
+        __syncthreads();
+        float* parts = reinterpret_cast<float*>(shared) + lane;
+#pragma unroll
+        for (int i = 0; i < ROWS * COLUMNS; ++i)
+            parts[(warp * ROWS * COLUMNS + i) * 32] = sums[i / COLUMNS][i % COLUMNS];
+        __syncthreads();
+        if (warp > 0) return;
+        for (int w = 1; w < WARPS; ++w)
+#pragma unroll
+            for (int i = 0; i < ROWS * COLUMNS; ++i)
+                sums[i / COLUMNS][i % COLUMNS] += parts[(w * ROWS * COLUMNS + i) * 32];
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) {
+            const int64_t row = row0 + warp_row + i * 8 + lane / 4;
+            const int64_t column =
+                column0 + warp_column + j / GROUP * GROUP * 4 + lane % 4 * GROUP + j % GROUP;
+            if (row < m && column < n)
+                c[row * n + column] = scalar_t(sums[i][j] * float(scale[column]));
+        }
+}
+
+template <class T, bool ALIGNED>
+int launch(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scalar_t* c, int64_t m,
+           int64_t n, int64_t k, cudaStream_t stream) {
+    const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
+    if constexpr (T::rows > Small::rows)
+        if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
+            return launch<Small, ALIGNED>(a, weight, scale, c, m, n, k, stream);
+    const auto kernel = int8_matmul_kernel<T, ALIGNED>;
+    // More than 48 KB of shared memory is dynamic and has to be asked for.
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
+    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>({a, m, k}, {weight, k, n},
+                                                                     scale, c, across);
+    return (int)cudaGetLastError();
+}
+
+extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar_t* scale,
+                           scalar_t* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
+    if (m == 0 || n == 0) return 0;
+    const bool pointers = ((uintptr_t)a | (uintptr_t)weight) % 16 == 0;
+    const bool aligned = pointers && n % 16 == 0 && k % VEC == 0;
+    return aligned ? launch<Large, true>(a, weight, scale, c, m, n, k, stream)
+                   : launch<Large, false>(a, weight, scale, c, m, n, k, stream);
+}
