@@ -39,6 +39,7 @@ class HipBackend(Backend):
 
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
+    thread_knobs = ("BLOCK", "THREADS")
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
 

@@ -38,10 +38,11 @@ def resources(path: Path) -> tuple[Resources, ...]:
 
 def _kernel(facts: dict[str, Any]) -> Resources:
     threads = facts[".max_flat_workgroup_size"]
+    agprs = facts.get(".agpr_count", 0)
     return Resources(
         kernel=readable(facts[".name"]),
-        registers=facts[".vgpr_count"],
-        agprs=facts.get(".agpr_count", 0),
+        registers=facts[".vgpr_count"] - agprs,  # both kinds are in that count, from gfx90a on
+        agprs=agprs,
         sgprs=facts[".sgpr_count"],
         # An array that is indexed at run time goes to scratch memory too, and costs the same.
         spills=max(facts[".vgpr_spill_count"], facts[".private_segment_fixed_size"] // 4),

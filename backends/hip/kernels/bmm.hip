@@ -1,0 +1,201 @@
+// Matrix products of a batch, accumulated in float32: a block computes a square of one product,
+// each quarter of its threads a quarter of that, by FMA or, for halves on CDNA, on matrix cores.
+#define FEW_TILES 256  // knob: 64 128 256 512
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+constexpr int THREADS = 256, DEPTH = 4 * VEC;
+
+struct alignas(16) Pack {
+    scalar_t at[VEC];
+};
+
+struct Matrix {
+    const scalar_t* at;
+    int64_t rows, columns;
+};
+
+// A pack of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
+template <bool ALIGNED>
+__device__ __forceinline__ Pack load(const Matrix& from, int64_t row, int64_t column) {
+    const int64_t at = row * from.columns + column;
+    if (ALIGNED) {
+        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
+        if (row < from.rows && column < from.columns)
+            bits = reinterpret_cast<const uint4*>(from.at)[at / VEC];
+        return __builtin_bit_cast(Pack, bits);
+    }
+    Pack pack;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        const bool inside = row < from.rows && column + j < from.columns;
+        pack.at[j] = inside ? from.at[at + j] : scalar_t(0.0f);
+    }
+    return pack;
+}
+
+// These macros exist in the device's pass only, so the host launches the same grid either way.
+#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
+
+typedef float Sums __attribute__((ext_vector_type(4)));
+#ifdef PORTKERN_FLOAT16
+typedef _Float16 Four __attribute__((ext_vector_type(4)));
+#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
+#else
+typedef short Four __attribute__((ext_vector_type(4)));
+#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
+#endif
+
+// One wave's SIDE x SIDE, in pieces of 16 x 16. A lane gives row (column) l % 16 of A (B) at 4
+// neighbouring depths from l / 16 * 4, and gets 4 rows of column l % 16. So both tiles lie with the
+// depth inside, padded by 16 bytes against bank conflicts.
+template <int SIDE>
+struct Product {
+    static constexpr int N = SIDE / 16, pitch = DEPTH + 8, a = 2 * SIDE * pitch, b = a;
+    typedef scalar_t Staged;
+    Sums sums[N][N] = {};
+
+    static __device__ void stage_a(Staged* tile, int row, int depth, const Pack& pack) {
+        *reinterpret_cast<Pack*>(tile + row * pitch + depth) = pack;
+    }
+    static __device__ void stage_b(Staged* tile, int depth, int column, const Pack& pack) {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile[(column + j) * pitch + depth] = pack.at[j];
+    }
+    // Pack p of B: neighbouring lanes write neighbouring depths, which lie in different banks.
+    static __device__ int b_depth(int p) { return p % DEPTH; }
+    static __device__ int b_column(int p) { return p / DEPTH * VEC; }
+    __device__ void add(const Staged* tile_a, const Staged* tile_b, int row, int column) {
+        const int own = threadIdx.x % 16 * pitch + threadIdx.x % 64 / 16 * 4;
+#pragma unroll
+        for (int d = 0; d < DEPTH; d += 16) {
+            Four left[N], right[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i) {
+                const int there = i * 16 * pitch + own + d;
+                left[i] = *reinterpret_cast<const Four*>(tile_a + row * pitch + there);
+                right[i] = *reinterpret_cast<const Four*>(tile_b + column * pitch + there);
+            }
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+#pragma unroll
+                for (int j = 0; j < N; ++j)
+                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
+        }
+    }
+    // Element e of this lane: its value, row and column.
+    __device__ float value(int e) const { return sums[e / 4 / N][e / 4 % N][e % 4]; }
+    __device__ int row(int e) const { return e / 4 / N * 16 + threadIdx.x % 64 / 16 * 4 + e % 4; }
+    __device__ int column(int e) const { return e / 4 % N * 16 + threadIdx.x % 16; }
+};
+
+#else
+
+// The SIDE x SIDE of 8 x 8 threads: each has N x N elements, in groups of 4 rows and 4 columns that
+// lie 32 apart. Both tiles lie with the depth outside.
+template <int SIDE>
+struct Product {
+    static constexpr int N = SIDE / 8, pitch_a = 2 * SIDE + 4, pitch_b = 2 * SIDE;
+    static constexpr int a = DEPTH * pitch_a, b = DEPTH * pitch_b;
+    typedef float Staged;
+    float sums[N][N] = {};
+
+    static __device__ void stage_a(Staged* tile, int row, int depth, const Pack& pack) {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile[(depth + j) * pitch_a + row] = float(pack.at[j]);
+    }
+    static __device__ void stage_b(Staged* tile, int depth, int column, const Pack& pack) {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile[depth * pitch_b + column + j] = float(pack.at[j]);
+    }
+    static __device__ int b_depth(int p) { return p * VEC / (2 * SIDE); }
+    static __device__ int b_column(int p) { return p * VEC % (2 * SIDE); }
+    __device__ void add(const Staged* tile_a, const Staged* tile_b, int at_row, int at_column) {
+#pragma unroll 2  // all of them at once would take twice the registers
+        for (int d = 0; d < DEPTH; ++d) {
+            float left[N], right[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i) {
+                left[i] = tile_a[d * pitch_a + at_row + row(i * N)];
+                right[i] = tile_b[d * pitch_b + at_column + column(i)];
+            }
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+#pragma unroll
+                for (int j = 0; j < N; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
+        }
+    }
+    // Element e of this thread: its value, row and column.
+    __device__ float value(int e) const { return sums[e / N][e % N]; }
+    __device__ int row(int e) const {
+        return e / N / 4 * 32 + threadIdx.x % 64 / 8 * 4 + e / N % 4;
+    }
+    __device__ int column(int e) const { return e % N / 4 * 32 + threadIdx.x % 8 * 4 + e % 4; }
+};
+
+#endif
+
+template <int SIDE, bool ALIGNED>
+__global__ __launch_bounds__(THREADS) void bmm_kernel(
+    const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
+    scalar_t* __restrict__ every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down) {
+    using Quarter = Product<SIDE / 2>;
+    constexpr int SHARE = SIDE * DEPTH / VEC / THREADS;  // packs of each matrix per thread and step
+    __shared__ alignas(16) typename Quarter::Staged tile_a[Quarter::a], tile_b[Quarter::b];
+    const int64_t batch = blockIdx.x / across / down;
+    const int64_t row0 = blockIdx.x / across % down * SIDE, column0 = blockIdx.x % across * SIDE;
+    const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
+    scalar_t* c = every_c + batch * m * n;
+    const int t = threadIdx.x, at_row = t / 128 * (SIDE / 2), at_column = t / 64 % 2 * (SIDE / 2);
+    Pack next_a[SHARE], next_b[SHARE];
+    const auto fetch = [&](int64_t depth) {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = i * THREADS + t;
+            next_a[i] = load<ALIGNED>(a, row0 + p / 4, depth + p % 4 * VEC);
+            const int d = Quarter::b_depth(p), q = Quarter::b_column(p);
+            next_b[i] = load<ALIGNED>(b, depth + d, column0 + q);
+        }
+    };
+    Quarter product;
+    fetch(0);
+    for (int64_t depth = 0; depth < k; depth += DEPTH) {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = i * THREADS + t;
+            Quarter::stage_a(tile_a, p / 4, p % 4 * VEC, next_a[i]);
+            Quarter::stage_b(tile_b, Quarter::b_depth(p), Quarter::b_column(p), next_b[i]);
+        }
+        __syncthreads();
+        if (depth + DEPTH < k) fetch(depth + DEPTH);
+        product.add(tile_a, tile_b, at_row, at_column);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int e = 0; e < SIDE * SIDE / THREADS; ++e) {
+        const int64_t row = row0 + at_row + product.row(e);
+        const int64_t column = column0 + at_column + product.column(e);
+        if (row < m && column < n) c[row * n + column] = scalar_t(product.value(e));
+    }
+}
+
+template <int SIDE, bool ALIGNED>
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+           int64_t k, hipStream_t stream) {
+    const int64_t across = (n + SIDE - 1) / SIDE, down = (m + SIDE - 1) / SIDE;
+    const int64_t blocks = batch * across * down;
+    if constexpr (SIDE == 128)  // small products, or too few blocks to fill a GPU: smaller tiles
+        if (blocks < FEW_TILES || m <= 64 || n <= 64)
+            return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
+    const auto kernel = bmm_kernel<SIDE, ALIGNED>;
+    kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(a, b, c, m, n, k, across, down);
+    return (int)hipGetLastError();
+}
+
+extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
+                   int64_t n, int64_t k, hipStream_t stream) {
+    if (batch == 0 || m == 0 || n == 0) return 0;
+    const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
+    const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
+    return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)
+                   : launch<128, false>(a, b, c, batch, m, n, k, stream);
+}
