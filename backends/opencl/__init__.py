@@ -32,6 +32,7 @@ from .platforms import ClDescription, choose
 class OpenClBackend(Backend):
     name = "opencl"
     languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
+    thread_knobs = ("WG",)
     preload = ("torch",)
 
     def supports(self, target: Target) -> bool:

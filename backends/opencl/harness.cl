@@ -24,13 +24,20 @@ typedef PORTKERN_JOIN(ushort, VEC) hvec_t;
 #define VECTORS(n) ((n) % VEC == 0)
 #endif
 
+#ifdef PORTKERN_CPU
+// A vector at any address: what vload and vstore would say. But where PoCL's library was built for
+// another CPU it calls each of its functions, select, min and fmax too: inner loops go without.
+typedef struct __attribute__((packed)) { vec_t v; } floats_t;
+typedef struct __attribute__((packed)) { hvec_t v; } halves_t;
+#endif
+
 #if defined(PORTKERN_FLOAT32)
 typedef float storage_t;
 inline float LOAD(global const float* p, long i) { return p[i]; }
 inline void STORE(global float* p, long i, float v) { p[i] = v; }
 #ifdef PORTKERN_CPU
-inline vec_t LOADV(global const float* p, long i) { return PORTKERN_JOIN(vload, VEC)(0, p + i); }
-inline void STOREV(global float* p, long i, vec_t v) { PORTKERN_JOIN(vstore, VEC)(v, 0, p + i); }
+inline vec_t LOADV(global const float* p, long i) { return ((global const floats_t*)(p + i))->v; }
+inline void STOREV(global float* p, long i, vec_t v) { ((global floats_t*)(p + i))->v = v; }
 #else
 inline vec_t LOADV(global const float* p, long i) { return *(global const vec_t*)(p + i); }
 inline void STOREV(global float* p, long i, vec_t v) { *(global vec_t*)(p + i) = v; }
@@ -38,7 +45,11 @@ inline void STOREV(global float* p, long i, vec_t v) { *(global vec_t*)(p + i) =
 
 #elif defined(PORTKERN_FLOAT16)
 typedef half storage_t;
+#if defined(PORTKERN_CPU) && defined(__clang__)
+inline float LOAD(global const half* p, long i) { return __builtin_load_halff(p + i); }
+#else
 inline float LOAD(global const half* p, long i) { return vload_half(0, p + i); }
+#endif
 inline void STORE(global half* p, long i, float v) { vstore_half_rte(v, 0, p + i); }
 #ifdef PORTKERN_CPU
 inline vec_t LOADV(global const half* p, long i) {
@@ -46,6 +57,32 @@ inline vec_t LOADV(global const half* p, long i) {
 }
 inline void STOREV(global half* p, long i, vec_t v) {
   PORTKERN_JOIN(PORTKERN_JOIN(vstore_half, VEC), _rte)(v, 0, p + i);
+}
+#elif defined(__NV_CL_C_VERSION)
+// NVIDIA's vloada_half and vstorea_half take 2 bytes at a time, which makes them up to 4 times as
+// slow as 16 at once. The instructions that they use convert in registers.
+inline vec_t LOADV(global const half* p, long i) {
+  const ulong2 bits = *(global const ulong2*)(p + i);
+  float a, b, c, d, e, f, g, h;
+  asm("{ .reg .b16 a, b, c, d;"
+      "mov.b64 {a, b, c, d}, %8; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;"
+      "cvt.f32.f16 %2, c; cvt.f32.f16 %3, d;"
+      "mov.b64 {a, b, c, d}, %9; cvt.f32.f16 %4, a; cvt.f32.f16 %5, b;"
+      "cvt.f32.f16 %6, c; cvt.f32.f16 %7, d; }"
+      : "=f"(a), "=f"(b), "=f"(c), "=f"(d), "=f"(e), "=f"(f), "=f"(g), "=f"(h)
+      : "l"(bits.x), "l"(bits.y));
+  return (vec_t)(a, b, c, d, e, f, g, h);
+}
+inline ulong to_halves(float4 v) {
+  ulong bits;
+  asm("{ .reg .b16 a, b, c, d;"
+      "cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; cvt.rn.f16.f32 c, %3; cvt.rn.f16.f32 d, %4;"
+      "mov.b64 %0, {a, b, c, d}; }"
+      : "=l"(bits) : "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w));
+  return bits;
+}
+inline void STOREV(global half* p, long i, vec_t v) {
+  *(global ulong2*)(p + i) = (ulong2)(to_halves(v.lo), to_halves(v.hi));
 }
 #else
 inline vec_t LOADV(global const half* p, long i) {
@@ -65,7 +102,7 @@ inline void STORE(global ushort* p, long i, float v) {
 }
 inline vec_t LOADV(global const ushort* p, long i) {
 #ifdef PORTKERN_CPU
-  const hvec_t h = PORTKERN_JOIN(vload, VEC)(0, p + i);
+  const hvec_t h = ((global const halves_t*)(p + i))->v;
 #else
   const hvec_t h = *(global const hvec_t*)(p + i);
 #endif
@@ -74,15 +111,56 @@ inline vec_t LOADV(global const ushort* p, long i) {
 inline void STOREV(global ushort* p, long i, vec_t v) {
   const uvec_t u = PORTKERN_JOIN(as_uint, VEC)(v);
   const uvec_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-  const hvec_t h =
-      PORTKERN_JOIN(convert_ushort, VEC)(select(rounded, u >> 16 | 0x40, isnan(v)));
+  const hvec_t h = PORTKERN_JOIN(convert_ushort, VEC)(v != v ? u >> 16 | 0x40 : rounded);
 #ifdef PORTKERN_CPU
-  PORTKERN_JOIN(vstore, VEC)(h, 0, p + i);
+  ((global halves_t*)(p + i))->v = h;
 #else
   *(global hvec_t*)(p + i) = h;
 #endif
 }
 #endif
+
+// VEC elements from i on, a multiple of VEC, of the row of n that begins at `start`: a vector where
+// one may be read, else one by one. Beyond the row's end LOADROW gives `fill`, STOREROW writes none.
+inline vec_t LOADROW(global const storage_t* p, long start, long i, long n, float fill) {
+  if (VECTORS(start) && i + VEC <= n) return LOADV(p, start + i);
+  vec_t v;
+#pragma unroll
+  for (int j = 0; j < VEC; ++j) ((float*)&v)[j] = i + j < n ? LOAD(p, start + i + j) : fill;
+  return v;
+}
+inline void STOREROW(global storage_t* p, long start, long i, long n, vec_t v) {
+  if (VECTORS(start) && i + VEC <= n) {
+    STOREV(p, start + i, v);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < VEC; ++j)
+    if (i + j < n) STORE(p, start + i + j, ((float*)&v)[j]);
+}
+
+// e**v within 1.2e-7 of its value: 0 far below, infinity far above, NaN for NaN.
+inline vec_t EXPV(vec_t v) {
+#ifndef PORTKERN_CPU
+  return exp(v);
+#else
+  v = v < -104.0f ? (vec_t)(-104.0f) : v;
+  v = v > 89.0f ? (vec_t)(89.0f) : v;
+  // Adding 1.5 * 2**23 leaves the nearest integer of v / ln 2 in the low bits. ln 2 in two parts: the
+  // first has 10 bits, so that its product is exact.
+  const vec_t shifted = v * 1.44269504f + 12582912.0f, whole = shifted - 12582912.0f;
+  const vec_t r = (v - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  vec_t p = r * 1.38145964e-3f + 8.36871709e-3f;
+  p = p * r + 4.16683881e-2f;
+  p = p * r + 1.66665206e-1f;
+  p = p * r + 4.99999934e-1f;
+  p = (p * r) * r + r + 1.0f;
+  // In two steps, because 2**-150 and 2**128 have no float of their own.
+  const ivec_t n = PORTKERN_JOIN(as_int, VEC)(shifted) - 0x4b400000, part = n >> 1;
+  return p * PORTKERN_JOIN(as_float, VEC)((part + 127) << 23) *
+         PORTKERN_JOIN(as_float, VEC)((n - part + 127) << 23);
+#endif
+}
 
 inline float sum4(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 inline float max4(float4 v) { return fmax(fmax(v.x, v.y), fmax(v.z, v.w)); }
@@ -96,30 +174,40 @@ inline float sum_of(vec_t v) { return sum4(v.lo + v.hi); }
 inline float max_of(vec_t v) { return max4(fmax(v.lo, v.hi)); }
 #endif
 
-// Over all work-items of a one-dimensional group, whose size is a power of two; everyone gets the
-// result. `scratch` has one element per work-item. Every work-item must call.
+// Over all work-items of a one-dimensional group; everyone gets the result. `scratch` has one element
+// per work-item. Every work-item must call. Two stages, as a barrier costs more than some additions:
+// the first SLICES work-items take the others' values together, then everyone theirs.
+#define SLICES 16
+
 inline float group_sum(float v, local float* scratch) {
-  const int me = get_local_id(0);
+  const int me = get_local_id(0), size = get_local_size(0);
+  if (size == 1) return v;
   scratch[me] = v;
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int width = get_local_size(0) / 2; width > 0; width /= 2) {
-    if (me < width) scratch[me] += scratch[me + width];
-    barrier(CLK_LOCAL_MEM_FENCE);
+  if (me < SLICES) {
+    for (int i = me + SLICES; i < size; i += SLICES) v += scratch[i];
+    scratch[me] = v;
   }
-  const float total = scratch[0];
   barrier(CLK_LOCAL_MEM_FENCE);
-  return total;
+  v = 0.0f;
+#pragma unroll
+  for (int i = 0; i < SLICES; ++i) v += i < size ? scratch[i] : 0.0f;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return v;
 }
 
 inline float group_max(float v, local float* scratch) {
-  const int me = get_local_id(0);
+  const int me = get_local_id(0), size = get_local_size(0);
+  if (size == 1) return v;
   scratch[me] = v;
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int width = get_local_size(0) / 2; width > 0; width /= 2) {
-    if (me < width) scratch[me] = fmax(scratch[me], scratch[me + width]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+  if (me < SLICES) {
+    for (int i = me + SLICES; i < size; i += SLICES) v = fmax(v, scratch[i]);
+    scratch[me] = v;
   }
-  const float top = scratch[0];
   barrier(CLK_LOCAL_MEM_FENCE);
-  return top;
+#pragma unroll
+  for (int i = 0; i < SLICES; ++i) v = fmax(v, i < size ? scratch[i] : v);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return v;
 }

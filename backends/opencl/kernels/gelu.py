@@ -13,7 +13,7 @@ inline vec_t normal_cdf(vec_t x) {
   p = p * q + 0.121945366f;
   p = p * q + 0.119484195f;
   p = p * q + 7.37298224e-6f;
-  const vec_t tail = p * exp(-0.5f * t * t);
+  const vec_t tail = p * EXPV(-0.5f * t * t);
   return x > 0.0f ? 1.0f - tail : tail;
 }
 

@@ -1,9 +1,37 @@
 WG = 256  # knob: 64 128 256 512
+KEEP = 32  # knob: 16 32 64
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 #define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
+#define KEPT (KEEP / VEC)
 
+// One group per row of whole vectors, which is read once: a work-item has KEEP elements of it in
+// registers, all of whose loads are under way at the same time.
+kernel void rmsnorm_kept(global const storage_t* restrict x,
+                         global const storage_t* restrict weight, global storage_t* restrict y,
+                         long cols, float eps) {
+  local float scratch[WG];
+  const long start = (long)get_group_id(0) * cols;
+  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC, n = cols;
+  vec_t v[KEPT], squares = 0.0f;
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) {
+    const int i = first + k * step;
+    v[k] = i < n ? LOADV(x, start + i) : (vec_t)(0.0f);
+  }
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) squares += v[k] * v[k];
+  const float mean = group_sum(sum_of(squares), scratch) / (float)cols;
+  const float scale = 1.0f / sqrt(mean + eps);
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) {
+    const int i = first + k * step;
+    if (i < n) STOREV(y, start + i, v[k] * scale * LOADV(weight, i));
+  }
+}
+
+// Any row; on a CPU a group is one work-item.
 kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
                     long cols, float eps) {
   local float scratch[WG];
@@ -40,5 +68,9 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
 def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
-    wg = 1 if program.cpu else WG
-    program.rmsnorm(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)
+    wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
+    kernel = program.rmsnorm_kept
+    if program.cpu or wg > WG or cols % program.vec:
+        wg = 1 if program.cpu else WG
+        kernel = program.rmsnorm
+    kernel(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)

@@ -1,10 +1,38 @@
 WG = 256  # knob: 64 128 256 512
+KEEP = 32  # knob: 16 32 64
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
+#define KEPT (KEEP / VEC)
 
-// One group per row; on a CPU a group is one work-item. A row is read three times, the second and
-// third time from cache.
+// One group per row of whole vectors, which is read once: a work-item has KEEP elements of it in
+// registers, all of whose loads are under way at the same time.
+kernel void softmax_kept(global const storage_t* restrict x, global storage_t* restrict y,
+                         long cols) {
+  local float scratch[WG];
+  const long start = (long)get_group_id(0) * cols;
+  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC, n = cols;
+  vec_t v[KEPT], tops = -INFINITY, sums = 0.0f;
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) {
+    const int i = first + k * step;
+    v[k] = i < n ? LOADV(x, start + i) : (vec_t)(-INFINITY);
+  }
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) tops = fmax(tops, v[k]);
+  const float top = group_max(max_of(tops), scratch);
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) sums += v[k] = EXPV(v[k] - top);
+  const float scale = 1.0f / group_sum(sum_of(sums), scratch);
+#pragma unroll
+  for (int k = 0; k < KEPT; ++k) {
+    const int i = first + k * step;
+    if (i < n) STOREV(y, start + i, v[k] * scale);
+  }
+}
+
+// Any row; on a CPU a group is one work-item. It is read three times, the second and third time
+// from cache.
 kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
   local float scratch[WG];
   const long start = (long)get_group_id(0) * cols, me = get_local_id(0), step = get_local_size(0);
@@ -12,7 +40,10 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
 
   vec_t tops = -INFINITY;
   float top = -INFINITY;
-  for (long i = me * VEC; i < whole; i += step * VEC) tops = fmax(tops, LOADV(x, start + i));
+  for (long i = me * VEC; i < whole; i += step * VEC) {
+    const vec_t v = LOADV(x, start + i);
+    tops = v > tops ? v : tops;
+  }
   for (long i = whole + me; i < cols; i += step) top = fmax(top, LOAD(x, start + i));
   top = group_max(fmax(top, max_of(tops)), scratch);
 
@@ -21,14 +52,14 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
   for (long i = me * VEC; i < whole;) {
     vec_t part = 0.0f;
     for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC)
-      part += exp(LOADV(x, start + i) - top);
+      part += EXPV(LOADV(x, start + i) - top);
     sums += part;
   }
   for (long i = whole + me; i < cols; i += step) sum += exp(LOAD(x, start + i) - top);
   const float scale = 1.0f / group_sum(sum + sum_of(sums), scratch);
 
   for (long i = me * VEC; i < whole; i += step * VEC)
-    STOREV(y, start + i, exp(LOADV(x, start + i) - top) * scale);
+    STOREV(y, start + i, EXPV(LOADV(x, start + i) - top) * scale);
   for (long i = whole + me; i < cols; i += step)
     STORE(y, start + i, exp(LOAD(x, start + i) - top) * scale);
 }
@@ -38,5 +69,9 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
 def softmax(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
-    wg = 1 if program.cpu else WG
-    program.softmax(queue, (rows * wg,), (wg,), x, y, cols)
+    wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
+    kernel = program.softmax_kept
+    if program.cpu or wg > WG or cols % program.vec:
+        wg = 1 if program.cpu else WG
+        kernel = program.softmax
+    kernel(queue, (rows * wg,), (wg,), x, y, cols)

@@ -1,5 +1,9 @@
+import numpy
+
 WG = 256  # knob: 64 128 256 512
-SPLIT = 8  # knob: 1 4 8 16
+WIDE = 8  # knob: 4 8 16 32
+AHEAD = 8  # knob: 2 4 8 16
+GROUPS = 256
 
 SOURCE = r"""
 #define BLOCK 256  // elements of one chain of additions; the error grows with the number of blocks
@@ -36,26 +40,52 @@ kernel void sum_runs(global const storage_t* x, global storage_t* y, long count)
   if (get_local_id(0) == 0) STORE(y, get_group_id(0), total);
 }
 
-// One work-item per column of a slice; SPLIT of them share a column.
-kernel void sum_columns(global const storage_t* x, global storage_t* y, long count, long inner) {
-  local float parts[SPLIT][WG / SPLIT];
-  const int lane = get_local_id(0), part = get_local_id(1);
-  const long column = get_global_id(0), slice = get_group_id(2);
-  global const storage_t* from = x + slice * count * inner + column;
-  float total = 0.0f;
-  if (column < inner) {
-    for (long r = part; r < count;) {
-      float block = 0.0f;
-      for (int k = 0; k < BLOCK && r < count; ++k, r += SPLIT) block += LOAD(from, r * inner);
-      total += block;
+// A group has a strip of columns, a vector to a work-item, and its work-items along the second
+// dimension share the rows. AHEAD loads are under way before the first is added. `whole` says that
+// rows consist of whole vectors.
+inline void strip(global const storage_t* restrict x, global storage_t* restrict y, long count,
+                  long inner, long strips, local vec_t* parts, const bool whole) {
+  const int wide = get_local_size(0), tall = get_local_size(1), part = get_local_id(1);
+  const int me = part * wide + get_local_id(0);
+  const long slice = get_group_id(0) / strips;
+  const long column = (get_group_id(0) % strips * wide + get_local_id(0)) * VEC;
+  const long step = tall * inner, last = (slice + 1) * count * inner;
+  vec_t total = 0.0f;
+  for (long row = (slice * count + part) * inner; row < last && column < inner;) {
+    vec_t block = 0.0f;
+    int k = 0;
+    for (; k < BLOCK && row + (AHEAD - 1) * step < last; k += AHEAD, row += AHEAD * step) {
+      vec_t v[AHEAD];
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a)
+        v[a] = whole ? LOADV(x, row + a * step + column)
+                     : LOADROW(x, row + a * step, column, inner, 0.0f);
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) block += v[a];
     }
+    for (; k < BLOCK && row < last; ++k, row += step)
+      block += LOADROW(x, row, column, inner, 0.0f);
+    total += block;
   }
-  parts[part][lane] = total;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (part == 0 && column < inner) {
-    for (int p = 1; p < SPLIT; ++p) total += parts[p][lane];
-    STORE(y, slice * inner + column, total);
+  parts[me] = total;
+  for (int half_ = tall / 2; half_ > 0; half_ /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (part < half_) parts[me] += parts[me + half_ * wide];
   }
+  if (part > 0 || column >= inner) return;
+  STOREROW(y, slice * inner, column, inner, parts[me]);
+}
+
+kernel void sum_columns(global const storage_t* restrict x, global storage_t* restrict y,
+                        long count, long inner, long strips) {
+  local vec_t parts[WG];
+  strip(x, y, count, inner, strips, parts, true);
+}
+
+kernel void sum_columns_odd(global const storage_t* restrict x, global storage_t* restrict y,
+                            long count, long inner, long strips) {
+  local vec_t parts[WG];
+  strip(x, y, count, inner, strips, parts, false);
 }
 
 // On a CPU: VEC columns per work-item, whole cache lines of them.
@@ -90,12 +120,18 @@ def sum(queue, program, x, y, *, outer, reduce, inner):
     if outer == 0 or inner == 0:
         return
     if inner == 1:
-        wg = 1 if program.cpu else WG
+        items = int(max(1, -(-reduce // (2 * program.vec))))  # that have something to read
+        wg = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
         program.sum_runs(queue, (outer * wg,), (wg,), x, y, reduce)
-    elif program.cpu:
-        chunks = -(-inner // program.vec)
+        return
+    chunks = int(-(-inner // program.vec))
+    if program.cpu:
         program.sum_columns_cpu(queue, (chunks, outer), (1, 1), x, y, reduce, inner)
-    else:
-        lanes = WG // SPLIT
-        size = (-(-inner // lanes) * lanes, SPLIT, outer)
-        program.sum_columns(queue, size, (lanes, SPLIT, 1), x, y, reduce, inner)
+        return
+    wide = min(WIDE, 1 << (chunks - 1).bit_length())
+    while wide > 4 and outer * -(-chunks // wide) < GROUPS:  # a large GPU would have idle cores
+        wide //= 2
+    strips = numpy.int64(-(-chunks // wide))
+    tall = WG // wide
+    kernel = program.sum_columns_odd if inner % program.vec else program.sum_columns
+    kernel(queue, (strips * outer * wide, tall), (wide, tall), x, y, reduce, inner, strips)
