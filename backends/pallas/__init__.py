@@ -88,7 +88,8 @@ class PallasBackend(Backend):
         from ..triton.candidate import import_entry
         from .device import JaxDevice
 
-        device = JaxDevice(venue.device)
+        wide = any(output.dtype == "int64" for output in request.signature.outputs)
+        device = JaxDevice(venue.device, widens=wide)
         entry = import_entry(artifact.path, request.candidate.entry)
         function = jax.jit(
             partial(entry, interpret=venue.kind == "emulator"),

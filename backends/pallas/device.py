@@ -8,14 +8,19 @@ from typing import Any
 
 
 class JaxDevice:
-    """Buffers are jax arrays. JAX tells no time of its own: the host's clock is read."""
+    """Buffers are jax arrays. JAX tells no time of its own: the host's clock is read.
 
-    def __init__(self, device: str) -> None:
+    Its integers have 32 bits, unless all programs are to have 64: ``upload`` makes int64 int32,
+    and with ``widens`` ``download`` does the reverse.
+    """
+
+    def __init__(self, device: str, *, widens: bool = False) -> None:
         import jax
 
         kind, _, index = device.partition(":")
         self.gpu = kind != "cpu"
         self.device = jax.devices("gpu" if self.gpu else "cpu")[int(index or 0)]
+        self.widens = widens
         self._last: Any = ()
 
     @property
@@ -46,6 +51,8 @@ class JaxDevice:
         array = np.array(buffer)
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        if self.widens and array.dtype == np.int32:
+            array = array.astype(np.int64)
         return torch.from_numpy(array)
 
     def enqueued(self, results: Any) -> None:
