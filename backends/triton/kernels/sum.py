@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-TILE = 4096  # knob: 2048 4096 8192
+TILE = 2048  # knob: 2048 4096 8192
 BLOCK_INNER = 64  # knob: 32 64 128
 PROGRAMS = 1024  # knob: 512 1024 2048
 NUM_WARPS = 8  # knob: 4 8

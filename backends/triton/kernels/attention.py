@@ -1,0 +1,113 @@
+"""Causal attention without its matrix: a tile of queries goes through the tiles of keys up to its
+end with a running maximum, and what was summed is scaled when the maximum rises."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK_M = 128  # knob: 64 128
+BLOCK_N = 64  # knob: 32 64 128
+NUM_WARPS = 8  # knob: 4 8
+NUM_STAGES = 3  # knob: 1 2 3
+# For float32, which runs on the ordinary multipliers: they take a part of the dimensions at a time.
+BLOCK_M_F32 = 64  # knob: 16 32 64
+BLOCK_N_F32 = 32  # knob: 16 32
+PART_F32 = 16  # knob: 16 32
+MOST_DIM = 256
+
+
+@triton.jit
+def _step(
+    query, q, k, v, top, total, result, rows, keys, behind, dim, scale,
+    MASKED: tl.constexpr, BLOCK_N: tl.constexpr, PART: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    """Take in the tile of keys at ``k``, of which ``keys`` are there; the tile of ``rows`` queries
+    at ``q`` is ``behind`` it. MASKED where some of the keys come after a query."""
+    row = tl.arange(0, query.shape[0])[:, None]
+    key = tl.arange(0, BLOCK_N)
+    d = tl.arange(0, DIM)[None, :]
+    mask = (d < dim) & (key < keys)[:, None] if MASKED else d < dim
+    offset = key[:, None] * dim + d
+    if PART == DIM:
+        tile = tl.load(k + offset, mask=mask, other=0.0)
+        scores = tl.dot(query, tl.trans(tile), input_precision="ieee")
+    else:
+        scores = tl.zeros((query.shape[0], BLOCK_N), tl.float32)
+        for first in range(0, dim, PART):
+            part = first + tl.arange(0, PART)[None, :]
+            left = tl.load(q + row * dim + part, mask=(row < rows) & (part < dim), other=0.0)
+            in_keys = (key < keys)[:, None] & (part < dim)
+            right = tl.load(k + key[:, None] * dim + part, mask=in_keys, other=0.0)
+            scores = tl.dot(left, tl.trans(right), scores, input_precision="ieee")
+    scores *= scale
+    if MASKED:
+        scores = tl.where(key[None, :] <= row + behind, scores, -float("inf"))
+    # Never -inf: all queries have the first key, which is in the first tile.
+    higher = tl.maximum(top, tl.max(scores, axis=1))
+    weights = tl.exp2(scores - higher[:, None])
+    fade = tl.exp2(top - higher)
+    total = total * fade + tl.sum(weights, axis=1)
+    value = tl.load(v + offset, mask=mask, other=0.0)
+    result = result * fade[:, None]
+    result = tl.dot(weights.to(value.dtype), value, result, input_precision="ieee")
+    return higher, total, result
+
+
+@triton.jit
+def _attention(
+    q, k, v, y, length, dim, scale,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PART: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(length, BLOCK_M)
+    base = (tl.program_id(0) // tiles).to(tl.int64) * length * dim
+    # A head's last queries have the most keys, and start first.
+    start = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M
+    rows = length - start
+    q += base + start.to(tl.int64) * dim
+    k += base
+    v += base
+    row = tl.arange(0, BLOCK_M)[:, None]
+    d = tl.arange(0, DIM)[None, :]
+    mask = (row < rows) & (d < dim)
+    query = tl.load(q + row * dim + d, mask=mask, other=0.0)
+    top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    result = tl.zeros((BLOCK_M, DIM), tl.float32)
+    for _ in range(0, start, BLOCK_N):
+        top, total, result = _step(
+            query, q, k, v, top, total, result, rows, BLOCK_N, 0, dim, scale,
+            False, BLOCK_N, PART, DIM,
+        )  # fmt: skip
+        k += BLOCK_N * dim
+        v += BLOCK_N * dim
+    for first in range(0, tl.minimum(BLOCK_M, rows), BLOCK_N):
+        top, total, result = _step(
+            query, q, k, v, top, total, result, rows, rows - first, -first, dim, scale,
+            True, BLOCK_N, PART, DIM,
+        )  # fmt: skip
+        k += BLOCK_N * dim
+        v += BLOCK_N * dim
+    result = (result / total[:, None]).to(y.dtype.element_ty)
+    tl.store(y + base + start.to(tl.int64) * dim + row * dim + d, result, mask=mask)
+
+
+def attention(q, k, v, y):
+    batch, heads, length, dim = q.shape
+    if dim > MOST_DIM:
+        raise ValueError(f"attention holds a head in registers, at most {MOST_DIM}, got {dim}")
+    if y.numel() == 0:
+        return
+    strict = q.dtype == torch.float32
+    fit = max(16, triton.next_power_of_2(length))
+    whole = max(16, triton.next_power_of_2(dim))
+    # Tiles of many dimensions are shorter, for the registers' sake.
+    most_m, most_n = (4096 // whole, 2048 // whole) if strict else (16384 // whole, 8192 // whole)
+    block_m = max(16, min(fit, BLOCK_M_F32 if strict else BLOCK_M, most_m))
+    block_n = max(16, min(block_m, BLOCK_N_F32 if strict else BLOCK_N, most_n))
+    # Powers of two are quicker than of e, so the logarithm of e goes into the scale.
+    scale = dim**-0.5 * 1.4426950408889634
+    _attention[(batch * heads * triton.cdiv(length, block_m),)](
+        q, k, v, y, length, dim, scale,
+        BLOCK_M=block_m, BLOCK_N=block_n, PART=PART_F32 if strict else whole, DIM=whole,
+        num_warps=NUM_WARPS, num_stages=NUM_STAGES,
+    )  # fmt: skip

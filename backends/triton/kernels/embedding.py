@@ -1,0 +1,34 @@
+"""y[i] = table[index[i]]: a tile of rows per program, each copied from where its index says."""
+
+import triton
+import triton.language as tl
+
+TILE = 4096  # knob: 2048 4096 8192
+BLOCK_COLS = 1024  # knob: 256 512 1024 2048
+NUM_WARPS = 8  # knob: 4 8 16
+
+
+@triton.jit
+def _embedding(table, index, y, n, dim, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    tiles = tl.cdiv(dim, BLOCK)
+    start_row = tl.program_id(0) // tiles * ROWS
+    start_col = tl.program_id(0) % tiles * BLOCK
+    row = tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, BLOCK)[None, :]
+    in_rows = row < n - start_row
+    mask = in_rows & (col < dim - start_col)
+    # An index is of 64 bits, and so is where its row begins.
+    source = tl.load(index + start_row + row, mask=in_rows, other=0) * dim + start_col
+    value = tl.load(table + source + col, mask=mask)
+    start = start_row.to(tl.int64) * dim + start_col
+    tl.store(y + start + row * dim + col, value, mask=mask)
+
+
+def embedding(table, index, y):
+    n, dim = y.shape
+    if y.numel() == 0:
+        return
+    block = min(BLOCK_COLS, triton.next_power_of_2(dim))
+    rows = TILE // block
+    grid = (triton.cdiv(n, rows) * triton.cdiv(dim, block),)
+    _embedding[grid](table, index, y, n, dim, ROWS=rows, BLOCK=block, num_warps=NUM_WARPS)

@@ -1,0 +1,138 @@
+"""The k largest of each row, in two launches. The first finds the k-th largest bit by bit, by
+counting what is not below a trial, and lists all down to it; the second counts for each listed
+element those above it, which is its place."""
+
+import torch
+import triton
+import triton.language as tl
+
+RESIDENT = 8192  # knob: 4096 8192 16384
+LOOP_BLOCK = 4096  # knob: 2048 4096 8192
+TILE = 4096  # knob: 1024 2048 4096
+PER_THREAD = 16  # knob: 8 16 32
+PLACES = 256  # knob: 128 256 512
+
+
+@triton.jit
+def _keys(pointer, mask, SHIFT: tl.constexpr):
+    """Whole numbers: the larger the element, the larger; the zeros' are equal, a NaN's is the
+    largest, and only what is masked gives 0. SHIFT drops bits in which no two numbers differ."""
+    value = tl.load(pointer, mask=mask, other=0.0).to(tl.float32)
+    bits = value.to(tl.uint32, bitcast=True)
+    key = tl.where(bits > 0x80000000, ~bits, bits | 0x80000000)
+    key = tl.where(value != value, 0xFFFFFFFF, key)
+    return tl.where(mask, key >> SHIFT, 0)
+
+
+@triton.jit
+def _pack(key, col):
+    """Key and column in one number; of equal keys, that of the first column is the largest."""
+    return (key.to(tl.int64) << 31) | (0x7FFFFFFF - col)
+
+
+@triton.jit
+def _resident(
+    x, listed, rows, cols, k,
+    BITS: tl.constexpr, SHIFT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    start_row = tl.program_id(0) * ROWS
+    # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
+    start = start_row.to(tl.int64)
+    row = tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows - start_row) & (col < cols)
+    key = _keys(x + start * cols + row * cols + col, mask, SHIFT)
+    bar = tl.zeros((ROWS, 1), tl.uint32)
+    unit = tl.full((ROWS, 1), 1 << (BITS - 1), tl.uint32)
+    for _ in range(BITS):
+        count = tl.sum((key >= (bar | unit)).to(tl.int32), axis=1)[:, None]
+        bar = tl.where(count >= k, bar | unit, bar)
+        unit = unit >> 1
+    level = (key == bar).to(tl.int32)
+    # Of those level with the k-th, as many are listed as there is room for, the first ones.
+    room = k - tl.sum((key > bar).to(tl.int32), axis=1)[:, None]
+    chosen = ((key > bar) | ((key == bar) & (tl.cumsum(level, axis=1) <= room))) & mask
+    place = tl.cumsum(chosen.to(tl.int32), axis=1) - 1
+    tl.store(listed + start * k + row * k + place, _pack(key, col), mask=chosen)
+
+
+@triton.jit
+def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    x += tl.program_id(0).to(tl.int64) * cols
+    listed += tl.program_id(0).to(tl.int64) * k
+    lane = tl.arange(0, BLOCK)
+    bar = tl.zeros((1,), tl.uint32)
+    unit = tl.full((1,), 1 << (BITS - 2), tl.uint32)
+    # Two bits at a time, since each takes a pass over the row.
+    for _ in range(0, BITS, 2):
+        one = tl.zeros((BLOCK,), tl.int32)
+        two = tl.zeros((BLOCK,), tl.int32)
+        three = tl.zeros((BLOCK,), tl.int32)
+        for first in range(0, cols, BLOCK):
+            key = _keys(x + first + lane, lane < cols - first, SHIFT)
+            one += (key >= bar + unit).to(tl.int32)
+            two += (key >= bar + unit * 2).to(tl.int32)
+            three += (key >= bar + unit * 3).to(tl.int32)
+        bar += unit * (tl.sum(one, axis=0) >= k).to(tl.uint32)
+        bar += unit * (tl.sum(two, axis=0) >= k).to(tl.uint32)
+        bar += unit * (tl.sum(three, axis=0) >= k).to(tl.uint32)
+        unit = unit >> 2
+    above = tl.zeros((BLOCK,), tl.int32)
+    for first in range(0, cols, BLOCK):
+        above += (_keys(x + first + lane, lane < cols - first, SHIFT) > bar).to(tl.int32)
+    room = k - tl.sum(above, axis=0)
+    for first in range(0, cols, BLOCK):
+        key = _keys(x + first + lane, lane < cols - first, SHIFT)
+        level = (key == bar).to(tl.int32)
+        chosen = (key > bar) | ((key == bar) & (tl.cumsum(level, axis=0) <= room))
+        place = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+        tl.store(listed + place, _pack(key, first + lane), mask=chosen)
+        listed += tl.sum(chosen.to(tl.int32), axis=0)
+        room -= tl.sum(level, axis=0)
+
+
+@triton.jit
+def _order(
+    x, listed, values, indices, rows, cols, k, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    tiles = tl.cdiv(k, BLOCK)
+    start_row = tl.program_id(0) // tiles * ROWS
+    row = tl.arange(0, ROWS)[:, None]
+    place = tl.program_id(0) % tiles * BLOCK + tl.arange(0, BLOCK)[None, :]
+    in_rows = row < rows - start_row
+    mask = in_rows & (place < k)
+    row = start_row.to(tl.int64) + row
+    own = tl.load(listed + row * k + place, mask=mask, other=0)
+    above = tl.zeros((ROWS, BLOCK), tl.int32)
+    for other in range(k):
+        above += (tl.load(listed + row * k + other, mask=in_rows, other=0) > own).to(tl.int32)
+    col = 0x7FFFFFFF - (own & 0x7FFFFFFF)
+    tl.store(values + row * k + above, tl.load(x + row * cols + col, mask=mask), mask=mask)
+    tl.store(indices + row * k + above, col, mask=mask)
+
+
+def topk(x, values, indices, k):
+    rows, cols = x.shape
+    if rows == 0 or k == 0:
+        return
+    if cols >= 2**31:
+        raise ValueError(f"topk keeps a column in 31 bits, got rows of {cols}")
+    # An even number of leading bits, in which all numbers of the dtype differ.
+    bits = {torch.float32: 32, torch.float16: 20, torch.bfloat16: 16}[x.dtype]
+    listed = torch.empty((rows, k), dtype=torch.int64, device=x.device)
+    if cols > RESIDENT:
+        _looped[(rows,)](
+            x, listed, cols, k, BITS=bits, SHIFT=32 - bits, BLOCK=LOOP_BLOCK, num_warps=8
+        )
+    else:
+        block = triton.next_power_of_2(cols)
+        tile_rows = max(1, TILE // block)
+        warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+        _resident[(triton.cdiv(rows, tile_rows),)](
+            x, listed, rows, cols, k, BITS=bits, SHIFT=32 - bits, ROWS=tile_rows, BLOCK=block,
+            num_warps=warps,
+        )  # fmt: skip
+    block = min(PLACES, triton.next_power_of_2(k))
+    tile_rows = PLACES // block
+    grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(k, block),)
+    _order[grid](x, listed, values, indices, rows, cols, k, ROWS=tile_rows, BLOCK=block)
