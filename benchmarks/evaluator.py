@@ -26,7 +26,7 @@ from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
 RUN = "import sys; from portkern.cli import main; sys.exit(main())"
-MATRIX = "matrix ops=core targets=host backends=cpu workloads=ci track=false".split()
+MATRIX = "matrix ops=basic targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
 PARTS = {"containment", "cpu", "gpu", "kernelbench"}
 #: As KernelBench's own scripts ask for.

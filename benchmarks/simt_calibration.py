@@ -59,7 +59,7 @@ def outputs(name: str, folder: Path) -> list[Agreement]:
     where = target.load(name)
     cells = [
         (registry.load(backend), ops.load(op), candidate, dtype)
-        for backend in ("cuda", "hip") for op in ops.SETS["core"] for dtype in DTYPES
+        for backend in ("cuda", "hip") for op in ops.SETS["basic"] for dtype in DTYPES
         for candidate in catalogue.candidates(op, registry.load(backend))
     ]  # fmt: skip
     requests = [_request(op, candidate, dtype, where) for _, op, candidate, dtype in cells]

@@ -29,7 +29,7 @@ from portkern.testing import judge
 
 ROOT = Path(__file__).parents[1]
 PORTKERN = str(Path(sys.executable).parent / "portkern")
-MATRIX = ["matrix", "ops=core", "targets=all", "workloads=ci", "run=speed", "track=false"]
+MATRIX = ["matrix", "ops=basic", "targets=all", "workloads=ci", "run=speed", "track=false"]
 
 
 def main() -> None:

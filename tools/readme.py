@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from benchmarks import evaluator
+from benchmarks import _script, amd_builds, cpu_ops, evaluator, headline, memory_bound
 from portkern.record import RecordFile
 from portkern.report.markdown import overview
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = _script.RESULTS
 TARGETS = ("h200", "gfx942", "gfx1100", "x86_64_avx512", "opencl_generic")
 SPEEDS = {
     "help_s": "`portkern --help`",
     "candidate_source_s": "a C++ candidate from source to verdict",
     "candidate_cached_s": "the same with its build in the cache",
-    "matrix_first_s": "`portkern matrix ops=core targets=all workloads=ci`, empty caches",
+    "matrix_first_s": "`portkern matrix ops=basic targets=all workloads=ci`, empty caches",
     "matrix_again_s": "the same again, nothing changed",
     "peak_gib": "most memory that run held",
     "demo_cold_uv_s": "`make demo` on a fresh clone with uv",
@@ -49,7 +51,7 @@ def _matrix() -> str:
 
 
 def _speed() -> str:
-    results = json.loads((ROOT / "benchmarks" / "results" / "speed.json").read_text())
+    results = _result("speed.json")
     rows = [
         f"| {label} | {results[name]:.{2 if results[name] < 1 else 1}f} "
         f"{'GiB' if name.endswith('gib') else 's'} |"
@@ -60,12 +62,37 @@ def _speed() -> str:
 
 
 def _cost() -> str:
-    files = sorted((ROOT / "benchmarks" / "results").glob("evaluator-*.json"))
+    files = sorted(RESULTS.glob("evaluator-*.json"))
     return "\n\n".join(evaluator.table(json.loads(file.read_text())) for file in files)
 
 
+def _headline() -> str:
+    return headline.table(_result("headline-h200.json"))
+
+
+def _memory() -> str:
+    records, _ = RecordFile(RESULTS / "memory-h200.jsonl").read()
+    return memory_bound.table(records, "float32")
+
+
+def _cpu() -> str:
+    return cpu_ops.table(_result("cpu-x86_64_avx512.json"))
+
+
+def _amd() -> str:
+    return amd_builds.table(_result("amd-builds.json"))
+
+
+def _result(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
 #: Which parts each page has; a part stands between comments of its name.
-PAGES = {"README.md": (_matrix, _speed), "docs/evaluator.md": (_cost,)}
+PAGES = {
+    "README.md": (_matrix, _speed),
+    "docs/evaluator.md": (_cost,),
+    "docs/operators.md": (_headline, _memory, _cpu, _amd),
+}
 
 if __name__ == "__main__":
     sys.exit(main())

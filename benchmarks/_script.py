@@ -1,0 +1,41 @@
+"""What the scripts of this folder that write results of records share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from portkern import host
+from portkern.record import Record
+from portkern.toolchain import package_version
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def words(
+    known: Collection[str], usage: str | None, needed: Collection[str] = ()
+) -> dict[str, str]:
+    """The command line's ``name=value``; exits with ``usage`` where it is another."""
+    found = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    if set(found) - set(known) or set(needed) - set(found):
+        raise SystemExit(usage)
+    return found
+
+
+def write(name: str, document: Any) -> None:
+    text = json.dumps(document, indent=1) + "\n"
+    RESULTS.joinpath(name).write_text(text, encoding="utf-8")
+
+
+def provenance(records: Sequence[Record]) -> dict[str, Any]:
+    """Where and with what these were made."""
+    return {
+        "host": host.machine(), "torch": package_version("torch"),
+        "toolchains": {k: v for one in records for k, v in one.environment.toolchain.items()},
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "method": sorted({one.timing.method for one in records if one.timing}),
+    }  # fmt: skip

@@ -1,0 +1,93 @@
+"""How the CPU's kernels compare on ops that memory limits and on matmul: prints a table and writes
+results/cpu-<target>.json.
+
+.venv/bin/python -m benchmarks.cpu_ops [ops=NAME,NAME]
+
+Each op is one run at its smallest typical size; the caches are warm, kernels and the framework
+take turns and have as many threads. C++ is compared with the framework (MKL for matmul), Numba and
+OpenCL with C++.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _script
+from benchmarks.memory_bound import OPS
+from portkern import sandbox, target
+from portkern.cache import ArtifactCache
+from portkern.cells import Question, host_targets
+from portkern.evaluate import Options
+from portkern.matrix import Matrix
+from portkern.record import Record, RecordFile
+from portkern.timing import Plan
+from portkern.toolchain import cache_root
+
+LANGUAGES = ("c++", "numba", "opencl")
+
+
+def main() -> None:
+    words = _script.words({"ops"}, __doc__)
+    names = words["ops"].split(",") if "ops" in words else [*OPS, "matmul"]
+    [where] = [name for name in host_targets() if not target.load(name).is_gpu][:1]
+    asked = [race(name, where) for name in names]
+    sandbox.close_servers()
+    document = {
+        "machine": _script.provenance([one for records in asked for one in records]),
+        "target": where, "rows": list(map(summary, asked)),
+    }  # fmt: skip
+    _script.write(f"cpu-{where}.json", document)
+    print(table(document))
+
+
+def race(op: str, where: str) -> list[Record]:
+    """Of all kernels of the op, in one run; those that nothing here runs are left out."""
+    targets, backends = [where, "opencl_generic"], ["cpu", "opencl"]
+    asked = Question([op], targets, backends, ["typical"], ["float32"]).cells()
+    cells = [c for c in asked if c.workload == asked[0].workload and not c.hopeless]
+    with tempfile.TemporaryDirectory() as folder:
+        file = RecordFile(Path(folder) / "records.jsonl")
+        options = Options(plan=Plan(rounds=15, budget_s=3.0), distributions=("normal",))
+        cache = ArtifactCache(cache_root() / "builds")
+        return Matrix(cells, "cpu", file, cache, options).execute()
+
+
+def summary(records: Sequence[Record]) -> dict[str, Any]:
+    """Times in milliseconds; ``ratio`` is of the framework's time to C++'s, and of C++'s to the
+    others': more than 1 where the kernel is the faster one."""
+    timed = {one.language: one.timing.median_us / 1e3 for one in records if one.timing}
+    eager = next((one.baselines["eager"].median_us / 1e3 for one in records if one.baselines), None)
+    against = {"c++": eager, "numba": timed.get("c++"), "opencl": timed.get("c++")}
+    ratios = {
+        name: other / timed[name] for name, other in against.items() if other and name in timed
+    }
+    return {
+        "op": records[0].op, "size": records[0].workload.name, "eager_ms": eager,
+        "portkern_ms": {name: timed.get(name) for name in LANGUAGES}, "ratio": ratios,
+        "not_timed": {
+            one.language: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
+            for one in records if not one.timing
+        },
+    }  # fmt: skip
+
+
+def table(document: Mapping[str, Any]) -> str:
+    """In Markdown."""
+    lines = [
+        "| op | size | eager | C++ | × eager | Numba | × C++ | OpenCL | × C++ |",
+        "|" + " --- |" * 9,
+    ]
+    for one in document["rows"]:
+        cells = [f"{one['eager_ms']:.2f} ms"] if one["eager_ms"] else [""]
+        for name in LANGUAGES:
+            taken, ratio = one["portkern_ms"][name], one["ratio"].get(name)
+            cells += [f"{taken:.2f} ms" if taken else "", f"{ratio:.2f}" if ratio else ""]
+        lines.append(f"| {one['op']} | {one['size']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
