@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from portkern import ops, registry
+import pytest
+
+from portkern import cache, ops, registry
 from portkern.backend import Artifact, Build, Resources
 from portkern.cache import ArtifactCache, build_key
 from portkern.target import load
@@ -27,6 +29,23 @@ def test_a_key_follows_source_dtype_architecture_and_toolchain() -> None:
         build_key(one, "sm_90", {"nvcc": "13.0"}),
     ]
     assert len({build_key(one, "sm_90", {}), *others}) == 6
+
+
+def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "kernels" / "backends"  # where portkern lies says nothing
+    (own / "kernels").mkdir(parents=True)
+    keys = []
+    for name in ("harness.cl", "kernels/relu.cu", "harness.cl"):
+        with (own / name).open("a") as file:
+            file.write("// more\n")
+        monkeypatch.setattr("portkern.backends.__path__", [str(own)])
+        cache._backends_digest.cache_clear()
+        keys.append(build_key(request(), "sm_90", {}))
+    monkeypatch.undo()
+    cache._backends_digest.cache_clear()
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_product_shares_its_architectures_builds() -> None:

@@ -15,7 +15,7 @@ from portkern import answers, check, fences, inputs, ops
 from portkern.answers import Case, make_case
 from portkern.check import compare
 from portkern.inputs import DISTRIBUTIONS
-from portkern.op import FLOATS, Workload
+from portkern.op import CELL, FLOATS, Workload
 
 
 def cases(name: str, dtype: str) -> list[Case]:
@@ -26,7 +26,12 @@ def cases(name: str, dtype: str) -> list[Case]:
 
 
 def problems(case: Case, *actual: Any) -> str:
+    """Of all outputs, or of the first alone."""
     return compare(actual=actual, case=case).problem
+
+
+#: Those whose first output is rounded; an index is right or wrong.
+ROUNDED = [name for name in ops.names() if ops.load(name).signature.outputs[0].dtype == CELL]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -40,11 +45,12 @@ def test_the_frameworks_own_kernel_passes(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", ops.names())
 def test_an_answer_rounded_once_passes(name: str, dtype: str) -> None:
     for case in cases(name, dtype):
-        assert problems(case, case.exact[0].to(getattr(torch, dtype))) == ""
+        rounded = [one.to(own.dtype) for one, own in zip(case.exact, case.own, strict=True)]
+        assert problems(case, *rounded) == ""
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("name", ROUNDED)
 def test_negative_controls_fail(name: str, dtype: str) -> None:
     """Each on normal inputs, and what reads nothing on most others: a constant has its own mean."""
     passed: dict[str, set[str]] = {}
@@ -92,7 +98,7 @@ BELOW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("name", ROUNDED)
 def test_a_tf32_result_in_float32_clothes_fails(name: str) -> None:
     """Ten bits of mantissa: what a tensor core makes of float32 unless it is told otherwise."""
     case = next(case for case in cases(name, "float32") if case.distribution == "normal")
@@ -101,8 +107,22 @@ def test_a_tf32_result_in_float32_clothes_fails(name: str) -> None:
     assert problems(case, rounded)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["argmax", "topk"])
+def test_an_index_is_right_or_wrong(name: str, dtype: str) -> None:
+    for case in cases(name, dtype):
+        right = case.own[-1]
+        for wrong in (right + 1, right.flip(0), torch.zeros_like(right) - 1):
+            assert torch.equal(wrong, right) or "elements differ" in problems(
+                case, *case.own[:-1], wrong
+            )
+
+
 def adversary(name: str, which: str, dtype: str = "float32", **dims: int) -> Case:
-    return make_case(ops.load(name), Workload("w", dims), dtype, which)
+    op = ops.load(name)
+    scalars = {s.name: dims.pop(s.name) for s in op.signature.scalars if s.name in dims}
+    derived = op.derived(dims, op.signature.scalar_values(scalars)) if op.derived else {}
+    return make_case(op, Workload("w", dims | dict(derived), scalars), dtype, which)
 
 
 def test_a_softmax_that_leaves_the_maximum_in_fails() -> None:
@@ -140,11 +160,68 @@ def test_an_rmsnorm_that_squares_in_halves_or_forgets_eps_fails() -> None:
     assert problems(case, x * (x * x).mean(-1, keepdim=True).rsqrt() * weight)
 
 
+def tf32(tensor: torch.Tensor) -> torch.Tensor:
+    return (tensor.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
 @pytest.mark.parametrize("which", ["cancelling", "integers"])
 def test_a_product_of_rounded_inputs_fails(which: str) -> None:
     case = adversary("matmul", which, m=32, n=32, k=256)
-    a, b = ((t.view(torch.int32) & ~0x1FFF).view(torch.float32) for t in case.inputs)  # TF32
+    a, b = map(tf32, case.inputs)
     assert problems(case, a @ b)
+    case = adversary("bmm", which, batch=3, m=32, n=32, k=256)
+    a, b = map(tf32, case.inputs)
+    assert problems(case, a @ b)
+    size = {"n": 2, "c": 32, "h": 12, "w": 12, "f": 16, "kh": 3, "kw": 3}
+    case = adversary("conv2d", which, "float32", **size)
+    x, weight, bias = map(tf32, case.inputs)
+    assert problems(case, torch.nn.functional.conv2d(x, weight, bias))
+
+
+def test_a_loss_that_leaves_the_maximum_in_fails() -> None:
+    case = adversary("cross_entropy", "peaks", rows=16, classes=100)
+    logits, target = case.inputs
+    right = logits.gather(1, target[:, None])[:, 0]
+    assert problems(case, logits.exp().sum(-1).log() - right)
+
+
+def test_the_last_of_equal_elements_and_a_dropped_nan_fail() -> None:
+    case = adversary("argmax", "level", rows=9, cols=100)
+    assert problems(case, 99 - case.inputs[0].flip(-1).argmax(-1))
+    case = adversary("argmax", "special", rows=64, cols=100)
+    assert problems(case, case.inputs[0].nan_to_num(-torch.inf).argmax(-1))
+
+
+def test_a_lost_update_fails_where_an_index_is_crowded() -> None:
+    case = adversary("scatter_add", "crowded", rows=16, dim=32, n=64)
+    x, index, src = case.inputs
+    once = x.clone()
+    once[index] += src[: len(index)]
+    assert problems(case, once)
+
+
+def test_a_pool_whose_padding_is_zero_fails_below_it() -> None:
+    size = {"n": 1, "c": 2, "h": 8, "w": 8, "window": 3, "stride": 2, "padding": 1}
+    case = adversary("maxpool2d", "low", "float32", **size)
+    padded = torch.nn.functional.pad(case.inputs[0], (1, 1, 1, 1))
+    assert problems(case, torch.nn.functional.max_pool2d(padded, 3, 2))
+
+
+def test_attention_that_sees_the_future_or_skips_the_maximum_fails() -> None:
+    case = adversary("attention", "normal", batch=1, heads=2, length=64, dim=32)
+    q, k, v = case.inputs
+    assert problems(case, torch.nn.functional.scaled_dot_product_attention(q, k, v))
+    case = adversary("attention", "sharp", batch=1, heads=2, length=64, dim=32)
+    q, k, v = case.inputs
+    scores = (q @ k.transpose(-1, -2)) / 32**0.5
+    powers = scores.exp().tril()
+    assert problems(case, (powers / powers.sum(-1, keepdim=True)) @ v)
+
+
+def test_weights_of_four_bits_in_the_clothes_of_eight_fail() -> None:
+    case = adversary("int8_matmul", "normal", m=16, n=32, k=256)
+    a, weight, scale = case.inputs
+    assert problems(case, (a @ (weight & ~15).float()) * scale)
 
 
 @pytest.mark.parametrize(("name", "dims"), [
@@ -170,7 +247,8 @@ def test_small_workloads_see_everything_and_large_ones_always_an_adversary(name:
     op = ops.load(name)
 
     def chosen(count: int) -> tuple[str, ...]:
-        dims = dict.fromkeys(op.signature.axes, 1) | {op.signature.axes[0]: count}
+        axis = next(a for a in op.signature.inputs[0].shape if isinstance(a, str))
+        dims = dict.fromkeys(op.signature.axes, 1) | {axis: count}
         return inputs.choose(op, Workload("w", dims), tuple(DISTRIBUTIONS))
 
     assert set(chosen(100)) == {*DISTRIBUTIONS, *op.adversaries}

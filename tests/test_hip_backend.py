@@ -185,3 +185,13 @@ def test_the_guides_example_compiles(backend: Backend, arch: str, tmp_path: Path
     lines = guide.partition("## An example that compiles")[2].splitlines()
     source = "\n".join(line.removeprefix("    ") for line in lines)
     assert ready(backend, arch).build(request(source, arch), tmp_path).resources
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_accumulation_registers_are_not_counted_twice(
+    backend: Backend, arch: str, tmp_path: Path
+) -> None:
+    artifact = build_catalogue(ready(backend, arch), "attention", "bfloat16", arch, tmp_path)
+    widest = max(artifact.resources, key=lambda kernel: kernel.agprs or 0)
+    assert widest.agprs
+    assert widest.registers == 256

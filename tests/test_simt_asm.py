@@ -246,5 +246,7 @@ KERNELS = resources.files("portkern.backends.cuda") / "kernels"
 def test_the_catalogues_kernels_translate(name: str) -> None:
     text = rewrite.rewrite((KERNELS / name).read_text(), name).text
     refused = set(re.findall(r"SX0\d\d [^\"]*", text))
-    # What a macro that selects an instruction might be elsewhere is refused only if it is used.
-    assert all("a value that is not seen in the source" in reason for reason in refused)
+    # What a macro that selects an instruction might be elsewhere is refused only if it is used, and
+    # so is what stands for Hopper alone.
+    known = ("a value that is not seen in the source", "TMA", "clusters")
+    assert all(any(words in reason for words in known) for reason in refused)

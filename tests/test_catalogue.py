@@ -1,0 +1,104 @@
+"""What holds of every kernel in the catalogue, on whichever architecture it is built for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portkern import building, catalogue, ops, registry, target
+from portkern.backend import Artifact, Backend, Build, Missing, Ready
+from portkern.building import Failure, Limits
+from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
+from portkern.occupancy import occupancy
+from portkern.record import Verdict
+from portkern.target import Target
+
+#: Builds every kernel in every dtype for every architecture. Without it they take turns: a kernel
+#: is built in one dtype for one architecture, the next one in the next of both.
+EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
+#: Whose registers a backend's kernels reckon with. What HIP's need on NVIDIA's, and what XLA makes
+#: of Pallas', is not in our hands.
+WRITTEN_FOR = {("cuda", "nvidia"), ("hip", "amd"), ("triton", "amd"), ("triton", "nvidia")}
+ARCHITECTURES = [target.load(name) for name in target.names("architecture")]
+SHIPPED = [
+    pytest.param(registry.load(name), kernel, id=f"{name}-{kernel.language}-{op}")
+    for name in registry.names()
+    for op in ops.CORE
+    for kernel in catalogue.candidates(op, registry.load(name))
+]
+every_kernel = pytest.mark.parametrize(("backend", "kernel"), SHIPPED)
+
+
+@every_kernel
+def test_it_has_knobs_which_stand_at_values_that_they_offer(
+    backend: Backend, kernel: Candidate
+) -> None:
+    assert kernel.knobs
+    for knob in kernel.knobs.values():
+        assert knob.value in knob.choices
+        assert len(set(knob.choices)) == len(knob.choices) > 1
+
+
+@every_kernel
+def test_every_architecture_takes_the_settings_that_it_ships_with(
+    backend: Backend, kernel: Candidate
+) -> None:
+    for where in filter(backend.supports, ARCHITECTURES):
+        refused = [backend.refuses(where, knob.name, knob.value) for knob in kernel.knobs.values()]
+        assert not any(refused), refused
+
+
+@every_kernel
+def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
+    backend: Backend, kernel: Candidate, tmp_path: Path
+) -> None:
+    requests, toolchains = [], []
+    for one in asked(backend, kernel):
+        match backend.probe(one.target):
+            case Ready(toolchain):
+                requests.append(one)
+                toolchains.append(toolchain)
+            case missing:
+                why = missing
+    if not requests:
+        pytest.skip(f"{backend.name}: {why}")
+    built = building.build_all(requests, toolchains, limits=Limits(), cache=ArtifactCache(tmp_path))
+    faults = {
+        (one.request.target.name, one.request.dtype): found
+        for one in built
+        if (found := list(wrong_with(backend, one.outcome, one.request.target)))
+    }
+    assert not faults
+
+
+def asked(backend: Backend, kernel: Candidate) -> Iterator[Build]:
+    """The builds of one kernel, as for a matrix."""
+    op, turn = ops.load(kernel.op), ops.CORE.index(kernel.op)
+    dtypes = [d for d in op.dtypes if not isinstance(backend.accepts(kernel, d), Missing)]
+    shown = op.workloads["typical"][0]
+    scalars = op.signature.scalar_values(shown.scalars)
+    legal = [where for where in ARCHITECTURES if backend.supports(where)]
+    for where in legal if EVERYTHING else [legal[turn % len(legal)]]:
+        for dtype in dtypes if EVERYTHING else [dtypes[turn % len(dtypes)]]:
+            yield Build(kernel, op.signature, dtype, where, shown.dims, scalars, runnable=False)
+
+
+def wrong_with(backend: Backend, outcome: Artifact | Failure, where: Target) -> Iterator[str]:
+    if isinstance(outcome, Failure):
+        if outcome.verdict is not Verdict.UNAVAILABLE:  # OpenCL's compiler is the device's own
+            yield str(outcome)
+        return
+    for used in outcome.resources:
+        if used.spills and (backend.name, where.vendor) in WRITTEN_FOR:
+            yield f"{used.kernel} spills: {used}"
+        if where.is_gpu and used.registers is not None and used.threads is not None:
+            fits = occupancy(
+                where, registers=used.registers, agprs=used.agprs or 0,
+                shared_bytes=used.shared_bytes or 0, threads=used.threads,
+            )  # fmt: skip
+            if not fits.blocks:
+                yield f"{used.kernel} is never launched, for its {fits.limited_by}: {used}"
