@@ -8,7 +8,7 @@ setup:
 	@sh tools/setup.sh
 
 demo: setup
-	$(BIN)/portkern matrix ops=core targets=demo workloads=ci run=demo
+	$(BIN)/portkern matrix ops=basic targets=demo workloads=ci run=demo
 
 lint: setup
 	$(BIN)/ruff check .
