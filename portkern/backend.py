@@ -261,6 +261,14 @@ class Backend(ABC):
         """What the worker that builds for ``target`` needs in its environment before any import."""
         return {}
 
+    def declaration(self, signature: Signature, language: str) -> str:
+        """The head of the function that a kernel in ``language`` defines, for its author; Python's
+        unless said otherwise."""
+        taken = [t.name for t in signature.inputs]
+        taken += [t.name for t in signature.outputs] if self.style == "dps" else []
+        taken += [f"{s.name}={s.default}" for s in signature.scalars]
+        return f"def {signature.name}({', '.join(taken)}):"
+
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         """Whether this language can express ``dtype`` at all; :class:`Missing` says why not."""
         return True

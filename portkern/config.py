@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -18,8 +19,11 @@ from portkern.errors import ConfigError, no_such
 Options = TypeVar("Options")
 
 
-def resolve(verb: str, schema: type[Options], overrides: Sequence[str]) -> Options:
-    """``conf/<verb>.yaml`` and the command line's ``key=value``, checked against ``schema``.
+def resolve(
+    verb: str, schema: type[Options], overrides: Sequence[str], *, free: Sequence[str] = ()
+) -> Options:
+    """``conf/<verb>.yaml`` and the command line's ``key=value``, checked against ``schema``. Below
+    the keys ``free`` anything may be set: who takes them checks them.
 
     Raises ConfigError in one line: an unknown key with the closest one, a value of another type.
     """
@@ -31,12 +35,34 @@ def resolve(verb: str, schema: type[Options], overrides: Sequence[str]) -> Optio
     ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
     try:
         with initialize_config_module("portkern.conf", version_base="1.3"):
-            composed = compose(verb, overrides=list(overrides))
+            composed = compose(verb, overrides=[_loosened(one, free) for one in overrides])
         options = OmegaConf.to_object(composed)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explain(error, schema) from error
     assert isinstance(options, schema)
     return options
+
+
+def _loosened(override: str, free: Sequence[str]) -> str:
+    """Hydra takes new keys when they are marked with ``++``."""
+    return f"++{override}" if override.startswith(tuple(f"{key}." for key in free)) else override
+
+
+def sweep(overrides: Sequence[str]) -> list[list[str]]:
+    """The jobs of a Hydra multirun, in its order: each combination of ``key=a,b``, ``choice()``,
+    ``range()`` and ``glob()``. Raises ConfigError for what its grammar does not take."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    lists = [
+        [f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()]
+        if one.is_sweep_override() else [text]
+        for one, text in zip(parsed, overrides, strict=True)
+    ]  # fmt: skip
+    return [list(job) for job in itertools.product(*lists)]
 
 
 def names(value: Any) -> list[str]:

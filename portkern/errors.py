@@ -11,6 +11,8 @@
       * BuildTimeout     or did not come to an end
   - LaunchError          a kernel's entry point did not return 0
     + LaunchTimeout      because its time was over
+  - ModelError           no language model answers
+  - BudgetSpent          what is asked for could use more than the run may
 """
 
 from __future__ import annotations
@@ -85,6 +87,23 @@ class LaunchError(PortkernError):
 
 class LaunchTimeout(LaunchError):
     """The kernel was ended when its time was over."""
+
+
+class ModelError(PortkernError):
+    """No model answered a call; ``final`` when none would answer the next one either, such as
+    without a key."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class BudgetSpent(PortkernError):
+    """A limit of the run is reached, or the next step could go beyond it."""
+
+    exit_code = 3
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> ConfigError:

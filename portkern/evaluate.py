@@ -94,15 +94,20 @@ class Trial:
         self._pool.shutdown()
         self._runners.close_all()
 
-    def run(self, workload: Workload) -> list[Result]:
-        """Judge every contestant on ``workload``; the timed part has the machine for itself."""
+    def run(
+        self, workload: Workload, *, distributions: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Judge every contestant on ``workload``, with inputs of these ``distributions`` or of
+        those that the options and the op's adversaries give; the timed part has the machine for
+        itself."""
+        chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
         everyone = list(range(len(self.contestants)))
         lack = memory.lack(self.op, workload, self.dtype, at_once=len(everyone))
         if lack:
             return [Result(Verdict.UNAVAILABLE, lack) for _ in everyone]
         results: dict[int, Result] = {}
         try:
-            self._run(workload, results)
+            self._run(workload, chosen, results)
         except memory.EXHAUSTED as error:
             if not memory.exhausted(error):
                 raise
@@ -112,7 +117,9 @@ class Trial:
             return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
         return [results[index] for index in everyone]
 
-    def _run(self, workload: Workload, results: dict[int, Result]) -> None:
+    def _run(
+        self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
+    ) -> None:
         standing = self._healthy(range(len(self.contestants)), results)
         opening = self._runners.open_ahead(standing, self._pool)
         baselines = [
@@ -120,7 +127,8 @@ class Trial:
             for device in {self._device(i) for i in standing} - {""}
         ]
         try:
-            standing, base = self._compare(workload, standing, opening, results)
+            cases = self._cases(workload, distributions)
+            standing, base = self._compare(workload, cases, standing, opening, results)
         finally:
             wait(opening)  # or they would be opened twice
             wait(baselines)
@@ -130,12 +138,12 @@ class Trial:
             self._after_faults(racing, results)
 
     def _compare(
-        self, workload: Workload, standing: list[int], opening: Sequence[Future[None]],
+        self, workload: Workload, cases: Iterable[answers.Case], standing: list[int], opening: Sequence[Future[None]],
         results: dict[int, Result],
     ) -> tuple[list[int], tuple[Any, ...]]:  # fmt: skip
         """Who has passed all cases, and the inputs of the base."""
         base: tuple[Any, ...] = ()
-        for case in self._cases(workload):
+        for case in cases:
             if not standing:
                 break
             wait(opening)
@@ -148,10 +156,12 @@ class Trial:
             standing = self._healthy(standing, results)
         return standing, base
 
-    def _cases(self, workload: Workload) -> Iterator[answers.Case]:
+    def _cases(
+        self, workload: Workload, distributions: Sequence[str]
+    ) -> Iterator[answers.Case]:
         """In the order they are judged in; each is made while the one before is in use."""
         coming: Future[answers.Case] | None = None
-        for name in (*inputs.choose(self.op, workload, self.options.distributions), None):
+        for name in (*distributions, None):
             made = coming.result() if coming is not None else None
             if name is not None:
                 coming = self._ahead.submit(self._case, workload, name)

@@ -17,7 +17,8 @@ from portkern.cache import ArtifactCache
 from portkern.cells import Cell
 from portkern.evaluate import Options, Trial
 from portkern.health import Devices
-from portkern.record import Record, RecordFile, Torn, Verdict
+from portkern.lines import Torn
+from portkern.record import Record, RecordFile, Verdict
 from portkern.recording import judged, unbuilt, unrun
 from portkern.runners import Contestant
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -19,7 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from portkern.errors import RecordError, StorageError
+from portkern.errors import RecordError
+from portkern.lines import LineFile
 
 SCHEMA: Final = 1
 
@@ -254,68 +252,8 @@ class Record(_Part):
             raise RecordError(f"{field}: {first['msg']}") from error
 
 
-@dataclass(frozen=True)
-class Torn:
-    """A last line without its end: the writer was killed. It was never a result."""
-
-    path: Path
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: the last line is cut off and was ignored"
-
-
-class RecordFile:
-    """An append-only JSON-lines file; whole lines only, whatever kills the writer."""
+class RecordFile(LineFile[Record]):
+    """A run's ``records.jsonl``."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, records: Iterable[Record]) -> None:
-        """On disk before return, all or none. A torn line is cut off first. Raises StorageError."""
-        lines = b"".join(record.to_json().encode() + b"\n" for record in records)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file:
-                self._drop_torn_line(file)
-                end = file.seek(0, os.SEEK_END)
-                try:
-                    while lines:
-                        lines = lines[file.write(lines) :]
-                    os.fsync(file.fileno())
-                except OSError:
-                    file.truncate(end)
-                    raise
-        except OSError as error:
-            raise StorageError.of(error, self.path) from error
-
-    def read(self) -> tuple[list[Record], Torn | None]:
-        """All records, and the torn last line if there is one. Raises RecordError for the rest."""
-        if not self.path.exists():
-            return [], None
-        lines = self.path.read_bytes().split(b"\n")
-        tail = lines.pop()  # what follows the last newline
-        torn = Torn(self.path, len(lines) + 1) if tail.strip() else None
-        return list(self._parse(lines)), torn
-
-    def _parse(self, lines: list[bytes]) -> Iterator[Record]:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                yield Record.from_json(line.decode(errors="replace"))
-            except RecordError as error:
-                raise RecordError(f"{self.path}:{number}: {error}") from error
-
-    @staticmethod
-    def _drop_torn_line(file: Any) -> None:
-        file.seek(0, os.SEEK_END)
-        end = file.tell()
-        if end == 0:
-            return
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return
-        file.seek(0)
-        kept = file.read().rfind(b"\n") + 1
-        file.truncate(kept)
+        super().__init__(path, Record.from_json)

@@ -6,6 +6,7 @@ Subclass :class:`BackendContract` in a test file and define the fixtures ``backe
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,16 @@ class BackendContract:
     def test_it_ships_a_kernel_for_every_core_op(self, backend: Backend, op: str) -> None:
         shipped = catalogue.candidates(op, backend)
         assert [c.language for c in shipped] == list(backend.languages.values())
+
+    def test_it_tells_authors_what_to_define(self, backend: Backend) -> None:
+        """With every tensor that the function is handed, and its scalars."""
+        signature = ops.load("layernorm").signature
+        for language in backend.languages.values():
+            told = backend.declaration(signature, language)
+            named = [*signature.inputs, *signature.scalars]
+            named += list(signature.outputs) if backend.style == "dps" else []
+            assert "layernorm(" in told
+            assert all(re.search(rf"\b{one.name}\b", told) for one in named)
 
     def test_prose_is_a_failed_build_with_the_tools_words(
         self, live: Backend, target: Target, folder: Path

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,16 @@ def track(
     """
     if not records:
         return Skipped("there are no records")
+    return sent(
+        lambda store: _log_matrix(store, Table.of(records), records, run_name, folder),
+        experiment=experiment, uri=uri,
+    )  # fmt: skip
+
+
+def sent(
+    log: Callable[[Store], Tracked], *, experiment: str, uri: str | None = None
+) -> Tracked | Skipped:
+    """What ``log`` makes of the store; a store that is lost is :class:`Skipped`."""
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
@@ -76,12 +86,33 @@ def track(
         return Skipped("MLflow is not installed; pip install 'portkern[tracking]'")
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
     try:
-        return _Run(uri, experiment).log(Table.of(records), records, run_name, folder)
+        return log(Store(uri, experiment))
     except (MlflowException, SQLAlchemyError, OSError) as error:  # requests' errors are OSErrors
         return Skipped(f"{uri}: {headline(str(error)) or type(error).__name__}")
 
 
-class _Run:
+def _log_matrix(
+    store: Store, table: Table, records: Sequence[Record], run_name: str, folder: Path
+) -> Tracked:
+    """The parent counts as FINISHED only when all of it has arrived."""
+    tags = _run_tags(table, store.experiment)
+    parent = store.start(run_name, tags, {}, counts(table.whole))
+    _datasets(store, parent, table)
+    for cell in table.cells.values():
+        tags = {"mlflow.parentRunId": parent, "gate": _gate(cell)}
+        name = f"{cell.op} {cell.column}"
+        child = store.start(name, tags, _cell_params(cell), cell_metrics(cell))
+        store.client.set_terminated(child)
+    store.client.log_table(parent, rows(table), "matrix.json")
+    store.add_files(parent, folder)
+    if not (folder / "records.jsonl").is_file():
+        lines = "".join(record.to_json() + "\n" for record in records)
+        store.client.log_text(parent, lines, "records.jsonl")
+    store.client.set_terminated(parent)
+    return Tracked(store.uri, store.experiment, parent, len(table.cells))
+
+
+class Store:
     """One connection to a tracking store, and the experiment that runs go to."""
 
     def __init__(self, uri: str, experiment: str) -> None:
@@ -104,24 +135,11 @@ class _Run:
             self.client.create_experiment(self.experiment, place.as_uri() if place else None)
         )
 
-    def log(self, table: Table, records: Sequence[Record], run_name: str, folder: Path) -> Tracked:
-        """The parent counts as FINISHED only when all of it has arrived."""
-        parent = self._start(run_name, _run_tags(table, self.experiment), {}, counts(table.whole))
-        self._datasets(parent, table)
-        for cell in table.cells.values():
-            tags = {"mlflow.parentRunId": parent, "gate": _gate(cell)}
-            name = f"{cell.op} {cell.column}"
-            child = self._start(name, tags, _cell_params(cell), cell_metrics(cell))
-            self.client.set_terminated(child)
-        self.client.log_table(parent, rows(table), "matrix.json")
-        self._artifacts(parent, records, folder)
-        self.client.set_terminated(parent)
-        return Tracked(self.uri, self.experiment, parent, len(table.cells))
-
-    def _start(
+    def start(
         self, name: str, tags: Mapping[str, str], params: Mapping[str, str],
         metrics: Mapping[str, float],
     ) -> str:  # fmt: skip
+        """The id of a new run."""
         from mlflow.entities import Metric, Param
 
         run = self.client.create_run(self.experiment_id, tags=dict(tags), run_name=name)
@@ -134,28 +152,25 @@ class _Run:
             self.client.log_batch(run_id, batch, given if start == 0 else [])
         return run_id
 
-    def _datasets(self, run_id: str, table: Table) -> None:
-        """The workloads of each op, as inputs of the run."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        context = [InputTag("mlflow.data.context", "evaluation")]
-        inputs = []
-        for op, workloads in sorted(_workloads(table.records).items()):
-            text = json.dumps(workloads)
-            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            profile = json.dumps({"workloads": len(workloads)})
-            inputs.append(
-                DatasetInput(Dataset(op, digest, "portkern", text, None, profile), context)
-            )
-        self.client.log_inputs(run_id, inputs)
-
-    def _artifacts(self, run_id: str, records: Sequence[Record], folder: Path) -> None:
+    def add_files(self, run_id: str, folder: Path) -> None:
+        """Those that lie in ``folder``, as artifacts."""
         files = sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
         for file in files:
             self.client.log_artifact(run_id, str(file))
-        if not any(file.name == "records.jsonl" for file in files):
-            lines = "".join(record.to_json() + "\n" for record in records)
-            self.client.log_text(run_id, lines, "records.jsonl")
+
+
+def _datasets(store: Store, run_id: str, table: Table) -> None:
+    """The workloads of each op, as inputs of the run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    context = [InputTag("mlflow.data.context", "evaluation")]
+    inputs = []
+    for op, workloads in sorted(_workloads(table.records).items()):
+        text = json.dumps(workloads)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        profile = json.dumps({"workloads": len(workloads)})
+        inputs.append(DatasetInput(Dataset(op, digest, "portkern", text, None, profile), context))
+    store.client.log_inputs(run_id, inputs)
 
 
 def counts(group: Group) -> dict[str, float]:

@@ -24,6 +24,7 @@ from portkern.compilers import Compiler, compiler, machine
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.native import load_library
+from portkern.op import Signature
 from portkern.target import Target
 from portkern.toolchain import package_version, run_tool
 
@@ -87,6 +88,11 @@ class CpuBackend(Backend):
         if request.candidate.language == "numba":
             return functions.build(request, workdir)
         return _build_cpp(request, workdir)
+
+    def declaration(self, signature: Signature, language: str) -> str:
+        if language != "c++":
+            return super().declaration(signature, language)
+        return abi.prototype(signature, signature.name, TYPES)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         device = TorchDevice("cpu")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from portkern import abi
 from portkern.backend import (
     Artifact,
     Backend,
@@ -20,6 +21,7 @@ from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
+from portkern.op import Signature
 from portkern.simt import emulate
 from portkern.simt.build import Source
 from portkern.simt.options import CHECKERS
@@ -86,6 +88,9 @@ class CudaBackend(Backend):
         if isinstance(fallback, Missing):
             raise BackendUnavailable(str(why))
         return nvrtc.build(fallback, request, workdir)
+
+    def declaration(self, signature: Signature, language: str) -> str:
+        return abi.prototype(signature, signature.name, source.TYPES, stream="cudaStream_t")
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         if venue.kind == "emulator":

@@ -21,6 +21,7 @@ from portkern.candidate import Candidate
 from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
 from portkern.native import load_library
+from portkern.op import Signature
 from portkern.simt import emulate
 from portkern.simt.build import Source
 from portkern.simt.options import CHECKERS
@@ -97,6 +98,9 @@ class HipBackend(Backend):
         before = _prelude(request) + clang.constants(target.arch, target.warp or 64)
         text = source.numbered(request, before, ".hip")
         return clang.build(fallback, request, source.write(request, text, workdir, ".hip"), workdir)
+
+    def declaration(self, signature: Signature, language: str) -> str:
+        return abi.prototype(signature, signature.name, TYPES, stream="hipStream_t")
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         if venue.kind == "emulator":

@@ -71,6 +71,11 @@ class OpenClBackend(Backend):
         _compile(_module(path, request), _open_for(request.target), request.dtype)
         return Artifact(path, "opencl")
 
+    def declaration(self, signature: Signature, language: str) -> str:
+        tensors = [t.name for t in (*signature.inputs, *signature.outputs)]
+        named = [*signature.axes, *(s.name for s in signature.scalars)]
+        return f"def {signature.name}(queue, program, {', '.join([*tensors, '*', *named])}):"
+
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         entry = request.candidate.entry
         device = ClDevice(venue.device, emulated=venue.kind == "emulator")

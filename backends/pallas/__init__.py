@@ -22,6 +22,7 @@ from portkern.backend import (
     Venues,
 )
 from portkern.errors import BuildError
+from portkern.op import Signature
 from portkern.target import Target
 from portkern.toolchain import package_version
 
@@ -81,6 +82,12 @@ class PallasBackend(Backend):
             return Artifact(source, "python", log="the entry makes no pallas_call")
         kind, resources, log = compile_modules(modules, request.target, workdir)
         return Artifact(source, kind, resources, log)
+
+    def declaration(self, signature: Signature, language: str) -> str:
+        """Scalars and ``interpret`` come by keyword."""
+        taken = [t.name for t in signature.inputs]
+        named = [s.name for s in signature.scalars]
+        return f"def {signature.name}({', '.join([*taken, '*', *named, 'interpret=False'])}):"
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         import jax

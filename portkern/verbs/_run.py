@@ -13,7 +13,7 @@ from portkern import sandbox, timing
 from portkern.building import Limits
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, StorageError
 from portkern.evaluate import Options
 from portkern.matrix import Matrix, Progress
 from portkern.record import Record, RecordFile, Verdict
@@ -142,5 +142,16 @@ def exit_code(records: Sequence[Record]) -> int:
 
 
 def print_json(document: Any) -> None:
-    json.dump(document, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(_as_json(document))
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Raises StorageError."""
+    try:
+        path.write_text(_as_json(document), encoding="utf-8")
+    except OSError as error:
+        raise StorageError.of(error, path) from error
+
+
+def _as_json(document: Any) -> str:
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"

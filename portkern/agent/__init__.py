@@ -1,0 +1,2 @@
+"""Writes kernels: a strategy asks for expansions, a proposer makes candidates, the judge's records
+decide. Everything that happened is in one log of attempts."""

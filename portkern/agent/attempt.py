@@ -1,0 +1,162 @@
+"""One candidate of a generation run: where it came from, what became of it, and why."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from portkern.errors import RecordError
+from portkern.record import Cost, Record, Verdict
+
+SCHEMA: Final = 1
+#: What a correct kernel scores that could not be timed: as fast as the framework, for all we know.
+UNTIMED: Final = 1.0
+
+
+class Status(StrEnum):
+    """A verdict over all workloads (the first that is not ``passed``), or why there is none."""
+
+    NO_CODE = "no_code"  # the proposer came back without a kernel
+    DUPLICATE = "duplicate"  # of an attempt of this run, whose result it has
+    SCREENED = "screened"  # a judge held it back from the hardware
+    UNSUPPORTED = "unsupported"
+    UNAVAILABLE = "unavailable"
+    REJECTED = "rejected"
+    BUILD_FAILED = "build_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    WRONG = "wrong"
+    SUSPICIOUS = "suspicious"
+    PASSED = "passed"
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Status:
+        """Raises ValueError without a record."""
+        if not records:
+            raise ValueError("no records, expected one for each workload")
+        bad = [record.verdict for record in records if record.verdict is not Verdict.PASSED]
+        return cls(str(bad[0] if bad else Verdict.PASSED))
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Block(_Part):
+    """A piece of text for a prompt or a reader. ``kind`` names the sensor or memory it is of."""
+
+    kind: str
+    title: str
+    text: str
+
+
+class Diagnosis(_Part):
+    """What a judge made of an attempt: the one bottleneck or defect, and the one thing to do.
+    ``bound`` is the resource that limits it, where that was found out; ``lessons`` outlive it."""
+
+    judge: str
+    problem: str
+    fix: str = ""
+    why: str = ""
+    bound: Literal["", "memory", "compute", "latency", "overhead"] = ""
+    stop: bool = False  # nothing more is to be gained
+    lessons: tuple[str, ...] = ()
+
+
+class Attempt(_Part):
+    """Line of ``attempts.jsonl``. It holds no clock: equal replies and records make equal lines.
+
+    ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
+    deepest parent's; ``score`` the geometric mean of the speedups over the baseline,
+    :data:`UNTIMED` where a correct kernel could not be timed, 0 for everything else; ``metrics``
+    are what sensors measured, see
+    :mod:`portkern.agent.sensor`; ``calls`` name the lines of ``calls.jsonl`` that it took.
+    """
+
+    schema_: Literal[1] = SCHEMA
+    id: str
+    slot: int
+    number: int
+    siblings: int = 1
+    turn: int = 1
+    parents: tuple[str, ...] = ()
+    arm: str = ""
+    operator: str = ""
+    phase: str = ""
+    island: int = 0
+    op: str
+    target: str
+    backend: str
+    language: str = ""
+    dtype: str = "float32"
+    author: str = ""
+    idea: str = ""
+    rationale: str = ""
+    source: str = ""
+    digest: str = ""
+    donor: str = ""
+    status: Status
+    detail: str = ""
+    score: float = 0.0
+    speedups: dict[str, float] = {}
+    records: tuple[str, ...] = ()
+    metrics: dict[str, float] = {}
+    feedback: tuple[Block, ...] = ()
+    diagnosis: Diagnosis | None = None
+    notes: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    cost: Cost = Cost()
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_inf_nan="strings",
+        alias_generator=lambda n: n.rstrip("_"), populate_by_name=True,
+    )  # fmt: skip
+
+    @property
+    def correct(self) -> bool:
+        return self.score > 0
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Attempt:
+        """Raises RecordError with the first thing that is wrong."""
+        try:
+            data = json.loads(line)
+            schema = data.get("schema") if isinstance(data, dict) else None
+            if schema != SCHEMA:
+                raise RecordError(f"schema {schema!r}, this portkern reads {SCHEMA}")
+            return cls.model_validate(data)
+        except json.JSONDecodeError as error:
+            raise RecordError(f"not JSON: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "attempt"
+            raise RecordError(f"{field}: {first['msg']}") from error
+
+
+def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:
+    """By workload, of those that were timed."""
+    return {
+        record.workload.name: record.speedup[baseline].value
+        for record in records if baseline in record.speedup
+    }  # fmt: skip
+
+
+def score(status: Status, by_workload: Mapping[str, float]) -> float:
+    """See :class:`Attempt`."""
+    if status is not Status.PASSED:
+        return 0.0
+    if not by_workload:
+        return UNTIMED
+    return math.exp(sum(map(math.log, by_workload.values())) / len(by_workload))
+
+
+def depth(parents: Sequence[Any]) -> int:
+    return 1 + max((one.turn for one in parents), default=0)

@@ -1,0 +1,186 @@
+"""The five axes of a generation run, and what they are handed.
+
+A strategy decides what is expanded next, a proposer makes candidates of it, a memory says what
+enters a prompt, sensors turn records into feedback, and a judge interprets them. Each knows the
+log and the task, none knows another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.log import Log
+from portkern.agent.slot import Arm, Slot
+from portkern.agent.task import Task
+from portkern.candidate import Candidate
+from portkern.record import Record
+
+
+@dataclass(frozen=True)
+class Message:
+    role: str  # "system", "user", "assistant"
+    content: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's answer. ``call`` names its line of ``calls.jsonl``; ``cut``: it ended at
+    max_tokens."""
+
+    text: str
+    call: str
+    model: str = ""
+    cut: bool = False
+
+
+class Caller(Protocol):
+    """Asks models in the name of one slot. Raises ModelError when no model answers, BudgetSpent
+    when the answer could cost more than is left."""
+
+    async def ask(
+        self,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        prompt: str = "",
+        temperature: float | None = None,
+    ) -> Reply:
+        """``role`` is a key of ``models``; ``prompt`` names the template and its version."""
+        ...
+
+    def within(self, name: str) -> Caller:
+        """Whose calls are numbered apart, so that their order among others does not matter."""
+        ...
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """Of this caller, and of those within it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A candidate that was proposed, or why there is none. ``operator`` and ``arm`` as they were
+    chosen; ``parents`` and ``donor`` where they are not the slot's."""
+
+    candidate: Candidate | None
+    detail: str = ""
+    idea: str = ""
+    rationale: str = ""
+    operator: str = ""
+    arm: str = ""
+    donor: str = ""
+    notes: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    status: str = ""  # "screened" when a judge held it back
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A draft that was judged, before it is an attempt. ``status`` as the attempt's."""
+
+    draft: Draft
+    status: str
+    detail: str = ""
+    records: Sequence[Record] = ()
+    feedback: Sequence[Block] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Context:
+    """What a proposer and a judge work with, for one slot. ``random`` is the slot's own: equal
+    runs draw equal numbers. ``look`` judges a candidate before it is proposed: those of a proposer
+    that tries by itself. ``taken``: digests of all candidates of the run, also of those that are
+    not judged yet. ``approve`` asks people which of some ideas are to be carried out."""
+
+    task: Task
+    log: Log
+    memory: Memory
+    llm: Caller
+    random: Random
+    look: Callable[[Draft], Awaitable[Seen]]
+    approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+    taken: set[str]
+
+
+class Strategy(Protocol):
+    """Decides by the log alone: what it asks next must follow from what it was told and its seed,
+    in that order, so that a run can be resumed by telling it again."""
+
+    def ask(self, log: Log, room: int) -> list[Slot]:
+        """At most ``room`` slots. None: it waits for those that are out, or it is done."""
+        ...
+
+    def tell(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
+        """Slots are told in the order in which they were asked, each once, after the log has its
+        attempts. There may be fewer attempts than were asked for."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """As JSON holds it; :meth:`load_state_dict` takes it back."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Proposer(Protocol):
+    """``roles`` of models that it asks; ``operators`` that it tells apart; ``plans``: it makes
+    ideas first where a slot asks for them."""
+
+    operators: ClassVar[tuple[str, ...]]
+    plans: ClassVar[bool]
+
+    @property
+    def roles(self) -> tuple[str, ...]: ...
+
+    def arms(self, task: Task) -> Sequence[Arm]:
+        """The actions that a slot may name; none when the choice is open."""
+        ...
+
+    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+        """``slot.size`` drafts at most; one without a candidate says why there is none."""
+        ...
+
+
+class Memory(Protocol):
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]: ...
+
+    def learn(self, attempt: Attempt) -> None:
+        """Told of every attempt in the log's order."""
+        ...
+
+
+class Sensor(Protocol):
+    """``stage`` orders sensors: those of a stage run when all before it found the candidate good
+    enough."""
+
+    kind: ClassVar[str]
+    stage: ClassVar[int]
+
+    def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured: ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``metrics`` have neutral names, see :mod:`portkern.agent.sensor`; ``text`` is for prompts,
+    empty when there is nothing to say. ``stop``: later stages have nothing to measure."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    title: str = ""
+    text: str = ""
+    stop: bool = False
+
+
+class Judge(Protocol):
+    roles: ClassVar[tuple[str, ...]]
+
+    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+        """As many drafts in the same order; those held back with status ``screened``."""
+        ...
+
+    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None: ...

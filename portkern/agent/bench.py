@@ -1,0 +1,172 @@
+"""Judges a run's candidates: each is built, then run workload by workload until one is not passed.
+
+Builds may overlap; what runs on the device takes turns. Of a task with several sets the last, which
+is timed, has inputs of one distribution only: those of before had all, and whoever becomes the best
+meets all of them there too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from portkern import building, inputs, recording
+from portkern.agent.task import Task
+from portkern.backend import Artifact, Missing, Ready, Venue
+from portkern.building import Built
+from portkern.cache import ArtifactCache
+from portkern.candidate import Candidate
+from portkern.cells import Cell, Stage
+from portkern.evaluate import Options, Trial
+from portkern.guard import TorchOps
+from portkern.health import Devices
+from portkern.op import Workload
+from portkern.record import Record, RecordFile, Verdict
+from portkern.runners import Contestant
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A set's workload."""
+
+    set: str
+    workload: Workload
+
+
+class Bench:
+    """``file`` keeps the records; what it and ``recorded`` hold is not judged again; ``quick``
+    as above. ``device_s`` is the time that the device was in use."""
+
+    def __init__(
+        self, task: Task, folder: Path, cache: ArtifactCache, options: Options, *,
+        stage: Stage | None = None, torch_ops: TorchOps = "forbid",
+        recorded: Sequence[Record] = (), quick: bool = True,
+    ) -> None:  # fmt: skip
+        self.task, self.options, self._cache, self.quick = task, options, cache, quick
+        self._run, self._stage, self._torch_ops = folder.name, stage or Stage(), torch_ops
+        self.file = RecordFile(folder / "records.jsonl")
+        own, self.torn = self.file.read()
+        self._known: dict[_Key, Record] = {_key(one): one for one in own}
+        self._recorded = {_key(one): one for one in recorded}
+        self._devices, self._turn = Devices(), Lock()
+        self.device_s = 0.0
+
+    @property
+    def work(self) -> list[Work]:
+        """In the order in which it is done."""
+        return [Work(name, w) for name, several in self.task.workloads.items() for w in several]
+
+    def build(self, candidate: Candidate) -> float:
+        """So that :meth:`judge` finds the build; seconds that it took. Safe in any thread."""
+        cell = self._cell(candidate, self.work[0])
+        if cell.hopeless or all(self._answer(candidate, one) for one in self.work):
+            return 0.0
+        start = time.perf_counter()
+        self._build(cell)
+        return time.perf_counter() - start
+
+    def judge(self, candidate: Candidate) -> list[Record]:
+        """Up to the first workload that is not passed. One at a time."""
+        with self._turn:
+            return list(self._judge(candidate))
+
+    def _judge(self, candidate: Candidate) -> Iterator[Record]:
+        todo = []
+        for work in self.work:
+            answer = self._answer(candidate, work)
+            if answer is None:
+                todo = self.work[self.work.index(work) :]
+                break
+            yield answer
+            if answer.verdict is not Verdict.PASSED:
+                return
+        if todo:
+            yield from self._run_cells([self._cell(candidate, work) for work in todo])
+
+    def _run_cells(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        first = cells[0]
+        if first.hopeless:
+            yield self._keep(recording.unbuilt(self._run, first))
+            return
+        built = self._build(first)
+        venue = first.venues.best
+        if not isinstance(built.outcome, Artifact) or isinstance(venue, Missing):
+            yield self._keep(recording.unrun(self._run, first, built))
+            return
+        start = time.perf_counter()
+        contestant = Contestant(built.request, built.outcome, venue, self._torch_ops)
+        with Trial(
+            first.op, first.dtype, [contestant], self.options, self._devices
+        ) as trial:  # fmt: skip
+            for cell in cells:
+                (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
+                record = self._keep(recording.judged(self._run, cell, built, result))
+                yield record
+                if record.verdict is not Verdict.PASSED:
+                    break
+        self.device_s += time.perf_counter() - start
+
+    def _distributions(self, cell: Cell) -> tuple[str, ...] | None:
+        sets = list(self.task.workloads)
+        quick = self.quick and len(sets) > 1 and cell.workload_set == sets[-1]
+        return (inputs.BASE,) if quick else None
+
+    def race(self, candidates: Sequence[Candidate], work: Sequence[Work]) -> list[list[Record]]:
+        """Side by side in one run: by workload the records of all candidates. Nothing is reused
+        and nothing kept, since it is the comparison that counts."""
+        told: list[list[Record]] = []
+        with self._turn:
+            cells = [self._cell(one, work[0]) for one in candidates]
+            built = [self._build(cell) for cell in cells]
+            venue = cells[0].venues.best
+            assert isinstance(venue, Venue)
+            contestants = [
+                Contestant(one.request, one.outcome, venue, self._torch_ops)
+                for one in built if isinstance(one.outcome, Artifact)
+            ]  # fmt: skip
+            if len(contestants) < len(candidates):
+                return []
+            with Trial(
+                self.task.op, self.task.dtype, contestants, self.options, self._devices
+            ) as trial:  # fmt: skip
+                for one in work:
+                    results = trial.run(one.workload)
+                    told.append([
+                        recording.judged(self._run, self._cell(candidate, one), made, result)
+                        for candidate, made, result in zip(candidates, built, results, strict=True)
+                    ])  # fmt: skip
+        return told
+
+    def _build(self, cell: Cell) -> Built:
+        toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
+        (built,) = building.build_all(
+            [cell.build], [toolchain], limits=self.options.limits, cache=self._cache
+        )
+        return built
+
+    def _cell(self, candidate: Candidate, work: Work) -> Cell:
+        return Cell(
+            self.task.op, work.set, work.workload, self.task.dtype, self.task.backend,
+            self.task.target, candidate, self._stage, self._torch_ops,
+        )  # fmt: skip
+
+    def _answer(self, candidate: Candidate, work: Work) -> Record | None:
+        key = candidate.digest, work.set, work.workload.name
+        if key not in self._known and key in self._recorded:
+            self._keep(self._recorded[key])
+        return self._known.get(key)
+
+    def _keep(self, record: Record) -> Record:
+        record = record.model_copy(update={"run": self._run})
+        self.file.append([record])
+        self._known[_key(record)] = record
+        return record
+
+
+def _key(record: Record) -> _Key:
+    return record.source_hash, record.workload.set, record.workload.name

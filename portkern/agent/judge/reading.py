@@ -1,0 +1,118 @@
+"""What a judge's model answers: one JSON object in whatever words it comes with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from portkern.agent import prompts
+from portkern.agent.axes import Caller, Message, Reply
+from portkern.errors import ModelError
+
+AGAIN = "judge_again"
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
+#: A comma before a closing bracket, or a string, in which it is left alone.
+_TRAILING = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+
+
+class Form(BaseModel):
+    """What an answer must hold; what else it holds is not looked at."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+F = TypeVar("F", bound=Form)
+
+
+def _text(value: Any) -> Any:
+    """Models give a list where a text was asked for, or a number."""
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    return value if value is None else str(value).strip()
+
+
+def _texts(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value or []
+
+
+def _resource(value: Any) -> Any:
+    """Unknown where a model calls it something else."""
+    return next((one for one in RESOURCES if one in str(value).lower()), "")
+
+
+RESOURCES = ("memory", "compute", "latency", "overhead")
+Text = Annotated[str, BeforeValidator(_text)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_texts)]
+Bound = Annotated[
+    Literal["", "memory", "compute", "latency", "overhead"], BeforeValidator(_resource)
+]
+
+
+@dataclass(frozen=True)
+class Unread:
+    why: str
+
+
+def read(text: str, form: type[F]) -> F | Unread:
+    """The last object of the reply that is of this form: before it models think aloud."""
+    why = "there is no JSON object in it"
+    found: F | None = None
+    for each in _objects(_THOUGHT.sub("", text)):
+        try:
+            found = form.model_validate(each)
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"{'.'.join(map(str, first['loc'])) or 'the object'}: {first['msg']}"
+    return Unread(why) if found is None else found
+
+
+async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: Any) -> F:
+    """Asked once more, with the reason, when the answer cannot be read. Raises ModelError when
+    that one cannot be read either."""
+    messages = prompts.render(prompt, **facts)
+    reply = await llm.ask(role, messages, prompt=prompts.named(prompt))
+    found = read(reply.text, form)
+    if isinstance(found, Unread):
+        said = Message("assistant", reply.text.strip() or "(nothing)")
+        more = prompts.render(AGAIN, why=_why(found, reply))
+        reply = await llm.ask(role, [*messages, said, *more], prompt=prompts.named(AGAIN))
+        found = read(reply.text, form)
+    if isinstance(found, Unread):
+        raise ModelError(f"the answer of {role!r} could not be read twice: {_why(found, reply)}")
+    return found
+
+
+def brief(text: str, words: int) -> str:
+    """The first so many words."""
+    split = text.split()
+    return " ".join(split) if len(split) <= words else " ".join(split[:words]) + " …"
+
+
+def _why(found: Unread, reply: Reply) -> str:
+    return "it was cut off at max_tokens" if reply.cut else found.why
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost ones that can be read, in their order, fenced or not."""
+    end = 0
+    for match in re.finditer(r"\{", text):
+        if match.start() < end:
+            continue
+        for candidate in (text[match.start() :], _untrailed(text[match.start() :])):
+            try:
+                value, length = json.JSONDecoder(strict=False).raw_decode(candidate)
+            except (json.JSONDecodeError, RecursionError):
+                continue
+            end = match.start() + length
+            yield value
+            break
+
+
+def _untrailed(text: str) -> str:
+    """Without commas that end a list; blanks in their place, so that lengths stay."""
+    return _TRAILING.sub(lambda match: match[1] or " ", text)

@@ -1,0 +1,46 @@
+"""The judge that lets everything through and says nothing; what the others leave out is its."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from portkern.agent.attempt import Attempt, Diagnosis, Status
+from portkern.agent.axes import Context, Draft
+
+#: Of these a kernel was judged, and failed.
+FAILED = frozenset(
+    {
+        Status.REJECTED, Status.BUILD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.WRONG,
+        Status.SUSPICIOUS,
+    }
+)  # fmt: skip
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+
+
+class AskingOptions(Options):
+    """``role`` is the model that is asked, a key of ``models``."""
+
+    role: str = "judge"
+
+
+class Silent:
+    options_type: ClassVar[type[Options]] = Options
+
+    def __init__(self, options: Options) -> None:
+        self.roles: tuple[str, ...] = (
+            (options.role,) if isinstance(options, AskingOptions) else ()
+        )  # fmt: skip
+
+    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+        return list(drafts)
+
+    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+        return None

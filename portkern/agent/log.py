@@ -1,0 +1,116 @@
+"""The log of a run's attempts, and what strategies and prompts want to know of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from portkern.agent.attempt import Attempt
+from portkern.errors import ConfigError
+from portkern.lines import LineFile
+
+
+class Log:
+    """Attempts in the order in which they were committed; in memory without a ``path``.
+
+    What the file holds already was left by an interrupted run: :meth:`left` has it, and it enters
+    the log when it is added again. Raises RecordError.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file = LineFile(path, Attempt.from_json) if path else None
+        self._known: dict[str, Attempt] = {}
+        self._digests: dict[str, str] = {}
+        self._left: dict[int, list[Attempt]] = defaultdict(list)
+        for one in self._file.read()[0] if self._file else ():
+            self._left[one.slot].append(one)
+
+    @classmethod
+    def read(cls, path: Path) -> Log:
+        """What a run left, as its log. Raises RecordError."""
+        log = cls(path)
+        for attempts in list(log._left.values()):
+            log._enter(attempts)
+        return log
+
+    @property
+    def left_count(self) -> int:
+        """How many attempts an earlier session left."""
+        return sum(map(len, self._left.values()))
+
+    def left(self, slot: int) -> list[Attempt]:
+        """The slot's attempts of an earlier session; none when it was not committed whole."""
+        found = self._left.get(slot, [])
+        return found if found and len(found) == found[0].siblings else []
+
+    def add(self, attempts: Sequence[Attempt]) -> None:
+        """On disk before return. Raises StorageError, and ConfigError when the file holds another
+        attempt of this name: then something that decides the run has changed."""
+        held = {one.id: one for some in attempts for one in self._left.get(some.slot, ())}
+        for one in attempts:
+            if one.id in held and held[one.id].digest != one.digest:
+                raise ConfigError(
+                    f"Attempt {one.id} is not the one of this run's log; use fresh=true or another "
+                    "run=NAME: something that decides the run has changed"
+                )
+        new = [one for one in attempts if one.id not in held]
+        if self._file and new:
+            self._file.append(new)
+        self._enter(attempts)
+
+    def _enter(self, attempts: Iterable[Attempt]) -> None:
+        for one in attempts:
+            self._known[one.id] = one
+            if one.digest:
+                self._digests.setdefault(one.digest, one.id)
+
+    def snapshot(self) -> Log:
+        """As it is now: what is added later does not show."""
+        copy = Log()
+        copy._known, copy._digests = dict(self._known), dict(self._digests)
+        return copy
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, name: str) -> Attempt:
+        return self._known[name]
+
+    def some(self, names: Iterable[str]) -> list[Attempt]:
+        """Those that there are."""
+        return [self._known[name] for name in names if name in self._known]
+
+    def by_digest(self, digest: str) -> Attempt | None:
+        """The first attempt with this candidate."""
+        return self._known.get(self._digests.get(digest, ""))
+
+    @property
+    def correct(self) -> list[Attempt]:
+        return [one for one in self if one.correct]
+
+    def best(self, k: int = 1, among: Callable[[Attempt], Any] = lambda _: True) -> list[Attempt]:
+        """The k fastest correct attempts, the fastest first; of equals the older."""
+        return sorted(filter(among, self.correct), key=lambda one: -one.score)[:k]
+
+    def children(self, name: str) -> list[Attempt]:
+        return [one for one in self if name in one.parents]
+
+    def ancestors(self, name: str) -> list[Attempt]:
+        """From the oldest to ``name`` itself, along first parents."""
+        line: list[Attempt] = []
+        while name in self._known:
+            line.append(self._known[name])
+            name = (*line[-1].parents, "")[0]
+        return line[::-1]
+
+    def curve(self) -> list[float]:
+        """The best score so far, after each attempt."""
+        curve: list[float] = []
+        for one in self:
+            curve.append(max(one.score, curve[-1] if curve else 0.0))
+        return curve

@@ -1,0 +1,278 @@
+"""The loop of a generation run.
+
+Slots are expanded at the same time and committed in the order in which they were asked for. What
+a strategy asks next, and what a prompt shows, depend on commits alone, so neither a slow model nor
+a fast device changes the course of a run; and one that was interrupted is resumed by going through
+it again, with the attempts, replies and records that it left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from portkern.agent import attempt as scoring
+from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.axes import (
+    Context,
+    Draft,
+    Judge,
+    Memory,
+    Proposer,
+    Seen,
+    Sensor,
+    Strategy,
+)
+from portkern.agent.bench import Bench
+from portkern.agent.budget import Meter
+from portkern.agent.log import Log
+from portkern.agent.models import Models
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+from portkern.errors import BudgetSpent, ModelError
+
+#: A draft that was not made, or not judged, because the budget was spent: it is no attempt.
+UNPAID = "unpaid"
+
+
+@dataclass(frozen=True)
+class Axes:
+    strategy: Strategy
+    proposer: Proposer
+    memory: Memory
+    sensors: Sequence[Sensor]
+    judge: Judge
+
+
+@dataclass
+class Loop:
+    """``inflight`` slots are expanded at the same time, ``builders`` kernels built. ``baseline`` is
+    what scores are speedups over, on the workloads of the task's last set."""
+
+    task: Task
+    axes: Axes
+    models: Models
+    bench: Bench
+    log: Log
+    meter: Meter
+    seed: int = 0
+    inflight: int = 4
+    builders: int = 2
+    baseline: str = "eager"
+    approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas
+    report: Callable[[Sequence[Attempt]], None] = lambda _: None
+    stopped: str = ""
+    _looks: dict[str, asyncio.Task[Seen]] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _asked: int = 0  # slots
+    _attempts: int = 0  # that were made or may still come of slots
+
+    async def run(self) -> None:
+        """Until the strategy or a budget ends it; ``stopped`` says which budget."""
+        self._building, self._device = asyncio.Semaphore(self.builders), asyncio.Lock()
+        window: deque[tuple[Slot, asyncio.Task[list[Attempt]]]] = deque()
+        try:
+            while True:
+                if not self.stopped:
+                    window.extend(self._launch(self.inflight - len(window)))
+                if not window:
+                    return
+                slot, expansion = window[0]
+                attempts = await expansion
+                window.popleft()
+                if not attempts:
+                    return  # of what comes after it nothing can be committed
+                self._commit(slot, attempts)
+        finally:
+            left = [expansion for _, expansion in window]
+            for one in [*left, *self._looks.values()]:
+                one.cancel()
+            await asyncio.gather(*left, *self._looks.values(), return_exceptions=True)
+
+    def _launch(self, room: int) -> list[tuple[Slot, asyncio.Task[list[Attempt]]]]:
+        launched = []
+        for asked in self.axes.strategy.ask(self.log, room) if room else ():
+            slot = self._fit(replace(asked, number=self._asked))
+            if slot is None:
+                break
+            self._asked += 1
+            context = self._context(slot)
+            launched.append((slot, asyncio.create_task(self._expand(slot, context))))
+        return launched
+
+    def _fit(self, slot: Slot) -> Slot | None:
+        """As much of it as the budget has attempts for."""
+        self.stopped = self.stopped or self.meter.exhausted
+        if self.stopped:
+            return None
+        most = self.meter.budget.attempts
+        if most is not None and self._attempts + slot.size > most:
+            left = most - self._attempts
+            if left < 1:
+                self.stopped = f"{most} attempts were made, as many as budget.attempts allows"
+                return None
+            ideas = min(slot.ideas, left)
+            slot = replace(slot, ideas=ideas, n=min(slot.n, left // max(ideas, 1)))
+        self._attempts += slot.size
+        return slot
+
+    def _context(self, slot: Slot) -> Context:
+        async def approve(ideas: Sequence[str]) -> Sequence[str]:
+            return await asyncio.to_thread(self.approve, slot, ideas)
+
+        return Context(
+            self.task, self.log.snapshot(), self.axes.memory,
+            self.models.caller(str(slot.number)), Random(f"{self.seed}:{slot.number}"),
+            self._look, approve, self._taken,
+        )  # fmt: skip
+
+    async def _expand(self, slot: Slot, context: Context) -> list[Attempt]:
+        """The slot's attempts; those that it left before, if it was committed before."""
+        old = self.log.left(slot.number)
+        if old:
+            self._taken |= {one.digest for one in old}
+            return old
+        try:
+            drafts = await self.axes.proposer.propose(slot, context)
+            self._taken |= {one.candidate.digest for one in drafts if one.candidate}
+            drafts = await self.axes.judge.screen(drafts, context)
+        except BudgetSpent as spent:
+            self.stopped = self.stopped or str(spent)
+            return []
+        judged = await asyncio.gather(*(self._paid(one) for one in drafts))
+        seen = [one for one in judged if one.status != UNPAID]
+        several = [
+            self._finish(self._attempt(slot, k, one, len(seen)), context)
+            for k, one in enumerate(seen)
+        ]
+        return list(await asyncio.gather(*several))
+
+    async def _paid(self, draft: Draft) -> Seen:
+        try:
+            return await self._look(draft)
+        except BudgetSpent as spent:
+            self.stopped = self.stopped or str(spent)
+            return Seen(draft, UNPAID)
+
+    async def _look(self, draft: Draft) -> Seen:
+        """Each candidate is judged once, whoever asks."""
+        if draft.candidate is None or draft.status:
+            return Seen(draft, draft.status or Status.NO_CODE, draft.detail)
+        digest = draft.candidate.digest
+        if digest not in self._looks:
+            self._looks[digest] = asyncio.create_task(self._judge(draft))
+        return replace(await asyncio.shield(self._looks[digest]), draft=draft)
+
+    async def _judge(self, draft: Draft) -> Seen:
+        candidate = draft.candidate
+        assert candidate is not None
+        broken = self.task.constraints.broken_by(candidate.source, candidate.language)
+        if broken:
+            return _rejected(draft, broken)
+        async with self._building:
+            await asyncio.to_thread(self.bench.build, candidate)
+        async with self._device:
+            if self.meter.exhausted:
+                raise BudgetSpent(self.meter.exhausted)
+            before = self.bench.device_s
+            records = await asyncio.to_thread(self.bench.judge, candidate)
+            self.meter.spend_device(self.bench.device_s - before)
+            feedback, metrics = await asyncio.to_thread(self._sense, draft, records)
+        over = self.task.constraints.exceeded_by(records)
+        if over:
+            return replace(_rejected(draft, over), records=records, metrics=metrics)
+        status = Status.of(records)
+        detail = next((r.detail for r in records if str(r.verdict) == status), "")
+        return Seen(draft, status, detail, records, feedback, metrics)
+
+    def _sense(
+        self, draft: Draft, records: Sequence[object]
+    ) -> tuple[list[Block], dict[str, float]]:
+        """Sensors of later stages have nothing to measure once one said so."""
+        feedback: list[Block] = []
+        metrics: dict[str, float] = {}
+        stopped_at: int | None = None
+        for sensor in self.axes.sensors:
+            if stopped_at is not None and sensor.stage > stopped_at:
+                break
+            found = sensor.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
+            metrics |= found.metrics
+            if found.text:
+                feedback.append(Block(kind=sensor.kind, title=found.title, text=found.text))
+            if found.stop:
+                stopped_at = sensor.stage
+        return feedback, metrics
+
+    def _attempt(self, slot: Slot, number: int, seen: Seen, siblings: int) -> Attempt:
+        draft, task = seen.draft, self.task
+        candidate = draft.candidate
+        status = Status(seen.status)
+        scored = list(task.workloads)[-1]
+        by_workload = scoring.speedups(
+            [r for r in seen.records if r.workload.set == scored], self.baseline
+        )
+        return Attempt(
+            id=f"{slot.number}.{number}", slot=slot.number, number=number, siblings=siblings,
+            turn=scoring.depth(self.log.some(slot.parents)), parents=slot.parents,
+            arm=draft.arm or slot.arm, operator=draft.operator or slot.operator, phase=slot.phase,
+            island=slot.island, op=task.op.name, target=task.target.name,
+            backend=task.backend.name, language=task.language, dtype=task.dtype,
+            author=candidate.author if candidate else "", idea=draft.idea,
+            rationale=draft.rationale, source=candidate.source if candidate else "",
+            digest=candidate.digest if candidate else "", donor=draft.donor, status=status,
+            detail=seen.detail or draft.detail, score=scoring.score(status, by_workload),
+            speedups=by_workload if status is Status.PASSED else {},
+            records=tuple(r.id for r in seen.records), metrics=dict(seen.metrics),
+            feedback=tuple(seen.feedback), notes=draft.notes, calls=draft.calls,
+        )  # fmt: skip
+
+    async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
+        """With its diagnosis and its cost."""
+        llm = context.llm.within(f"{attempt.number}.judge")
+        diagnosis, note = await self._diagnose(attempt, replace(context, llm=llm))
+        calls = (*attempt.calls, *llm.calls)
+        return attempt.model_copy(
+            update={
+                "diagnosis": diagnosis,
+                "notes": (*attempt.notes, *([note] if note else [])),
+                "calls": calls,
+                "cost": self.models.store.cost(calls),
+            }
+        )
+
+    async def _diagnose(self, attempt: Attempt, context: Context) -> tuple[Diagnosis | None, str]:
+        try:
+            return await self.axes.judge.diagnose(attempt, context), ""
+        except (ModelError, BudgetSpent) as error:
+            return None, f"not diagnosed: {error}"
+
+    def _commit(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
+        self._attempts -= slot.size - len(attempts)
+        attempts = [self._first(one) for one in attempts]
+        self.log.add(attempts)
+        for one in attempts:
+            self.axes.memory.learn(one)
+        self.axes.strategy.tell(slot, attempts)
+        self.report(attempts)
+
+    def _first(self, attempt: Attempt) -> Attempt:
+        """A kernel that the run has already is no attempt of its own."""
+        same = self.log.by_digest(attempt.digest) if attempt.digest else None
+        if same is None or attempt.status is Status.DUPLICATE or same.id == attempt.id:
+            return attempt
+        return attempt.model_copy(
+            update={
+                "status": Status.DUPLICATE,
+                "detail": f"the same kernel as attempt {same.id}",
+                "score": 0.0,
+            }
+        )
+
+
+def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:
+    text = "\n".join(reasons)
+    block = Block(kind="constraints", title="Constraints that were not kept", text=text)
+    return Seen(draft, Status.REJECTED, text, feedback=[block])

@@ -1,0 +1,113 @@
+"""What past and outside text enters a prompt: the run's own history, and knowledge from outside.
+
+``history`` and ``knowledge`` name one or several of :func:`names`; the other options are theirs,
+see ``conf/memory/none.yaml``. Views are cut to ``max_chars`` a block and ``max_total`` together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from portkern.agent.attempt import Attempt, Block
+from portkern.agent.axes import Memory
+from portkern.agent.log import Log
+from portkern.agent.memory.documents import CORPORA, LOG
+from portkern.agent.memory.graph import Reasoning
+from portkern.agent.memory.history import HISTORIES, History
+from portkern.agent.memory.kb import Kb
+from portkern.agent.memory.options import Options
+from portkern.agent.memory.retrieval import bm25, embed
+from portkern.agent.memory.skills import Skills
+from portkern.agent.memory.text import Passage, fit
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+from portkern.errors import ConfigError, no_such
+
+NONE = "none"
+
+
+class Part(Protocol):
+    """A memory before anything is cut."""
+
+    def passages(self, slot: Slot, role: str, log: Log, task: Task) -> Sequence[Passage]: ...
+
+    def learn(self, attempt: Attempt) -> None:
+        """Told of every attempt in the log's order, and of all again when a run is resumed."""
+        ...
+
+
+KNOWLEDGE: Mapping[str, Callable[[Options, Task, Path], Part]] = {
+    "bm25": lambda options, task, folder: bm25(options, task),
+    "embed": lambda options, task, folder: embed(options, task),
+    "kb": lambda options, task, folder: Kb(options, task),
+    "skills": Skills,
+    "graph": Reasoning,
+}
+#: What an option may name one or several of; ``none`` is left out.
+_CHOICES = {"history": HISTORIES, "knowledge": KNOWLEDGE, "corpora": {**CORPORA, LOG: LOG}}
+
+
+def names() -> dict[str, list[str]]:
+    """By option."""
+    return {option: [NONE, *known] for option, known in _CHOICES.items()}
+
+
+def load(options: Mapping[str, Any], *, task: Task, folder: Path) -> Memory:
+    """``folder`` is the run's; its name is the run's in what is learned. Raises ConfigError, and
+    RecordError for a damaged file of what was learned before."""
+    chosen = read(options)
+    knowledge = [KNOWLEDGE[name](chosen, task, folder) for name in chosen.knowledge]
+    return Recall((*knowledge, History(chosen)), chosen)
+
+
+def read(options: Mapping[str, Any]) -> Options:
+    """Raises ConfigError in one line."""
+    given = dict(options)
+    for option in given:
+        if option not in Options.model_fields:
+            raise no_such("option", f"memory.{option}", _fields())
+    for option, known in _CHOICES.items():
+        if option in given:
+            given[option] = tuple(_chosen(option, given[option], known))
+    try:
+        return Options.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        expected = first["msg"].removeprefix("Input should be ")
+        raise ConfigError(f"Got memory.{field}={first['input']!r}, expected {expected}") from error
+
+
+def _fields() -> list[str]:
+    return [f"memory.{name}" for name in Options.model_fields]
+
+
+def _chosen(option: str, value: Any, known: Mapping[str, Any]) -> list[str]:
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, Sequence):
+        raise ConfigError(f"Got memory.{option}={value!r}, expected a name or a list of names")
+    for name in several:
+        if name != NONE and name not in known:
+            raise no_such(f"memory.{option}", str(name), [NONE, *known])
+    return [name for name in several if name != NONE]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Knowledge first: what is near the task stands near the prompt's end."""
+
+    parts: tuple[Part, ...]
+    options: Options
+
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]:
+        found = [one for part in self.parts for one in part.passages(slot, role, log, task)]
+        return fit(found, each=self.options.max_chars, total=self.options.max_total)
+
+    def learn(self, attempt: Attempt) -> None:
+        for part in self.parts:
+            part.learn(attempt)

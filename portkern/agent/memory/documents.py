@@ -1,0 +1,90 @@
+"""What is there to be looked up: kernels that ship with portkern, guides, hints, the run itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from portkern import catalogue, ops
+from portkern.agent.attempt import Attempt
+from portkern.agent.memory.text import code, result
+from portkern.agent.task import Task
+from portkern.candidate import Candidate
+from portkern.op import Op
+
+_SECTION = re.compile(r"^## ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Document:
+    """``key`` is what a search compares, ``text`` what a prompt shows."""
+
+    title: str
+    text: str
+    key: str
+
+
+def question(op: Op) -> str:
+    """The words by which an op is looked up, and by which its kernels are found."""
+    return f"{op.name}\n{op.description}\n{op.reference_source}"
+
+
+def of_kernel(kernel: Candidate) -> Document:
+    about = question(ops.load(kernel.op))
+    title = f"The catalogue's kernel of {kernel.op}"
+    return Document(title, code(kernel.source, kernel.language), f"{about}\n{kernel.source}")
+
+
+def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
+    """Those in the task's backend and language. Without ``own`` the op's own is not among them:
+    it would be the answer."""
+    for name in ops.names():
+        if not own and _is_same(ops.load(name), task.op):
+            continue
+        for kernel in catalogue.candidates(name, task.backend):
+            if kernel.language == task.language:
+                yield of_kernel(kernel)
+
+
+def _is_same(one: Op, other: Op) -> bool:
+    """Also when an imported op bears another name. ``a @ b`` means one thing for matrices and
+    another for batches of them."""
+    ranks = [[len(tensor.shape) for tensor in op.signature.inputs] for op in (one, other)]
+    alike = one.reference_source == other.reference_source and ranks[0] == ranks[1]
+    return alike or one.name == other.name
+
+
+def guide(task: Task, *, own: bool = False) -> Iterator[Document]:
+    """The guide by sections. Without ``own`` an example that is the op's own kernel is not."""
+    for section in _SECTION.split(task.guide):
+        heading, _, text = section.strip().partition("\n")
+        if not own and _defines(section, task.op.name):
+            continue
+        if text.strip():
+            title = f"From the guide to {task.backend.name}: {heading.lstrip('# ')}"
+            yield Document(title, text.strip(), section)
+
+
+def _defines(section: str, op: str) -> bool:
+    return re.search(rf"\b(def|int|void)\s+{re.escape(op)}\s*\(", section) is not None
+
+
+def hints(task: Task, *, own: bool = False) -> Iterator[Document]:
+    for hint in task.target.hints:
+        yield Document(f"A hint for {task.target.name}", hint, hint)
+
+
+#: What is the same for every slot; ``log``, the run's own correct attempts, is not.
+CORPORA: Mapping[str, Callable[..., Iterator[Document]]] = {
+    "catalogue": kernels,
+    "guide": guide,
+    "hints": hints,
+}
+LOG = "log"
+
+
+def of_attempt(attempt: Attempt, task: Task) -> Document:
+    told = code(attempt.source, attempt.language or task.language)
+    title = f"A kernel of this run ({attempt.id}): {result(attempt, task)}"
+    return Document(title, told, f"{attempt.idea}\n{attempt.source}")

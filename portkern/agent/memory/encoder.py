@@ -1,0 +1,154 @@
+"""A sentence encoder of the BERT family, from a folder as Hugging Face lays it out.
+
+``config.json``, ``tokenizer.json`` and ``model.safetensors`` are all it takes: with tokenizers and
+safetensors (the extra ``embed``) beside torch there is no need for transformers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from portkern.agent.memory.embedding import Vectors
+from portkern.errors import ConfigError, StorageError
+from portkern.toolchain import cache_root
+
+_FILES = ("config.json", "tokenizer.json", "model.safetensors")
+#: What these encoders were trained on; a longer text is the mean of its pieces.
+_PIECE = 256
+
+
+class Encoder:
+    """Vectors are kept in the cache by the digests of the model and of the text."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ConfigError for a folder without such a model, or without the packages."""
+        missing = [name for name in _FILES if not (folder / name).is_file()]
+        if missing:
+            raise ConfigError(
+                f"memory.model: no {missing[0]} in {str(folder)!r}, expected the folder of a "
+                f"sentence encoder with {', '.join(_FILES)}"
+            )
+        self.folder = folder
+        self.config: Mapping[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+        if self.config.get("model_type") != "bert":
+            raise ConfigError(
+                f"memory.model: {str(folder)!r} is of type {self.config.get('model_type')!r}, "
+                "expected 'bert'"
+            )
+        try:
+            import safetensors  # noqa: F401
+            import tokenizers  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"memory.model needs {error.name}; pip install 'portkern[embed]'"
+            ) from error
+
+    @property
+    def kind(self) -> str:
+        return self.folder.name
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        return np.array([self._cached(text) for text in texts])
+
+    def _cached(self, text: str) -> Vectors:
+        name = hashlib.sha256(text.encode()).hexdigest()
+        file = cache_root() / "embeddings" / self._digest / f"{name}.npy"
+        if file.is_file():
+            return np.asarray(np.load(file), dtype=np.float64)
+        vector = self._embed(text)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_suffix(f".{os.getpid()}.npy")
+            np.save(fresh, vector)
+            fresh.replace(file)
+        except OSError as error:
+            raise StorageError.of(error, file) from error
+        return vector
+
+    @cached_property
+    def _digest(self) -> str:
+        h = hashlib.sha256()
+        for name in _FILES:
+            with (self.folder / name).open("rb") as file:
+                h.update(hashlib.file_digest(file, "sha256").digest())
+        return h.hexdigest()[:16]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        # files of sentence encoders often say to cut at 128 tokens, and to fill up to them
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _weights(self) -> dict[str, Any]:
+        from safetensors.torch import load_file
+
+        weights = load_file(self.folder / "model.safetensors")
+        return {name.removeprefix("bert."): tensor.float() for name, tensor in weights.items()}
+
+    def _embed(self, text: str) -> Vectors:
+        import torch
+
+        with torch.inference_mode():
+            means = [self._hidden(piece).mean(dim=0) for piece in self._pieces(text)]
+            units = torch.nn.functional.normalize(torch.stack(means), dim=1)
+            mean = torch.nn.functional.normalize(units.mean(dim=0), dim=0)
+        return np.asarray(mean.numpy(), dtype=np.float64)
+
+    def _pieces(self, text: str) -> Iterator[list[int]]:
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        first, last = map(self._tokenizer.token_to_id, ("[CLS]", "[SEP]"))
+        size = min(_PIECE, self.config["max_position_embeddings"]) - 2
+        for start in range(0, max(len(ids), 1), size):
+            yield [first, *ids[start : start + size], last]
+
+    def _hidden(self, ids: Sequence[int]) -> Any:
+        """The last layer's states, one row for each token."""
+        import torch
+
+        w = self._weights
+        x = w["embeddings.word_embeddings.weight"][torch.tensor(ids)]
+        x = x + w["embeddings.position_embeddings.weight"][: len(ids)]
+        x = self._norm("embeddings", x + w["embeddings.token_type_embeddings.weight"][0])
+        for number in range(self.config["num_hidden_layers"]):
+            layer = f"encoder.layer.{number}"
+            x = self._norm(f"{layer}.attention.output", x + self._attention(layer, x))
+            wide = torch.nn.functional.gelu(self._linear(f"{layer}.intermediate.dense", x))
+            x = self._norm(f"{layer}.output", x + self._linear(f"{layer}.output.dense", wide))
+        return x
+
+    def _attention(self, layer: str, x: Any) -> Any:
+        import torch
+
+        heads = self.config["num_attention_heads"]
+        q, k, v = (
+            self._linear(f"{layer}.attention.self.{name}", x)
+            .view(len(x), heads, -1)
+            .transpose(0, 1)
+            for name in ("query", "key", "value")
+        )
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        flat = mixed.transpose(0, 1).reshape(len(x), -1)
+        return self._linear(f"{layer}.attention.output.dense", flat)
+
+    def _linear(self, name: str, x: Any) -> Any:
+        return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+
+    def _norm(self, name: str, x: Any) -> Any:
+        import torch
+
+        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        eps = self.config.get("layer_norm_eps", 1e-12)
+        return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)

@@ -1,0 +1,293 @@
+"""ReGraphT's reasoning graph: methods of optimisation, and how kernels went from one to the next.
+
+A step has examples: a correct kernel before and after, and what that gained. The start is ``""``,
+the op's reference. Graphs merge like sets: twice the same walk is one, in whichever order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from portkern.agent.attempt import Attempt, Block
+from portkern.agent.log import Log
+from portkern.agent.memory.options import Options
+from portkern.agent.memory.skills import gain
+from portkern.agent.memory.text import Passage, action, code, named
+from portkern.agent.slot import Arm, Slot
+from portkern.agent.task import Task
+from portkern.errors import ConfigError, StorageError
+from portkern.toolchain import cache_root
+
+START = ""
+FILE = "graph.json"
+#: As many of a step are kept for other runs.
+MOST_KEPT = 16
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Method(_Part):
+    """As an arm of a strategy, see Slot."""
+
+    name: str
+    text: str = ""
+    resource: str = ""
+
+
+class Example(_Part):
+    """An attempt; ``gain`` over its parent is None where that was not measured."""
+
+    run: str
+    attempt: str
+    digest: str
+    island: int = 0
+    op: str
+    target: str
+    backend: str
+    language: str
+    before: str
+    after: str
+    gain: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.run, self.attempt, self.digest
+
+
+class Step(_Part):
+    """From one method to the next. The examples are sorted, the best first."""
+
+    source: str
+    to: str
+    examples: tuple[Example, ...] = ()
+
+    @field_validator("examples")
+    @classmethod
+    def _each_once(cls, given: tuple[Example, ...]) -> tuple[Example, ...]:
+        once = {one.key: one for one in sorted(given, key=Example.model_dump_json)}
+        return tuple(sorted(once.values(), key=lambda one: (-(one.gain or 0.0), one.key)))
+
+
+class Graph(_Part):
+    """Sorted by names, so that equal graphs are equal texts."""
+
+    nodes: tuple[Method, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @field_validator("nodes")
+    @classmethod
+    def _named_once(cls, given: tuple[Method, ...]) -> tuple[Method, ...]:
+        """Of a method that is described twice the longer words are kept."""
+        by_length = sorted(given, key=lambda one: (len(one.text), one.model_dump_json()))
+        once = {method.name: method for method in by_length}
+        return tuple(once[name] for name in sorted(once))
+
+    @field_validator("steps")
+    @classmethod
+    def _gathered(cls, given: tuple[Step, ...]) -> tuple[Step, ...]:
+        once: dict[tuple[str, str], Step] = {}
+        for step in given:
+            place = step.source, step.to
+            if place in once:
+                examples = (*once[place].examples, *step.examples)
+                step = Step(source=step.source, to=step.to, examples=examples)
+            once[place] = step
+        return tuple(once[place] for place in sorted(once))
+
+    @model_validator(mode="after")
+    def _connected(self) -> Graph:
+        known = {START, *(method.name for method in self.nodes)}
+        for step in self.steps:
+            if not step.to or not {step.source, step.to} <= known:
+                raise ValueError(f"step {step.source!r} to {step.to!r} is not between two methods")
+        return self
+
+    def methods(self) -> list[Arm]:
+        """As a strategy over graphs takes them."""
+        return [Arm(one.name, one.text, one.resource) for one in self.nodes]
+
+    def edges(self) -> dict[str, list[str]]:
+        """``{method: [methods]}``, with those that may come first under ``""``."""
+        found: dict[str, list[str]] = {}
+        for step in self.steps:
+            found.setdefault(step.source, []).append(step.to)
+        return found
+
+    def examples(self, source: str, to: str) -> tuple[Example, ...]:
+        return next((s.examples for s in self.steps if (s.source, s.to) == (source, to)), ())
+
+    def merged(self, other: Graph) -> Graph:
+        """Everything of both."""
+        return Graph(nodes=self.nodes + other.nodes, steps=self.steps + other.steps)
+
+    @property
+    def trimmed(self) -> Graph:
+        """With the best examples only."""
+        steps = [
+            step.model_copy(update={"examples": step.examples[:MOST_KEPT]}) for step in self.steps
+        ]
+        return self.model_copy(update={"steps": tuple(steps)})
+
+    @classmethod
+    def read(cls, path: Path) -> Graph:
+        """What :meth:`write` wrote, or YAML. Raises ConfigError."""
+        try:
+            text = path.read_text(encoding="utf-8")
+            data = yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "graph"
+            raise ConfigError(f"{path}: {field}: {first['msg']}") from error
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"Cannot read {path}: {' '.join(str(error).split())}") from error
+
+    def write(self, path: Path) -> None:
+        """Whole, under another name first. Raises StorageError."""
+        fresh = path.with_suffix(f".{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(self.model_dump_json(indent=1), encoding="utf-8")
+            fresh.replace(path)
+        except OSError as error:
+            raise StorageError.of(error, path) from error
+
+
+@cache
+def shipped() -> Graph:
+    """Methods and their usual order, by hand: nothing of it was measured."""
+    return Graph.read(Path(str(files(__package__) / "start.yaml")))
+
+
+def begun(options: Options, folder: Path) -> Graph:
+    """What a run starts from: the shipped graph, an empty one (``none``) or a file's, with what
+    other runs kept. It is put into the run's folder: a run that is resumed, and the strategy that
+    walks it, go on from the same. Raises ConfigError and StorageError."""
+    beside, kept = folder / FILE, cache_root() / FILE
+    if beside.is_file():
+        return Graph.read(beside)
+    if options.graph == "none":
+        graph = Graph()
+    else:
+        graph = Graph.read(Path(options.graph)) if options.graph else shipped()
+    if options.keep and kept.is_file():
+        graph = graph.merged(Graph.read(kept))
+    graph.write(beside)
+    return graph
+
+
+class Reasoning:
+    """The graph of a run: where it began, and what its attempts added."""
+
+    def __init__(self, options: Options, task: Task, folder: Path) -> None:
+        """Raises ConfigError and StorageError."""
+        self.options, self.task, self.run = options, task, folder.name
+        self.graph = begun(options, folder)
+        self._begun = self.graph.edges()
+        self._kept = {one.key for step in self.graph.steps for one in step.examples}
+        self._learned: dict[str, Attempt] = {}
+
+    def learn(self, attempt: Attempt) -> None:
+        """Of a correct kernel after a correct one, or after nothing. Raises StorageError when it
+        is to be kept and cannot be."""
+        self._learned[attempt.id] = attempt
+        found = self._walked(attempt)
+        if found is None:
+            return
+        self.graph = self.graph.merged(found)
+        if self.options.keep and found.steps[0].examples[0].key not in self._kept:
+            _keep(found)
+
+    def _walked(self, attempt: Attempt) -> Graph | None:
+        method = action(attempt)
+        if not (method and attempt.correct and attempt.source):
+            return None
+        source, before = START, self.task.op.reference_source
+        if attempt.parents:
+            parent = self._learned.get(attempt.parents[0])
+            if parent is None or not parent.correct:
+                return None
+            source, before = action(parent), parent.source
+        example = Example(
+            run=self.run, attempt=attempt.id, digest=attempt.digest, island=attempt.island,
+            op=attempt.op, target=attempt.target, backend=attempt.backend,
+            language=attempt.language, before=before, after=attempt.source,
+            gain=gain(attempt, self._learned),
+        )  # fmt: skip
+        names = {source, method} - {START}
+        return Graph(
+            nodes=tuple(Method(name=name) for name in sorted(names)),
+            steps=(Step(source=source, to=method, examples=(example,)),),
+        )
+
+    def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
+        """How the slot's arm was applied after the parent's method; without an arm, what may
+        follow that method."""
+        parents = log.some(slot.parents[:1])
+        source = action(parents[0]) if parents else START
+        if not slot.arm:
+            return list(self._next(source, slot))
+        shown = self._seen(source, named(slot.arm), slot)[: self.options.examples]
+        return [Passage(_told(named(slot.arm), one)) for one in shown]
+
+    def _seen(self, source: str, to: str, slot: Slot) -> list[Example]:
+        """In this backend."""
+        return [
+            one for one in self.graph.examples(source, to)
+            if one.backend == self.task.backend.name
+            and (self._is_open(one, slot) if one.run == self.run else self._is_no_answer(one))
+        ]  # fmt: skip
+
+    @staticmethod
+    def _is_open(one: Example, slot: Slot) -> bool:
+        return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
+
+    def _is_no_answer(self, one: Example) -> bool:
+        """Another run's kernel of this op would be."""
+        return self.options.own or one.op != self.task.op.name
+
+    def _next(self, source: str, slot: Slot) -> Iterator[Passage]:
+        """What the run began with, and what the slot may know of that was tried since."""
+        texts = {method.name: method.text for method in self.graph.nodes}
+        lines = []
+        for name in self.graph.edges().get(source, []):
+            seen = self._seen(source, name, slot)
+            if seen or name in self._begun.get(source, []):
+                gains = [one.gain for one in seen if one.gain]
+                known = f"gained up to {max(gains):.2f}" if gains else "not measured"
+                lines.append(f"- {name} ({known}): {texts[name]}".rstrip(": "))
+        if lines:
+            title = f"What may follow {source}" if source else "What may come first"
+            yield Passage(Block(kind="graph", title=title, text="\n".join(lines)))
+
+
+def _told(method: str, one: Example) -> Block:
+    gained = f"{one.gain:.2f} times as fast" if one.gain else "not timed against what it came from"
+    text = (
+        f"{one.op} on {one.target}: {gained}.\n\nBefore:\n{code(one.before, one.language)}\n\n"
+        f"After:\n{code(one.after, one.language)}"
+    )
+    return Block(kind="graph", title=f"An example of {method}", text=text)
+
+
+def _keep(found: Graph) -> None:
+    from filelock import FileLock
+
+    path = cache_root() / FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            known = Graph.read(path) if path.is_file() else Graph()
+            known.merged(found).trimmed.write(path)
+    except OSError as error:
+        raise StorageError.of(error, path) from error

@@ -1,0 +1,305 @@
+"""What a prompt tells of the run's own attempts: each history is a function of :class:`Past`.
+
+They speak of a slot's parents, of what it is shown and of its own island; islands that saw each
+other's kernels would soon hold the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from itertools import groupby
+from random import Random
+from typing import NamedTuple
+
+from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.log import Log
+from portkern.agent.memory.options import Options
+from portkern.agent.memory.text import Passage, action, code, cut, result
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+
+PARENT = "The kernel to build on"
+
+
+class Detail(IntEnum):
+    """How much of an attempt is told, each more than the one before."""
+
+    BRIEF = 1  # a line: what was done and what became of it
+    CODE = 2  # and the diagnosis and the source
+    FEEDBACK = 3  # and what the sensors said
+    THOUGHTS = 4  # and the author's reasoning
+
+
+@dataclass(frozen=True)
+class Mention:
+    """``code_chars`` above 0 is the most of the source that is told."""
+
+    attempt: Attempt
+    heading: str
+    detail: Detail = Detail.CODE
+    code_chars: int = 0
+
+
+@dataclass(frozen=True)
+class Past:
+    """What one slot may know of the log."""
+
+    slot: Slot
+    role: str
+    log: Log
+    options: Options
+
+    @cached_property
+    def visible(self) -> list[Attempt]:
+        """Of the slot's island, and those that the slot names."""
+        named = {*self.slot.parents, *self.slot.shown}
+        return [one for one in self.log if one.island == self.slot.island or one.id in named]
+
+    @cached_property
+    def ids(self) -> set[str]:
+        return {one.id for one in self.visible}
+
+    @property
+    def parents(self) -> list[Attempt]:
+        return self.log.some(self.slot.parents)
+
+    @cached_property
+    def line(self) -> list[Attempt]:
+        """The parents and whatever they descend from, the oldest first."""
+        found = {
+            one.id for name in self.slot.parents for one in self.log.ancestors(name)
+            if one.id in self.ids
+        }  # fmt: skip
+        return [one for one in self.visible if one.id in found]
+
+    def best(self, k: int) -> list[Attempt]:
+        return self.log.best(k, lambda one: one.id in self.ids)
+
+    def children(self, names: Iterable[str]) -> list[Attempt]:
+        """By first parents; those without any are the children of ``""``."""
+        wanted = set(names)
+        return [one for one in self.visible if _mother(one) in wanted]
+
+    @property
+    def siblings(self) -> list[Attempt]:
+        """Of the first parent."""
+        if not self.parents:
+            return []
+        node = self.parents[0]
+        return [one for one in self.children([_mother(node)]) if one.id != node.id]
+
+    def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """As ``order`` says; ``attempts`` come with the oldest first."""
+        if self.options.order == "oldest_first":
+            return list(attempts)
+        return sorted(attempts, key=lambda one: one.score)
+
+
+def _mother(attempt: Attempt) -> str:
+    return (*attempt.parents, "")[0]
+
+
+Told = Iterator[Mention | Block]
+
+
+def last(past: Past) -> Told:
+    for one in past.parents:
+        yield Mention(one, PARENT, Detail.FEEDBACK)
+
+
+def best(past: Past) -> Told:
+    found = {one.id for one in past.best(past.options.best)}
+    heading = "The best so far" if past.options.best == 1 else "Of the best so far"
+    for one in past.ordered([one for one in past.visible if one.id in found]):
+        yield Mention(one, heading)
+
+
+def ancestors(past: Past) -> Told:
+    for one in past.ordered(past.line[-past.options.ancestors :]):
+        yield Mention(one, "Earlier in this line")
+
+
+def rounds(past: Past) -> Told:
+    """KernelFalcon's: the parent whole, of the rounds before it the beginnings."""
+    for one in past.line[-past.options.rounds :]:
+        whole = one.id in past.slot.parents
+        chars = 0 if whole else past.options.code_chars
+        yield Mention(one, "An earlier round", Detail.FEEDBACK, chars)
+
+
+def everything(past: Past) -> Told:
+    for one in past.line:
+        yield Mention(one, "An earlier round", Detail.THOUGHTS)
+
+
+def summaries(past: Past) -> Told:
+    """Kevin's: of earlier rounds what was done and what came of it, without any reasoning."""
+    for one in past.line:
+        if one.id not in past.slot.parents:
+            yield Mention(one, "Earlier rounds", Detail.BRIEF)
+    yield from last(past)
+
+
+def tree(past: Past) -> Told:
+    """STARK's: who mends sees how others failed beside it, the others what came of the node; who
+    writes code sees its cousins as well."""
+    yield from last(past)
+    if past.role == "debugger":
+        yield from _failures(past)
+        return
+    most, node = past.options.relatives, (*past.slot.parents, "")[0]
+    for one in past.children([node])[-most:]:
+        yield Mention(one, "What was tried on it", Detail.BRIEF)
+    if past.role != "planner":
+        beside = [one.id for one in past.siblings]
+        for one in past.children(beside)[-most:]:
+            yield Mention(one, "What was tried on its siblings", Detail.BRIEF)
+    for one in past.best(past.options.leaders):
+        yield Mention(one, "The leaderboard")
+
+
+def _failures(past: Past) -> Told:
+    failed = [one for one in past.siblings if not one.correct]
+    for one in failed[-past.options.relatives :]:
+        yield Mention(one, "What failed beside it", Detail.BRIEF)
+        fixes = [child for child in past.children([one.id]) if child.correct]
+        for fix in fixes[:1]:
+            yield Mention(fix, f"What mended {one.id}")
+
+
+def insights(past: Past) -> Told:
+    """EvoEngineer's: some of what authors and judges thought. The slot's number is the seed."""
+    known = [one for one in past.visible if _thoughts(one)]
+    chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
+    for one in chosen:
+        told = f"{_thoughts(one)}\nWhat came of it: {_outcome(one)}."
+        yield Block(kind="insights", title="A thought from this run", text=told)
+
+
+def _thoughts(attempt: Attempt) -> str:
+    lessons = attempt.diagnosis.lessons if attempt.diagnosis else ()
+    return "\n".join([*filter(None, [attempt.rationale]), *(f"- {lesson}" for lesson in lessons)])
+
+
+def _outcome(attempt: Attempt) -> str:
+    if not attempt.correct:
+        return attempt.status.replace("_", " ")
+    return f"{attempt.score:.2f} times as fast as the baseline" if attempt.speedups else "correct"
+
+
+def inspirations(past: Past) -> Told:
+    for one in past.log.some(past.slot.shown):
+        yield Mention(one, "For inspiration")
+
+
+def reflexions(past: Past) -> Told:
+    """The newest lessons, each once."""
+    lessons = [
+        lesson for one in past.visible if one.diagnosis for lesson in one.diagnosis.lessons
+    ]  # fmt: skip
+    newest = list(dict.fromkeys(reversed(lessons)))[: past.options.reflexions]
+    if newest:
+        told = "\n".join(f"- {lesson}" for lesson in reversed(newest))
+        yield Block(kind="reflexions", title="Lessons so far", text=told)
+
+
+HISTORIES: Mapping[str, Callable[[Past], Told]] = {
+    "last": last,
+    "best": best,
+    "ancestors": ancestors,
+    "last_n": rounds,
+    "tree_ctx": tree,
+    "all": everything,
+    "all_no_cot": summaries,
+    "insights": insights,
+    "inspirations": inspirations,
+    "reflexions": reflexions,
+}
+
+
+class History:
+    """The histories that were asked for, one after the other. An attempt is told once, in as much
+    detail as any of them asks for."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
+        past = Past(slot, role, log, self.options)
+        told: dict[str, _Told] = {}
+        for name in self.options.history:
+            for number, one in enumerate(HISTORIES[name](past)):
+                key = one.attempt.id if isinstance(one, Mention) else f"{name}, {number}"
+                if key not in told or _detail(told[key].one) < _detail(one):
+                    told[key] = _Told(name, one)
+        return [
+            passage
+            for _, group in groupby(told.values(), key=_place)
+            for passage in _passages(list(group), slot, task)
+        ]
+
+    def learn(self, attempt: Attempt) -> None:
+        """The log has it."""
+
+
+class _Told(NamedTuple):
+    kind: str
+    one: Mention | Block
+
+
+def _detail(one: Mention | Block) -> int:
+    return one.detail if isinstance(one, Mention) else 0
+
+
+def _place(told: _Told) -> tuple[str, str]:
+    """Equal for mentions in brief that make one block."""
+    if isinstance(told.one, Mention) and told.one.detail is Detail.BRIEF:
+        return told.kind, told.one.heading
+    return "", ""
+
+
+def _passages(group: Sequence[_Told], slot: Slot, task: Task) -> Iterator[Passage]:
+    kind, heading = _place(group[0])
+    if heading:
+        lines = [_line(one.attempt, task) for _, one in group if isinstance(one, Mention)]
+        yield Passage(Block(kind=kind, title=heading, text="\n".join(lines)))
+        return
+    for told in group:
+        if isinstance(told.one, Mention):
+            yield _whole(told.kind, told.one, slot, task)
+        else:
+            yield Passage(told.one)
+
+
+def _line(attempt: Attempt, task: Task) -> str:
+    told = f"- {attempt.id}: {action(attempt) or 'no idea was given'}; {result(attempt, task)}"
+    return f"{told}; {attempt.diagnosis.problem}" if attempt.diagnosis else told
+
+
+def _whole(kind: str, one: Mention, slot: Slot, task: Task) -> Passage:
+    """The code comes last: it is what can be cut."""
+    attempt, parent = one.attempt, one.attempt.id in slot.parents
+    told = [f"Result: {result(attempt, task)}"]
+    if attempt.idea or attempt.arm:
+        told.append(f"What was done: {attempt.idea or attempt.arm}")
+    if one.detail >= Detail.THOUGHTS and attempt.rationale:
+        told.append(f"The reasoning then: {attempt.rationale}")
+    if attempt.diagnosis:
+        told.append(_diagnosed(attempt.diagnosis))
+    if one.detail >= Detail.FEEDBACK:
+        told += [f"{block.title}:\n{block.text}" for block in attempt.feedback]
+    if attempt.source:
+        source = code(attempt.source, attempt.language or task.language)
+        told.append(cut(source, one.code_chars) if one.code_chars else source)
+    title = f"{PARENT if parent else one.heading} ({attempt.id})"
+    return Passage(Block(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
+
+
+def _diagnosed(diagnosis: Diagnosis) -> str:
+    lines = [f"Diagnosis: {diagnosis.problem}"]
+    lines += [f"Why: {diagnosis.why}"] if diagnosis.why else []
+    lines += [f"What to do: {diagnosis.fix}"] if diagnosis.fix else []
+    return "\n".join(lines)

@@ -1,0 +1,81 @@
+"""Shows what is nearest to the task among documents, or to the kernel at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from portkern.agent.attempt import Attempt, Block
+from portkern.agent.log import Log
+from portkern.agent.memory import documents
+from portkern.agent.memory.documents import Document
+from portkern.agent.memory.history import Past
+from portkern.agent.memory.options import Options
+from portkern.agent.memory.ranking import Bm25, Ranking
+from portkern.agent.memory.text import Passage
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+
+
+class Retrieval:
+    """The nearest documents, the nearest first."""
+
+    def __init__(self, ranking: Ranking, options: Options, task: Task) -> None:
+        self.ranking, self.options, self.task = ranking, options, task
+
+    @cached_property
+    def _shelf(self) -> list[Document]:
+        known = [name for name in self.options.corpora if name in documents.CORPORA]
+        return [
+            one for name in known
+            for one in documents.CORPORA[name](self.task, own=self.options.own)
+        ]  # fmt: skip
+
+    def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
+        past = Past(slot, role, log, self.options)
+        found = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
+        return [
+            Passage(Block(kind=self.ranking.kind, title=one.title, text=one.text)) for one in found
+        ]
+
+    def nearest(self, question: str, among: Sequence[Document]) -> list[Document]:
+        """Of equally near ones the first."""
+        scores = self.ranking.scores(question, [one.key for one in among])
+        order = sorted(range(len(among)), key=lambda at: -scores[at])
+        near = [among[at] for at in order if scores[at] > self.options.min_score]
+        return near[: self.options.k]
+
+    def _question(self, past: Past) -> str:
+        """The first parent's code, if that is asked for and there is any."""
+        if self.options.query == "code":
+            for parent in past.parents[:1]:
+                return parent.source or documents.question(self.task.op)
+        return documents.question(self.task.op)
+
+    def _of_run(self, past: Past) -> list[Document]:
+        """Correct attempts; those that the slot names are for histories to tell."""
+        if documents.LOG not in self.options.corpora:
+            return []
+        named = {*past.slot.parents, *past.slot.shown}
+        return [
+            documents.of_attempt(one, self.task) for one in past.visible
+            if one.correct and one.source and one.id not in named
+        ]  # fmt: skip
+
+    def learn(self, attempt: Attempt) -> None:
+        """The log has it."""
+
+
+def bm25(options: Options, task: Task) -> Retrieval:
+    return Retrieval(Bm25(), options, task)
+
+
+def embed(options: Options, task: Task) -> Retrieval:
+    from portkern.agent.memory.embedding import Nearness, of_catalogue
+
+    if not options.model:
+        return Retrieval(Nearness(of_catalogue()), options, task)
+    from portkern.agent.memory.encoder import Encoder
+
+    return Retrieval(Nearness(Encoder(Path(options.model))), options, task)

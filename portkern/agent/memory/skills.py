@@ -1,0 +1,198 @@
+"""What actions brought before: notes with measured outcomes, which may outlive the run.
+
+A line of ``skills.jsonl`` is one try; the notes are views of them, so that a try that is told
+twice, or a run that is resumed, changes none.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from portkern.agent.attempt import Attempt, Block, Status
+from portkern.agent.log import Log
+from portkern.agent.memory.family import family
+from portkern.agent.memory.options import Options
+from portkern.agent.memory.text import Passage, action
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+from portkern.errors import RecordError, StorageError
+from portkern.lines import LineFile
+from portkern.toolchain import cache_root
+
+FILE = "skills.jsonl"
+#: Ends that say nothing of the action: no kernel came of it, or it was not judged.
+_NO_TRY = (
+    Status.NO_CODE, Status.DUPLICATE, Status.SCREENED, Status.UNSUPPORTED, Status.UNAVAILABLE,
+)  # fmt: skip
+
+
+class Try(BaseModel):
+    """One attempt's action and what came of it. ``gain``: its score over the parent's, where both
+    kernels are correct and timed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str
+    attempt: str
+    digest: str
+    island: int
+    action: str
+    op: str
+    family: str
+    target: str
+    backend: str
+    correct: bool
+    gain: float | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The digest tells a run from a later one of that name."""
+        return self.run, self.attempt, self.digest
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Try:
+        """Raises RecordError."""
+        try:
+            return cls.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "try"
+            raise RecordError(f"{field}: {first['msg']}") from error
+
+
+@dataclass(frozen=True)
+class Skill:
+    """All tries of one action on one target."""
+
+    action: str
+    target: str
+    gains: tuple[float, ...]
+    correct: int
+    tries: int
+
+    @property
+    def gain(self) -> float | None:
+        """The median."""
+        return statistics.median(self.gains) if self.gains else None
+
+    @property
+    def worth(self) -> float:
+        """By which skills are sorted: what was never correct is last, an unknown gain is none."""
+        return (self.gain or 1.0) if self.correct else 0.0
+
+    def __str__(self) -> str:
+        timed = f"median gain {self.gain:.2f} over {len(self.gains)}, " if self.gain else ""
+        return f"{self.action} ({self.target}): {timed}correct {self.correct} of {self.tries}"
+
+
+def skills(tries: Iterable[Try]) -> list[Skill]:
+    """The best first."""
+    by_action: dict[tuple[str, str], list[Try]] = {}
+    for one in tries:
+        by_action.setdefault((one.action.lower(), one.target), []).append(one)
+    found = [
+        Skill(
+            several[0].action, target, tuple(one.gain for one in several if one.gain is not None),
+            sum(one.correct for one in several), len(several),
+        )
+        for (_, target), several in by_action.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda skill: (-skill.worth, skill.action, skill.target))
+
+
+class Skills:
+    """What was known when the run began is put beside it: a run that is resumed goes on from the
+    same, whatever was learned elsewhere meanwhile."""
+
+    def __init__(self, options: Options, task: Task, folder: Path) -> None:
+        """Raises RecordError and StorageError."""
+        self.options, self.run, self.family = options, folder.name, family(task.op)
+        self.path = cache_root() / FILE
+        self._file = LineFile(self.path, Try.from_json)
+        kept, _ = self._file.read()
+        self._kept = {one.key for one in kept}
+        beside = LineFile(folder / FILE, Try.from_json)
+        if not beside.path.exists():
+            beside.append(kept)
+        self._tries = {one.key: one for one in beside.read()[0]}
+        self._learned: dict[str, Attempt] = {}
+
+    def learn(self, attempt: Attempt) -> None:
+        """Raises StorageError when it is to be kept and cannot be."""
+        one = self._try(attempt)
+        self._learned[attempt.id] = attempt
+        if one is None:
+            return
+        self._tries[one.key] = one
+        if self.options.keep and one.key not in self._kept:
+            self._keep(one)
+
+    def _keep(self, one: Try) -> None:
+        from filelock import FileLock
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock"):
+                self._file.append([one])
+        except OSError as error:
+            raise StorageError.of(error, self.path) from error
+        self._kept.add(one.key)
+
+    def _try(self, attempt: Attempt) -> Try | None:
+        what = action(attempt)
+        if not what or attempt.status in _NO_TRY:
+            return None
+        return Try(
+            run=self.run, attempt=attempt.id, digest=attempt.digest, island=attempt.island,
+            action=what, op=attempt.op, family=self.family, target=attempt.target,
+            backend=attempt.backend, correct=attempt.correct, gain=gain(attempt, self._learned),
+        )  # fmt: skip
+
+    def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
+        """Of this target where anything is known of it, else of others, whose names are said."""
+        known = [
+            one for one in self._tries.values()
+            if (one.family, one.backend) == (self.family, task.backend.name)
+            and (one.run != self.run or self._is_seen(one, slot))
+        ]  # fmt: skip
+        here = [one for one in known if one.target == task.target.name]
+        found = skills(here or known)
+        unknown = [skill for skill in found if skill.correct and skill.gain is None]
+        helped = [skill for skill in found if skill.worth > 1.0]
+        others = [skill for skill in found if skill not in helped and skill not in unknown]
+        most = self.options.skills
+        return [
+            *_told("What helped before", helped[:most]),
+            *_told("What was correct before, with no gain known", unknown[:most]),
+            *_told("What did not help before", others[-most:]),
+        ]
+
+    @staticmethod
+    def _is_seen(one: Try, slot: Slot) -> bool:
+        return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
+
+
+def gain(attempt: Attempt, known: dict[str, Attempt]) -> float | None:
+    """Over the first parent; None where one of both is not correct or was not timed."""
+    parent = known.get((*attempt.parents, "")[0])
+    if parent is None or not (parent.correct and attempt.correct):
+        return None
+    if not (parent.speedups and attempt.speedups):
+        return None
+    return attempt.score / parent.score
+
+
+def _told(title: str, found: Sequence[Skill]) -> list[Passage]:
+    if not found:
+        return []
+    text = "\n".join(f"- {skill}" for skill in found)
+    return [Passage(Block(kind="skills", title=title, text=text))]

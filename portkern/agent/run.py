@@ -1,0 +1,255 @@
+"""A generation run in its folder: put together, gone through, and how it ended.
+
+attempts.jsonl  what was proposed and what became of it      attempts.html, .md  the same, to read
+calls.jsonl     what models were asked and answered          summary.json        the end, for scripts
+records.jsonl   what the judge saw                           best.<suffix>       the best kernel
+run.json        what decides the run                         spent.json          seconds so far
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from portkern.agent import judge, memory, outcome, proposer, role, sensor, strategy
+from portkern.agent.attempt import Attempt
+from portkern.agent.axes import Proposer, Strategy
+from portkern.agent.bench import Bench
+from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.calls import FILE as CALLS
+from portkern.agent.calls import CallCache, Calls
+from portkern.agent.log import Log
+from portkern.agent.loop import Axes, Loop
+from portkern.agent.models import Models
+from portkern.agent.outcome import Outcome
+from portkern.agent.prices import Prices
+from portkern.agent.slot import Slot
+from portkern.agent.task import Task
+from portkern.cache import ArtifactCache
+from portkern.cells import Stage
+from portkern.errors import ConfigError, StorageError
+from portkern.evaluate import Options
+from portkern.guard import TorchOps
+from portkern.op import Workload
+from portkern.record import Record, RecordFile
+from portkern.toolchain import cache_root
+
+ATTEMPTS, RECORDS, DECIDED, SPENT = "attempts.jsonl", "records.jsonl", "run.json", "spent.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``judge`` as
+    configured, ``models`` and ``prices`` likewise. ``final`` are the workloads of the end.
+    ``replay`` is a run's folder, or None."""
+
+    task: Task
+    axes: Mapping[str, Mapping[str, Any]]
+    judging: Options
+    models: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+    final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
+    stage: Stage = field(default_factory=Stage)
+    torch_ops: TorchOps = "forbid"
+    seed: int = 0
+    inflight: int = 4
+    builders: int = 2
+    cache: bool = True
+    replay: Path | None = None
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What a run cannot be resumed without: all but its budget and where replies come from."""
+        task = self.task
+        plain: dict[str, Any] = json.loads(
+            json.dumps(
+                {
+                    "op": task.op.digest, "target": task.target.name, "backend": task.backend.name,
+                    "language": task.language, "dtype": task.dtype, "precision": task.op.precision,
+                    "workloads": {k: [asdict(w) for w in v] for k, v in task.workloads.items()},
+                    "constraints": task.constraints.model_dump(mode="json"),
+                    "axes": self.axes, "models": self.models, "seed": self.seed,
+                    "inflight": self.inflight, "torch_ops": self.torch_ops,
+                    "venue": self.stage.venue, "baselines": list(self.judging.baselines),
+                },
+                default=dict,
+            )
+        )  # fmt: skip
+        return plain
+
+
+class Run:
+    """Raises ConfigError where the plan does not fit together, or not the folder's own run."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.proposer, self.strategy = _matched(plan)
+        self._agree()
+        self.log = Log(folder / ATTEMPTS)
+        self.meter = Meter(plan.budget, spent=self._spent())
+        self.models = self._models()
+        self.bench = self._bench(plan.task)
+
+    def execute(
+        self, *, report: Callable[[Sequence[Attempt]], None] = lambda _: None,
+        approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
+    ) -> str:  # fmt: skip
+        """Which budget ended it; empty when the strategy did."""
+        axes = self.plan.axes
+
+        def told(attempts: Sequence[Attempt]) -> None:
+            self._note()
+            report(attempts)
+
+        loop = Loop(
+            self.plan.task,
+            Axes(
+                self.strategy, self.proposer,
+                memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
+                sensor.load(axes["feedback"]), judge.load(axes["judge"]),
+            ),
+            self.models, self.bench, self.log, self.meter, seed=self.plan.seed,
+            inflight=self.plan.inflight, builders=self.plan.builders,
+            baseline=self.plan.judging.baselines[0], approve=approve,
+            report=told,
+        )  # fmt: skip
+        try:
+            asyncio.run(loop.run())
+        finally:
+            self._note()
+        return loop.stopped
+
+    def conclude(self) -> Outcome:
+        """The best kernel is in ``best.<suffix>`` afterwards."""
+        task = self.plan.task
+        last = self._bench(replace(task, workloads=self.plan.final))
+        found = outcome.conclude(self.log, task, self.bench, last)
+        if found.best:
+            _write(self.folder / f"best{task.suffix}", found.best.source)
+        return found
+
+    def _models(self) -> Models:
+        plan = self.plan
+        return Models(
+            role.roles(_named(plan.models)), store=Calls(self.folder / CALLS), meter=self.meter,
+            seed=plan.seed, prices=Prices.of(plan.prices),
+            replay=Calls.recorded(plan.replay) if plan.replay else None,
+            cache=CallCache(cache_root() / "calls") if plan.cache else None,
+        )  # fmt: skip
+
+    def _bench(self, task: Task) -> Bench:
+        plan = self.plan
+        recorded: Sequence[Record] = ()
+        if plan.replay:
+            recorded, _ = RecordFile(plan.replay / RECORDS).read()
+        return Bench(
+            task, self.folder, ArtifactCache(cache_root() / "builds"), plan.judging,
+            stage=plan.stage, torch_ops=plan.torch_ops, recorded=recorded,
+        )  # fmt: skip
+
+    def _agree(self) -> None:
+        """With what the folder's run was decided by."""
+        path, ours = self.folder / DECIDED, self.plan.decisive
+        if not path.exists():
+            _write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
+            return
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        changed = sorted(key for key in ours if theirs.get(key) != ours[key])
+        if changed:
+            raise ConfigError(
+                f"{self.folder} holds a run with other {', '.join(changed)}; use run=NAME for a "
+                "run of its own, or fresh=true to put that one aside"
+            )
+
+    def _spent(self) -> Spent:
+        path = self.folder / SPENT
+        if not path.exists():
+            return Spent()
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return Spent(wall_s=told["wall_s"], device_s=told["device_s"])
+
+    def _note(self) -> None:
+        spent = self.meter.spent
+        _write(
+            self.folder / SPENT,
+            json.dumps({"wall_s": round(spent.wall_s, 3), "device_s": round(spent.device_s, 3)}),
+        )
+
+
+def _matched(plan: Plan) -> tuple[Proposer, Strategy]:
+    """Raises ConfigError for axes that do not go together, with what would."""
+    proposing = proposer.load(plan.axes["proposer"])
+    arms = proposing.arms(plan.task)
+    planned = strategy.load(plan.axes["strategy"], arms=arms, seed=plan.seed)
+    kind = plan.axes["proposer"]["kind"]
+    named = _named(plan.models)
+    judging = judge.load(plan.axes["judge"])
+    asking = {"proposer": proposing.roles, "judge": judging.roles}
+    for axis, roles in asking.items():
+        lacking = [one for one in roles if one not in named and role.DEFAULT not in named]
+        if lacking:
+            raise ConfigError(
+                f"{axis}={plan.axes[axis]['kind']} asks a model, and none is named; set "
+                f"models.{role.DEFAULT}.model=<litellm id>, or take "
+                f"{axis}={'catalogue' if axis == 'proposer' else 'none'}"
+            )
+    if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
+        raise ConfigError(
+            "strategy.mask=true goes by hardware counters; set feedback.counters= to ncu, rocprof "
+            "or perf, or strategy.mask=false"
+        )
+    if planned.needs_graph and not arms:
+        raise ConfigError("strategy=mcts_graph walks a graph; set proposer.actions=menu/<name>")
+    asks = f"strategy={plan.axes['strategy']['kind']} asks for"
+    if planned.plans and not proposing.plans:
+        raise ConfigError(
+            f"{asks} ideas before code, which proposer={kind} does not make; "
+            "take proposer=ideas_then_code, or proposer=catalogue"
+        )
+    missing = set(planned.operators) - set(proposing.operators)
+    if missing:
+        raise ConfigError(
+            f"{asks} {', '.join(sorted(missing))}, which proposer={kind} cannot do; take "
+            "proposer=evolve, or proposer=catalogue"
+        )
+    if kind == "contrastive" and (planned.most or 2) < 2:
+        raise ConfigError(
+            "proposer=contrastive compares two measured kernels, and strategy=single makes one; "
+            "take strategy=best_of_n or strategy=refine"
+        )
+    return proposing, planned
+
+
+def _named(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Roles with a model. One that only says how it is to be asked has the coder's."""
+    coder = models.get(role.DEFAULT) or {}
+    base = {"model": coder} if isinstance(coder, str) else dict(coder)
+    if not base.get("model"):
+        base = {}
+    found = {}
+    for name, options in models.items():
+        own = {"model": options} if isinstance(options, str) else dict(options or {})
+        merged = (
+            own
+            if own.get("model")
+            else {**base, **{k: v for k, v in own.items() if v not in (None, "")}}
+        )
+        if merged.get("model"):
+            found[name] = merged
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    """As a whole. Raises StorageError."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise StorageError.of(error, path) from error

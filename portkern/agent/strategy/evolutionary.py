@@ -1,0 +1,172 @@
+"""Populations on islands: parents have children, and the fit stay.
+
+EvoEngineer, FunSearch, AI CUDA Engineer, OpenEvolve and ShinkaEvolve are settings of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from portkern.agent.attempt import Attempt
+from portkern.agent.log import Log
+from portkern.agent.slot import Slot
+from portkern.agent.strategy.population import Mode, Policy, power_law
+from portkern.agent.strategy.search import Count, Names, Search, names
+from portkern.errors import ConfigError, no_such
+
+#: How many parents each takes.
+OPERATORS: Final = {"init": 0, "mutate": 1, "diff": 1, "crossover": 2}
+#: A grid with the fitness as an axis keeps the slow for being slow (OpenEvolve's PR #152).
+FITNESS: Final = ("score", "speed", "speedup", "fitness", "reward", "median_us")
+Weight = Annotated[float, Field(ge=0)]
+WEIGHTS: Final = {"init": 0.0, "mutate": 1.0, "diff": 0.0, "crossover": 2.0}
+
+
+class Island(BaseModel):
+    """``members``: the fastest first. ``used``: how often each operator had its turn."""
+
+    members: list[str] = []
+    used: dict[str, int] = {}
+
+
+class Evolutionary(Search):
+    class Options(Search.Options):
+        islands: Count = 1
+        population: Count = 5
+        mode: Mode = "elite"
+        features: Names = ("complexity", "diversity")
+        bins: Count = 10
+        init: Count = 5
+        batch: Count = 3
+        barrier: bool = True
+        generations: Count | None = 10
+        trials: Count | None = None
+        operators: dict[str, Weight] = Field(WEIGHTS)
+        selection: Literal["rank", "tournament"] = "rank"
+        power: Annotated[float, Field(ge=0)] = 1.0
+        tournament: Count = 2
+        inspirations: Annotated[int, Field(ge=0)] = 0
+        migrate_every: Count | None = None
+        migrate_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+        @field_validator("features")
+        @classmethod
+        def _not_the_fitness(cls, features: tuple[str, ...]) -> tuple[str, ...]:
+            if not features or set(features) & set(FITNESS):
+                raise ValueError("complexity, diversity or metrics, and never the fitness itself")
+            return features
+
+    class State(Search.State):
+        """``queue``: slots of this generation that are still to be asked for; ``told``: slots."""
+
+        islands: list[Island] = Field(default_factory=list)
+        queue: list[Slot] = Field(default_factory=list)
+        told: int = 0
+
+    options: Options
+    state: State
+
+    def start(self) -> State:
+        options = self.options
+        for name in options.operators:
+            if name not in OPERATORS:
+                raise no_such("operator", name, OPERATORS)
+        self._weights = {name: weight for name, weight in options.operators.items() if weight}
+        if not self._weights:
+            raise ConfigError(
+                f"Got strategy.operators={options.operators}, expected a weight above 0 for one of "
+                + ", ".join(OPERATORS)
+            )
+        self._policy = Policy(options.mode, options.population, options.features, options.bins)
+        pairs = [name for name in self._weights if OPERATORS[name] > 1]
+        if pairs and (options.mode == "single" or options.population == 1):
+            raise ConfigError(
+                f"Operator {pairs[0]!r} takes two parents, and there is a population of one; set "
+                f"strategy.operators.{pairs[0]}=0, or a larger strategy.population with another "
+                "strategy.mode than single"
+            )
+        if options.migrate_every and options.islands == 1:
+            raise ConfigError(
+                f"Got strategy.migrate_every={options.migrate_every} on one island; set "
+                "strategy.islands=4, or strategy.migrate_every=null"
+            )
+        return self.State(islands=[Island() for _ in range(options.islands)])
+
+    @property
+    def _first(self) -> int:
+        """As many slots make the first generation, from nothing."""
+        return self.options.islands * self.options.init
+
+    @property
+    def _span(self) -> int:
+        """As many make each later one."""
+        return self.options.islands * self.options.batch
+
+    def next(self, known: Log) -> Slot | None:
+        state, options = self.state, self.options
+        if state.asked == options.trials:
+            return None
+        if options.generations and state.asked == self._first + options.generations * self._span:
+            return None
+        if not state.queue and not (options.barrier and state.out):
+            count = self._span if state.asked >= self._first else self._first
+            places = range(state.asked, state.asked + (count if options.barrier else 1))
+            state.queue = [self._slot(number) for number in places]
+        return state.queue.pop(0) if state.queue else None
+
+    def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
+        self._settle(self.state.islands[slot.island], names(attempts), known)
+        self.state.told += 1
+        bred = self.state.told - self._first
+        every = self._span * (self.options.migrate_every or 0)
+        if every and bred > 0 and bred % every == 0:
+            self._migrate(known)
+
+    def _settle(self, island: Island, new: Sequence[str], known: Log) -> None:
+        everyone = known.some(dict.fromkeys([*island.members, *new]))
+        island.members = list(names(self._policy.survivors(everyone)))
+
+    def _migrate(self, known: Log) -> None:
+        """The fastest of each island are copied to the next one, all at once."""
+        rate, islands = self.options.migrate_rate, self.state.islands
+        leaving = [one.members[: math.ceil(len(one.members) * rate)] for one in islands]
+        for place, island in enumerate(islands):
+            self._settle(island, leaving[place - 1], known)
+
+    def _slot(self, number: int) -> Slot:
+        """Parents and inspirations are of the island where the child will live."""
+        place, drawn = number % self.options.islands, self.chance(number)
+        island = self.state.islands[place]
+        operator = "init" if number < self._first else self._operator(island)
+        parents = self._parents(island.members, OPERATORS[operator], drawn)
+        others = [name for name in island.members if name not in parents]
+        shown = drawn.sample(others, min(self.options.inspirations, len(others)))
+        return Slot(parents=parents, operator=operator, island=place, shown=tuple(shown))
+
+    def _operator(self, island: Island) -> str:
+        """They take turns in proportion to their weights, so that of a generation of three two are
+        crossovers and one is a mutation; another stands in for one that lacks parents."""
+        weights, used = self._weights, island.used
+        turns = sum(used.values()) + 1
+        total = sum(weights.values())
+        due = max(weights, key=lambda name: weights[name] / total * turns - used.get(name, 0))
+        used[due] = used.get(due, 0) + 1
+        there = len(island.members)
+        return next(n for n in (due, *weights, "mutate", "init") if OPERATORS[n] <= there)
+
+    def _parents(self, members: Sequence[str], count: int, drawn: Random) -> tuple[str, ...]:
+        """Different ones, the fastest first."""
+        left = list(members)
+        for _ in range(count):
+            if self.options.selection == "rank":
+                [one] = drawn.choices(left, power_law(len(left), self.options.power))
+            else:
+                entered = drawn.sample(left, min(self.options.tournament, len(left)))
+                one = min(entered, key=members.index)
+            left.remove(one)
+        return tuple(name for name in members if name not in left)

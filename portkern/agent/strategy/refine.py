@@ -1,0 +1,139 @@
+"""Turns on one line of descent, or on several side by side that know nothing of each other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from portkern.agent.attempt import Attempt
+from portkern.agent.log import Log
+from portkern.agent.slot import Slot
+from portkern.agent.strategy.search import Count, Names, Search, failing, ranked
+
+
+class Line(BaseModel):
+    """What descends from one start: ``head`` came of the last turn that brought code, ``best`` is
+    the fastest that was correct, ``failing`` counts the latest turns in which nothing was."""
+
+    head: str = ""
+    best: str = ""
+    score: float = 0.0
+    failing: int = 0
+
+    def add(self, attempts: Sequence[Attempt]) -> float | None:
+        """The gain of this turn over the best before it, where there are both."""
+        fastest = next(iter(ranked(attempts)), None)
+        if fastest is None:
+            self.failing += 1
+            # Without code, or with the code of before, there is nothing new to build on.
+            self.head = next((one.id for one in failing(attempts)), self.head)
+            return None
+        gain = fastest.score / self.score if self.best else None
+        self.head, self.failing = fastest.id, 0
+        if fastest.score > self.score:
+            self.best, self.score = fastest.id, fastest.score
+        return gain
+
+
+class Chain(BaseModel):
+    turns: int = 0
+    out: bool = False
+    done: bool = False
+    line: Line = Field(default_factory=Line)
+
+
+class _Chains(Search):
+    class Options(Search.Options):
+        turns: Count | None = 10
+        parent: Literal["last", "best"] = "last"
+        offspring: Count = 1
+        phases: Names = ()
+        stop_gain: Annotated[float, Field(gt=0)] | None = None
+        debug_trap: Count | None = None
+
+        @field_validator("phases")
+        @classmethod
+        def _two(cls, phases: tuple[str, ...]) -> tuple[str, ...]:
+            if len(phases) not in (0, 2):
+                raise ValueError("[], or the names of two such as [functional,optimise]")
+            return phases
+
+    class State(Search.State):
+        chains: list[Chain]
+
+    options: Options
+    state: State
+
+    def start(self) -> State:
+        return self.State(chains=[Chain() for _ in range(self.width)])
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """As many chains."""
+
+    @property
+    @abstractmethod
+    def until_correct(self) -> bool:
+        """Whether the first correct attempt ends all chains."""
+
+    def next(self, known: Log) -> Slot | None:
+        idle = [c for c in enumerate(self.state.chains) if not (c[1].out or c[1].done)]
+        if not idle:
+            return None
+        number, chain = min(idle, key=lambda c: c[1].turns)
+        chain.out = True
+        chain.turns += 1
+        line, phases = chain.line, self.options.phases
+        parent = line.best if self.options.parent == "best" and line.best else line.head
+        return Slot(
+            parents=(parent,) if parent else (), n=self.options.offspring, island=number,
+            phase=phases[bool(line.best)] if phases else "",
+        )  # fmt: skip
+
+    def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
+        options, chain = self.options, self.state.chains[slot.island]
+        chain.out = False
+        gain = chain.line.add(attempts)
+        if chain.line.failing == options.debug_trap:
+            chain.line = Line()
+        judged_done = any(one.diagnosis and one.diagnosis.stop for one in attempts)
+        too_little = gain is not None and gain < (options.stop_gain or 0)
+        chain.done |= judged_done or too_little or chain.turns == options.turns
+        if self.until_correct and any(one.correct for one in attempts):
+            for each in self.state.chains:
+                each.done = True
+
+
+class Refine(_Chains):
+    class Options(_Chains.Options):
+        until: Literal["", "correct"] = ""
+
+    options: Options
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def until_correct(self) -> bool:
+        return self.options.until == "correct"
+
+
+class ParallelRefine(_Chains):
+    class Options(_Chains.Options):
+        k: Count = 4
+        early_exit: bool = True
+
+    options: Options
+
+    @property
+    def width(self) -> int:
+        return self.options.k
+
+    @property
+    def until_correct(self) -> bool:
+        return self.options.early_exit

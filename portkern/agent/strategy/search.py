@@ -1,0 +1,165 @@
+"""What all strategies share: what is out, what came of it, and where chance comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from portkern.agent.attempt import Attempt, Status
+from portkern.agent.log import Log
+from portkern.agent.slot import Arm, Slot
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+#: YAML has lists where a frozen value has tuples.
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class Told(BaseModel):
+    slot: Slot
+    names: list[str]
+
+
+class Search(ABC):
+    """A strategy that says what is next, one slot at a time.
+
+    It learns when it is next asked and not when it is told, because only then is the log at hand.
+    Of the log it sees what it was told and no more: resumed beside a log that is already complete,
+    it decides as it did at first.
+    """
+
+    #: Whether its arms are the methods of a graph (``proposer.actions=graph``).
+    needs_graph: ClassVar[bool] = False
+
+    class Options(BaseModel):
+        model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    class State(BaseModel):
+        """All that changes. ``out`` are slots that were asked for and not told, ``news`` those
+        that were told since the last question, ``learnt`` the attempts of all others."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        asked: int = 0
+        out: list[Slot] = Field(default_factory=list)
+        news: list[Told] = Field(default_factory=list)
+        learnt: list[str] = Field(default_factory=list)
+
+    options: Options
+    state: State
+
+    def __init__(self, options: Options, *, arms: Sequence[Arm], seed: int) -> None:
+        self.options, self.arms, self.seed = options, tuple(arms), seed
+        self._known = Log()
+        self.state = self.start()
+
+    @property
+    def masks(self) -> bool:
+        """Whether it goes by the metrics of counters (``feedback.counters``)."""
+        return False
+
+    def start(self) -> State:
+        """The first state. Raises ConfigError when options and arms do not go together."""
+        return self.State()
+
+    @abstractmethod
+    def next(self, known: Log) -> Slot | None:
+        """None: it waits for what is out, or it is done."""
+
+    def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:  # noqa: B027
+        """``known`` has the attempts; there may be none. Not every strategy has to know."""
+
+    def ask(self, log: Log, room: int) -> list[Slot]:
+        known = self._known
+        known.add([log[name] for name in self.state.learnt[len(known) :]])
+        while self.state.news:
+            told = self.state.news.pop(0)
+            attempts = [log[name] for name in told.names]
+            known.add(attempts)
+            self.state.learnt += told.names
+            self.learn(told.slot, attempts, known)
+        slots: list[Slot] = []
+        while len(slots) < room and (slot := self.next(known)):
+            self.state.asked += 1
+            self.state.out.append(slot)
+            slots.append(slot)
+        return slots
+
+    def tell(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
+        """Raises ValueError for a slot whose turn it is not."""
+        expected = self.state.out[0] if self.state.out else None
+        # The loop numbers slots, and cuts them when little is left of a budget.
+        if not expected or replace(slot, number=-1, n=expected.n, ideas=expected.ideas) != expected:
+            raise ValueError(f"Got {slot}, expected {expected or 'none: nothing is out'}")
+        del self.state.out[0]
+        self.state.news.append(Told(slot=slot, names=[one.id for one in attempts]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state.model_dump(mode="json")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.state = self.State.model_validate(state)
+        self._known = Log()
+
+    def chance(self, number: int) -> Random:
+        """For the choice of one slot. It depends on the slot's number and on nothing that was
+        drawn before, so that the count of slots is all the state there is of it."""
+        return Random(f"{self.seed} {number}")
+
+
+class Rounds(Search):
+    """Asks for a round of slots and begins the next when all of them are told."""
+
+    class State(Search.State):
+        """``queue``: slots of this round that are still to be asked for; ``fresh``: the attempts
+        that came of it."""
+
+        round: int = 0
+        queue: list[Slot] = Field(default_factory=list)
+        fresh: list[str] = Field(default_factory=list)
+
+    state: State
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int | None:
+        """None: until the budget ends."""
+
+    @abstractmethod
+    def begin(self, known: Log) -> list[Slot]:
+        """The slots of the next round. ``fresh`` are the attempts of the one before."""
+
+    def next(self, known: Log) -> Slot | None:
+        state = self.state
+        if not state.queue and not state.out and state.round != self.rounds:
+            state.queue, state.fresh = self.begin(known), []
+            state.round += 1
+        return state.queue.pop(0) if state.queue else None
+
+    def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
+        self.state.fresh += [one.id for one in attempts]
+
+
+def written(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Those that can be built on: there is code, and it is not another attempt's."""
+    return [one for one in attempts if one.source and one.status is not Status.DUPLICATE]
+
+
+def ranked(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """The correct ones of them, the fastest first; of equals the older."""
+    return sorted((one for one in written(attempts) if one.correct), key=lambda one: -one.score)
+
+
+def failing(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """The others, the latest first."""
+    return [one for one in written(attempts) if not one.correct][::-1]
+
+
+def names(attempts: Iterable[Attempt], without: Sequence[str] = ()) -> tuple[str, ...]:
+    """Each once, in their order."""
+    return tuple(dict.fromkeys(one.id for one in attempts if one.id not in without))

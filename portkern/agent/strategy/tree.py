@@ -1,0 +1,124 @@
+"""STARK and K-Search: all attempts are one tree, and any of them may be the next to grow."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from portkern.agent.attempt import Attempt
+from portkern.agent.log import Log
+from portkern.agent.slot import Slot
+from portkern.agent.strategy.search import Count, Search, Share, names, written
+
+Relative = Literal["children", "siblings", "leaderboard"]
+#: The task itself, of which attempts without parents are children.
+ROOT = ""
+
+
+def parent_of(one: Attempt | Slot) -> str:
+    return one.parents[0] if one.parents else ROOT
+
+
+class TreeEps(Search):
+    class Options(Search.Options):
+        trials: Count | None = 30
+        epsilon: Share = 0.3
+        root_throttle: Count | None = 5
+        prune_after: Count | None = 3
+        leaf_bias: Share = 0.5
+        stagnation: Count | None = None
+        score: Literal["speed", "rating"] = "speed"
+        shown: Annotated[tuple[Relative, ...], Field(strict=False)] = (
+            "children", "siblings", "leaderboard",
+        )  # fmt: skip
+        leaders: Count = 3
+
+    options: Options
+
+    def next(self, known: Log) -> Slot | None:
+        if self.state.asked == self.options.trials or self._stagnant(known):
+            return None
+        family = _Family(known)
+        node = self._choose(known, family)
+        if node is None:
+            return None
+        if node == ROOT:
+            return Slot(shown=self._shown(family.of[ROOT], [], known))
+        one = known[node]
+        shown = self._shown(family.of[node], family.siblings(one), known, without=[node])
+        return Slot(parents=(node,), shown=shown, operator="" if one.correct else "debug")
+
+    def _choose(self, known: Log, family: _Family) -> str | None:
+        """The root bears no more than it may unless nothing else lives."""
+        out = [parent_of(slot) for slot in self.state.out]
+        begun = len(family.of[ROOT]) + out.count(ROOT)
+        alive = family.alive(known, out, self.options.prune_after)
+        root = [ROOT] if begun < (self.options.root_throttle or begun + 1) else []
+        if not alive:
+            return ROOT if root or not self.state.out else None
+        drawn = self.chance(self.state.asked)
+        if drawn.random() >= self.options.epsilon:
+            # Of equals the newest: among failing ones it is what the last repair came to.
+            return max(reversed(alive), key=self._value).id
+        nodes = [one.id for one in alive]
+        leaves = [name for name in nodes if not family.of[name] and name not in out]
+        biased = drawn.random() < self.options.leaf_bias
+        return drawn.choice(leaves if leaves and biased else nodes + root)
+
+    def _value(self, one: Attempt) -> float:
+        return one.score if self.options.score == "speed" else one.metrics.get("rating", 0.0)
+
+    def _stagnant(self, known: Log) -> bool:
+        curve = [0.0, *known.curve()]
+        since = len(known) - curve.index(curve[-1])
+        return self.options.stagnation is not None and since >= self.options.stagnation
+
+    def _shown(
+        self, children: list[Attempt], siblings: list[Attempt], known: Log,
+        without: Sequence[str] = (),
+    ) -> tuple[str, ...]:  # fmt: skip
+        about = {
+            "children": children, "siblings": siblings,
+            "leaderboard": known.best(self.options.leaders),
+        }  # fmt: skip
+        return names((one for which in self.options.shown for one in about[which]), without)
+
+
+class _Family:
+    """Who came of whom, by first parents."""
+
+    def __init__(self, known: Log) -> None:
+        self.of: defaultdict[str, list[Attempt]] = defaultdict(list)
+        for one in known:
+            self.of[parent_of(one)].append(one)
+
+    def siblings(self, one: Attempt) -> list[Attempt]:
+        return self.of[parent_of(one)]
+
+    def alive(self, known: Log, out: Sequence[str], prune_after: int | None) -> list[Attempt]:
+        """Those that are worth another child. Not so: a correct kernel of which ``prune_after``
+        children failed and none did not, and what fails below it; a failing one that was mended,
+        or that as many attempts, beside or below one another, did not mend. Children that are
+        ``out`` count as if they failed."""
+        limit = prune_after or len(known) + len(out) + 1
+        broken: dict[str, str] = {}  # failing attempts by the one that broke what was correct
+        mends: Counter[str] = Counter()
+        for one in known:
+            above = broken.get(parent_of(one))
+            if above:
+                mends[above] += limit if one.correct else 1
+            if not one.correct:
+                broken[one.id] = above or one.id
+        mends.update(broken[name] for name in out if name in broken)
+        alive: dict[str, bool] = {ROOT: True}
+        for one in known:
+            children = self.of[one.id]
+            barren = len(children) + out.count(one.id) >= limit
+            if one.correct:
+                alive[one.id] = not barren or any(child.correct for child in children)
+            else:
+                alive[one.id] = alive[parent_of(one)] and mends[broken[one.id]] < limit
+        return [one for one in written(known) if alive[one.id]]

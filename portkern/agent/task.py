@@ -1,0 +1,51 @@
+"""What is to be written: one op for one target in one backend's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+
+from portkern.agent.constraints import Constraints
+from portkern.backend import Backend
+from portkern.candidate import Candidate
+from portkern.errors import no_such
+from portkern.op import Op, Workload
+from portkern.target import Target
+
+
+@dataclass(frozen=True)
+class Task:
+    """``workloads`` are those that kernels are judged on and their authors may know, by set."""
+
+    op: Op
+    target: Target
+    backend: Backend
+    language: str
+    dtype: str = "float32"
+    workloads: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
+    constraints: Constraints = field(default_factory=Constraints)
+
+    def __post_init__(self) -> None:
+        if self.language not in self.backend.languages.values():
+            raise no_such("language", self.language, self.backend.languages.values())
+
+    @property
+    def suffix(self) -> str:
+        """With its dot."""
+        return next(s for s, name in self.backend.languages.items() if name == self.language)
+
+    @cached_property
+    def guide(self) -> str:
+        """What the backend tells whoever writes for it."""
+        package = type(self.backend).__module__
+        guide = files(package) / "guide.md"
+        return guide.read_text(encoding="utf-8") if guide.is_file() else ""
+
+    def candidate(self, source: str, author: str, parents: tuple[str, ...] = ()) -> Candidate:
+        """``parents`` are digests."""
+        return Candidate(
+            self.op.name, self.backend.name, self.language, source, entry=self.op.name,
+            author=author, parents=parents, style=self.backend.style,
+        )  # fmt: skip

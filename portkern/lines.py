@@ -1,0 +1,85 @@
+"""Append-only files of JSON lines: whole lines only, whatever kills the writer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from portkern.errors import RecordError, StorageError
+
+
+class Line(Protocol):
+    def to_json(self) -> str: ...
+
+
+L = TypeVar("L", bound=Line)
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A last line without its end: the writer was killed. It was never a result."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: the last line is cut off and was ignored"
+
+
+class LineFile(Generic[L]):
+    """``parse`` reads one line back, or raises RecordError."""
+
+    def __init__(self, path: Path, parse: Callable[[str], L]) -> None:
+        self.path, self._parse_line = path, parse
+
+    def append(self, records: Iterable[L]) -> None:
+        """On disk before return, all or none. A torn line is cut off first. Raises StorageError."""
+        lines = b"".join(record.to_json().encode() + b"\n" for record in records)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file:
+                self._drop_torn_line(file)
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    while lines:
+                        lines = lines[file.write(lines) :]
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(end)
+                    raise
+        except OSError as error:
+            raise StorageError.of(error, self.path) from error
+
+    def read(self) -> tuple[list[L], Torn | None]:
+        """All lines, and the torn last one if there is one. Raises RecordError for the rest."""
+        if not self.path.exists():
+            return [], None
+        lines = self.path.read_bytes().split(b"\n")
+        tail = lines.pop()  # what follows the last newline
+        torn = Torn(self.path, len(lines) + 1) if tail.strip() else None
+        return list(self._parse(lines)), torn
+
+    def _parse(self, lines: list[bytes]) -> Iterator[L]:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield self._parse_line(line.decode(errors="replace"))
+            except RecordError as error:
+                raise RecordError(f"{self.path}:{number}: {error}") from error
+
+    @staticmethod
+    def _drop_torn_line(file: Any) -> None:
+        file.seek(0, os.SEEK_END)
+        end = file.tell()
+        if end == 0:
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return
+        file.seek(0)
+        kept = file.read().rfind(b"\n") + 1
+        file.truncate(kept)

@@ -1,0 +1,765 @@
+"""Models are asked through litellm, against a server on this machine that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from portkern.agent import keys
+from portkern.agent.axes import Message, Reply
+from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.calls import Call, CallCache, Calls, Request
+from portkern.agent.completion import litellm
+from portkern.agent.models import Models
+from portkern.agent.prices import Price, Prices
+from portkern.agent.role import Role, roles
+from portkern.errors import BudgetSpent, ConfigError, ModelError, RecordError
+from tests.llm_server import MODEL, Say, Server, refuse
+
+ROOT = Path(__file__).parents[1]
+KEY = "sk-test-0123456789abcdef"
+FREE = {MODEL: Price(input=0, output=0)}
+DOLLAR = {MODEL: Price(input=1, output=2)}
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def litellm_is_there() -> None:
+    pytest.importorskip("tenacity", reason="pip install 'portkern[llm]'")
+    try:
+        litellm()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+def make(
+    server: Server | None = None, *, store: Calls | None = None, meter: Meter | None = None,
+    budget: Budget | None = None, seed: int = 0, prices: Mapping[str, Price] | None = None,
+    replay: Calls | None = None, cache: CallCache | None = None, **role: Any,
+) -> Models:  # fmt: skip
+    """One model for all roles, whose pauses are short. Without a server nobody listens."""
+    options = {
+        "model": MODEL, "api_base": server.url if server else "http://127.0.0.1:9/v1",
+        "max_tokens": 64, "timeout_s": 20.0, "backoff_s": 0.01, **role,
+    }  # fmt: skip
+    return Models(
+        {"coder": Role.of("coder", options)}, store=store, meter=meter or Meter(budget), seed=seed,
+        prices=Prices(prices or {}), replay=replay, cache=cache,
+    )  # fmt: skip
+
+
+def said(text: str) -> list[Message]:
+    return [Message("system", "You write kernels."), Message("user", text)]
+
+
+def ask(models: Models, text: str = "hello", scope: str = "s0", role: str = "coder") -> Reply:
+    return asyncio.run(models.caller(scope).ask(role, said(text), prompt="write@1"))
+
+
+async def together(asked: Sequence[Awaitable[T]]) -> list[T | BaseException]:
+    return await asyncio.gather(*asked, return_exceptions=True)
+
+
+def ask_each(models: Models, texts: Sequence[str]) -> list[Reply | BaseException]:
+    """At the same time, each in a scope of its own."""
+    asked = [
+        models.caller(f"s{n}").ask("coder", said(text), prompt="write@1")
+        for n, text in enumerate(texts)
+    ]
+    return asyncio.run(together(asked))
+
+
+def echo(body: Mapping[str, Any], _: int) -> str:
+    return f"re: {body['messages'][-1]['content']}"
+
+
+# ---- an answer
+
+
+def test_an_answer_comes_back_with_what_it_took() -> None:
+    with Server([Say("a kernel", reasoning="hm", tokens_in=20, tokens_out=3)]) as server:
+        models = make(server)
+        reply = ask(models)
+    call = models.store[reply.call]
+    assert reply == Reply("a kernel", "s0/coder#1", MODEL)
+    assert (call.tokens_in, call.tokens_out, call.charged_tokens) == (20, 3, 23)
+    assert (call.reasoning, call.finish, call.snapshot) == ("hm", "stop", "scripted")
+    assert (call.prompt, call.source, call.retries) == ("write@1", "model", ())
+    assert call.seconds > 0
+    assert models.meter.spent.tokens == 23
+
+
+def test_a_role_is_asked_as_it_is_configured() -> None:
+    with Server(["x", "x"]) as server:
+        models = make(
+            server, seed=3, temperature=0.25, top_p=0.9, extra={"presence_penalty": 0.5}
+        )  # fmt: skip
+        ask(models)
+        asyncio.run(models.caller("s1").ask("coder", said("b"), temperature=1.0))
+        first, second = (one.body for one in server.requests)
+    assert first["messages"][0] == {"role": "system", "content": "You write kernels."}
+    assert (first["temperature"], first["top_p"], first["max_tokens"]) == (0.25, 0.9, 64)
+    assert first["presence_penalty"] == 0.5
+    assert second["temperature"] == 1.0
+    assert first["seed"] != second["seed"]
+
+
+def test_an_answer_that_was_cut_says_so() -> None:
+    with Server([Say("half a ker", finish="length")]) as server:
+        assert ask(make(server)).cut
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        Say(None),
+        Say(""),
+        Say(body={"id": "1", "object": "chat.completion", "created": 1, "model": "m",
+                  "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 0}}),
+    ],
+    ids=["null", "empty", "no choice"],
+)  # fmt: skip
+def test_an_empty_answer_is_an_answer(say: Say) -> None:
+    with Server([say]) as server:
+        assert ask(make(server)) == Reply("", "s0/coder#1", MODEL)
+
+
+def test_halves_of_characters_do_not_spoil_the_file(tmp_path: Path) -> None:
+    with Server([Say("\ud83d kernel")]) as server:
+        models = make(server, store=Calls(tmp_path / "calls.jsonl"))
+        reply = ask(models, "\udc00 source")
+    assert reply.text == "? kernel"
+    assert Calls(tmp_path / "calls.jsonl")["s0/coder#1"].reply == "? kernel"
+
+
+def test_a_role_without_a_model_is_played_by_the_coder() -> None:
+    with Server(["x"]) as server:
+        assert ask(make(server), role="judge").call == "s0/judge#1"
+    with pytest.raises(ConfigError, match=r"models\.judge= or, for all roles, models\.coder="):
+        Models({"writer": Role(model=MODEL)}).role("judge")
+
+
+# ---- names and seeds
+
+
+def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None:
+    def slow_first(body: Mapping[str, Any], _: int) -> Say:
+        text = str(body["messages"][-1]["content"])
+        return Say(f"re: {text}", delay_s=0.4 if text == "a" else 0.0)
+
+    async def several(models: Models) -> list[Reply]:
+        scope = models.caller("s0")
+        asked = [
+            scope.ask("coder", said("a")), scope.ask("coder", said("b")),
+            scope.ask("judge", said("c")), scope.within("p0").ask("coder", said("d")),
+        ]  # fmt: skip
+        return list(await asyncio.gather(*asked))
+
+    with Server(slow_first) as server:
+        models = make(server)
+        replies = asyncio.run(several(models))
+    names = ["s0/coder#1", "s0/coder#2", "s0/judge#1", "s0.p0/coder#1"]
+    assert [one.call for one in replies] == names
+    assert [one.text for one in replies] == ["re: a", "re: b", "re: c", "re: d"]
+    assert models.caller("s0").calls == names
+    assert next(iter(models.store)).id != names[0]
+
+
+def test_samples_of_one_prompt_have_seeds_of_their_own() -> None:
+    def seeds(**options: Any) -> list[int]:
+        with Server(echo) as server:
+            models = make(server, concurrency=1, **options)
+            ask_each(models, ["same"] * 5)
+        return sorted(int(one.body["seed"]) for one in server.requests)
+
+    first = seeds(seed=1)
+    assert len(set(first)) == 5
+    assert seeds(seed=1) == first
+    assert not set(seeds(seed=2)) & set(first)
+    assert all(0 <= one < 2**31 for one in first)
+
+
+def test_a_seed_of_a_role_does_not_depend_on_the_runs() -> None:
+    def request(run_seed: int, role_seed: int, name: str) -> Request:
+        models = Models({"coder": Role(model=MODEL, seed=role_seed)}, seed=run_seed)
+        return models.request(name, "coder", said("x"), "", None)
+
+    assert request(1, 7, "s0/coder#1").digest == request(2, 7, "s0/coder#1").digest
+    assert request(1, 7, "s0/coder#1").digest != request(1, 8, "s0/coder#1").digest
+    assert request(1, 7, "s0/coder#1").digest != request(1, 7, "s0/coder#2").digest
+
+
+# ---- what goes wrong
+
+
+def test_a_refused_call_is_repeated_when_the_service_says_so() -> None:
+    with Server([refuse(429, "slow down", retry_after="0.5"), "ok"]) as server:
+        models = make(server)
+        start = time.monotonic()
+        reply = ask(models)
+    assert reply.text == "ok"
+    assert 0.5 <= time.monotonic() - start < 5
+    [reason] = models.store[reply.call].retries
+    assert reason.startswith(f"{MODEL}: RateLimitError 429: slow down")
+    assert "asks to wait 0.5 s" in reason
+
+
+def test_a_service_that_asks_for_more_patience_than_there_is_is_given_up() -> None:
+    with Server([refuse(429, retry_after="3600"), "too late"]) as server:
+        with pytest.raises(ModelError, match="asks to wait 3600 s"):
+            ask(make(server, timeout_s=5))
+        assert len(server.requests) == 1
+
+
+def test_a_service_may_name_the_time_at_which_it_can_be_asked_again() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    with Server([refuse(503, retry_after=later), "ok"]) as server:
+        start = time.monotonic()
+        ask(make(server))
+    assert time.monotonic() - start > 0.5  # dates are in whole seconds
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
+def test_what_may_pass_is_repeated(status: int) -> None:
+    with Server([refuse(status), refuse(status), "ok"]) as server:
+        assert ask(make(server)).text == "ok"
+
+
+def test_a_model_that_never_answers_is_given_up_with_all_that_it_said() -> None:
+    with Server([refuse(500, "one"), refuse(503, "two"), refuse(500, "one")]) as server:
+        models = make(server, retries=2)
+        with pytest.raises(ModelError) as caught:
+            ask(models)
+        assert len(server.requests) == 3
+    text = str(caught.value)
+    assert text.startswith("No model answered call 's0/coder#1'")
+    assert "InternalServerError 500: one (2 times)" in text
+    assert "ServiceUnavailableError 503: two" in text
+    assert "models.coder.retries" in text
+    assert not caught.value.final
+    call = models.store["s0/coder#1"]
+    assert (call.error, len(call.retries), call.charged_tokens) == (text, 3, 0)
+    assert models.store.cost(["s0/coder#1"]).tokens_out == 0
+
+
+def test_without_retries_a_call_is_one_request() -> None:
+    with Server([refuse(500), "late"]) as server:
+        with pytest.raises(ModelError):
+            ask(make(server, retries=0))
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("say", "told"),
+    [
+        (Say("late", delay_s=5), "no answer within 1 s"),
+        (Say(drop=True), "Connection error"),
+        (Say(body=b"{nope"), "Expecting property name"),
+        (Say(body=b"<html>"), "Expecting value"),
+    ],
+    ids=["slow", "dropped", "malformed", "html"],
+)
+def test_an_answer_that_does_not_arrive_is_asked_for_again(say: Say, told: str) -> None:
+    with Server([say, "ok"]) as server:
+        models = make(server, timeout_s=1.0)
+        call = models.store[ask(models).call]
+    assert told in call.retries[0]
+    # It may have been charged, which nobody can tell: so it counts with all that it can be.
+    assert call.charged_tokens > 64 > (call.tokens_out or 0)
+
+
+def test_nothing_is_charged_where_nobody_listens() -> None:
+    models = make(retries=1)
+    with pytest.raises(ModelError, match=r"Connection error\. \(2 times\)"):
+        ask(models)
+    assert models.meter.spent.tokens == 0
+
+
+def test_a_service_that_trickles_is_given_up_in_time() -> None:
+    with Server([Say("x", trickle_s=0.1)]) as server:  # some 300 bytes
+        start = time.monotonic()
+        with pytest.raises(ModelError, match="no answer within 1 s"):
+            ask(make(server, retries=0, timeout_s=1))
+        assert time.monotonic() - start < 5
+
+
+def test_fallbacks_are_asked_in_turn() -> None:
+    def second_works(body: Mapping[str, Any], _: int) -> Say | str:
+        return "from b" if body["model"] == "b" else refuse(503)
+
+    with Server(second_works) as server:
+        models = make(server, retries=1, fallbacks=["openai/b", "openai/c"])
+        reply = ask(models)
+        assert [one.body["model"] for one in server.requests] == ["scripted", "scripted", "b"]
+    call = models.store[reply.call]
+    assert (reply.text, reply.model) == ("from b", "openai/b")
+    assert (call.model, call.answered, len(call.retries)) == (MODEL, "openai/b", 2)
+
+
+def test_a_fallback_at_another_provider_is_not_sent_the_first_ones_key() -> None:
+    role = Role(model="openai/a", api_base="http://mine", api_key_env="MINE")
+    assert role.place("openai/b") == ("http://mine", "MINE")
+    assert role.place("anthropic/c") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("response", "told", "final"),
+    [
+        (refuse(401, "bad key"), "set the environment variable MY_KEY", True),
+        (refuse(403, "not yours"), "set the environment variable MY_KEY", True),
+        (refuse(404, "no such model"), f"check models.coder.model={MODEL}", True),
+        (refuse(400, "odd"), "check models.coder.model", False),
+        (refuse(422, "odd"), "check models.coder.model", False),
+        (refuse(400, "This model's maximum context length is 9"), "its context window", False),
+        (refuse(400, "exceeds the available context size"), "its context window", False),
+    ],
+)
+def test_what_cannot_pass_is_final(
+    response: Say, told: str, final: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    with Server([response, "never"]) as server:
+        with pytest.raises(ModelError, match=told) as caught:
+            ask(make(server, api_key_env="MY_KEY", fallbacks=["openai/b"]))
+        assert len(server.requests) == 1
+    assert caught.value.final == final
+
+
+def test_a_provider_without_its_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    models = make(model="openai/gpt-4o", api_base="")
+    with pytest.raises(ModelError, match="set the environment variable OPENAI_API_KEY") as caught:
+        ask(models)
+    assert caught.value.final
+    assert len(models.store["s0/coder#1"].retries) == 1
+
+
+# ---- at the same time
+
+
+def test_no_more_requests_are_out_than_the_role_allows() -> None:
+    with Server(lambda body, n: Say("x", delay_s=0.05)) as server:
+        ask_each(make(server, concurrency=3), ["x"] * 12)
+        assert len(server.requests) == 12
+        assert server.most_at_once == 3
+
+
+# ---- budgets
+
+
+def test_a_budget_of_tokens_is_never_exceeded() -> None:
+    def hungry(body: Mapping[str, Any], _: int) -> Say:
+        return Say("x", delay_s=0.05, tokens_out=int(body["max_tokens"]))
+
+    with Server(hungry) as server:
+        models = make(server, concurrency=8, max_tokens=100, budget=Budget(tokens=600))
+        found = ask_each(models, ["x" * 40] * 12)
+    answered = [one for one in found if isinstance(one, Reply)]
+    refused = [one for one in found if isinstance(one, BudgetSpent)]
+    assert len(answered) + len(refused) == 12
+    # A prompt is estimated upwards, so that one call less is made than the budget could bear.
+    assert len(answered) == len(server.requests) == 4
+    assert 400 < models.meter.spent.tokens <= 600
+    assert "budget.tokens=600" in str(refused[0])
+    assert len(models.store) == 4
+
+
+def test_what_a_call_did_not_need_is_there_for_the_next() -> None:
+    with Server(lambda body, n: Say("x", delay_s=0.05)) as server:
+        # Only one reservation fits at a time, but all the calls do.
+        models = make(server, concurrency=8, max_tokens=400, budget=Budget(tokens=600))
+        found = ask_each(models, ["x"] * 8)
+    assert all(isinstance(one, Reply) for one in found)
+
+
+def test_a_budget_of_usd_is_never_exceeded() -> None:
+    with Server(lambda body, n: Say("x", tokens_in=50, tokens_out=100)) as server:
+        models = make(
+            server, concurrency=8, max_tokens=100, budget=Budget(usd=0.0015), prices=DOLLAR
+        )  # fmt: skip
+        found = ask_each(models, ["x"] * 12)
+    answered = [one for one in found if isinstance(one, Reply)]
+    assert models.store[answered[0].call].usd == pytest.approx(250e-6)
+    assert models.meter.spent.usd == pytest.approx(len(answered) * 250e-6)
+    assert (models.meter.spent.usd or 1) <= 0.0015
+    assert 4 <= len(answered) < 12
+
+
+def test_a_role_may_have_a_budget_of_its_own() -> None:
+    with Server(echo) as server:
+        models = make(server, tokens=150)
+        ask(models)
+        with pytest.raises(BudgetSpent, match=r"models\.coder\.tokens=150"):
+            ask(models, "x" * 200)
+
+
+def test_no_request_outlasts_the_run() -> None:
+    with Server([Say("late", delay_s=10)]) as server:
+        models = make(server, budget=Budget(wall_s=1.0))
+        start = time.monotonic()
+        with pytest.raises(ModelError, match="no answer within"):
+            ask(models)
+        assert time.monotonic() - start < 4
+        with pytest.raises(BudgetSpent, match=r"budget\.wall_s=1 is spent"):
+            ask(models, scope="s1")
+        assert len(server.requests) == 1
+
+
+def test_meters_count_what_is_left() -> None:
+    now = [100.0]
+    meter = Meter(
+        Budget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
+        spent=Spent(attempts=1, wall_s=20), clock=lambda: now[0],
+    )  # fmt: skip
+    now[0] += 5
+    meter.spend_attempts(1)
+    meter.spend_device(4.0)
+    with meter.reserve(tokens=60, usd=0.5) as held:
+        assert meter.left() == Budget(attempts=1, tokens=40, usd=0.5, wall_s=35, device_s=6)
+        with pytest.raises(BudgetSpent, match="0 are spent, 60 put aside, and the next call"):
+            meter.reserve(tokens=41)
+        held.settle(tokens=10, usd=0.1)
+    assert meter.spent == Spent(attempts=2, tokens=10, usd=0.1, wall_s=25, device_s=4)
+    with pytest.raises(BudgetSpent, match="attempts=3: 2 are made, and 2 more"):
+        meter.spend_attempts(2)
+    assert meter.exhausted == ""
+    now[0] += 35
+    assert meter.exhausted == "budget.wall_s=60 is spent: 60 used"
+
+
+def test_meters_are_charged_from_any_thread() -> None:
+    meter = Meter(Budget(tokens=5000, attempts=1000))
+
+    def work(_: int) -> None:
+        for _ in range(100):
+            meter.spend_attempts(1)
+            with contextlib.suppress(BudgetSpent), meter.reserve(tokens=10) as held:
+                held.settle(tokens=7, usd=0.0)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(10)))
+    assert meter.spent.attempts == 1000
+    assert 4900 < meter.spent.tokens <= 5000
+
+
+def test_what_is_not_settled_stays_spent() -> None:
+    meter = Meter(Budget(tokens=100))
+    with pytest.raises(KeyboardInterrupt), meter.reserve(tokens=30):
+        raise KeyboardInterrupt
+    assert (meter.spent.tokens, meter.out) == (30, 0)
+
+
+def test_a_budget_is_checked_when_it_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"Got usd=-1.*expected 0 or more, or null"):
+        Budget(usd=-1)
+
+
+# ---- prices
+
+
+def test_an_unknown_price_is_not_zero() -> None:
+    with Server(["x"]) as server:
+        models = make(server)
+        ask(models)
+    assert models.store["s0/coder#1"].usd is None
+    assert models.meter.spent.usd is None
+
+
+def test_a_server_of_ones_own_does_not_have_the_price_of_its_models_name() -> None:
+    with Server(["x", "x"]) as server:
+        models = make(server, model="openai/gpt-4o")
+        ask(models)
+        free = make(server, prices=FREE)
+        ask(free)
+    assert models.store["s0/coder#1"].usd is None
+    assert free.store["s0/coder#1"].usd == 0
+
+
+def test_listed_prices_are_litellms() -> None:
+    listed = Prices().highest("openai/gpt-4o-mini")
+    assert listed is not None
+    assert 0 < listed.input < listed.output < 10
+    assert Prices().highest("openai/no-such-model") is None
+    assert Prices().highest("openai/gpt-4o-mini", "http://localhost:1/v1") is None
+
+
+def test_an_answer_without_usage_counts_as_much_as_it_may_have_taken() -> None:
+    with Server([Say("x", usage=False)]) as server:
+        models = make(server, prices=DOLLAR)
+        call = models.store[ask(models).call]
+    assert (call.tokens_in, call.tokens_out, call.usd) == (None, None, None)
+    assert call.charged_tokens > 64
+    assert call.charged_usd
+    assert models.store.cost([call.id]).usd is None
+
+
+def test_a_budget_of_usd_needs_prices() -> None:
+    with pytest.raises(ConfigError, match=r"prices=\{openai/scripted: \{input: USD.*budget\.tok"):
+        make(budget=Budget(usd=1))
+    with pytest.raises(ConfigError, match="No price of 'openai/b'"):
+        make(usd=1.0, prices=DOLLAR, fallbacks=["openai/b"])
+
+
+# ---- once
+
+
+def test_an_interrupted_run_pays_nothing_twice(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys
+from pathlib import Path
+from portkern.agent.calls import Calls
+from tests.test_models import ask, make
+import tests.test_models
+
+class At:
+    url = sys.argv[1]
+
+models = make(At(), store=Calls(Path(sys.argv[2])))
+for n in range(6):
+    ask(models, f"prompt {n}")
+"""
+    path = tmp_path / "calls.jsonl"
+
+    def hang(body: Mapping[str, Any], n: int) -> Say:
+        return Say(echo(body, n), delay_s=60 if n == 3 else 0)
+
+    with Server(hang) as server:
+        argv = [sys.executable, "-c", script, server.url, str(path)]
+        process = subprocess.Popen(argv, cwd=ROOT)
+        try:
+            server.wait_for(4)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        store = Calls(path)
+        assert len(store) == 3
+        models = make(server, store=store)
+        paid_before = models.meter.spent.tokens
+        replies = [ask(models, f"prompt {n}") for n in range(6)]
+        assert server.prompts == [f"prompt {n}" for n in (0, 1, 2, 3, 3, 4, 5)]
+    assert [one.text for one in replies] == [f"re: prompt {n}" for n in range(6)]
+    assert paid_before > 0
+    assert models.meter.spent.tokens == sum(one.charged_tokens for one in Calls(path))
+    assert [one.id for one in Calls(path)] == [f"s0/coder#{n}" for n in range(1, 7)]
+
+
+def test_a_torn_line_was_never_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with Server(["first", "again"]) as server:
+        ask(make(server, store=Calls(path)))
+        path.write_bytes(path.read_bytes()[:-9])
+        assert ask(make(server, store=Calls(path))).text == "again"
+    assert len(Calls(path)) == 1
+
+
+def test_a_failed_call_is_made_again_when_the_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with Server([refuse(500), "ok"]) as server:
+        with pytest.raises(ModelError):
+            ask(make(server, store=Calls(path), retries=0))
+        assert ask(make(server, store=Calls(path))).text == "ok"
+    store = Calls(path)
+    assert [bool(one.error) for one in store] == [True, False]
+    assert store["s0/coder#1"].reply == "ok"
+
+
+def test_a_recording_is_replayed_without_a_server(tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded"
+    with Server(["a", refuse(500), "b", refuse(400, "odd"), Say("c", finish="length")]) as server:
+        models = make(server, store=Calls(recorded / "calls.jsonl"))
+        told = [_outcome(models, f"prompt {n}") for n in range(4)]
+    assert [kind for kind, _ in told] == ["Reply", "Reply", "ModelError", "Reply"]
+    files = []
+    for name in ("one", "two"):
+        path = tmp_path / name / "calls.jsonl"
+        again = make(store=Calls(path), replay=Calls.recorded(recorded))
+        assert [_outcome(again, f"prompt {n}") for n in range(4)] == told
+        assert again.meter.spent.tokens == models.meter.spent.tokens
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+    assert {one.source for one in Calls(tmp_path / "one" / "calls.jsonl")} == {"replay"}
+
+
+def _outcome(models: Models, text: str) -> tuple[str, str]:
+    try:
+        reply = ask(models, text)
+    except ModelError as error:
+        return "ModelError", str(error)
+    return "Reply", str(reply)
+
+
+def test_what_was_not_recorded_says_what_changed(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with Server(["a"]) as server:
+        ask(make(server, store=Calls(path)))
+    replay = Calls.recorded(path)
+    for options, text, told in (
+        ({}, "another prompt", "text: its prompt (write@1)"),
+        ({"max_tokens": 65}, "hello", "max_tokens: 64, now 65"),
+        ({"seed": 1}, "hello", "seed: "),
+        ({"model": "openai/other"}, "hello", "model: openai/scripted, now openai/other"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            ask(make(replay=replay, **options), text)
+        assert "'s0/coder#1' is not in" in str(caught.value)
+        assert told in str(caught.value)
+    with pytest.raises(ModelError, match="this one took another course"):
+        ask(make(replay=replay), scope="s9")
+    with pytest.raises(ConfigError, match=r"expected a calls\.jsonl or its folder"):
+        Calls.recorded(tmp_path / "none")
+
+
+def test_a_replay_ends_where_the_recorded_budget_did(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with Server(echo) as server:
+        models = make(server, store=Calls(path), budget=Budget(tokens=150))
+        ask(models)
+        with pytest.raises(BudgetSpent):
+            ask(models, "x" * 200)
+    again = make(replay=Calls.recorded(path), budget=Budget(tokens=150))
+    ask(again)
+    with pytest.raises(BudgetSpent):
+        ask(again, "x" * 200)
+
+
+def test_the_cache_answers_other_runs_for_nothing(tmp_path: Path) -> None:
+    cache = CallCache(tmp_path / "cache")
+    with Server(["a", "b", "c"]) as server:
+        assert ask(make(server, cache=cache, prices=DOLLAR)).text == "a"
+        models = make(server, cache=cache, prices=DOLLAR, budget=Budget(tokens=0))
+        assert ask(models).text == "a"
+        call = models.store["s0/coder#1"]
+        assert (call.source, call.usd, call.tokens_in, call.charged_tokens) == ("cache", 0, 0, 0)
+        assert (models.meter.spent.tokens, models.meter.spent.usd) == (0, 0)
+        assert ask(make(server, cache=cache, seed=1)).text == "b"
+        assert ask(make(server)).text == "c"
+    with Server(["of another server"]) as other:
+        assert ask(make(other, cache=cache)).text == "of another server"
+
+
+def test_a_damaged_entry_of_the_cache_is_as_good_as_none(tmp_path: Path) -> None:
+    cache = CallCache(tmp_path)
+    with Server(["a", "b"]) as server:
+        ask(make(server, cache=cache))
+        [entry] = tmp_path.iterdir()
+        entry.write_text(entry.read_text()[:50])
+        assert ask(make(server, cache=cache)).text == "b"
+    assert [one.name for one in tmp_path.iterdir()] == [entry.name]
+
+
+def test_a_file_that_is_not_portkerns_says_which_line(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text('{"schema": 1, "id": 3}\n')
+    with pytest.raises(RecordError, match=r"calls\.jsonl:1: id: "):
+        Calls(path)
+    with pytest.raises(RecordError, match="schema 9, this portkern reads 1"):
+        Call.from_json('{"schema": 9}')
+
+
+# ---- configuration
+
+
+def test_a_role_is_a_model_or_its_options() -> None:
+    found = roles({"coder": "openai/a", "judge": {"model": "openai/b", "retries": 0}, "x": None})
+    assert found == {"coder": Role(model="openai/a"), "judge": Role(model="openai/b", retries=0)}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"model": "m", "temprature": 1}, "did you mean 'temperature'"),
+        ({"retries": 1}, r"models\.coder\.model: Field required"),
+        ({"model": "m", "retries": -1}, r"models\.coder\.retries: .*greater than or equal to 0"),
+        ({"model": "m", "extra": {"api_key": KEY}}, "'api_key' looks like a key; name its"),
+        ({"model": "m", "extra": {"extra_headers": {"Authorization": KEY}}}, "looks like a key"),
+        ({"model": "m", "extra": {"stream": True}}, "'stream' cannot be sent along"),
+    ],
+)
+def test_a_wrong_option_is_told_without_its_value(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        Role.of("coder", options)
+    assert KEY not in str(caught.value)
+
+
+def test_a_price_is_per_million_tokens() -> None:
+    assert Prices.of({"m": {"input": 2, "output": 10}}).known["m"].usd(1000, 100) == 0.003
+    with pytest.raises(ConfigError, match="Got 3 as the price of 'm'"):
+        Prices.of({"m": 3})
+
+
+def test_without_litellm_it_says_how_to_get_it() -> None:
+    code = """
+import sys; sys.modules["litellm"] = None
+from portkern.agent.completion import litellm
+litellm()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "pip install 'portkern[llm]'" in done.stderr.splitlines()[-1]
+
+
+# ---- keys
+
+
+def test_a_key_is_sent_where_it_belongs_and_found_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MY_LLM", KEY)
+    monkeypatch.setenv("OTHER_API_KEY", "another-secret-value")
+    caplog.set_level(logging.DEBUG)
+
+    def indiscreet(body: Mapping[str, Any], n: int) -> Say:
+        leak = f"you sent Bearer {KEY} or {KEY[:8]}****{KEY[-4:]}"
+        return [Say(leak, reasoning=leak), refuse(500, leak), refuse(401, leak)][n]
+
+    path = tmp_path / "calls.jsonl"
+    with Server(indiscreet) as server:
+        models = make(server, store=Calls(path), cache=CallCache(tmp_path), api_key_env="MY_LLM")
+        reply = ask(models, "a log with another-secret-value in it")
+        with pytest.raises(ModelError) as caught:
+            ask(models)
+    assert [one.headers["authorization"] for one in server.requests] == [f"Bearer {KEY}"] * 3
+    assert server.prompts[0] == "a log with [OTHER_API_KEY] in it"
+    written = "".join(one.read_text() for one in tmp_path.iterdir())
+    told = f"{reply}{caught.value}{caplog.text}{models.role('coder')!r}{written}"
+    assert capfd.readouterr() == ("", "")
+    assert KEY not in told
+    assert KEY[-4:] not in str(caught.value)
+    assert "another-secret-value" not in told
+    assert "MY_LLM" in reply.text
+    assert caught.value.__cause__ is None
+
+
+def test_a_server_of_ones_own_is_not_sent_a_providers_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with Server(["x"]) as server:
+        ask(make(server))
+        assert server.requests[0].headers["authorization"] == "Bearer none"
+
+
+def test_a_key_that_is_not_set_is_told_before_the_run() -> None:
+    os.environ.pop("MY_LLM", None)
+    with pytest.raises(ConfigError, match="variable 'MY_LLM' is not set"):
+        make(api_key_env="MY_LLM")
+    make(api_key_env="MY_LLM", replay=Calls())
+
+
+def test_short_values_are_not_taken_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "float")
+    assert keys.redact("float x;") == "float x;"
