@@ -14,6 +14,7 @@ VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
     "check": "judge one kernel file: op=softmax backend=cpu source=FILE",
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
+    "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
     "report": "write a run's report again from its records: report RUN",
 }

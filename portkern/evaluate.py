@@ -138,8 +138,8 @@ class Trial:
             self._after_faults(racing, results)
 
     def _compare(
-        self, workload: Workload, cases: Iterable[answers.Case], standing: list[int], opening: Sequence[Future[None]],
-        results: dict[int, Result],
+        self, workload: Workload, cases: Iterable[answers.Case], standing: list[int],
+        opening: Sequence[Future[None]], results: dict[int, Result],
     ) -> tuple[list[int], tuple[Any, ...]]:  # fmt: skip
         """Who has passed all cases, and the inputs of the base."""
         base: tuple[Any, ...] = ()
@@ -156,9 +156,7 @@ class Trial:
             standing = self._healthy(standing, results)
         return standing, base
 
-    def _cases(
-        self, workload: Workload, distributions: Sequence[str]
-    ) -> Iterator[answers.Case]:
+    def _cases(self, workload: Workload, distributions: Sequence[str]) -> Iterator[answers.Case]:
         """In the order they are judged in; each is made while the one before is in use."""
         coming: Future[answers.Case] | None = None
         for name in (*distributions, None):

@@ -78,6 +78,9 @@ class Log:
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
     def __getitem__(self, name: str) -> Attempt:
         return self._known[name]
 

@@ -1,77 +1,105 @@
-"""How a run ended: the best kernel, on sizes that nobody saw, and against the one that ships."""
+"""How a run ended: the best kernel, on sizes that nobody saw, and in a race against the others."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern import timing
 from portkern.agent.attempt import Attempt
-from portkern.agent.bench import Bench
+from portkern.agent.bench import Bench, Work
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import shipped
 from portkern.agent.task import Task
+from portkern.candidate import Candidate
 from portkern.record import Record, Speedup
 
-#: So many of the fastest are judged on the last sets before nobody is the best.
+#: So many of the fastest attempts come to the end: scores are of races of their own, and the
+#: highest of many is a lucky one too.
 FINALISTS = 3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``final`` are the best one's records of the last sets; ``out`` says of faster ones why they
-    are not the best. ``gain`` over the catalogue's kernel as it ships, by workload, from one race;
-    ``why_no_gain`` where there was none."""
+    """``final`` are the best one's records of the last sets; ``out`` says of others why they are
+    out. From the one race at the end: ``speedups`` of the best over the baseline by workload, and
+    its ``gain`` over the catalogue's kernel as it ships (``why_no_gain`` where there is none)."""
 
     best: Attempt | None = None
     final: tuple[Record, ...] = ()
-    out: dict[str, str] = field(default_factory=dict)
-    gain: dict[str, Speedup] = field(default_factory=dict)
+    out: Mapping[str, str] = field(default_factory=dict)
+    speedups: Mapping[str, float] = field(default_factory=dict)
+    gain: Mapping[str, Speedup] = field(default_factory=dict)
     why_no_gain: str = ""
 
 
-def conclude(log: Log, task: Task, bench: Bench, last: Bench) -> Outcome:
-    """``last`` judges the last sets, ``bench`` has the workloads of the search."""
+def conclude(
+    log: Log, task: Task, bench: Bench, last: Bench, race: Sequence[Work], baseline: str
+) -> Outcome:
+    """``last`` judges the last sets; ``race`` are the workloads on which ``bench`` races the
+    finalists, with inputs of all distributions."""
+    kernel = shipped(task)
+    finalists = log.best(FINALISTS)
+    own = log.by_digest(kernel.digest) if kernel else None
+    if own and own.correct and own not in finalists:
+        finalists.append(own)
+    final: dict[str, tuple[Record, ...]] = {}
     out: dict[str, str] = {}
-    for attempt in log.best(FINALISTS):
-        candidate = task.candidate(attempt.source, author=attempt.author)
-        records = last.judge(candidate) if last.work else []
-        why = _failure(records)
-        gain: dict[str, Speedup] = {}
-        if not why:
-            gain, raced, why_no_gain = _raced(attempt, task, bench)
-            why = _failure(raced)
-        if not why:
-            return Outcome(attempt, tuple(records), out, gain, why_no_gain)
-        out[attempt.id] = why
-    return Outcome(out=out)
+    for one in finalists:
+        final[one.id] = tuple(last.judge(_candidate(task, one))) if last.work else ()
+        out |= _why_out(one.id, final[one.id])
+    standing = [one for one in finalists if one.id not in out]
+    if not standing:
+        return Outcome(out=out)
+    others = [kernel] if kernel and kernel.digest not in {one.digest for one in standing} else []
+    told = bench.race([*others, *(_candidate(task, one) for one in standing)], race)
+    raced = {
+        one.id: [records[len(others) + k] for records in told] for k, one in enumerate(standing)
+    }
+    for one in standing:
+        out |= _why_out(one.id, raced[one.id])
+    left = [one for one in standing if one.id not in out]
+    if not left:
+        return Outcome(out=out)
+    best = min(left, key=lambda one: _mean_us(raced[one.id]))  # of equals the one found faster
+    ours = raced[best.id]
+    theirs = [records[0] for records in told] if others else raced[own.id] if own else []
+    gain, why = _gain(task, best, kernel, ours, theirs)
+    speedups = {r.workload.name: r.speedup[baseline].value for r in ours if baseline in r.speedup}
+    return Outcome(best, final[best.id], out, speedups, gain, why)
 
 
-def _failure(records: Sequence[Record]) -> str:
+def _candidate(task: Task, attempt: Attempt) -> Candidate:
+    return task.candidate(attempt.source, author=attempt.author)
+
+
+def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
     bad = [one for one in records if one.verdict.bad]
     if not bad:
-        return ""
+        return {}
     where = f"{bad[0].workload.set}/{bad[0].workload.name}"
-    return f"{bad[0].verdict} on {where}: {bad[0].detail.partition(chr(10))[0]}"
+    return {name: f"{bad[0].verdict} on {where}: {bad[0].detail.partition(chr(10))[0]}"}
 
 
-def _raced(
-    attempt: Attempt, task: Task, bench: Bench
-) -> tuple[dict[str, Speedup], list[Record], str]:
-    """The gain over the catalogue's kernel in one race on the workloads that scores are of, with
-    inputs of all distributions; the attempt's records, and why there is no gain."""
-    candidate = task.candidate(attempt.source, author=attempt.author)
-    kernel = shipped(task)
-    same = kernel is not None and kernel.digest == candidate.digest
-    others = [kernel] if kernel and not same else []
-    scored = [one for one in bench.work if one.set == list(task.workloads)[-1]]
-    told = bench.race([*others, candidate], scored)
-    ours = [records[-1] for records in told]
+def _mean_us(records: Sequence[Record]) -> float:
+    """Geometric mean of the medians; infinite where nothing was timed."""
+    times = [one.timing.median_us for one in records if one.timing]
+    if not times:
+        return math.inf
+    return math.exp(sum(map(math.log, times)) / len(times))
+
+
+def _gain(
+    task: Task, best: Attempt, kernel: Candidate | None, ours: Sequence[Record],
+    theirs: Sequence[Record],
+) -> tuple[dict[str, Speedup], str]:  # fmt: skip
     if kernel is None:
-        return {}, ours, f"{task.backend.name} ships no {task.language} kernel of {task.op.name}"
-    if same:
-        return {}, ours, "it is the catalogue's kernel as it ships"
-    gain = {
-        mine.workload.name: timing.speedup(mine.timing.samples, theirs.timing.samples)
-        for theirs, mine in told if mine.timing and theirs.timing
+        return {}, f"{task.backend.name} ships no {task.language} kernel of {task.op.name}"
+    if best.digest == kernel.digest:
+        return {}, "it is the catalogue's kernel as it ships"
+    found = {
+        mine.workload.name: timing.speedup(mine.timing.samples, its.timing.samples)
+        for mine, its in zip(ours, theirs, strict=False) if mine.timing and its.timing
     }  # fmt: skip
-    return gain, ours, "" if gain else "there is nothing here to time the two on"
+    return found, "" if found else "there is nothing here to time the two on"

@@ -1,9 +1,9 @@
 """A generation run in its folder: put together, gone through, and how it ended.
 
-attempts.jsonl  what was proposed and what became of it      attempts.html, .md  the same, to read
-calls.jsonl     what models were asked and answered          summary.json        the end, for scripts
-records.jsonl   what the judge saw                           best.<suffix>       the best kernel
-run.json        what decides the run                         spent.json          seconds so far
+attempts.jsonl  what was proposed, and its end    attempts.html, .md  the same, to read
+calls.jsonl     what models were asked            summary.json        the end, for scripts
+records.jsonl   what the judge saw                best.<suffix>       the best kernel
+run.json        what decides the run              spent.json          seconds so far
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 from portkern.agent import judge, memory, outcome, proposer, role, sensor, strategy
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Proposer, Strategy
-from portkern.agent.bench import Bench
+from portkern.agent.bench import Bench, Work
 from portkern.agent.budget import Budget, Meter, Spent
 from portkern.agent.calls import FILE as CALLS
 from portkern.agent.calls import CallCache, Calls
 from portkern.agent.log import Log
 from portkern.agent.loop import Axes, Loop
+from portkern.agent.memory import graph
 from portkern.agent.models import Models
 from portkern.agent.outcome import Outcome
 from portkern.agent.prices import Prices
@@ -44,7 +45,8 @@ ATTEMPTS, RECORDS, DECIDED, SPENT = "attempts.jsonl", "records.jsonl", "run.json
 @dataclass(frozen=True)
 class Plan:
     """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``judge`` as
-    configured, ``models`` and ``prices`` likewise. ``final`` are the workloads of the end.
+    configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced`` the
+    workloads of its race, those that scores are of unless given.
     ``replay`` is a run's folder, or None."""
 
     task: Task
@@ -54,6 +56,7 @@ class Plan:
     prices: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
+    raced: tuple[Workload, ...] = ()
     stage: Stage = field(default_factory=Stage)
     torch_ops: TorchOps = "forbid"
     seed: int = 0
@@ -88,7 +91,7 @@ class Run:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.proposer, self.strategy = _matched(plan)
+        self.proposer, self.strategy = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
         self.meter = Meter(plan.budget, spent=self._spent())
@@ -127,8 +130,12 @@ class Run:
     def conclude(self) -> Outcome:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
-        last = self._bench(replace(task, workloads=self.plan.final))
-        found = outcome.conclude(self.log, task, self.bench, last)
+        last = self._bench(replace(task, workloads=self.plan.final), quick=False)
+        scored = list(task.workloads)[-1]
+        race = [Work(scored, one) for one in self.plan.raced or task.workloads[scored]]
+        found = outcome.conclude(
+            self.log, task, self.bench, last, race, self.plan.judging.baselines[0]
+        )
         if found.best:
             _write(self.folder / f"best{task.suffix}", found.best.source)
         return found
@@ -136,20 +143,20 @@ class Run:
     def _models(self) -> Models:
         plan = self.plan
         return Models(
-            role.roles(_named(plan.models)), store=Calls(self.folder / CALLS), meter=self.meter,
+            role.roles(named(plan.models)), store=Calls(self.folder / CALLS), meter=self.meter,
             seed=plan.seed, prices=Prices.of(plan.prices),
             replay=Calls.recorded(plan.replay) if plan.replay else None,
             cache=CallCache(cache_root() / "calls") if plan.cache else None,
         )  # fmt: skip
 
-    def _bench(self, task: Task) -> Bench:
+    def _bench(self, task: Task, *, quick: bool = True) -> Bench:
         plan = self.plan
         recorded: Sequence[Record] = ()
         if plan.replay:
             recorded, _ = RecordFile(plan.replay / RECORDS).read()
         return Bench(
             task, self.folder, ArtifactCache(cache_root() / "builds"), plan.judging,
-            stage=plan.stage, torch_ops=plan.torch_ops, recorded=recorded,
+            stage=plan.stage, torch_ops=plan.torch_ops, recorded=recorded, quick=quick,
         )  # fmt: skip
 
     def _agree(self) -> None:
@@ -181,17 +188,22 @@ class Run:
         )
 
 
-def _matched(plan: Plan) -> tuple[Proposer, Strategy]:
+def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy]:
     """Raises ConfigError for axes that do not go together, with what would."""
-    proposing = proposer.load(plan.axes["proposer"])
+    proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
+    if plan.axes["proposer"].get("actions") == "graph":
+        found = _graph(plan, folder)
+        proposing.given = found.methods()  # type: ignore[attr-defined]  # catalogue has no actions
+        if strategic.get("edges") == {}:
+            strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
-    planned = strategy.load(plan.axes["strategy"], arms=arms, seed=plan.seed)
+    planned = strategy.load(strategic, arms=arms, seed=plan.seed)
     kind = plan.axes["proposer"]["kind"]
-    named = _named(plan.models)
+    roles = named(plan.models)
     judging = judge.load(plan.axes["judge"])
     asking = {"proposer": proposing.roles, "judge": judging.roles}
-    for axis, roles in asking.items():
-        lacking = [one for one in roles if one not in named and role.DEFAULT not in named]
+    for axis, asked in asking.items():
+        lacking = [one for one in asked if one not in roles and role.DEFAULT not in roles]
         if lacking:
             raise ConfigError(
                 f"{axis}={plan.axes[axis]['kind']} asks a model, and none is named; set "
@@ -204,7 +216,10 @@ def _matched(plan: Plan) -> tuple[Proposer, Strategy]:
             "or perf, or strategy.mask=false"
         )
     if planned.needs_graph and not arms:
-        raise ConfigError("strategy=mcts_graph walks a graph; set proposer.actions=menu/<name>")
+        raise ConfigError(
+            "strategy=mcts_graph walks a graph; set proposer.actions=graph with memory=graph, or "
+            "proposer.actions=menu/<name>"
+        )
     asks = f"strategy={plan.axes['strategy']['kind']} asks for"
     if planned.plans and not proposing.plans:
         raise ConfigError(
@@ -225,7 +240,19 @@ def _matched(plan: Plan) -> tuple[Proposer, Strategy]:
     return proposing, planned
 
 
-def _named(models: Mapping[str, Any]) -> dict[str, Any]:
+def _graph(plan: Plan, folder: Path) -> graph.Graph:
+    """The one that the memory has, and the run begins with. Raises ConfigError."""
+    options = memory.read(plan.axes["memory"])
+    if "graph" not in options.knowledge:
+        raise ConfigError(
+            "proposer.actions=graph takes the actions of the memory's graph; set memory=graph, or "
+            "proposer.actions=menu/<name>"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return graph.begun(options, folder)
+
+
+def named(models: Mapping[str, Any]) -> dict[str, Any]:
     """Roles with a model. One that only says how it is to be asked has the coder's."""
     coder = models.get(role.DEFAULT) or {}
     base = {"model": coder} if isinstance(coder, str) else dict(coder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,9 @@ AXES = ("strategy", "proposer", "memory", "feedback", "judge")
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
 _OWN = {"nvidia": "cuda", "amd": "hip", "cpu": "cpu", "opencl": "opencl"}
+#: Of memory that a workload of the search touches on a CPU, where data are made and compared at its
+#: own speed.
+CPU_MB = 64.0
 _MULTIRUN = ("-m", "--multirun")
 
 
@@ -51,6 +55,7 @@ class GenerateOptions:
     dtype: str = "float32"
     workloads: Any = None
     final: Any = None
+    search_mb: float | None = None
     models: Any = None
     prices: Any = None
     cache: bool = True
@@ -105,7 +110,7 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
 
 def generate(options: GenerateOptions) -> dict[str, Any]:
     """One run, to its end; what ``summary.json`` holds."""
-    plan = _plan(options)
+    plan = plan_of(options)
     folder = _run.run_folder(options.reports, options.run or _name(options, plan.task))
     if options.fresh:
         _put_aside(folder)
@@ -131,7 +136,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
 # ---- what is asked
 
 
-def _plan(options: GenerateOptions) -> Plan:
+def plan_of(options: GenerateOptions) -> Plan:
     op = load_op(options.op)
     where, backend = _place(options)
     if options.dtype not in FLOATS:
@@ -144,6 +149,9 @@ def _plan(options: GenerateOptions) -> Plan:
         op, where, backend, options.language or next(iter(backend.languages.values())),
         options.dtype, _workloads(op, names(options.workloads)), constraints,
     )  # fmt: skip
+    scored = list(task.workloads)[-1]
+    raced = task.workloads[scored]
+    task = replace(task, workloads={**task.workloads, scored: _small(task, options.search_mb)})
     final = _workloads(op, names(options.final)) if options.final else {}
     return Plan(
         task, {axis: dict(getattr(options, axis) or {}) for axis in AXES},
@@ -152,7 +160,7 @@ def _plan(options: GenerateOptions) -> Plan:
             timeout_s=options.timeout_s,
         ),
         models=dict(options.models or {}), prices=dict(options.prices or {}),
-        budget=_budget(options.budget), final=final,
+        budget=_budget(options.budget), final=final, raced=raced,
         stage=Stage.parse(options.venue, names(options.sanitize)),
         torch_ops=guard.torch_ops(options.torch_ops), seed=options.seed,
         inflight=_positive(options, "inflight"), builders=_positive(options, "builders"),
@@ -188,6 +196,16 @@ def _workloads(op: Op, sets: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
         raise ConfigError(f"{op.name} has no workloads of {', '.join(sets)}; it has "
                           f"{', '.join(op.workloads)}")  # fmt: skip
     return found
+
+
+def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
+    """Those of the scored workloads that the search is done on: no larger than ``most_mb``, or the
+    smallest. What is faster there is faster where the whole is timed, as a rule; the end tells."""
+    scored = task.workloads[list(task.workloads)[-1]]
+    limit = (math.inf if task.target.is_gpu else CPU_MB) if most_mb is None else most_mb
+    by_size = sorted(scored, key=lambda one: task.op.nbytes(one.dims, task.dtype))
+    small = {one.name for one in by_size if task.op.nbytes(one.dims, task.dtype) <= limit * 2**20}
+    return tuple(one for one in scored if one.name in small) or tuple(by_size[:1])
 
 
 def _budget(given: Any) -> Budget:
@@ -270,8 +288,7 @@ def _document(
         "author": _author(run), "stopped": stopped, "attempts": len(log),
         "statuses": {str(s): n for s in Status if (n := sum(1 for a in log if a.status is s))},
         "curve": log.curve(), "best": best.id if best else None,
-        "score": best.score if best else 0.0, "speedups": dict(best.speedups) if best else {},
-        "timed": bool(best and best.speedups),
+        "score": best.score if best else 0.0, "speedups": dict(outcome.speedups),
         "final": _counted(outcome), "passed_over": outcome.out,
         "gain": {name: one.model_dump() for name, one in outcome.gain.items()},
         "why_no_gain": outcome.why_no_gain,
@@ -302,14 +319,13 @@ def _told(document: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
     best, told = outcome.best, {}
     if best is None:
         told["best"] = "none: no attempt is correct" if not outcome.out else "none stood the end"
-    elif best.speedups:
-        over = document["axes"] and "the framework"
-        sizes = ", ".join(f"{name} {value:.2f}x" for name, value in best.speedups.items())
-        told["best"] = f"{best.id}, {best.score:.2f}x {over} ({sizes})"
+    elif outcome.speedups:
+        sizes = ", ".join(f"{name} {value:.2f}x" for name, value in outcome.speedups.items())
+        told["best"] = f"{best.id}; against the framework {sizes}"
     else:
         told["best"] = f"{best.id}, correct; there is nothing here to time it on"
     for name, why in outcome.out.items():
-        told[f"passed over {name}"] = why
+        told[f"out {name}"] = why
     if outcome.gain:
         told["against the catalogue's kernel"] = ", ".join(
             f"{name} {one.value:.2f}x [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]"

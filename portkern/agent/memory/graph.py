@@ -236,32 +236,35 @@ class Reasoning:
         parents = log.some(slot.parents[:1])
         source = action(parents[0]) if parents else START
         if not slot.arm:
-            return list(self._next(source, slot))
-        shown = self._seen(source, named(slot.arm), slot)[: self.options.examples]
+            return list(self._next(source, slot, log))
+        shown = self._seen(source, named(slot.arm), slot, log)[: self.options.examples]
         return [Passage(_told(named(slot.arm), one)) for one in shown]
 
-    def _seen(self, source: str, to: str, slot: Slot) -> list[Example]:
+    def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
         """In this backend."""
         return [
             one for one in self.graph.examples(source, to)
             if one.backend == self.task.backend.name
-            and (self._is_open(one, slot) if one.run == self.run else self._is_no_answer(one))
+            and (self._is_open(one, slot, log) if one.run == self.run else self._is_no_answer(one))
         ]  # fmt: skip
 
     @staticmethod
-    def _is_open(one: Example, slot: Slot) -> bool:
+    def _is_open(one: Example, slot: Slot, log: Log) -> bool:
+        """By what the slot's log has: what was committed since does not show."""
+        if one.attempt not in log:
+            return False
         return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
 
     def _is_no_answer(self, one: Example) -> bool:
         """Another run's kernel of this op would be."""
         return self.options.own or one.op != self.task.op.name
 
-    def _next(self, source: str, slot: Slot) -> Iterator[Passage]:
+    def _next(self, source: str, slot: Slot, log: Log) -> Iterator[Passage]:
         """What the run began with, and what the slot may know of that was tried since."""
         texts = {method.name: method.text for method in self.graph.nodes}
         lines = []
         for name in self.graph.edges().get(source, []):
-            seen = self._seen(source, name, slot)
+            seen = self._seen(source, name, slot, log)
             if seen or name in self._begun.get(source, []):
                 gains = [one.gain for one in seen if one.gain]
                 known = f"gained up to {max(gains):.2f}" if gains else "not measured"

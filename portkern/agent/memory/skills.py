@@ -162,7 +162,7 @@ class Skills:
         known = [
             one for one in self._tries.values()
             if (one.family, one.backend) == (self.family, task.backend.name)
-            and (one.run != self.run or self._is_seen(one, slot))
+            and (one.run != self.run or self._is_seen(one, slot, log))
         ]  # fmt: skip
         here = [one for one in known if one.target == task.target.name]
         found = skills(here or known)
@@ -177,7 +177,10 @@ class Skills:
         ]
 
     @staticmethod
-    def _is_seen(one: Try, slot: Slot) -> bool:
+    def _is_seen(one: Try, slot: Slot, log: Log) -> bool:
+        """By what the slot's log has: what was committed since does not show."""
+        if one.attempt not in log:
+            return False
         return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
 
 

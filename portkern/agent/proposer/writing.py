@@ -45,13 +45,15 @@ class Modelled:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        #: The methods of a graph, with ``actions=graph``: whoever has the graph sets them.
+        self.given: Sequence[Arm] = ()
 
     @property
     def roles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*self.others, *self.options.authors]))
 
     def arms(self, task: Task) -> Sequence[Arm]:
-        return menu.arms(self.options.actions, task)
+        return self.given or menu.arms(self.options.actions, task)
 
     def writer(self, task: Task) -> Writer:
         return Writer(self.options, {arm.name: arm for arm in self.arms(task)})

@@ -95,8 +95,7 @@ def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: floa
         "-D", "-1", "--control", f"fifo:{folder / 'control'},{folder / 'answer'}",
         "-e", ",".join(events), "-p", ",".join(map(str, _processes(session.pid))),
     ]  # fmt: skip
-    limit_s = ATTACH_S + 2 * (ROUNDS + 1) * timeout_s  # a round stages, and times
-    return run_tool(argv, timeout_s=limit_s, env={"LC_ALL": "C"}, error=ToolError)
+    return run_tool(argv, timeout_s=ATTACH_S + timeout_s, env={"LC_ALL": "C"}, error=ToolError)
 
 
 def _processes(pid: int) -> list[int]:

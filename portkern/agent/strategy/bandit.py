@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +13,7 @@ from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.strategy.clusters import Clusters, Point
-from portkern.agent.strategy.search import Count, Search, failing, names, ranked
+from portkern.agent.strategy.search import Count, Search, failing, metric, names, ranked
 from portkern.errors import ConfigError
 
 #: How much of a resource a kernel uses, in percent of its peak.
@@ -69,7 +70,7 @@ class Bandit(Search):
     def start(self) -> State:
         if self.options.items == "clusters" and not self.arms:
             raise ConfigError("bandit needs actions to choose from; set proposer.actions=menu/…")
-        if self.masks and not any(arm.resource for arm in self.arms):
+        if self.masks and not any(arm.resource in LOAD for arm in self.arms):
             raise ConfigError(
                 "Got strategy.mask=true, but no action relieves a resource; set strategy.mask=false"
                 " or a menu of proposer.actions whose actions name theirs"
@@ -115,19 +116,17 @@ class Bandit(Search):
         groups: dict[int, list[Attempt]] = {}
         for one in frontier:
             groups.setdefault(self._cluster(one), []).append(one)
-        mine = {pull.parent: self._cluster(known[pull.parent]) for pull in self.state.pulls}
-        pairs = [(number, arm) for number in sorted(groups) for arm in self._open(groups[number])]
-
-        def bound(pair: tuple[int, Arm]) -> float:
-            number, arm = pair
-            pulls = [p for p in self.state.pulls if (mine[p.parent], p.arm) == (number, arm.name)]
-            return self._bound([pull.reward for pull in pulls])
-
-        number, arm = max(pairs, key=bound)
+        rewards: defaultdict[tuple[int, str], list[float | None]] = defaultdict(list)
+        for pull in self.state.pulls:
+            rewards[self._cluster(known[pull.parent]), pull.arm].append(pull.reward)
+        pairs = [
+            (number, arm) for number in sorted(groups) for arm in self._unmasked(groups[number])
+        ]
+        number, arm = max(pairs, key=lambda pair: self._bound(rewards[pair[0], pair[1].name]))
         return self._draw(groups[number], arm), arm.name
 
     def _bound(self, rewards: Sequence[float | None]) -> float:
-        """A pull that is out widens nothing and narrows the bound: the next goes elsewhere."""
+        """A pull that is out has no reward yet, but counts: the next one goes elsewhere."""
         mu0, n0 = self.options.mu0, self.options.n0
         told = [reward for reward in rewards if reward is not None]
         mean = (mu0 * n0 + sum(told)) / (n0 + len(told))
@@ -139,22 +138,22 @@ class Bandit(Search):
         state, options = self.state, self.options
         due = state.clusters is None or len(state.learnt) - state.fitted >= options.tau
         if due and len(frontier) >= 2 * options.clusters:
-            points = [features(one.metrics) for one in frontier]
+            points = [features(one) for one in frontier]
             state.clusters = Clusters.of(points, options.clusters, self.chance(state.asked))
             state.fitted = len(state.learnt)
 
     def _cluster(self, one: Attempt) -> int:
         clusters = self.state.clusters
-        return clusters.nearest(features(one.metrics)) if clusters else 0
+        return clusters.nearest(features(one)) if clusters else 0
 
-    def _open(self, group: Sequence[Attempt]) -> list[Arm]:
+    def _unmasked(self, group: Sequence[Attempt]) -> list[Arm]:
         """Arms whose resource has room left at the kernel next to the centre; the one with the
         most where none has."""
         if not self.masks:
             return list(self.arms)
         clusters = self.state.clusters
         typical = min(
-            group, key=lambda one: min(clusters.distances(features(one.metrics))) if clusters else 0
+            group, key=lambda one: min(clusters.distances(features(one))) if clusters else 0
         )
         room = {arm.name: self._headroom(typical, arm) for arm in self.arms}
         unmasked = [arm for arm in self.arms if room[arm.name] > 0]
@@ -162,7 +161,7 @@ class Bandit(Search):
 
     def _headroom(self, one: Attempt, arm: Arm) -> float:
         """Without bounds where nobody counted, or the arm relieves no resource."""
-        load = one.metrics.get(LOAD.get(arm.resource, ""))
+        load = metric(one, LOAD.get(arm.resource, ""))
         return math.inf if load is None else self._thresholds[arm.resource] - load
 
     def _draw(self, group: Sequence[Attempt], arm: Arm) -> Attempt:
@@ -177,12 +176,11 @@ class Bandit(Search):
         return drawn
 
 
-def features(metrics: Mapping[str, float]) -> Point:
-    """Of a kernel's behaviour, as far as they are known: time and what it takes of the device."""
+def features(one: Attempt) -> Point:
+    """Of a kernel's behaviour, 0 where it is not known: time and what it takes of the device."""
+    names = ("median_us", "registers", "shared_bytes", "threads", "occupancy")
+    median_us, registers, shared_bytes, threads, occupancy = (metric(one, n) or 0.0 for n in names)
     return (
-        math.log1p(metrics.get("median_us", 0.0)),
-        metrics.get("registers", 0.0),
-        metrics.get("shared_bytes", 0.0) / 1024,
-        math.log2(max(metrics.get("threads", 1.0), 1.0)),
-        metrics.get("occupancy", 0.0),
-    )
+        math.log1p(median_us), registers, shared_bytes / 1024, math.log2(max(threads, 1.0)),
+        occupancy,
+    )  # fmt: skip

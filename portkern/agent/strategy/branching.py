@@ -12,6 +12,8 @@ from portkern.agent.strategy.search import Count, Rounds, failing, names, ranked
 
 
 class Branching(Rounds):
+    plans = True
+
     class Options(Rounds.Options):
         rounds: Count | None = 5
         ideas: Count = 4

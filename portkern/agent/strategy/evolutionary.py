@@ -71,6 +71,10 @@ class Evolutionary(Search):
     options: Options
     state: State
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return tuple(self._weights)
+
     def start(self) -> State:
         options = self.options
         for name in options.operators:

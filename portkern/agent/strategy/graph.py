@@ -39,7 +39,7 @@ class MctsGraph(Search):
         trials: Count | None = 100
         c: Annotated[float, Field(ge=0)] = 1.414
         depth: Count = 5
-        edges: dict[str, Methods] | None = None
+        edges: dict[str, Methods] = Field(default_factory=dict)
 
     class State(Search.State):
         """``walks``: the methods on the way to each slot that is out."""
@@ -58,8 +58,7 @@ class MctsGraph(Search):
                 "graph's file, or proposer.actions=menu/…"
             )
         anything = {here: [name for name in methods if name != here] for here in methods}
-        given = anything if self.options.edges is None else self.options.edges
-        edges: dict[str, Sequence[str]] = {START: methods, **given}
+        edges: dict[str, Sequence[str]] = {START: methods, **(self.options.edges or anything)}
         for name in [*list(edges)[1:], *(name for after in edges.values() for name in after)]:
             if name not in methods:
                 raise no_such("method", name, methods)

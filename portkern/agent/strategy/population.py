@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.strategy.search import ranked
+from portkern.agent.strategy.search import metric, ranked
 
 Mode = Literal["single", "elite", "diverse", "map_elites"]
 Cell = tuple[int, ...]
@@ -58,7 +58,7 @@ def _values(feature: str, attempts: Sequence[Attempt]) -> list[float]:
             fmean([distance(one, other) for other in attempts if other is not one] or [0.0])
             for one in attempts
         ]
-    return [one.metrics.get(feature, 0.0) for one in attempts]
+    return [metric(one, feature) or 0.0 for one in attempts]
 
 
 def _redundant(ranked: Sequence[Attempt]) -> Attempt:

@@ -8,6 +8,10 @@ from portkern.agent.strategy.search import Count, Search
 
 
 class Single(Search):
+    @property
+    def most(self) -> int:
+        return 1
+
     def next(self, known: Log) -> Slot | None:
         return None if self.state.asked else Slot()
 
@@ -17,6 +21,10 @@ class BestOfN(Search):
         n: Count = 10
 
     options: Options
+
+    @property
+    def most(self) -> int:
+        return self.options.n
 
     def next(self, known: Log) -> Slot | None:
         # Slots of one kernel each rather than one of n, so that they may be written side by side.

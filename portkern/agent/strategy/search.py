@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,8 @@ class Search(ABC):
 
     #: Whether its arms are the methods of a graph (``proposer.actions=graph``).
     needs_graph: ClassVar[bool] = False
+    #: Whether its slots ask for ideas before code.
+    plans: ClassVar[bool] = False
 
     class Options(BaseModel):
         model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -62,6 +65,16 @@ class Search(ABC):
     def masks(self) -> bool:
         """Whether it goes by the metrics of counters (``feedback.counters``)."""
         return False
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """That the proposer has to tell apart."""
+        return ()
+
+    @property
+    def most(self) -> int | None:
+        """Kernels that it asks for at most; None where that is more than a few."""
+        return None
 
     def start(self) -> State:
         """The first state. Raises ConfigError when options and arms do not go together."""
@@ -158,6 +171,12 @@ def ranked(attempts: Iterable[Attempt]) -> list[Attempt]:
 def failing(attempts: Iterable[Attempt]) -> list[Attempt]:
     """The others, the latest first."""
     return [one for one in written(attempts) if not one.correct][::-1]
+
+
+def metric(one: Attempt, name: str) -> float | None:
+    """None where it was not measured, or came out as no number."""
+    value = one.metrics.get(name)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def names(attempts: Iterable[Attempt], without: Sequence[str] = ()) -> tuple[str, ...]:

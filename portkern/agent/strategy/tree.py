@@ -11,7 +11,7 @@ from pydantic import Field
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Search, Share, names, written
+from portkern.agent.strategy.search import Count, Search, Share, metric, names, written
 
 Relative = Literal["children", "siblings", "leaderboard"]
 #: The task itself, of which attempts without parents are children.
@@ -69,7 +69,7 @@ class TreeEps(Search):
         return drawn.choice(leaves if leaves and biased else nodes + root)
 
     def _value(self, one: Attempt) -> float:
-        return one.score if self.options.score == "speed" else one.metrics.get("rating", 0.0)
+        return one.score if self.options.score == "speed" else metric(one, "rating") or 0.0
 
     def _stagnant(self, known: Log) -> bool:
         curve = [0.0, *known.curve()]
