@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -41,6 +41,19 @@ def resolve(
         raise _explain(error, schema) from error
     assert isinstance(options, schema)
     return options
+
+
+def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """One option of a config group by itself, ``conf/<name>/<choice>.yaml``, with the overrides
+    below its key. Raises ConfigError."""
+    try:
+        with initialize_config_module("portkern.conf", version_base="1.3"):
+            composed = compose(f"{name}/{choice}", overrides=[f"++{one}" for one in overrides])
+        found = OmegaConf.to_object(composed[name])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, object) from error
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
 
 
 def _loosened(override: str, free: Sequence[str]) -> str:
@@ -75,9 +88,13 @@ def names(value: Any) -> list[str]:
 
 
 def _explain(error: Exception, schema: type) -> ConfigError:
+    """``schema`` is a dataclass, or ``object`` where no keys are known."""
+    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
+        name, _, choice = error.missing_cfg_file.partition("/")
+        return no_such(name, choice, error.options)
     text = " ".join(str(error).split())
     cause = " ".join(str(error.__cause__ or "").split())
-    known = [field.name for field in dataclasses.fields(schema)]
+    known = [f.name for f in dataclasses.fields(schema)] if schema is not object else []
     unknown = re.search(r"Key '([^']+)' (?:is )?not in", f"{text} {cause}")
     if unknown:
         return no_such("option", unknown[1], known)

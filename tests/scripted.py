@@ -16,9 +16,8 @@ from portkern.agent.models import Models
 from portkern.agent.role import roles
 from portkern.agent.run import Plan, Run, named
 from portkern.candidate import Candidate
-from portkern.config import resolve
 from portkern.record import Record, Verdict
-from portkern.verbs.generate import FREE, GenerateOptions, plan_of
+from portkern.verbs.generate import plan_of, read
 from tests import report_records
 
 MODEL = "openai/scripted"
@@ -127,8 +126,7 @@ def play(
         "op=relu", "target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "inflight=1",
         f"models.coder.model={MODEL}", "cache=false", *overrides,
     ]  # fmt: skip
-    options = resolve("generate", GenerateOptions, given, free=FREE)
-    plan = plan_of(options)
+    plan = plan_of(read(given))
     run = Run(plan, folder)
     run.models = ScriptedModels(run.models, answer, plan)
     run.bench = ScriptedBench(

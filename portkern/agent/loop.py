@@ -142,6 +142,7 @@ class Loop:
         except BudgetSpent as spent:
             self.stopped = self.stopped or str(spent)
             return []
+        self.stopped = self.stopped or self.models.dead
         judged = await asyncio.gather(*(self._paid(one) for one in drafts))
         seen = [one for one in judged if one.status != UNPAID]
         several = [

@@ -47,6 +47,8 @@ class Models:
         }  # fmt: skip
         self._key_names = {role.api_key_env for role in roles.values()} - {""}
         self._scopes: dict[str, Scope] = {}
+        #: The first error after which no call can succeed, such as a key that is not taken.
+        self.dead = ""
         for call in self.store:
             service = self._services.get(call.role) or self._services.get(DEFAULT)
             charged = service.meter if service else self.meter
@@ -89,6 +91,7 @@ class Models:
         call = self._recorded(request) or await self._service(request.role).call(request)
         self.store.add(call)
         if call.error:
+            self.dead = self.dead or (call.error if call.final else "")
             raise ModelError(call.error, final=call.final)
         if self._cache and call.source == "model" and call.answered == call.model:
             self._cache.put(call, self.role(request.role).api_base)
@@ -108,11 +111,9 @@ class Models:
         if found is None:
             # Where the budget of the recorded run ended, this one's does too.
             service.reserve(request, request.model).settle(tokens=0, usd=0.0)
-            raise ModelError(
-                f"Cannot replay: {replay.why_missing(request)}; run as it was recorded, or without "
-                "replay=",
-                final=True,
-            )
+            why = f"Cannot replay: {replay.why_missing(request)}; run as it was recorded, or "
+            self.dead = self.dead or f"{why}without replay="
+            raise ModelError(f"{why}without replay=", final=True)
         with service.meter.reserve(tokens=found.charged_tokens, usd=found.charged_usd):
             return found.again(request, "replay")
 

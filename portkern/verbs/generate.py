@@ -13,8 +13,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from portkern import guard, registry, target
-from portkern.agent import page
-from portkern.agent.approval import Approver
+from portkern.agent import approval, page
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.budget import Budget
 from portkern.agent.constraints import Constraints
@@ -23,7 +22,7 @@ from portkern.agent.run import Plan, Run
 from portkern.agent.task import Task
 from portkern.backend import Backend
 from portkern.cells import Stage, default_target, host_targets, load_op
-from portkern.config import names, resolve, sweep
+from portkern.config import group, names, resolve, sweep
 from portkern.errors import ConfigError, PortkernError, no_such
 from portkern.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.target import Target
@@ -84,7 +83,7 @@ def main(overrides: Sequence[str]) -> int:
     """With ``-m`` (or ``--multirun``) every combination of ``key=a,b`` is a run of its own."""
     plain = [one for one in overrides if one not in _MULTIRUN]
     if len(plain) == len(overrides):
-        options = resolve("generate", GenerateOptions, plain, free=FREE)
+        options = read(plain)
         document = generate(options)
         if options.json:
             _run.print_json(document)
@@ -92,10 +91,23 @@ def main(overrides: Sequence[str]) -> int:
     return _several(sweep(plain))
 
 
+def read(overrides: Sequence[str]) -> GenerateOptions:
+    """The options of one run. A group that is chosen beside a preset is its own again: what the
+    preset sets for another choice does not reach it. Raises ConfigError."""
+    options = resolve("generate", GenerateOptions, overrides, free=FREE)
+    if options.preset:
+        for axis in AXES:
+            choices = [one for one in overrides if one.startswith(f"{axis}=")]
+            own = [one for one in overrides if one.startswith(f"{axis}.")]
+            if choices:
+                setattr(options, axis, group(axis, choices[-1].partition("=")[2], own))
+    return options
+
+
 def _several(jobs: Sequence[Sequence[str]]) -> int:
     documents = []
     for job in jobs:
-        options = resolve("generate", GenerateOptions, job, free=FREE)
+        options = read(job)
         if not options.json:
             print(f"\n# {' '.join(job)}")
         try:
@@ -120,7 +132,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
             print(_heading(plan, run))
         stopped = run.execute(
             report=(lambda _: None) if options.json else _tell,
-            approve=Approver(options.approve, folder).choose,
+            approve=approval.Approver(options.approve, folder).choose,
         )
         outcome = run.conclude()
         document = _document(options, plan, run, outcome, stopped)
@@ -139,6 +151,8 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
 def plan_of(options: GenerateOptions) -> Plan:
     op = load_op(options.op)
     where, backend = _place(options)
+    if options.approve not in approval.MODES:
+        raise no_such("approve mode", options.approve, approval.MODES)
     if options.dtype not in FLOATS:
         raise no_such("dtype", options.dtype, FLOATS)
     constraints = (

@@ -17,6 +17,7 @@ from portkern.agent.axes import Context
 from portkern.agent.judge.reading import Bound
 from portkern.agent.judge.silent import Options as Base
 from portkern.agent.judge.silent import Silent
+from portkern.agent.sensor.build_log import messages
 from portkern.agent.sensor.metrics import shown
 from portkern.agent.sensor.rendering import SATURATED, SHORT_CALL_US
 from portkern.agent.task import Task
@@ -165,6 +166,12 @@ def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
 def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, Any]:
     hints = task.target.hints
     told = {name: shown(name, value) for name, value in metrics.items()}
-    return told | {
-        "detail": attempt.detail.partition("\n")[0], "hint": hints[0] if hints else ""
-    }  # fmt: skip
+    return told | {"detail": _first(attempt), "hint": hints[0] if hints else ""}
+
+
+def _first(attempt: Attempt) -> str:
+    """The compiler's first error, else the first line of what went wrong."""
+    if attempt.status is Status.BUILD_FAILED:
+        errors = [one.text for one in messages(attempt.detail) if one.kind == "error"]
+        return (errors or [attempt.detail.partition("\n")[0]])[0]
+    return attempt.detail.partition("\n")[0]

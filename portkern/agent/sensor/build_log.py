@@ -51,9 +51,10 @@ class Message:
     shown: list[str] = field(default_factory=list)
 
     def lines(self, source: Sequence[str], op: str) -> list[str]:
-        """With the line of the source where the compiler showed none."""
+        """With the line of the source that it speaks of. What compilers show is another one: they
+        number lines by ``#line`` and look them up in the file, which has a prelude."""
         ours = self.line if PurePath(self.file).stem == op else 0
-        if self.shown or not 0 < ours <= len(source):
+        if not 0 < ours <= len(source):
             return [self.text, *self.shown]
         return [self.text, f"    {ours} | {source[ours - 1].strip()}"]
 

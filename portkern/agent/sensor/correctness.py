@@ -13,6 +13,7 @@ from portkern.record import Errors, Record, Verdict
 #: What each verdict means to whoever wrote the kernel.
 _TITLES = {
     Verdict.REJECTED: "It is refused",
+    Verdict.BUILD_FAILED: "It does not build",
     Verdict.CRASHED: "It crashes",
     Verdict.TIMED_OUT: "It takes too long",
     Verdict.WRONG: "It is wrong",

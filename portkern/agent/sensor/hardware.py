@@ -62,7 +62,7 @@ class Counters:
             return _untold(str(subject))
         try:
             counted = _TOOLS[tool](subject, _passes(tool, words, chosen), timeout_s=self._timeout_s)
-        except (ToolError, WorkerError, StorageError) as error:
+        except (ToolError, WorkerError, StorageError, OSError) as error:  # a full disk, say
             return _untold(_why(error, words))
         metrics = _ordered(_with_bandwidth(words.neutral(counted), task.target))
         text = "\n".join(filter(None, [render(metrics, self._render), _left_out(counted)]))
@@ -97,7 +97,7 @@ def _why(error: Exception, words: Vocabulary) -> str:
     if known:
         return known
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    complaint = next((line for line in lines if "rror" in line.partition(" ")[0]), "")
+    complaint = next((one for one in lines if "error" in one.partition(" ")[0].lower()), "")
     return f"{error}: {complaint or lines[-1]}" if lines else str(error)
 
 
