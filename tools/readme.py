@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchmarks import _script, amd_builds, cpu_ops, evaluator, headline, memory_bound
 from portkern.record import RecordFile
 from portkern.report.markdown import overview
@@ -83,6 +85,17 @@ def _amd() -> str:
     return amd_builds.table(_result("amd-builds.json"))
 
 
+def _presets() -> str:
+    """In the order of their names; sources as links where they are addresses."""
+    rows = ["| preset | system | fidelity | what differs | source |", "|---|---|---|---|---|"]
+    for path in sorted((ROOT / "conf" / "preset").glob("*.yaml")):
+        about = yaml.safe_load(path.read_text(encoding="utf-8"))["preset"]
+        if about:
+            cells = [about[key] for key in ("system", "fidelity", "differs", "source")]
+            rows.append(f"| `{about['name']}` | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def _result(name: str) -> Any:
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
@@ -90,6 +103,7 @@ def _result(name: str) -> Any:
 #: Which parts each page has; a part stands between comments of its name.
 PAGES = {
     "README.md": (_matrix, _speed),
+    "docs/agent.md": (_presets,),
     "docs/evaluator.md": (_cost,),
     "docs/operators.md": (_headline, _memory, _cpu, _amd),
 }

@@ -124,8 +124,10 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     prelude = abi.prelude(
         signature, entry, request.dtype, TYPES, include=f'#include "{HARNESS.name}"'
     )
-    file = workdir / f"{entry}.cpp"
-    line = f'#line 1 "{signature.name}.cpp"\n'
+    # The compiler shows lines of the file that #line names: it must be the author's own.
+    own, file = workdir / f"{signature.name}.cpp", workdir / f"{signature.name}.unit.cpp"
+    own.write_text(request.candidate.source, encoding="utf-8")
+    line = f'#line 1 "{own.name}"\n'
     file.write_text(prelude + line + request.candidate.source, encoding="utf-8")
     artifact = file.with_suffix(".o")
     env = _zig_caches(found, workdir)

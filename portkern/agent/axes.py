@@ -177,7 +177,10 @@ class Measured:
 
 
 class Judge(Protocol):
-    roles: ClassVar[tuple[str, ...]]
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Of models that it asks."""
+        ...
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         """As many drafts in the same order; those held back with status ``screened``."""

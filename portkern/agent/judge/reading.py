@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from portkern.agent import prompts
+from portkern.agent import prompts, replies
 from portkern.agent.axes import Caller, Message, Reply
+from portkern.agent.replies import Unread as Unread
 from portkern.errors import ModelError
 
 AGAIN = "judge_again"
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
-#: A comma before a closing bracket, or a string, in which it is left alone.
-_TRAILING = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 
 class Form(BaseModel):
@@ -53,16 +47,11 @@ Bound = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Unread:
-    why: str
-
-
 def read(text: str, form: type[F]) -> F | Unread:
     """The last object of the reply that is of this form: before it models think aloud."""
     why = "there is no JSON object in it"
     found: F | None = None
-    for each in _objects(_THOUGHT.sub("", text)):
+    for each in replies.objects(replies.spoken(text)):
         try:
             found = form.model_validate(each)
         except ValidationError as error:
@@ -95,24 +84,3 @@ def brief(text: str, words: int) -> str:
 
 def _why(found: Unread, reply: Reply) -> str:
     return "it was cut off at max_tokens" if reply.cut else found.why
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost ones that can be read, in their order, fenced or not."""
-    end = 0
-    for match in re.finditer(r"\{", text):
-        if match.start() < end:
-            continue
-        for candidate in (text[match.start() :], _untrailed(text[match.start() :])):
-            try:
-                value, length = json.JSONDecoder(strict=False).raw_decode(candidate)
-            except (json.JSONDecodeError, RecursionError):
-                continue
-            end = match.start() + length
-            yield value
-            break
-
-
-def _untrailed(text: str) -> str:
-    """Without commas that end a list; blanks in their place, so that lengths stay."""
-    return _TRAILING.sub(lambda match: match[1] or " ", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -10,40 +9,27 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Caller, Context, Draft
+from portkern.agent.axes import Context, Draft
 from portkern.agent.proposer import menu
-from portkern.agent.proposer.writing import Modelled, Options, Writer, callers
-from portkern.agent.slot import Slot
+from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.slot import Arm
+from portkern.agent.task import Task
 
 
 class Direct(Modelled):
     """The model sees what the memory shows and writes the whole file."""
 
-    prompt: ClassVar[str] = "direct"
-
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        writer = self.writer(context.task)
-        slot = self._advised(slot, context)
-        several = [self.one(writer, slot, context, llm) for llm in callers(slot, context)]
-        return list(await asyncio.gather(*several))
-
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        draft = await writer.write(slot, context, self.prompt, llm=llm)
-        return replace(draft, arm=slot.arm, idea=slot.arm)
-
-    def _advised(self, slot: Slot, context: Context) -> Slot:
-        """With ``actions=judge`` the arm is what the parent's judge would do."""
-        if self.options.actions != "judge" or slot.arm or not slot.parents:
-            return slot
-        diagnosis = context.log[slot.parents[0]].diagnosis
-        return replace(slot, arm=diagnosis.fix) if diagnosis else slot
+    async def one(self, writer: Writer) -> Draft:
+        return replace(await writer.write("direct"), idea=writer.slot.arm)
 
 
-class Universal(Direct):
+class Universal(Modelled):
     """KernelEvolve's one operator: whether it drafts, mends or optimises follows from what it
     is shown."""
 
-    prompt = "universal"
+    async def one(self, writer: Writer) -> Draft:
+        draft = await writer.write("universal", shown=writer.parents[:1])
+        return replace(draft, idea=writer.slot.arm)
 
 
 class TranslateOptions(Options):
@@ -54,22 +40,26 @@ class TranslateOptions(Options):
     shots: int = Field(1, ge=1)
 
 
-class Translate(Direct):
+class Translate(Modelled):
     """The best verified kernels of the op on other backends are shown; what the two platforms
     call alike is data."""
 
     options_type = TranslateOptions
     options: TranslateOptions
-    prompt = "translate"
 
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        options = self.options
-        donors = menu.donors(context.task, options.donor)[: options.shots]
-        draft = await writer.write(
-            slot, context, self.prompt, llm=llm, donors=donors,
-            mapping=menu.mapping([one.backend for one in donors], context.task.backend.name),
-        )  # fmt: skip
-        return replace(draft, donor=" ".join(f"{one.backend}/{one.language}" for one in donors))
+    def arms(self, task: Task) -> Sequence[Arm]:
+        """Raises ConfigError, also when there is nothing to translate from: a run asks this before
+        it begins."""
+        menu.donors(task, self.options.donor)
+        return super().arms(task)
+
+    async def one(self, writer: Writer) -> Draft:
+        task = writer.context.task
+        donors = menu.donors(task, self.options.donor)[: self.options.shots]
+        mapping = menu.mapping([one.backend for one in donors], task.backend.name)
+        draft = await writer.write("translate", donors=donors, mapping=mapping)
+        donor = " ".join(f"{one.backend}/{one.language}" for one in donors)
+        return replace(draft, idea=writer.slot.arm, donor=donor)
 
 
 class ContrastiveOptions(Options):
@@ -79,33 +69,31 @@ class ContrastiveOptions(Options):
     buckets: int = Field(4, ge=2)
 
 
-class Contrastive(Direct):
+class Contrastive(Modelled):
     """CUDA-L1's prompt without its training: why is one kernel faster than the other?"""
 
     options_type = ContrastiveOptions
     options: ContrastiveOptions
-    prompt = "contrastive"
 
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        options = self.options
-        chosen = self.exemplars(options, context)
-        draft = await writer.write(slot, context, self.prompt, llm=llm, exemplars=chosen)
-        note = f"exemplars: {' '.join(one.id for one in chosen) or 'none'}"
-        return replace(draft, notes=(*draft.notes, note))
+    async def one(self, writer: Writer) -> Draft:
+        exemplars = self.exemplars(writer.context)
+        draft = await writer.write("contrastive", shown=exemplars, exemplars=exemplars)
+        note = f"exemplars: {' '.join(one.id for one in exemplars) or 'none'}"
+        return replace(draft, idea=writer.slot.arm, notes=(note,))
 
-    def exemplars(self, options: ContrastiveOptions, context: Context) -> list[Attempt]:
-        """Of distinct buckets, drawn with weights that grow with speed; the one there is twice
-        where there is only one, as the authors do."""
+    def exemplars(self, context: Context) -> list[Attempt]:
+        """Of distinct buckets, drawn with weights that grow with speed, the slowest first; the one
+        there is twice where there is only one, as the authors do."""
         scored = sorted(context.log.correct, key=lambda one: one.score)
         if not scored:
             return []
-        buckets = _bucketed(scored, options.buckets)
+        buckets = _bucketed(scored, self.options.buckets)
         drawn: list[Attempt] = []
-        while buckets and len(drawn) < options.exemplars:
+        while buckets and len(drawn) < self.options.exemplars:
             names = list(buckets)
             bucket = context.random.choices(names, [name + 1.0 for name in names])[0]
             drawn.append(context.random.choice(buckets.pop(bucket)))
-        drawn += [drawn[-1]] * (options.exemplars - len(drawn))
+        drawn += [drawn[-1]] * (self.options.exemplars - len(drawn))
         return sorted(drawn, key=lambda one: one.score)
 
 

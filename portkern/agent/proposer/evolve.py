@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
+from typing import Literal
 
-from portkern.agent.axes import Caller, Context, Draft
+from portkern.agent.axes import Draft, Reply
 from portkern.agent.proposer import reading
-from portkern.agent.proposer.writing import Modelled, Options, Writer, callers
+from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 
 _PROMPTS = {"init": "direct", "mutate": "mutate", "crossover": "crossover", "diff": "diff"}
@@ -17,7 +19,7 @@ class EvolveOptions(Options):
     """``level`` of a crossover: ``code``, or ``strategy`` (cuPilot: what the parents do is combined
     in words first)."""
 
-    level: str = "code"
+    level: Literal["code", "strategy"] = "code"
 
 
 class Evolve(Modelled):
@@ -28,24 +30,23 @@ class Evolve(Modelled):
     options_type = EvolveOptions
     options: EvolveOptions
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        writer = self.writer(context.task)
-        several = [self._one(writer, slot, context, llm) for llm in callers(slot, context)]
-        return list(await asyncio.gather(*several))
+    async def one(self, writer: Writer) -> Draft:
+        operator = operator_of(writer.slot, len(writer.parents))
+        if operator == "init":
+            return replace(await writer.write("direct"), operator=operator)
+        parents = writer.parents if operator == "crossover" else writer.parents[:1]
+        beside = [one for one in writer.shown if one not in parents]
+        source = parents[0].source
 
-    async def _one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        parents = [one for one in context.log.some(slot.parents) if one.source]
-        operator = operator_of(slot, len(parents))
-        read = None
-        if operator == "diff":
-            source = parents[0].source
-            read = lambda text, cut: reading.edited(source, text)  # noqa: E731
-        shown = [one for one in context.log.some(slot.shown) if one.source]
+        def edited(reply: Reply) -> Code | Unread:
+            return reading.edited(source, reply.text, cut=reply.cut)
+
         draft = await writer.write(
-            slot, context, _PROMPTS[operator], llm=llm, read=read, inspirations=shown,
-            level=self.options.level,
+            _PROMPTS[operator], shown=[*parents, *beside], inspirations=beside,
+            level=self.options.level, read=edited if operator == "diff" else None,
+            form="edits" if operator == "diff" else "file",
         )  # fmt: skip
-        return replace(draft, operator=operator, arm=slot.arm)
+        return replace(draft, operator=operator)
 
 
 def operator_of(slot: Slot, parents: int) -> str:

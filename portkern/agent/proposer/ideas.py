@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from portkern.agent import prompts
-from portkern.agent.axes import Context, Draft
-from portkern.agent.proposer import reading
-from portkern.agent.proposer.writing import Modelled, Writer, facts
+from portkern.agent import replies
+from portkern.agent.attempt import Attempt
+from portkern.agent.axes import Context, Draft, Reply
+from portkern.agent.proposer.writing import Modelled, Writer
+from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
-from portkern.errors import ModelError
+
+#: So many ideas, the newest, are told to have been tried.
+MOST_TRIED = 100
+_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,2}[.)])[ \t]+(\S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -27,73 +34,77 @@ class IdeasThenCode(Modelled):
     plans = True
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        writer = self.writer(context.task)
-        wanted = max(slot.ideas, 1)
-        try:
-            ideas, calls = await self._ideas(writer, slot, context, wanted)
-        except ModelError as error:
-            return [Draft(None, detail=str(error))]
-        if not ideas:
-            return [Draft(None, detail="the planner's reply holds no list of ideas", calls=calls)]
+        ideas = await self._ideas(self.writer(slot, context, context.llm))
+        planned = tuple(context.llm.calls)
+        if isinstance(ideas, Unread):
+            return [Draft(None, detail=ideas.why, calls=planned)]
         kept = await context.approve([one.text for one in ideas])
         chosen = [one for one in ideas if one.text in kept]
         if not chosen:
-            return [Draft(None, detail="no idea was approved", calls=calls)]
-        several = [
-            self._kernel(writer, slot, context, idea, f"{i}.{k}")
+            return [Draft(None, detail="no idea was approved", calls=planned)]
+        drafts = await asyncio.gather(*[
+            self._kernel(self.writer(slot, context, context.llm.within(f"{i}.{k}")), idea)
             for i, idea in enumerate(chosen)
             for k in range(slot.n)
-        ]
-        drafts = list(await asyncio.gather(*several))
+        ])
         # What the ideas cost is the first one's, so that it is counted once.
-        return [replace(drafts[0], calls=(*calls, *drafts[0].calls)), *drafts[1:]]
+        return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 
-    async def _ideas(
-        self, writer: Writer, slot: Slot, context: Context, wanted: int
-    ) -> tuple[list[Idea], tuple[str, ...]]:
-        known = facts(slot, context, "planner", writer.arms)
-        tried = [
-            (one.idea, str(one.status), one.score) for one in context.log if one.idea
-        ]  # so that they are not proposed again
-        messages = prompts.render("ideas", **known, wanted=wanted, tried=tried)
-        calls = []
-        for _ in range(self.options.asks):
-            reply = await context.llm.ask("planner", messages, prompt=prompts.named("ideas"))
-            calls.append(reply.call)
-            ideas = read_ideas(reply.text)[:wanted]
-            if ideas:
-                return ideas, tuple(calls)
-        return [], tuple(calls)
+    async def _ideas(self, writer: Writer) -> list[Idea] | Unread:
+        wanted = max(writer.slot.ideas, 1)
 
-    async def _kernel(
-        self, writer: Writer, slot: Slot, context: Context, idea: Idea, name: str
-    ) -> Draft:
-        llm = context.llm.within(name)
-        draft = await writer.write(slot, context, "implement", llm=llm, idea=idea)
-        return replace(draft, idea=idea.text, rationale=idea.why or draft.rationale, arm=slot.arm)
+        def ideas(reply: Reply) -> list[Idea] | Unread:
+            found = read_ideas(reply.text)[:wanted]
+            why = "it was cut off at max_tokens" if reply.cut else "it holds no list of ideas"
+            return found or Unread(f"no ideas came of the planner's reply: {why}")
+
+        facts = writer.facts("planner", shown=writer.parents[:1])
+        facts |= {"wanted": wanted, "tried": _tried(writer.context.log)}
+        return await writer.ask("planner", "ideas", ideas, facts, form="json")
+
+    async def _kernel(self, writer: Writer, idea: Idea) -> Draft:
+        draft = await writer.write("implement", shown=writer.parents[:1], idea=idea)
+        return replace(
+            draft, idea=idea.text, rationale=idea.why or draft.rationale,
+            calls=tuple(writer.llm.calls),
+        )  # fmt: skip
+
+
+def _tried(log: Iterable[Attempt]) -> list[Attempt]:
+    """Of each idea the best attempt, so that it is not proposed again."""
+    best: dict[str, Attempt] = {}
+    for one in log:
+        if one.idea and one.score >= getattr(best.get(one.idea), "score", 0.0):
+            best[one.idea] = one
+    return list(best.values())[-MOST_TRIED:]
 
 
 def read_ideas(text: str) -> list[Idea]:
-    """A JSON list of ``{idea, why}`` or of texts, else the lines of a list; each once."""
-    told = reading.document(text)
-    if isinstance(told, dict):
-        told = next((value for value in told.values() if isinstance(value, list)), [])
-    found: dict[str, Idea] = {}
-    for item in told if isinstance(told, list) else _listed(text):
-        idea = Idea(item) if isinstance(item, str) else None
-        if isinstance(item, dict) and isinstance(item.get("idea"), str):
-            idea = Idea(item["idea"], str(item.get("why") or ""))
-        if idea and idea.text.strip():
-            found.setdefault(idea.text.strip().lower(), replace(idea, text=idea.text.strip()))
-    return list(found.values())
+    """The last JSON list of ``{idea, why}`` or of texts, else such objects by themselves, else the
+    lines of a list; each once."""
+    text = replies.spoken(text)
+    found: list[Idea] = []
+    single: list[Idea] = []
+    for value in replies.values(text):
+        if isinstance(value, dict) and _idea(value):
+            single += _each([value])
+            continue
+        nested = value.values() if isinstance(value, dict) else [value]
+        for one in nested:
+            found = (_each(one) if isinstance(one, list) else []) or found
+    found = found or single or [Idea(item) for item in _ITEM.findall(replies.blocks(text)[1])]
+    return list({one.text.lower(): one for one in reversed(found)}.values())[::-1]
 
 
-def _listed(text: str) -> list[str]:
-    stripped = [line.strip() for line in text.splitlines()]
-    marks = ("- ", "* ", *(f"{n}. " for n in range(1, 100)), *(f"{n}) " for n in range(1, 100)))
-    return [
-        line.removeprefix(mark).strip(" *")
-        for line in stripped
-        for mark in marks
-        if line.startswith(mark)
-    ]
+def _each(items: Iterable[Any]) -> list[Idea]:
+    return [idea for item in items if (idea := _idea(item))]
+
+
+def _idea(item: Any) -> Idea | None:
+    if isinstance(item, dict):
+        text, why = item.get("idea"), str(item.get("why") or "")
+    else:
+        text, why = item, ""
+    if not isinstance(text, str) or not text.strip():
+        return None
+    return Idea(" ".join(text.split()).strip("*"), " ".join(why.split()))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from portkern.agent import prompts
-from portkern.agent.axes import Caller, Context, Draft
+from portkern.agent import replies
+from portkern.agent.attempt import Attempt
+from portkern.agent.axes import Draft, Reply
 from portkern.agent.proposer import reading
-from portkern.agent.proposer.writing import Modelled, Writer, callers, facts, told
-from portkern.agent.slot import Slot
-from portkern.errors import ModelError
+from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.writing import Modelled, Writer
+from portkern.agent.replies import Unread
 
 BEGIN, END = "<<<IMPROVE BEGINS>>>", "<<<IMPROVE ENDS>>>"
+#: Of a plan in prose so much is one.
+MOST_PROSE = 2000
+_WORDS = ("plan", "action", "idea")
 
 
 @dataclass(frozen=True)
@@ -29,23 +34,35 @@ class Plan:
 class _Planned(Modelled):
     planning: ClassVar[str]
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        writer = self.writer(context.task)
-        several = [self.one(writer, slot, context, llm) for llm in callers(slot, context)]
-        return list(await asyncio.gather(*several))
+    async def plan(self, writer: Writer) -> Plan | Unread:
+        parent = writer.parent
+        facts = writer.facts("planner", shown=writer.parents[:1])
+        numbered = _numbered(parent.source) if parent else ""
+        facts |= {"numbered": numbered, "arms": list(writer.arms.values())}
 
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        raise NotImplementedError
+        def plan(reply: Reply) -> Plan | Unread:
+            found = read_plan(reply.text, len(numbered.splitlines()))
+            why = "it was cut off at max_tokens" if reply.cut else "it is empty"
+            return found or Unread(f"no plan came of the planner's reply: {why}")
 
-    async def plan(
-        self, writer: Writer, slot: Slot, context: Context, llm: Caller
-    ) -> tuple[Plan | None, tuple[str, ...]]:
-        known = facts(slot, context, "planner", writer.arms)
-        numbered = _numbered(known["parent"].source) if known["parent"] else ""
-        arms = list(writer.arms.values())
-        messages = prompts.render(self.planning, **known, numbered=numbered, arms=arms)
-        reply = await llm.ask("planner", messages, prompt=prompts.named(self.planning))
-        return read_plan(reply.text), (reply.call,)
+        return await writer.ask("planner", self.planning, plan, facts, form="json")
+
+    async def realised(self, writer: Writer, prompt: str, plan: Plan) -> Draft:
+        """By ``prompt``, with the parent's lines marked that are to change."""
+        parent = writer.parent
+
+        def unmarked(reply: Reply) -> Code | Unread:
+            found = reading.kernel(reply.text, writer.context.task, cut=reply.cut)
+            return replace(found, source=_unmarked(found.source)) if isinstance(found, Code) else found  # fmt: skip  # noqa: E501
+
+        draft = await writer.write(
+            prompt, read=unmarked, shown=writer.parents[:1], plan=plan, marks=(BEGIN, END),
+            anchored=_anchored(parent.source, plan) if parent else "",
+        )  # fmt: skip
+        return replace(
+            draft, idea=plan.text, rationale=plan.why or draft.rationale,
+            notes=_outside(parent.source, draft, plan) if parent else (),
+        )  # fmt: skip
 
 
 class PlanCodeDebug(_Planned):
@@ -55,28 +72,18 @@ class PlanCodeDebug(_Planned):
     others = ("planner", "debugger")
     planning = "plan"
 
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        parent = next(iter(context.log.some(slot.parents)), None)
-        if parent and parent.source and (slot.operator == "debug" or not parent.correct):
-            draft = await writer.write(
-                slot, context, "debug", llm=llm, role="debugger", told=told(parent)
-            )
-            return replace(draft, operator="debug", idea=f"mend {parent.id}")
-        try:
-            plan, calls = await self.plan(writer, slot, context, llm)
-        except ModelError as error:
-            return Draft(None, detail=str(error), operator="plan")
-        if plan is None:
-            return Draft(None, detail="the planner's reply holds no plan", calls=calls)
-        anchored = _anchored(parent.source, plan) if parent and parent.source else ""
-        draft = await writer.write(
-            slot, context, "realise", llm=llm, plan=plan, anchored=anchored, marks=(BEGIN, END)
-        )
-        notes = _outside(parent.source, draft, plan) if parent and parent.source else ()
-        return replace(
-            draft, operator="plan", idea=plan.text, rationale=plan.why or draft.rationale,
-            calls=(*calls, *draft.calls), notes=notes, arm=slot.arm,
-        )  # fmt: skip
+    async def one(self, writer: Writer) -> Draft:
+        parent = writer.parent
+        if parent and not parent.correct:
+            return await self._mended(writer, parent)
+        plan = await self.plan(writer)
+        if isinstance(plan, Unread):
+            return Draft(None, detail=plan.why, operator="plan", arm=writer.slot.arm)
+        return replace(await self.realised(writer, "realise", plan), operator="plan")
+
+    async def _mended(self, writer: Writer, parent: Attempt) -> Draft:
+        draft = await writer.write("debug", role="debugger", shown=[parent])
+        return replace(draft, operator="debug", idea=f"mend {parent.id}")
 
 
 class MacroMicro(_Planned):
@@ -86,40 +93,52 @@ class MacroMicro(_Planned):
     others = ("planner",)
     planning = "macro"
 
-    async def one(self, writer: Writer, slot: Slot, context: Context, llm: Caller) -> Draft:
-        parent = next(iter(context.log.some(slot.parents)), None)
-        if parent is None or not parent.source:  # there is nothing to edit yet
-            return await writer.write(slot, context, "direct", llm=llm)
-        try:
-            plan, calls = await self.plan(writer, slot, context, llm)
-        except ModelError as error:
-            return Draft(None, detail=str(error), operator="edit")
-        if plan is None:
-            return Draft(None, detail="the planner's reply holds no action", calls=calls)
-        draft = await writer.write(
-            slot, context, "micro", llm=llm, plan=plan,
-            anchored=_anchored(parent.source, plan), marks=(BEGIN, END),
-        )  # fmt: skip
-        action = slot.arm or next((name for name in writer.arms if name in plan.text), "")
-        return replace(
-            draft, operator="edit", idea=plan.text, rationale=plan.why or draft.rationale,
-            arm=action, calls=(*calls, *draft.calls), notes=_outside(parent.source, draft, plan),
-        )  # fmt: skip
+    async def one(self, writer: Writer) -> Draft:
+        if writer.parent is None:  # there is nothing to edit yet
+            return replace(await writer.write("direct"), operator="init")
+        plan = await self.plan(writer)
+        if isinstance(plan, Unread):
+            return Draft(None, detail=plan.why, operator="edit", arm=writer.slot.arm)
+        draft = await self.realised(writer, "micro", plan)
+        arm = writer.slot.arm or named(plan.text, writer.arms)
+        return replace(draft, operator="edit", arm=arm)
 
 
-def read_plan(text: str) -> Plan | None:
-    """``{plan, why, lines: [first, last]}``; a reply of prose is a plan for the whole file."""
-    found = reading.document(text)
-    if isinstance(found, dict):
-        words = found.get("plan") or found.get("action") or found.get("idea")
-        lines = found.get("lines")
-        if not isinstance(words, str) or not words.strip():
-            return None
-        match lines:
-            case [int(first), int(last)] if 1 <= first <= last:
-                return Plan(words.strip(), str(found.get("why") or ""), (first, last))
-        return Plan(words.strip(), str(found.get("why") or ""))
-    return Plan(" ".join(text.split())) if text.strip() else None
+def named(text: str, arms: Iterable[str]) -> str:
+    """The arm that the text speaks of first; empty when it speaks of none."""
+    places = {
+        name: match.start() for name in arms
+        if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE))
+    }  # fmt: skip
+    return min(places, key=lambda name: (places[name], -len(name)), default="")
+
+
+def read_plan(text: str, lines: int = 0) -> Plan | None:
+    """The last ``{plan, why, lines: [first, last]}``, of a file with so many ``lines``; a reply of
+    prose is a plan for the whole file."""
+    text = replies.spoken(text)
+    told: Mapping[str, Any] | None = None
+    for each in replies.objects(text):
+        told = each if _words(each) else told
+    if told is not None:
+        why = " ".join(str(told.get("why") or "").split())
+        return Plan(_words(told), why, _region(told.get("lines"), lines))
+    prose = " ".join(text.split())[:MOST_PROSE]
+    return Plan(prose) if prose and not prose.startswith(("{", "[")) else None
+
+
+def _words(told: Mapping[str, Any]) -> str:
+    said = next((one for name in _WORDS if isinstance(one := told.get(name), str)), "")
+    return " ".join(said.split())
+
+
+def _region(told: Any, lines: int) -> tuple[int, int] | None:
+    """None for what is not a region of a file with so many lines."""
+    try:
+        first, last = (int(one) for one in told)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return (first, min(last, lines)) if 1 <= first <= min(last, lines) else None
 
 
 def _numbered(source: str) -> str:
@@ -130,8 +149,14 @@ def _anchored(source: str, plan: Plan) -> str:
     if plan.lines is None:
         return source
     lines = source.splitlines()
-    first, last = plan.lines[0] - 1, min(plan.lines[1], len(lines))
+    first, last = plan.lines[0] - 1, plan.lines[1]
     return "\n".join([*lines[:first], BEGIN, *lines[first:last], END, *lines[last:]])
+
+
+def _unmarked(source: str) -> str:
+    """Some coders leave the marks in."""
+    lines = source.splitlines(keepends=True)
+    return "".join(line for line in lines if line.strip(" \t\n/#*") not in (BEGIN, END))
 
 
 def _outside(before: str, draft: Draft, plan: Plan) -> tuple[str, ...]:
@@ -141,5 +166,8 @@ def _outside(before: str, draft: Draft, plan: Plan) -> tuple[str, ...]:
     old, new = before.splitlines(), draft.candidate.source.splitlines()
     changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     low, high = plan.lines[0] - 1, plan.lines[1]
-    strayed = [i for tag, i, j, *_ in changes if tag != "equal" and (j <= low or i >= high)]
-    return (f"changed outside of the planned lines, from line {strayed[0] + 1}",) if strayed else ()
+    for tag, begin, end, *_ in changes:
+        if tag != "equal" and (begin < low or end > high):
+            line = begin + 1 if begin < low else max(begin, high) + 1
+            return (f"changed outside of the planned lines, from line {line}",)
+    return ()

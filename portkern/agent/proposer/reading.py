@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from portkern.agent import replies
+from portkern.agent.replies import Block, Unread
 from portkern.agent.task import Task
+from portkern.guard import python
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)  # fmt: skip  # noqa: E501
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _EDIT = re.compile(
     r"^<{5,}[ \t]*SEARCH[ \t]*\n(.*?)^={5,}[ \t]*\n(.*?)^>{5,}[ \t]*REPLACE[ \t]*$", re.M | re.S
 )
+_BEGUN = re.compile(r"^<{5,}[ \t]*SEARCH[ \t]*$", re.M)
 _C = ("c", "cc", "cpp", "c++", "cxx", "h", "hpp")
 _PYTHON = ("python", "py", "python3")
 #: Tags under which models give a language's files; the first is what they are asked for.
@@ -24,112 +23,156 @@ TAGS = {
     "numba": (*_PYTHON, "numba"), "triton": (*_PYTHON, "triton"),
     "pallas": (*_PYTHON, "jax", "pallas"), "opencl": (*_PYTHON, "opencl"),
 }  # fmt: skip
+#: A function's head up to its body; a call or a declaration has none.
+_DEFINED_IN_C = r"[\w*&>]\s+[*&]*{name}\s*\([^;{{}}]*\)[^;{{}}]*\{{"
+_DEFINED_IN_PYTHON = r"^[ \t]*(?:async[ \t]+)?def[ \t]+{name}\b|^{name}[ \t]*="
+#: Where the words before a file without a fence end.
+_BEGINS_IN_C = re.compile(
+    r"^(?:#[ \t]*(?:include|define|pragma|if)|//|/\*|(?:extern|template|static|using|typedef"
+    r"|namespace|const|constexpr|struct|int|__global__|__device__)\b)", re.M,
+)  # fmt: skip
+_BEGINS_IN_PYTHON = re.compile(
+    r"^(?:import |from \w+(?:\.\w+)* import |def \w+\(|@\w|[A-Z][A-Z0-9_]* = )", re.M
+)
+#: Members of a JSON reply that hold the file, and the words.
+_CODE, _WORDS = ("code", "kernel", "source"), ("thought", "rationale", "reasoning")
+_CUT = "the reply was cut off at max_tokens"
 #: Of the words around a kernel so many are kept as its rationale.
 MOST_RATIONALE = 2000
 
 
 @dataclass(frozen=True)
-class Reading:
-    """``source`` is empty when there is no kernel; then ``why`` says so. ``rest``: what was said
-    besides."""
+class Code:
+    """``rest``: what was said besides."""
 
-    source: str = ""
-    why: str = ""
+    source: str
     rest: str = ""
 
 
-def kernel(text: str, task: Task, *, cut: bool = False) -> Reading:
+def kernel(text: str, task: Task, *, cut: bool = False) -> Code | Unread:
     """The last block that defines the entry, else the longest one in the right language."""
-    text = _THOUGHT.sub("", text)
+    text = replies.spoken(text)
     if not text.strip():
-        return Reading(why="the reply was cut off at max_tokens" if cut else "the reply is empty")
-    blocks = list(_blocks(text))
-    rest = " ".join(_FENCE.sub(" ", text).split())[:MOST_RATIONALE]
-    if not blocks:
-        return _without_blocks(text, task, cut=cut)
-    if cut and not blocks[-1].closed:
-        return Reading(why="the reply was cut off at max_tokens, in the midst of its code")
-    fitting = [one for one in blocks if one.tag in ("", *TAGS[task.language]) and one.code.strip()]
-    if not fitting:
-        tags = sorted({one.tag or "no" for one in blocks})
-        if all(not one.code.strip() for one in blocks):
-            return Reading(why="the reply's code block is empty", rest=rest)
-        return Reading(why=f"the reply holds {', '.join(tags)} code, expected {task.language}", rest=rest)  # fmt: skip  # noqa: E501
-    entering = [one for one in fitting if defines(one.code, task)]
-    chosen = entering[-1] if entering else max(fitting, key=lambda one: len(one.code))
-    if not entering and _is_other_language(chosen.code, task):
-        return Reading(why=f"the reply's code is not {task.language}", rest=rest)
-    return Reading(chosen.code, rest=rest)
+        return Unread(f"{_CUT}, before its answer began" if cut else "the reply is empty")
+    found, words = replies.blocks(text)
+    if cut and found and not found[-1].closed:
+        return Unread(f"{_CUT}, in the midst of its code")
+    return (
+        _in_blocks(found, words, task)
+        or _in_json(text, task)
+        or _bare(text, found, task, cut=cut)
+        or Unread(_why_none(found, task, cut=cut))
+    )
 
 
-def document(text: str) -> Any:
-    """The first JSON value in a reply, fenced or not; None when there is none."""
-    text = _THOUGHT.sub("", text)
-    decoder = json.JSONDecoder(strict=False)
-    for start in [match.start() for match in re.finditer(r"[\[{]", text)]:
-        for candidate in (text[start:], re.sub(r",(\s*[\]}])", r"\1", text[start:])):
-            try:
-                return decoder.raw_decode(candidate)[0]
-            except json.JSONDecodeError:
-                continue
-    return None
-
-
-def edited(source: str, text: str) -> Reading:
-    """``source`` after the reply's SEARCH/REPLACE edits; each must find its place exactly once."""
-    edits = [(match[1], match[2]) for match in _EDIT.finditer(_THOUGHT.sub("", text))]
-    rest = " ".join(_EDIT.sub(" ", text).split())[:MOST_RATIONALE]
+def edited(source: str, text: str, *, cut: bool = False) -> Code | Unread:
+    """``source`` after the reply's SEARCH/REPLACE edits, one after the other; the lines of each
+    must be found exactly once."""
+    text = replies.spoken(text)
+    edits = [(match[1], match[2]) for match in _EDIT.finditer(text)]
+    if len(edits) < len(_BEGUN.findall(text)):
+        return Unread(_CUT if cut else f"only {len(edits)} of its SEARCH/REPLACE edits have an end")
     if not edits:
-        return Reading(why="the reply holds no SEARCH/REPLACE edit", rest=rest)
+        return Unread(_CUT if cut else "the reply holds no SEARCH/REPLACE edit")
+    lines = source.splitlines()
     for number, (old, new) in enumerate(edits, 1):
-        times = source.count(old) if old.strip() else 0
-        if times != 1:
-            where = "is empty" if not old.strip() else f"is found {times} times, expected once"
-            return Reading(why=f"the text of edit {number} {where}", rest=rest)
-        source = source.replace(old, new)
-    return Reading(source, rest=rest)
+        searched = old.splitlines()
+        if not old.strip():
+            return Unread(f"the text of edit {number} is empty")
+        places = list(_places(searched, lines))
+        if len(places) != 1:
+            return Unread(f"the text of edit {number} is found {len(places)} times, expected once")
+        lines[places[0] : places[0] + len(searched)] = new.splitlines()
+    result = "".join(f"{line}\n" for line in lines)
+    if not result.strip():
+        return Unread("its edits leave nothing of the file")
+    return Code(result, _shortened(_EDIT.sub(" ", text)))
+
+
+def _places(searched: Sequence[str], lines: Sequence[str]) -> Iterator[int]:
+    wanted = [line.rstrip() for line in searched]
+    for start in range(len(lines) - len(wanted) + 1):
+        if [line.rstrip() for line in lines[start : start + len(wanted)]] == wanted:
+            yield start
 
 
 def defines(code: str, task: Task) -> bool:
-    """Whether the entry's name is called or defined somewhere."""
-    return re.search(rf"\b{re.escape(task.op.name)}\s*\(", code) is not None
+    """Whether the entry is defined there, as far as can be seen without a compiler."""
+    form = _DEFINED_IN_PYTHON if _is_python(task) else _DEFINED_IN_C
+    return re.search(form.format(name=re.escape(task.op.name)), code, re.M) is not None
 
 
-@dataclass(frozen=True)
-class _Block:
-    tag: str
-    code: str
-    closed: bool
+def _is_python(task: Task) -> bool:
+    """OpenCL's kernels are Python files, too."""
+    return TAGS[task.language][0] == "python"
 
 
-def _blocks(text: str) -> Iterator[_Block]:
-    for match in _FENCE.finditer(text):
-        yield _Block(match[2].lower(), match[3], match[0].rstrip().endswith(match[1]))
+def _in_blocks(found: Sequence[Block], words: str, task: Task) -> Code | None:
+    fitting = [one for one in found if one.tag in ("", *TAGS[task.language]) and one.code.strip()]
+    if not fitting:
+        return None
+    entering = [one for one in fitting if defines(one.code, task)]
+    chosen = entering[-1] if entering else max(fitting, key=lambda one: len(one.code))
+    if not entering and _is_other_language(chosen.code, task):
+        return None
+    return Code(chosen.code, _shortened(words))
 
 
-def _without_blocks(text: str, task: Task, *, cut: bool) -> Reading:
-    """Some models answer with JSON that has a ``code``, or with nothing but the file."""
-    told = document(text)
-    if isinstance(told, dict) and isinstance(told.get("code"), str) and told["code"].strip():
-        thought = str(told.get("thought") or told.get("rationale") or "")
-        return Reading(told["code"], rest=thought[:MOST_RATIONALE])
-    if cut:
-        return Reading(why="the reply was cut off at max_tokens")
-    if defines(text, task) and not _is_other_language(text, task) and "\n" in text.strip():
-        return Reading(text)
-    return Reading(why="the reply holds no code block", rest=" ".join(text.split())[:MOST_RATIONALE])  # fmt: skip  # noqa: E501
+def _in_json(text: str, task: Task) -> Code | None:
+    """Some models answer with ``{thought, code}``, the code fenced once more or not."""
+    for told in replies.objects(text):
+        code = _member(told, _CODE)
+        found, _ = replies.blocks(code)
+        rest = _shortened(_member(told, _WORDS))
+        fenced = _in_blocks(found, rest, task)
+        if fenced:
+            return fenced
+        if code.strip() and not found and not _is_other_language(code, task):
+            return Code(replies.spoken(code), rest)
+    return None
+
+
+def _member(told: dict[str, object], names: Sequence[str]) -> str:
+    return next((value for name in names if isinstance(value := told.get(name), str)), "")
+
+
+def _bare(text: str, found: Sequence[Block], task: Task, *, cut: bool) -> Code | None:
+    """Some answer with nothing but the file, or with a few words before it."""
+    if cut or found or not defines(text, task):
+        return None
+    begins = (_BEGINS_IN_PYTHON if _is_python(task) else _BEGINS_IN_C).search(text)
+    code = text[begins.start() :] if begins else text
+    if not defines(code, task) or _is_other_language(code, task):
+        return None
+    return Code(code.rstrip() + "\n", _shortened(text[: begins.start()] if begins else ""))
+
+
+def _why_none(found: Sequence[Block], task: Task, *, cut: bool) -> str:
+    if not found:
+        return _CUT if cut else "the reply holds no code block"
+    held = [one for one in found if one.code.strip()]
+    if not held:
+        return "the reply's code block is empty"
+    tags = sorted({one.tag for one in held} - {"", *TAGS[task.language]})
+    if tags:
+        return f"the reply's code is {' and '.join(tags)}, expected {_expected(task)}"
+    return f"the reply's code is not {_expected(task)}"
+
+
+def _expected(task: Task) -> str:
+    return f"a Python file for {task.language}" if _is_python(task) else task.language
+
+
+def _shortened(words: str) -> str:
+    return " ".join(words.split())[:MOST_RATIONALE]
 
 
 def _is_other_language(code: str, task: Task) -> bool:
     """Python where C was asked for, or prose or C where Python was."""
-    try:
-        ast.parse(code)
-        python = True
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        python = False
-    return python != (TAGS[task.language][0] == "python") and (python or not _broken_python(code))
+    parsed = python.parse(code) is not None
+    return parsed != _is_python(task) and (parsed or not _broken_python(code))
 
 
 def _broken_python(code: str) -> bool:
     """A file of Python with a mistake is the compiler's to complain about."""
-    return re.search(r"^(import |from \w+ import |def \w+\(|@\w)", code, re.M) is not None
+    return re.search(r"^(import |from \w+(\.\w+)* import |def \w+\(|@\w)", code, re.M) is not None

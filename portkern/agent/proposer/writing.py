@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from portkern.agent import prompts
-from portkern.agent.attempt import Attempt, Block
-from portkern.agent.axes import Caller, Context, Draft, Message
+from portkern.agent import prompts, replies
+from portkern.agent.attempt import Attempt, Block, Status
+from portkern.agent.axes import Caller, Context, Draft, Message, Reply
+from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
+from portkern.agent.proposer.reading import Code
+from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ModelError
 
+T = TypeVar("T")
+Read = Callable[[Reply], T | Unread]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 #: Limits of a target that say how it combines others, which a kernel's author cannot act on.
 _NOT_TOLD = ("vendor",)
+#: A block of code in a memory's text, and what that says of its missing end.
+_FENCED = re.compile(
+    r"^(`{3,})[\w+]*\n(.*?)\n?^\1$(?:\n… \d+ characters left out$)?", re.MULTILINE | re.DOTALL
+)
+_BELOW = "(Its code stands further down.)"
 
 
 class Options(BaseModel):
-    """``asks``: how often a model is asked for one kernel before that ends without code;
-    ``authors``: roles that write, by weight; ``temperature`` above the role's own, with a step for
-    each island (chains that are to differ); ``actions``: ``open``, ``menu/<name>`` or ``judge``
-    (what the parent's diagnosis says)."""
+    """``asks``: how often a model is asked for one kernel, idea or plan before that ends without;
+    ``authors``: roles that write, by weight; ``temperature`` instead of the role's own, with a step
+    for each island (chains that are to differ); ``actions``: ``open``, ``menu/<name>``, ``graph``
+    or ``judge`` (what the parent's diagnosis says)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     actions: str = "open"
     asks: int = Field(2, ge=1)
-    authors: dict[str, float] = {"coder": 1.0}
+    authors: dict[str, Weight] = {"coder": 1.0}
     temperature: float | None = Field(None, ge=0)
     temperature_step: float = 0.0
 
+    @field_validator("authors")
+    @classmethod
+    def _somebody_writes(cls, value: dict[str, float]) -> dict[str, float]:
+        if not any(value.values()):
+            raise ValueError("expected a role with a weight above 0")
+        return value
+
+    @field_validator("temperature_step")
+    @classmethod
+    def _added_to_something(cls, value: float, info: ValidationInfo) -> float:
+        if value and info.data.get("temperature") is None:
+            raise ValueError("set temperature too: the step is added to it")
+        return value
+
 
 class Modelled:
-    """A proposer that asks models: the ``authors`` of its options, and those of ``others``."""
+    """A proposer that asks models: the ``authors`` of its options, and those of ``others``. Most
+    of them write each kernel of a slot by itself, in :meth:`one`."""
 
     options_type: ClassVar[type[Options]] = Options
     operators: ClassVar[tuple[str, ...]] = ()
@@ -50,92 +81,169 @@ class Modelled:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*self.others, *self.options.authors]))
+        writing = [role for role, weight in self.options.authors.items() if weight]
+        return tuple(dict.fromkeys([*self.others, *writing]))
 
     def arms(self, task: Task) -> Sequence[Arm]:
         return self.given or menu.arms(self.options.actions, task)
 
-    def writer(self, task: Task) -> Writer:
-        return Writer(self.options, {arm.name: arm for arm in self.arms(task)})
+    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+        """Authors are drawn before anything is waited for: whoever answers first changes nothing."""
+        count = slot.size
+        callers = [context.llm.within(str(k)) for k in range(count)] if count > 1 else [context.llm]
+        writers = [self.writer(slot, context, llm) for llm in callers]
+        drafts = await asyncio.gather(*map(self.one, writers))
+        return [
+            replace(draft, calls=tuple(writer.llm.calls))
+            for draft, writer in zip(drafts, writers, strict=True)
+        ]
+
+    async def one(self, writer: Writer) -> Draft:
+        raise NotImplementedError
+
+    def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
+        """With ``actions=judge`` the arm is what the parent's judge would do."""
+        if self.options.actions == "judge" and not slot.arm:
+            judged = [one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis]
+            slot = replace(slot, arm=judged[0].fix) if judged else slot
+        arms = {arm.name: arm for arm in self.arms(context.task)}
+        roles, weights = self.options.authors.keys(), self.options.authors.values()
+        author = context.random.choices(list(roles), list(weights))[0]
+        return Writer(self.options, arms, slot, context, llm, author)
 
 
-def callers(slot: Slot, context: Context) -> list[Caller]:
-    """One for each kernel of the slot, whose calls are numbered apart."""
-    return (
-        [context.llm.within(str(k)) for k in range(slot.size)] if slot.size > 1 else [context.llm]
-    )
-
-
+@dataclass(frozen=True)
 class Writer:
-    """Asks the author of a slot for one kernel."""
+    """Asks for one kernel of a slot. ``author`` is the role that writes it; ``llm`` makes no call
+    that is not for this kernel."""
 
-    def __init__(self, options: Options, arms: dict[str, Arm]) -> None:
-        self.options, self.arms = options, arms
+    options: Options
+    arms: Mapping[str, Arm]
+    slot: Slot
+    context: Context
+    llm: Caller
+    author: str
 
-    def author(self, context: Context) -> str:
-        roles = list(self.options.authors)
-        return context.random.choices(roles, list(self.options.authors.values()))[0]
+    @cached_property
+    def parents(self) -> list[Attempt]:
+        """Those with code. A duplicate's result is that of the attempt that came first."""
+        log = self.context.log
+        return [_judged(one, log) for one in log.some(self.slot.parents) if one.source]
 
-    def temperature(self, slot: Slot) -> float | None:
+    @property
+    def parent(self) -> Attempt | None:
+        return self.parents[0] if self.parents else None
+
+    @property
+    def shown(self) -> list[Attempt]:
+        """Others that the slot wants to be looked at."""
+        log = self.context.log
+        return [_judged(one, log) for one in log.some(self.slot.shown) if one.source]
+
+    @property
+    def temperature(self) -> float | None:
         if self.options.temperature is None:
             return None
-        return self.options.temperature + self.options.temperature_step * slot.island
+        return max(self.options.temperature + self.options.temperature_step * self.slot.island, 0.0)
 
     async def write(
-        self, slot: Slot, context: Context, prompt: str, *, llm: Caller | None = None,
-        role: str = "", read: Callable[[str, bool], reading.Reading] | None = None, **more: Any,
+        self, prompt: str, *, role: str = "", read: Read[Code] | None = None, form: str = "file",
+        shown: Sequence[Attempt] = (), **more: Any,
     ) -> Draft:  # fmt: skip
-        """One kernel by ``prompt``, whose facts are the task's and ``more``. A reply without code
-        is answered with the reason, until ``asks`` are over."""
-        llm = llm or context.llm
-        role = role or self.author(context)
-        read = read or (lambda text, cut: reading.kernel(text, context.task, cut=cut))
-        messages = prompts.render(prompt, **facts(slot, context, role, self.arms), **more)
-        why, calls = "", list[str]()
+        """One kernel by ``prompt``, whose facts are the slot's and ``more``; see :meth:`facts` for
+        ``shown`` and :meth:`ask` for ``form``. The draft's calls are for the proposer to count."""
+        role, task = role or self.author, self.context.task
+        answered: list[str] = []
+
+        def code(reply: Reply) -> Code | Unread:
+            answered.append(reply.model)
+            return read(reply) if read else reading.kernel(reply.text, task, cut=reply.cut)
+
+        facts = self.facts(role, shown=shown) | more
+        found = await self.ask(role, prompt, code, facts, form=form, temperature=self.temperature)
+        if isinstance(found, Unread):
+            return Draft(None, detail=found.why, arm=self.slot.arm)
+        candidate = task.candidate(found.source, author=answered[-1] or role)
+        return Draft(candidate, rationale=found.rest, arm=self.slot.arm)
+
+    async def ask(
+        self, role: str, prompt: str, read: Read[T], facts: Mapping[str, Any], *, form: str,
+        temperature: float | None = None,
+    ) -> T | Unread:  # fmt: skip
+        """The first reply that ``read`` takes. Others are answered with the reason, and that a
+        ``file``, ``edits`` or ``json`` are wanted, until ``asks`` are over. Also unread when no
+        model answers."""
+        messages = prompts.render(prompt, **facts)
+        found: T | Unread = Unread("nothing was asked")
         for _ in range(self.options.asks):
             try:
-                reply = await llm.ask(
-                    role, messages, prompt=prompts.named(prompt), temperature=self.temperature(slot)
+                reply = await self.llm.ask(
+                    role, messages, prompt=prompts.named(prompt), temperature=temperature
                 )
             except ModelError as error:
-                return Draft(None, detail=str(error), calls=tuple(calls))
-            calls.append(reply.call)
-            found = read(reply.text, reply.cut)
-            if found.source:
-                candidate = context.task.candidate(found.source, author=reply.model or role)
-                return Draft(candidate, rationale=found.rest, calls=tuple(calls))
-            why = found.why
-            again = prompts.render("again", why=why, tag=reading.TAGS[context.task.language][0])
-            messages = [*messages, Message("assistant", reply.text), *again]
-        return Draft(None, detail=why, calls=tuple(calls))
+                return Unread(str(error))
+            found = read(reply)
+            if not isinstance(found, Unread):
+                break
+            said = replies.spoken(reply.text).strip() or "(nothing)"  # no service takes nothing
+            again = prompts.render("again", why=found.why, form=form, tag=facts["tag"])
+            messages = [*messages, Message("assistant", said), *again]
+        return found
+
+    def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, Any]:
+        """What every template of a kernel may name. The template shows the code of ``shown``
+        itself, so the memory's text does without it."""
+        slot, task = self.slot, self.context.task
+        limits = task.target.limits.model_dump(exclude_none=True)
+        view = self.context.memory.view(slot, role, self.context.log, task)
+        return {
+            "task": task,
+            "tag": reading.TAGS[task.language][0],
+            "declaration": task.backend.declaration(task.op.signature, task.language),
+            "reference": task.op.reference_source.strip(),
+            "precision": task.op.precision.replace("_", " "),
+            "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
+            "knobs": task.target.knobs,
+            "constraints": task.constraints.told,
+            "blocks": [_without_code_of(shown, block) for block in view],
+            "phase": slot.phase,
+            "arm": self.arms.get(slot.arm) or (Arm(slot.arm, slot.arm) if slot.arm else None),
+            "parents": self.parents,
+            "parent": self.parent,
+            "told": [one for one in told(self.parent) if not _is_said(one, view)],
+        }
 
 
-def facts(slot: Slot, context: Context, role: str, arms: dict[str, Arm]) -> dict[str, Any]:
-    """What every template of a kernel may name."""
-    task = context.task
-    limits = task.target.limits.model_dump(exclude_none=True)
-    parents = context.log.some(slot.parents)
-    return {
-        "task": task,
-        "tag": reading.TAGS[task.language][0],
-        "declaration": task.backend.declaration(task.op.signature, task.language),
-        "reference": task.op.reference_source.strip(),
-        "precision": task.op.precision.replace("_", " "),
-        "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
-        "knobs": task.target.knobs,
-        "constraints": task.constraints.told,
-        "blocks": context.memory.view(slot, role, context.log, task),
-        "phase": slot.phase,
-        "arm": arms.get(slot.arm) or (Arm(slot.arm, slot.arm) if slot.arm else None),
-        "parents": parents,
-        "parent": parents[0] if parents else None,
-    }
-
-
-def told(attempt: Attempt) -> list[Block]:
+def told(attempt: Attempt | None) -> list[Block]:
     """What is known of an attempt besides its code."""
+    if attempt is None:
+        return []
     blocks = list(attempt.feedback)
     if attempt.diagnosis:
-        lines = [attempt.diagnosis.problem, attempt.diagnosis.why, attempt.diagnosis.fix]
-        blocks.append(Block(kind="diagnosis", title="Diagnosis", text="\n".join(filter(None, lines))))  # fmt: skip  # noqa: E501
+        lines = (attempt.diagnosis.problem, attempt.diagnosis.why, attempt.diagnosis.fix)
+        text = "\n".join(filter(None, lines))
+        blocks.append(Block(kind="diagnosis", title="Diagnosis", text=text))
     return blocks
+
+
+def _judged(attempt: Attempt, log: Log) -> Attempt:
+    if attempt.status is not Status.DUPLICATE:
+        return attempt
+    return log.by_digest(attempt.digest) or attempt
+
+
+def _without_code_of(shown: Sequence[Attempt], block: Block) -> Block:
+    """Also where the memory has cut the code's end off."""
+    sources = [one.source.rstrip() for one in shown]
+
+    def replaced(match: re.Match[str]) -> str:
+        code = match[2].rstrip()
+        return _BELOW if code and any(one.startswith(code) for one in sources) else match[0]
+
+    return block.model_copy(update={"text": _FENCED.sub(replaced, block.text)})
+
+
+def _is_said(block: Block, view: Sequence[Block]) -> bool:
+    """Whether all of its lines are in one of the memory's blocks."""
+    lines = [line.strip() for line in block.text.splitlines()]
+    return any(all(line in other.text for line in lines) for other in view)

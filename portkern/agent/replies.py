@@ -1,0 +1,139 @@
+"""What language models write: code in blocks, JSON in whatever words it comes with, thoughts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_THINK = r"think(?:ing)?|thought"
+#: The last alternative is a thought that the reply ends in.
+_THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL)
+#: Of thoughts whose opening is the last word of the model's own prompt template.
+_THOUGHT_BEFORE = re.compile(rf"\A.*</(?:{_THINK})>", re.DOTALL)
+#: ``in``: its indentation; ``mark``: three or more of ` or ~; ``info``: the tag and whatever else.
+_FENCE = re.compile(r"(?P<in>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
+_TAG = re.compile(r"[\w+#-]*")
+#: Blocks that hold a reply rather than code.
+_PROSE = ("markdown", "md")
+_TRAILING_COMMA = re.compile(r",\s*[\]}]")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What was looked for is not in the reply."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """``tag`` in lower case, empty where there is none; ``closed``: the reply goes on after it."""
+
+    tag: str
+    code: str
+    closed: bool
+
+
+def spoken(text: str) -> str:
+    """What was not only thought, in lines that end as Python's do."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", text))
+
+
+def blocks(text: str) -> tuple[list[Block], str]:
+    """The blocks of code, without the indentation of a list that they stand in, and the words
+    around them. A fence with a tag begins a block even where the one before has no end."""
+    found: list[Block] = []
+    words: list[str] = []
+    opened: re.Match[str] | None = None
+    code: list[str] = []
+    for line in text.split("\n"):
+        fence = _FENCE.fullmatch(line)
+        if opened and not _ends(fence, opened):
+            code.append(_unindented(line, len(opened["in"])))
+            continue
+        if opened:
+            closed = bool(fence) and not _tag(fence)
+            found.append(Block(_tag(opened), _joined(code), closed))
+            opened, code = None, []
+            if closed:
+                continue
+        if fence and _tag(fence) not in _PROSE:
+            opened = fence
+        elif not fence:
+            words.append(line)
+    if opened and "".join(code).strip():
+        found.append(Block(_tag(opened), _joined(code), closed=False))
+    return found, "\n".join(words)
+
+
+def _ends(fence: re.Match[str] | None, opened: re.Match[str]) -> bool:
+    """Whether the block that ``opened`` began ends here: with a fence like it, or with one that
+    begins another. Those further in are the code's own, as in a docstring."""
+    if fence is None or len(fence["in"]) > len(opened["in"]) + 3:
+        return False
+    if _tag(fence):
+        return fence["mark"] == opened["mark"]
+    return fence["mark"].startswith(opened["mark"])
+
+
+def _tag(fence: re.Match[str] | None) -> str:
+    """``python`` of ``python``, ``{.python}`` and ``python:softmax.py``."""
+    found = _TAG.match(fence["info"].strip().lstrip("{.")) if fence else None
+    return found[0].lower() if found else ""
+
+
+def _unindented(line: str, most: int) -> str:
+    blanks = len(line) - len(line.lstrip(" \t"))
+    return line[min(blanks, most) :]
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def values(text: str) -> Iterator[Any]:
+    """The outermost JSON objects and lists, in their order, fenced or not. Commas that end them
+    are forgiven."""
+    end = 0
+    for match in re.finditer(r"[\[{]", text):
+        if match.start() < end:
+            continue
+        try:
+            value, end = _decoded(text, match.start())
+        except RecursionError:
+            return  # nobody who means something nests so deep
+        except ValueError:
+            continue
+        yield value
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """As :func:`values`, also those that stand in a list."""
+    for value in values(text):
+        todo = [value]
+        while todo:
+            item = todo.pop()
+            if isinstance(item, dict):
+                yield item
+            elif isinstance(item, list):
+                todo += reversed(item)
+
+
+def _decoded(text: str, start: int) -> tuple[Any, int]:
+    """Of one value and its end. Raises ValueError, also for a number that Python finds too long."""
+    decoder = json.JSONDecoder(strict=False)
+    while True:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            comma = text.rfind(",", start, error.pos + 1)
+            found = _TRAILING_COMMA.match(text, max(comma, 0))
+            if found is None or found.end() <= error.pos:
+                raise
+            text = f"{text[:comma]} {text[comma + 1 :]}"
+        else:
+            return value, end

@@ -1,0 +1,25 @@
+"""Experiments: one question put to several arms at an equal budget, and what their runs say.
+
+Pure: who runs the jobs is :mod:`portkern.verbs.experiment`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from portkern.errors import no_such
+from portkern.experiment.study import Study
+
+_STUDIES = {"baseline": "Baseline", "feedback": "Feedback", "search": "Search"}
+
+
+def names() -> list[str]:
+    return list(_STUDIES)
+
+
+def load(name: str) -> Study:
+    """Raises ConfigError."""
+    if name not in _STUDIES:
+        raise no_such("experiment", name, _STUDIES)
+    study: Study = getattr(importlib.import_module(f"{__name__}.{name}"), _STUDIES[name])()
+    return study

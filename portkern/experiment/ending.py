@@ -1,0 +1,72 @@
+"""How an attempt ended, as it counts: a kernel that was written twice ended twice the same."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from portkern.agent.attempt import Attempt, Status
+from portkern.agent.log import Log
+from portkern.agent.sensor.build_log import messages
+
+#: In the order in which an attempt meets them.
+STAGES: Final = (
+    Status.NO_CODE, Status.REJECTED, Status.BUILD_FAILED, Status.CRASHED, Status.TIMED_OUT,
+    Status.WRONG, Status.SUSPICIOUS, Status.PASSED,
+)  # fmt: skip
+#: It was built, and then its results were no good.
+BAD_RESULTS: Final = (Status.CRASHED, Status.TIMED_OUT, Status.WRONG, Status.SUSPICIOUS)
+BUILT: Final = (*BAD_RESULTS, Status.PASSED)
+#: ``relu.cpp:12:5:`` or ``relu.cu(12):``, which an added line moves.
+_PLACE = re.compile(r"^\S*?[:(]\d+(?::\d+)?\)?:\s*")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """``status`` is None of an attempt that nobody judged: no model answered, or there was nothing
+    to run it on. ``error`` is the first line of a compiler's errors, without its place."""
+
+    attempt: Attempt
+    status: Status | None
+    score: float = 0.0
+    timed: bool = False
+    error: str = ""
+
+    @property
+    def correct(self) -> bool:
+        return self.status is Status.PASSED
+
+    @property
+    def built(self) -> bool:
+        return self.status in BUILT
+
+    def faster(self, p: float) -> bool:
+        """Correct, and more than ``p`` times as fast as the baseline. Above 0 that is known only
+        of what was timed."""
+        return self.correct and (p == 0 or (self.timed and self.score > p))
+
+
+def endings(log: Log) -> list[Ending]:
+    """Of all attempts in their order."""
+    return [_ending(one, log) for one in log]
+
+
+def _ending(one: Attempt, log: Log) -> Ending:
+    first = log.by_digest(one.digest) if one.status is Status.DUPLICATE else one
+    if first is None or not _judged(first):
+        return Ending(one, None)
+    error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
+    return Ending(one, first.status, first.score, bool(first.speedups), error)
+
+
+def _judged(one: Attempt) -> bool:
+    """A reply without code is the model's failure; no reply is not."""
+    return one.status in STAGES and (one.status is not Status.NO_CODE or bool(one.calls))
+
+
+def first_error(log: str) -> str:
+    """Of a compiler's log, or the last line of another's, such as Python's."""
+    told = next((one.text for one in messages(log) if one.kind == "error"), "")
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return _PLACE.sub("", told or (lines or [""])[-1])

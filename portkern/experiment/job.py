@@ -1,0 +1,118 @@
+"""A job of an experiment: one run of ``portkern generate``, and what it left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from portkern.agent.log import Log
+from portkern.agent.run import ATTEMPTS, RECORDS
+from portkern.errors import ConfigError, RecordError
+from portkern.record import Record
+
+#: In a job's folder: what was asked for when it was done.
+ASKED = "asked.json"
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Jobs with equal ``op`` and ``seed`` differ in what their ``arm`` says and in nothing else."""
+
+    arm: str
+    op: str
+    seed: int
+    overrides: tuple[str, ...]
+
+    @property
+    def operator(self) -> str:
+        """``op`` may be a file that defines it."""
+        return Path(self.op).stem
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator}-{self.arm}-{self.seed}"
+
+    def finished(self, folder: Path) -> bool:
+        """Whether ``folder``, the experiment's, has it as it is asked for now."""
+        try:
+            asked = json.loads((folder / self.name / ASKED).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return bool(asked == list(self.overrides))
+
+
+@dataclass(frozen=True)
+class Done:
+    """``device`` is where kernels ran, empty when none did."""
+
+    job: Job
+    log: Log
+    summary: Mapping[str, Any]
+    device: str = ""
+
+    @classmethod
+    def read(cls, job: Job, folder: Path) -> Done | None:
+        """None for a job that has not come to its end. Raises RecordError."""
+        own = folder / job.name
+        if not job.finished(folder):
+            return None
+        try:
+            summary = json.loads((own / SUMMARY).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"Cannot read {own / SUMMARY}: {error}; use fresh=true") from error
+        return cls(job, Log.read(own / ATTEMPTS), summary, _device(own / RECORDS))
+
+
+def _device(records: Path) -> str:
+    """By the first record, whose file may be large."""
+    try:
+        with records.open(encoding="utf-8") as file:
+            return Record.from_json(file.readline()).environment.device
+    except (OSError, RecordError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """``count`` is each job's number of attempts; ``model`` the one that writes, empty when the
+    catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings`` those
+    of single arms."""
+
+    ops: tuple[str, ...]
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    count: int
+    model: str = ""
+    given: tuple[str, ...] = ()
+    settings: Mapping[str, tuple[str, ...]] | None = None
+
+    def jobs(self, choices: Mapping[str, Sequence[str]]) -> list[Job]:
+        """``choices`` are what makes each arm, as overrides that the user's go before. Seed by
+        seed, so that an experiment that was cut compares what it has. Raises ConfigError."""
+        settings = self.settings or {}
+        jobs = [
+            Job(arm, op, seed, latest([
+                *choices[arm], *self.given, *settings.get(arm, ()),
+                f"op={op}", f"seed={seed}", f"budget.attempts={self.count}",
+            ]))
+            for seed in self.seeds for op in self.ops for arm in self.arms
+        ]  # fmt: skip
+        names = [job.name for job in jobs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ConfigError(f"Two jobs are {twice}; name each op, arm and seed once")
+        return jobs
+
+
+def key_of(override: str) -> str:
+    """Of ``key=value``, without Hydra's marks."""
+    return override.partition("=")[0].lstrip("+~")
+
+
+def latest(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Of each key the last; Hydra takes a group's choice only once."""
+    return tuple({key_of(one): one for one in overrides}.values())

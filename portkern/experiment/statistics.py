@@ -1,0 +1,142 @@
+"""Estimates and how sure they are. Intervals are 95 % and reproducible: equal data, equal ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 10_000
+_ENDS = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Over ``n`` units; one unit has no ``ci95``, since nothing is known of others."""
+
+    value: float
+    ci95: tuple[float, float] | None = None
+    n: int = 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.ci95 or (self.value, self.value)
+
+    def overlaps(self, other: Estimate) -> bool:
+        return self.ends[0] <= other.ends[1] and other.ends[0] <= self.ends[1]
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """How likely one of ``k`` samples is right, by ``c`` right ones of ``n``: unbiased, so of
+    several problems the mean. Raises ValueError for a ``k`` that was not sampled."""
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"Got n={n} c={c} k={k}, expected 0 <= c <= n and 1 <= k <= n")
+    return 1 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def share(c: int, n: int) -> Estimate:
+    """``c`` of ``n``, with Wilson's interval: it holds for few samples and at 0 and 1 too."""
+    from scipy.stats import binomtest
+
+    ends = binomtest(c, n).proportion_ci(method="wilson")
+    return Estimate(c / n, (float(ends.low), float(ends.high)), n)
+
+
+def mean(values: Sequence[float]) -> Estimate | None:
+    """Over units, such as runs; None without any."""
+    return means([[value] for value in values])[0] if values else None
+
+
+def means(rows: Sequence[Sequence[float]]) -> list[Estimate]:
+    """Of each column, over rows that are drawn again as a whole: a unit's values belong together."""
+    return [one for one in ratios(rows, np.ones_like(np.asarray(rows, float))) if one]
+
+
+def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> Estimate | None:
+    """The sum of one over the sum of the other, over units; None where that is over nothing."""
+    return ratios([[one] for one in tops], [[one] for one in bottoms])[0] if tops else None
+
+
+def ratios(tops: Any, bottoms: Any) -> list[Estimate | None]:
+    """The same for each column of two tables with a row for each unit."""
+    above, below = np.asarray(tops, float), np.asarray(bottoms, float)
+    drawn = _quotients(above, below)
+    units = (below > 0).sum(axis=0)
+    return [
+        Estimate(float(above[:, k].sum() / below[:, k].sum()), _interval(drawn[:, k], int(n)), int(n))
+        if n else None
+        for k, n in enumerate(units)
+    ]  # fmt: skip
+
+
+def difference(
+    first: tuple[Sequence[float], Sequence[float]], second: tuple[Sequence[float], Sequence[float]]
+) -> Estimate | None:
+    """Of two ratios whose units are pairs; None where one is over nothing."""
+    (a, b), (c, d) = ([np.asarray(part, float)[:, None] for part in one] for one in (first, second))
+    if not len(a) or not b.sum() or not d.sum():
+        return None
+    value = float(a.sum() / b.sum() - c.sum() / d.sum())
+    return Estimate(value, _interval((_quotients(a, b) - _quotients(c, d))[:, 0], len(a)), len(a))
+
+
+def _quotients(above: Floats, below: Floats) -> Floats:
+    """In each bootstrap sample of the rows; nan where it drew none that counts."""
+    count = len(above)
+    # By how often each row is drawn, which takes far less room than the rows themselves.
+    drawn = np.random.default_rng(0).multinomial(count, [1 / count] * count, size=RESAMPLES)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quotients: Floats = (drawn @ above) / (drawn @ below)
+    return quotients
+
+
+def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:
+    if units < 2:
+        return None
+    low, high = np.nanpercentile(drawn, _ENDS)
+    return float(low), float(high)
+
+
+# ---- best-so-far curves
+
+
+def padded(curve: Sequence[float], length: int) -> list[float]:
+    """To ``length``: who ended early keeps what was found, who found nothing has 0."""
+    last = curve[-1] if curve else 0.0
+    return [*curve[:length], *[last] * (length - len(curve))]
+
+
+def area(curve: Sequence[float]) -> float:
+    """Under the curve, over its length: the best so far, after an attempt as any other."""
+    return sum(curve) / len(curve)
+
+
+def reached(curve: Sequence[float], level: float) -> int | None:
+    """After how many attempts; None where it never was."""
+    return next((k for k, value in enumerate(curve, 1) if value >= level), None)
+
+
+def median(counts: Sequence[int | None]) -> float | None:
+    """None stands for more than any count, and is the median where half of them or more are."""
+    ordered = sorted(math.inf if one is None else float(one) for one in counts)
+    if not ordered:
+        return None
+    half = len(ordered) // 2
+    middle = (ordered[half] + ordered[~half]) / 2
+    return middle if math.isfinite(middle) else None
+
+
+def spread(groups: Iterable[Sequence[float]]) -> float | None:
+    """By how much repeated measurements of one thing differ: the pooled standard deviation of
+    their logarithms, so 0.02 is 2 %. None where nothing was repeated."""
+    several = [np.log(np.asarray(one, float)) for one in groups if len(one) > 1]
+    if not several:
+        return None
+    squares = sum(float(((one - one.mean()) ** 2).sum()) for one in several)
+    return math.sqrt(squares / sum(len(one) - 1 for one in several))

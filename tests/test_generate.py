@@ -1,0 +1,225 @@
+"""`portkern generate` from the command line to the kernel, with real compilers and HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern import cli
+from portkern.agent.attempt import Attempt
+from portkern.agent.log import Log
+from tests.llm_server import MODEL, Say, Server, refuse
+
+GOOD = """\
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+  // %s
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0.0f) : x[i];
+  return 0;
+}
+"""
+WRONG = GOOD.replace("? scalar_t(0.0f)", "? x[i]")
+QUICK = [
+    "op=relu", "target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "rounds=2",
+    "budget_s=0.02", "track=false", "cache=false",
+]  # fmt: skip
+
+
+def code(source: str, tag: str = "cpp") -> str:
+    return f"Here it is.\n```{tag}\n{source}```\n"
+
+
+def generate(reports: Path, *given: str) -> int:
+    return cli.run(["generate", *QUICK, f"reports={reports}", *given])
+
+
+def served(server: Server, *given: str) -> list[str]:
+    return [
+        f"models.coder.model={MODEL}", f"models.coder.api_base={server.url}",
+        "models.coder.backoff_s=0.01", *given,
+    ]  # fmt: skip
+
+
+def attempts(folder: Path) -> list[Attempt]:
+    return list(Log.read(folder / "attempts.jsonl"))
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "summary.json").read_text()))
+
+
+def test_replies_of_every_kind_end_in_attempts_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script: list[Say | str] = [
+        "I am sorry.", "I am sorry again.",  # asked twice
+        code("", "cpp"), code("def relu(x):\n    return x\n", "python"),
+        *[Say(code(GOOD % "cut")[:60], finish="length")] * 2,
+        code("int relu() { return nonsense; }\n"),
+        code(WRONG % "w"),
+        refuse(429, retry_after="0.01"), code(GOOD % "a"),  # waits, and is told nothing of it
+        code(GOOD % "a"),
+        code(GOOD % "b"),
+    ]  # fmt: skip
+    with Server(script) as server:
+        given = served(server, "strategy=best_of_n", "strategy.n=8", "proposer=direct")
+        assert generate(tmp_path, *given, "inflight=1", "run=all") == 0
+    folder = tmp_path / "all"
+    statuses = [str(one.status) for one in attempts(folder)]
+    assert statuses == [
+        "no_code", "no_code", "no_code", "build_failed", "wrong", "passed", "duplicate", "passed",
+    ]  # fmt: skip
+    told = [one.detail for one in attempts(folder)]
+    assert told[0] == "the reply holds no code block"
+    assert told[1] == "the reply holds python code, expected c++"
+    assert "cut off at max_tokens" in told[2]
+    broken = attempts(folder)[3].feedback[0]
+    assert "nonsense" in broken.text
+    assert (folder / "best.cpp").read_text() in (GOOD % "a", GOOD % "b")
+    out = capsys.readouterr().out
+    assert "sizes" not in out.partition("best:")[0]
+    assert "calls; tokens:" in out and "price: unknown" in out
+    page = (folder / "attempts.html").read_text()
+    assert "build failed" in page and "★" in page
+    assert summary(folder)["statuses"]["passed"] == 2
+
+
+def test_two_runs_from_one_recording_are_identical_with_the_server_gone(tmp_path: Path) -> None:
+    def answer(asked: Mapping[str, Any], count: int) -> str:
+        return code((WRONG if count % 3 == 1 else GOOD) % f"try {count}")
+
+    shape = ["strategy=evolutionary", "proposer=evolve", "strategy.init=2", "budget.attempts=6"]
+    with Server(answer) as server:
+        given = served(server, *shape)
+        assert generate(tmp_path, *given, "run=first") == 0
+        asked = len(server.requests)
+    recording = f"replay={tmp_path / 'first'}"
+    for name in ("second", "third"):
+        assert generate(tmp_path, *given, recording, f"run={name}") == 0
+    files = ("attempts.jsonl", "calls.jsonl")
+    for file in files:
+        second, third = ((tmp_path / name / file).read_bytes() for name in ("second", "third"))
+        assert second == third
+    first = (tmp_path / "first" / "attempts.jsonl").read_bytes()
+    assert (tmp_path / "second" / "attempts.jsonl").read_bytes() == first
+    assert asked == len((tmp_path / "first" / "calls.jsonl").read_text().splitlines())
+
+
+def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) -> None:
+    def answer(asked: Mapping[str, Any], count: int) -> Say:
+        return Say(code(GOOD % f"try {count}"), delay_s=0.3)
+
+    with Server(answer) as server:
+        given = served(
+            server, "strategy=refine", "proposer=direct", "strategy.turns=6", "run=killed",
+            f"reports={tmp_path}",
+        )  # fmt: skip
+        argv = [sys.executable, "-m", "portkern.cli", "generate", *QUICK, *given]
+        child = subprocess.Popen(
+            [sys.executable, "-c", "from portkern.cli import main; main()", *argv[3:]],
+            start_new_session=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        log = tmp_path / "killed" / "attempts.jsonl"
+        deadline = time.monotonic() + 120
+        while not log.exists() or len(log.read_text().splitlines()) < 2:
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        before = log.read_text().splitlines()
+        assert generate(tmp_path, *given) == 0
+        asked = len(server.requests)
+    after = log.read_text().splitlines()
+    assert after[: len(before)] == before and len(after) == 6
+    calls = (tmp_path / "killed" / "calls.jsonl").read_text().splitlines()
+    assert len(calls) == 6
+    assert asked <= 7  # the call that was out when it was killed is lost
+    digests = [one.digest for one in attempts(tmp_path / "killed")]
+    records = (tmp_path / "killed" / "records.jsonl").read_text().splitlines()
+    judged = [(r["source_hash"], r["workload"]["name"]) for r in map(json.loads, records)]
+    assert len(judged) == len(set(judged)) and {one for one, _ in judged} == set(digests)
+
+
+def test_without_a_model_the_catalogue_is_the_author_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["strategy.ideas=1", "budget.attempts=3", "run=own", "final=heldout"]
+    assert generate(tmp_path, *given) == 0
+    out = capsys.readouterr().out
+    assert "No model is asked: the author is the catalogue" in out
+    made = attempts(tmp_path / "own")
+    assert made[0].idea == "as it ships" and "PARALLEL_FROM" in made[1].idea
+    told = summary(tmp_path / "own")
+    assert set(told["final"]) == {"passed"}
+    assert told["cost"]["calls"] == 0
+    assert "heldout" not in (tmp_path / "own" / "attempts.jsonl").read_text()
+
+
+def test_a_multirun_makes_a_run_of_each_combination(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["-m", "strategy=single,best_of_n", "op=relu,add", "budget.attempts=1", "json=true"]
+    assert generate(tmp_path, *given) == 0
+    document = json.loads(capsys.readouterr().out)
+    jobs = [(one["op"], one["axes"]["strategy"]["kind"]) for one in document["jobs"]]
+    assert sorted(jobs) == [
+        ("add", "best_of_n"), ("add", "single"), ("relu", "best_of_n"), ("relu", "single"),
+    ]  # fmt: skip
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_run_whose_model_does_not_answer_ends_with_3_and_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Server([refuse(401, "bad key")]) as server:
+        given = served(server, "strategy=best_of_n", "proposer=direct", "run=dead", "inflight=1")
+        assert generate(tmp_path, *given) == 3
+        assert len(server.requests) == 1
+    assert "bad key" in capsys.readouterr().out
+
+
+def test_wrong_kernels_alone_end_with_1(tmp_path: Path) -> None:
+    with Server(lambda asked, count: code(WRONG % count)) as server:
+        given = served(server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "run=bad")
+        assert generate(tmp_path, *given) == 1
+    assert summary(tmp_path / "bad")["best"] is None
+
+
+def test_fresh_puts_the_earlier_run_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["strategy=single", "run=one"]
+    assert generate(tmp_path, *given) == 0
+    assert generate(tmp_path, *given, "fresh=true", "seed=1") == 0
+    assert (tmp_path / "one.1" / "attempts.jsonl").is_file()
+    assert "the earlier run is in" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default")  # of libraries below MLflow
+def test_a_run_is_in_mlflow_with_its_curve_and_a_trace_of_each_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with Server(lambda asked, count: code(GOOD % count)) as server:
+        given = served(server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "run=seen")
+        assert generate(tmp_path, *given, "track=true") == 0
+    client = mlflow.MlflowClient(uri)
+    experiment = client.get_experiment_by_name("portkern generate")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.data.params["op"] == "relu" and run.data.metrics["attempts"] == 2
+    assert len(client.get_metric_history(run.info.run_id, "best_so_far")) == 2
+    traces = client.search_traces(locations=[experiment.experiment_id])
+    assert len(traces) == 2
+    spans = [span for trace in traces for span in trace.data.spans if span.name == "coder"]
+    assert "You write c++ kernels" in json.dumps(spans[0].inputs)
+    assert "Here it is." in json.dumps(spans[0].outputs)
