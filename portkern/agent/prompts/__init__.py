@@ -8,6 +8,7 @@ it a new version, since results of two versions are not of one experiment.
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,6 +20,7 @@ from portkern.agent.axes import Message
 from portkern.errors import no_such
 
 _FOLDER = files(__package__)
+_HEADING, _FENCE = re.compile(r"#{1,5} "), re.compile(r"`{3,}|~{3,}")
 
 
 class _Shipped(BaseLoader):
@@ -31,10 +33,32 @@ class _Shipped(BaseLoader):
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=_Shipped(), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=False, autoescape=False,  # prompts are no HTML
     )  # fmt: skip
+    environment.filters |= {"fenced": fenced, "section": section}
+    return environment
+
+
+def fenced(source: str, tag: str = "") -> str:
+    """As a block of code, between fences that are longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
+    return f"{fence}{tag}\n{source.rstrip()}\n{fence}"
+
+
+def section(document: str) -> str:
+    """Without its title, and with headings that stand below those of a prompt."""
+    lines = document.strip().splitlines()
+    if lines and _HEADING.match(lines[0]):
+        lines = lines[1:]
+    told, fence = [], ""
+    for line in lines:
+        mark = _FENCE.match(line)
+        if mark and fence in ("", mark[0]):
+            fence = "" if fence else mark[0]
+        told.append(f"#{line}" if _HEADING.match(line) and not fence else line)
+    return "\n".join(told).strip()
 
 
 @cache

@@ -44,5 +44,6 @@ def load(options: Mapping[str, Any]) -> Proposer:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"proposer.{field}: got {first['input']!r}; {first['msg']}") from error
+        reason = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"proposer.{field}: got {first['input']!r}; {reason}") from error
     return proposer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
@@ -46,12 +45,17 @@ class Catalogue:
         self.options = options
 
     def arms(self, task: Task) -> Sequence[Arm]:
-        """A knob each."""
+        """A knob each; none where the slots' drafts say why there are none."""
         kernel = shipped(task)
-        space = _space(kernel, task) if kernel else None
+        if kernel is None or not kernel.knobs:
+            return []
+        try:
+            space = _space(kernel, task)
+        except ConfigError:
+            return []
         return [
             Arm(name, f"turn {name}", knob=name)
-            for name, values in (space.choices if space else {}).items() if len(values) > 1
+            for name, values in space.choices.items() if len(values) > 1
         ]  # fmt: skip
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
@@ -61,53 +65,59 @@ class Catalogue:
         if kernel is None:
             why = f"{task.backend.name} ships no {task.language} kernel for {task.op.name}"
             return [Draft(None, detail=f"{why}; name a model with models.coder.model=")]
-        space = _space(kernel, task)
-        offered = (
-            _choices(slot, context, kernel, space)
-            if space else iter([(kernel, SHIPPED, "")])
-        )  # fmt: skip
-        return _take(offered, slot, context.taken)
+        try:
+            space = _space(kernel, task)
+        except ConfigError as error:
+            return [Draft(None, detail=str(error))]
+        drafts = _take(_choices(slot, context, kernel, space), slot, kernel, context.taken)
+        searched = space.size <= SEARCHED
+        why = "every setting of the kernel was tried" if searched else "no new setting was found"
+        return drafts or [Draft(None, detail=why, arm=slot.arm)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``knob`` is the one that was turned, where it is one."""
+
+    settings: Settings
+    idea: str
+    operator: str
+    knob: str = ""
 
 
 def _choices(
     slot: Slot, context: Context, kernel: Candidate, space: tuning.Space
-) -> Iterator[tuple[Candidate, str, str]]:
-    """Kernels with the idea and the knob behind each, the most wanted first."""
-    parents = [
-        {name: knob.value for name, knob in one.knobs.items()}
-        for one in (
-            replace(kernel, source=parent.source)
-            for parent in context.log.some(slot.parents) if parent.source
-        )
-    ]  # fmt: skip
+) -> Iterator[Choice]:
+    """The most wanted first."""
     random = context.random
+    parents = [
+        _settings(replace(kernel, source=one.source), space)
+        for one in context.log.some(slot.parents) if one.source
+    ]  # fmt: skip
     if not parents:
-        yield kernel, SHIPPED, ""
-        if slot.ideas:
-            yield from _turned(kernel, _by_idea(space.default, space, slot, random))
-    elif len(parents) > 1 and slot.operator in ("", "crossover"):
-        yield from _turned(kernel, _crossed(parents, space, random))
-    elif slot.ideas:
-        yield from _turned(kernel, _by_idea(parents[0], space, slot, random))
+        yield Choice(space.default, SHIPPED, "init")
+    if len(parents) > 1 and slot.operator in ("", "crossover"):
+        yield from _crossed(parents, space, random)
+    if slot.ideas:
+        yield from _by_idea((*parents, space.default)[0], space, slot, random)
     if parents:
-        yield from _turned(kernel, _neighbours(parents[0], space, slot.arm, random))
-    yield from _turned(kernel, _anywhere(space, random))
+        yield from _neighbours(parents[0], space, slot.arm, random)
+    yield from _anywhere(space, random)
 
 
-def _take(
-    offered: Iterator[tuple[Candidate, str, str]], slot: Slot, taken: set[str]
-) -> list[Draft]:
+def _take(offered: Iterator[Choice], slot: Slot, kernel: Candidate, taken: set[str]) -> list[Draft]:
     """The first ``slot.size`` that were not taken before."""
     drafts: list[Draft] = []
-    for kernel, idea, arm in offered:
+    for choice in offered:
+        made = kernel.turn(choice.settings)
+        if made.digest in taken:
+            continue
+        taken.add(made.digest)
+        arm = choice.knob or slot.arm
+        drafts.append(Draft(made, idea=choice.idea, arm=arm, operator=choice.operator))
         if len(drafts) == slot.size:
             break
-        if kernel.digest in taken:
-            continue
-        taken.add(kernel.digest)
-        operator = "turn" if arm else ("init" if idea == SHIPPED else "draw")
-        drafts.append(Draft(kernel, idea=idea, arm=arm or slot.arm, operator=operator))
-    return drafts or [Draft(None, detail="every setting of the kernel was tried")]
+    return drafts
 
 
 def shipped(task: Task) -> Candidate | None:
@@ -116,66 +126,64 @@ def shipped(task: Task) -> Candidate | None:
     return next((one for one in found if one.language == task.language), None)
 
 
-def _space(kernel: Candidate, task: Task) -> tuning.Space | None:
-    """None for a kernel that has nothing to turn."""
-    try:
-        return tuning.Space.of(kernel, task.backend, task.target, task.op.precision)
-    except ConfigError:
-        return None
+def _space(kernel: Candidate, task: Task) -> tuning.Space:
+    """Of a kernel that has nothing to turn one setting. Raises ConfigError where a knob has no
+    value that the target takes."""
+    if not kernel.knobs:
+        return tuning.Space({})
+    return tuning.Space.of(kernel, task.backend, task.target, task.op.precision)
 
 
-def _turned(
-    kernel: Candidate, settings: Iterator[tuple[Settings, str, str]]
-) -> Iterator[tuple[Candidate, str, str]]:
-    for one, idea, arm in settings:
-        yield kernel.turn(one), idea, arm
+def _settings(kernel: Candidate, space: tuning.Space) -> Settings:
+    """Of a kernel that the run has made; a knob that it lost, or set to what the target does not
+    take, is as it ships."""
+    now = {name: knob.value for name, knob in kernel.knobs.items()}
+    return {
+        name: now[name] if now.get(name) in values else values[0]
+        for name, values in space.choices.items()
+    }
 
 
-def _by_idea(
-    start: Settings, space: tuning.Space, slot: Slot, random: Random
-) -> Iterator[tuple[Settings, str, str]]:
+def _step(start: Settings, turned: Settings) -> Choice | None:
+    """None where nothing is turned."""
+    changed = [name for name in start if turned[name] != start[name]]
+    idea = ", ".join(f"{name}: {start[name]} → {turned[name]}" for name in changed)
+    knob = changed[0] if len(changed) == 1 else ""
+    return Choice(turned, idea, "turn", knob) if changed else None
+
+
+def _by_idea(start: Settings, space: tuning.Space, slot: Slot, random: Random) -> Iterator[Choice]:
     """So many knobs, and of each so many values."""
     knobs = [name for name, values in space.choices.items() if len(values) > 1]
     random.shuffle(knobs)
     for name in knobs[: slot.ideas]:
         others = [value for value in space.choices[name] if value != start[name]]
         random.shuffle(others)
-        for value in others[: slot.n]:
-            yield {**start, name: value}, f"{name}: {start[name]} → {value}", name
+        steps = (_step(start, {**start, name: value}) for value in others[: slot.n])
+        yield from filter(None, steps)
 
 
-def _neighbours(
-    start: Settings, space: tuning.Space, arm: str, random: Random
-) -> Iterator[tuple[Settings, str, str]]:
+def _neighbours(start: Settings, space: tuning.Space, arm: str, random: Random) -> Iterator[Choice]:
     """One knob turned (the arm's, if it is one), then any two."""
     knobs = [arm] if arm in space.choices else list(space.choices)
-    single = [
-        ({**start, name: value}, f"{name}: {start[name]} → {value}", name)
-        for name in knobs for value in space.choices[name] if value != start[name]
-    ]  # fmt: skip
-    random.shuffle(single)
-    yield from single
+    turned = [{**start, name: value} for name in knobs for value in space.choices[name]]
+    random.shuffle(turned)
     for _ in range(DRAWS):
         names = random.sample(list(space.choices), min(2, len(space.choices)))
-        settings = {**start, **{name: random.choice(space.choices[name]) for name in names}}
-        changed = [n for n in names if settings[n] != start[n]]
-        idea = ", ".join(f"{n}: {start[n]} → {settings[n]}" for n in changed)
-        if changed:
-            yield settings, idea, changed[0]
+        turned.append({**start, **{name: random.choice(space.choices[name]) for name in names}})
+    yield from filter(None, (_step(start, one) for one in turned))
 
 
-def _crossed(
-    parents: Sequence[Settings], space: tuning.Space, random: Random
-) -> Iterator[tuple[Settings, str, str]]:
+def _crossed(parents: Sequence[Settings], space: tuning.Space, random: Random) -> Iterator[Choice]:
     for _ in range(DRAWS):
         settings = {name: random.choice(parents[:2])[name] for name in space.choices}
-        yield settings, "knobs of two kernels", ""
+        yield Choice(settings, "knobs of two kernels", "crossover")
 
 
-def _anywhere(space: tuning.Space, random: Random) -> Iterator[tuple[Settings, str, str]]:
+def _anywhere(space: tuning.Space, random: Random) -> Iterator[Choice]:
     for _ in range(DRAWS):
         drawn = {name: random.choice(values) for name, values in space.choices.items()}
-        yield drawn, "settings at random", ""
-    if math.prod(map(len, space.choices.values())) <= SEARCHED:
+        yield Choice(drawn, "settings at random", "draw")
+    if space.size <= SEARCHED:
         for settings in space.everything():
-            yield settings, "settings that were left", ""
+            yield Choice(settings, "settings that were left", "draw")

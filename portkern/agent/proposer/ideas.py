@@ -42,11 +42,13 @@ class IdeasThenCode(Modelled):
         chosen = [one for one in ideas if one.text in kept]
         if not chosen:
             return [Draft(None, detail="no idea was approved", calls=planned)]
-        drafts = await asyncio.gather(*[
-            self._kernel(self.writer(slot, context, context.llm.within(f"{i}.{k}")), idea)
-            for i, idea in enumerate(chosen)
-            for k in range(slot.n)
-        ])
+        drafts = await asyncio.gather(
+            *[
+                self._kernel(self.writer(slot, context, context.llm.within(f"{i}.{k}")), idea)
+                for i, idea in enumerate(chosen)
+                for k in range(slot.n)
+            ]
+        )
         # What the ideas cost is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 
@@ -92,7 +94,10 @@ def read_ideas(text: str) -> list[Idea]:
         nested = value.values() if isinstance(value, dict) else [value]
         for one in nested:
             found = (_each(one) if isinstance(one, list) else []) or found
-    found = found or single or [Idea(item) for item in _ITEM.findall(replies.blocks(text)[1])]
+    if not (found or single):
+        listed = _ITEM.findall(replies.blocks(text)[1])
+        found = _each(item.replace("**", "") for item in listed)
+    found = found or single
     return list({one.text.lower(): one for one in reversed(found)}.values())[::-1]
 
 
@@ -107,4 +112,4 @@ def _idea(item: Any) -> Idea | None:
         text, why = item, ""
     if not isinstance(text, str) or not text.strip():
         return None
-    return Idea(" ".join(text.split()).strip("*"), " ".join(why.split()))
+    return Idea(" ".join(text.split()), " ".join(why.split()))

@@ -53,7 +53,9 @@ class _Planned(Modelled):
 
         def unmarked(reply: Reply) -> Code | Unread:
             found = reading.kernel(reply.text, writer.context.task, cut=reply.cut)
-            return replace(found, source=_unmarked(found.source)) if isinstance(found, Code) else found  # fmt: skip  # noqa: E501
+            if isinstance(found, Unread):
+                return found
+            return replace(found, source=_unmarked(found.source))
 
         draft = await writer.write(
             prompt, read=unmarked, shown=writer.parents[:1], plan=plan, marks=(BEGIN, END),
@@ -106,10 +108,12 @@ class MacroMicro(_Planned):
 
 def named(text: str, arms: Iterable[str]) -> str:
     """The arm that the text speaks of first; empty when it speaks of none."""
-    places = {
-        name: match.start() for name in arms
-        if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE))
-    }  # fmt: skip
+    places = {}
+    for name in arms:
+        words = re.escape(name).replace("_", "[_ ]")
+        found = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
+        if found:
+            places[name] = found.start()
     return min(places, key=lambda name: (places[name], -len(name)), default="")
 
 
@@ -135,7 +139,7 @@ def _words(told: Mapping[str, Any]) -> str:
 def _region(told: Any, lines: int) -> tuple[int, int] | None:
     """None for what is not a region of a file with so many lines."""
     try:
-        first, last = (int(one) for one in told)
+        first, last = (int(one) for one in told) if isinstance(told, list) else (0, 0)
     except (TypeError, ValueError, OverflowError):
         return None
     return (first, min(last, lines)) if 1 <= first <= min(last, lines) else None

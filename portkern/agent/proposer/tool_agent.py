@@ -14,13 +14,15 @@ from typing import Any
 from pydantic import Field
 
 from portkern import registry
-from portkern.agent import prompts
+from portkern.agent import prompts, replies
 from portkern.agent.axes import Context, Draft, Message, Reply, Seen
 from portkern.agent.proposer import menu, reading
-from portkern.agent.proposer.writing import Modelled, Options, facts
+from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
-from portkern.errors import ModelError
+from portkern.errors import BudgetSpent, ConfigError, ModelError
 
 TOOLS = {
     "write": "make the kernel in the reply's code block the current file",
@@ -33,7 +35,8 @@ TOOLS = {
 
 
 class ToolOptions(Options):
-    """``turns`` replies at most, of which ``tries`` may try a kernel."""
+    """``turns`` replies at most, of which ``tries`` may try a kernel, and no more than the slot has
+    room for."""
 
     turns: int = Field(20, ge=1)
     tries: int = Field(5, ge=1)
@@ -41,11 +44,19 @@ class ToolOptions(Options):
 
 @dataclass
 class _Desk:
-    """What the model has before it."""
+    """What the model has before it; ``left`` are the tries that it has."""
 
+    writer: Writer
     source: str
+    left: int
+    model: str = ""
     tried: list[Draft] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """Calls since the last try."""
+        counted = {call for one in self.tried for call in one.calls}
+        return tuple(call for call in self.writer.llm.calls if call not in counted)
 
 
 class ToolAgent(Modelled):
@@ -53,89 +64,117 @@ class ToolAgent(Modelled):
     options: ToolOptions
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        arms = {arm.name: arm for arm in self.arms(context.task)}
-        known = facts(slot, context, "coder", arms)
-        parent = known["parent"]
-        desk = _Desk(parent.source if parent else "")
-        messages = prompts.render(
-            "tool_agent", **known, tools=TOOLS, turns=self.options.turns, tries=self.options.tries,
-            others=[name for name in registry.names() if name != context.task.backend.name],
-        )  # fmt: skip
-        detail = "it never tried a kernel"
+        writer = self.writer(slot, context, context.llm)
+        parent = writer.parent
+        desk = _Desk(writer, parent.source if parent else "", min(self.options.tries, slot.size))
+        try:
+            detail = await self._work(desk)
+        except BudgetSpent:
+            if not desk.tried:
+                raise
+            detail = ""  # what was tried is paid for
+        if not desk.tried:
+            return [Draft(None, detail=detail, arm=writer.slot.arm, calls=desk.uncounted)]
+        last = desk.tried[-1]
+        return [*desk.tried[:-1], replace(last, calls=(*last.calls, *desk.uncounted))]
+
+    async def _work(self, desk: _Desk) -> str:
+        """Until the model is done; why it ended."""
+        writer = desk.writer
+        facts = writer.facts(writer.author, shown=writer.parents[:1]) | {
+            "tools": TOOLS, "turns": self.options.turns, "tries": desk.left,
+            "others": [one for one in registry.names() if one != writer.context.task.backend.name],
+        }  # fmt: skip
+        messages = prompts.render("tool_agent", **facts)
         for _ in range(self.options.turns):
             try:
-                reply = await context.llm.ask(
-                    "coder", messages, prompt=prompts.named("tool_agent"),
-                    temperature=self.options.temperature,
+                reply = await writer.llm.ask(
+                    writer.author, messages, prompt=prompts.named("tool_agent"),
+                    temperature=writer.temperature,
                 )  # fmt: skip
             except ModelError as error:
-                detail = str(error)
-                break
-            desk.calls.append(reply.call)
-            answer = await self._turn(reply, desk, slot, context)
+                return str(error)
+            desk.model = reply.model or writer.author
+            answer = await _answer(reply, desk)
             if answer is None:
-                break
-            messages = [*messages, Message("assistant", reply.text), Message("user", answer)]
-        if not desk.tried:
-            return [Draft(None, detail=detail, calls=tuple(desk.calls))]
-        # Calls after the last try belong to the last one.
-        counted = {call for one in desk.tried for call in one.calls}
-        left = tuple(call for call in desk.calls if call not in counted)
-        last = desk.tried[-1]
-        return [*desk.tried[:-1], replace(last, calls=(*last.calls, *left))]
+                return "it was done before it tried a kernel"
+            said = replies.spoken(reply.text).strip() or "(nothing)"
+            messages = [*messages, Message("assistant", said), Message("user", answer)]
+        return f"it did not try a kernel in {self.options.turns} replies"
 
-    async def _turn(self, reply: Reply, desk: _Desk, slot: Slot, context: Context) -> str | None:
-        """What the tool answers; None when the model is done."""
-        asked = _asked(reply.text)
-        tool = asked.get("tool")
-        match tool:
-            case "write":
-                found = reading.kernel(reply.text, context.task, cut=reply.cut)
-                desk.source = found.source or desk.source
-                return f"Not written: {found.why}" if found.why else "Written."
-            case "edit":
-                found = reading.edited(desk.source, reply.text)
-                desk.source = found.source or desk.source
-                return f"Nothing was changed: {found.why}" if found.why else "Edited."
-            case "show":
-                lines = enumerate(desk.source.splitlines(), 1)
-                return "\n".join(f"{n:4} {line}" for n, line in lines) or "There is no file yet."
-            case "donor":
-                return _donor(str(asked.get("backend", "")), context.task)
-            case "try":
-                return await self._try(desk, slot, context, str(asked.get("why") or ""))
-            case "done":
-                return None
-        return f"No tool {tool!r}. Answer with one JSON object; tools: {', '.join(TOOLS)}."
 
-    async def _try(self, desk: _Desk, slot: Slot, context: Context, why: str) -> str:
-        if not desk.source.strip():
-            return "There is no file yet; write one first."
-        if len(desk.tried) >= min(self.options.tries, slot.size):
-            return "No tries are left; answer with the tool 'done'."
-        counted = {call for one in desk.tried for call in one.calls}
-        draft = Draft(
-            context.task.candidate(desk.source, author="tool_agent"), rationale=why,
-            operator="try", arm=slot.arm,
-            calls=tuple(call for call in desk.calls if call not in counted),
-        )  # fmt: skip
-        seen = await context.look(draft)
-        desk.tried.append(draft)
-        return _report(seen, left=self.options.tries - len(desk.tried))
+async def _answer(reply: Reply, desk: _Desk) -> str | None:
+    """Of the tool that was asked for; None when the model is done."""
+    asked = _asked(reply.text)
+    tool, task = asked.get("tool"), desk.writer.context.task
+    match tool:
+        case "write":
+            return _put(desk, reading.kernel(reply.text, task, cut=reply.cut), "Written.")
+        case "edit":
+            return _put(desk, reading.edited(desk.source, reply.text, cut=reply.cut), "Edited.")
+        case "show":
+            lines = enumerate(desk.source.splitlines(), 1)
+            return "\n".join(f"{n:4} {line}" for n, line in lines) or "There is no file yet."
+        case "donor":
+            return _donor(str(asked.get("backend", "")), task)
+        case "try":
+            return await _try(desk, " ".join(str(asked.get("why") or "").split()))
+        case "done":
+            return None
+    what = "There is no tool in that reply" if tool is None else f"No tool {tool!r}"
+    return f"{what}. Answer with one JSON object; tools: {', '.join(TOOLS)}."
 
 
 def _asked(text: str) -> Mapping[str, Any]:
-    found = reading.document(text)
-    return found if isinstance(found, dict) else {}
+    """The first object that names a tool: replies that go on have only imagined its answer."""
+    told = replies.objects(replies.spoken(text))
+    return next((one for one in told if "tool" in one), {})
 
 
-def _report(seen: Seen, *, left: int) -> str:
+def _put(desk: _Desk, found: Code | Unread, done: str) -> str:
+    if isinstance(found, Unread):
+        return f"The file is as it was: {found.why}."
+    desk.source = found.source
+    return done
+
+
+async def _try(desk: _Desk, why: str) -> str:
+    task, known = desk.writer.context.task, [one.candidate for one in desk.tried]
+    if not desk.source.strip():
+        return "There is no file yet; write one first."
+    candidate = task.candidate(desk.source, author=desk.model)
+    same = [one for one in known if one and one.digest == candidate.digest]
+    if same:
+        return f"This very file was tried already. {_told(desk.left)}"
+    if not desk.left:
+        return _told(desk.left)
+    draft = Draft(
+        candidate, idea=why, operator="try", arm=desk.writer.slot.arm, calls=desk.uncounted
+    )
+    seen = await desk.writer.context.look(draft)
+    desk.tried.append(draft)
+    desk.left -= 1
+    return _report(seen, desk.left)
+
+
+def _report(seen: Seen, left: int) -> str:
+    status = seen.status.replace("_", " ").capitalize()
+    result = f"{status}: {seen.detail}" if seen.detail else f"{status}."
     parts = [f"{block.title}\n{block.text}" for block in seen.feedback]
-    return "\n\n".join([*parts, f"{left} tries are left."])
+    return "\n\n".join([result, *parts, _told(left)])
+
+
+def _told(left: int) -> str:
+    if not left:
+        return "No tries are left; answer with the tool 'done'."
+    return f"{left} {'try is' if left == 1 else 'tries are'} left."
 
 
 def _donor(name: str, task: Task) -> str:
-    kernels = [one for one in menu.donors(task, "catalogue") if one.backend == name]
-    if not kernels:
+    try:
+        kernels = menu.donors(task, name)
+    except ConfigError:
         return f"{json.dumps(name)} has no kernel of {task.op.name}."
-    return "\n\n".join(f"{one.language}:\n{one.source}" for one in kernels)
+    return "\n\n".join(
+        f"{one.backend}, {one.language}:\n{prompts.fenced(one.source)}" for one in kernels
+    )

@@ -1,0 +1,185 @@
+"""Baseline correctness: how often one sample is right, or one of several, and where the others end.
+
+KernelBench's one-shot setting: samples know nothing of each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portkern.agent.attempt import Status
+from portkern.experiment.ending import STAGES, Ending, endings
+from portkern.experiment.job import Done, Question
+from portkern.experiment.section import (
+    DASH, Bars, Chart, Findings, Line, Section, Table, counted, document, percent,
+)  # fmt: skip
+from portkern.experiment.statistics import Estimate, mean, pass_at_k, share
+from portkern.experiment.study import Study
+
+ARM = "oneshot"
+#: More than any budget: it is the budget that ends a job, so that a larger one goes on with it.
+ENDLESS = 100_000
+#: Of samples that are to differ (KernelBench's presets have 0.7 to 0.8); one alone is greedy.
+TEMPERATURE = 0.7
+#: What fast_p is told for.
+FASTER = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+_WORDS = {Status.PASSED: "correct"}
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What became of an operator's samples. Those that nobody judged are none."""
+
+    op: str
+    samples: tuple[Ending, ...]
+    unjudged: int
+
+    @property
+    def n(self) -> int:
+        return len(self.samples)
+
+    @property
+    def correct(self) -> int:
+        return sum(one.correct for one in self.samples)
+
+    @property
+    def built(self) -> int:
+        return sum(one.built for one in self.samples)
+
+    def faster(self, p: float) -> int:
+        return sum(one.faster(p) for one in self.samples)
+
+    @property
+    def stages(self) -> Counter[Status | None]:
+        return Counter(one.status for one in self.samples)
+
+    def at(self, k: int) -> float:
+        return pass_at_k(self.n, self.correct, k)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "samples": self.n, "unjudged": self.unjudged, "correct": self.correct,
+            "pass_at_1": document(share(self.correct, self.n)) if self.n else None,
+            "pass_at": {str(k): self.at(k) for k in range(1, self.n + 1)},
+            "built_at_1": document(share(self.built, self.n)) if self.n else None,
+            "fast": {f"{p:g}": self.faster(p) / self.n for p in FASTER} if self.n else {},
+            "ended": {str(stage): self.stages[stage] for stage in STAGES if self.stages[stage]},
+        }  # fmt: skip
+
+
+class Baseline(Study):
+    title = "How often is a kernel right that was written in one go?"
+    arms = (ARM,)
+    compared = (ARM,)
+    seeds = (0,)
+    counts = "n"
+
+    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+        chosen = ["preset=kernelbench_oneshot", "strategy=best_of_n", f"strategy.n={ENDLESS}"]
+        if question.count > 1:
+            chosen.append(f"models.coder.temperature={TEMPERATURE}")
+        return {ARM: chosen}
+
+    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+        every = [_sampled(op, done) for op in dict.fromkeys(one.job.operator for one in done)]
+        judged = [one for one in every if one.n]
+        overall = _overall(judged)
+        return Findings(
+            _lead(judged, overall),
+            {
+                "ops": {one.op: one.document() for one in every},
+                "pass_at": {str(k): document(one) for k, one in enumerate(overall, 1)},
+            },
+            (_passes(judged, overall), _stages(judged)) if judged else (),
+            _notes(every),
+        )  # fmt: skip
+
+
+def _sampled(op: str, done: Sequence[Done]) -> Sampled:
+    ends = [end for one in done if one.job.operator == op for end in endings(one.log)]
+    judged = tuple(end for end in ends if end.status)
+    return Sampled(op, judged, len(ends) - len(judged))
+
+
+def _overall(judged: Sequence[Sampled]) -> list[Estimate]:
+    """pass@1, pass@2, … as far as every operator has samples; operators are the units."""
+    most = min((one.n for one in judged), default=0)
+    found = [mean([one.at(k) for one in judged]) for k in range(1, most + 1)]
+    return [one for one in found if one]
+
+
+def _lead(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
+    if not judged:
+        return "No sample was judged."
+    several = f", pass@{len(overall)} {percent(overall[-1])}" if len(overall) > 1 else ""
+    over = f" over {counted(len(judged), 'operator')}" if len(judged) > 1 else f" on {judged[0].op}"
+    failed = Counter(end.status for one in judged for end in one.samples if not end.correct)
+    if not failed:
+        return f"pass@1 is {percent(overall[0])}{several}{over}; no sample failed."
+    [(stage, count)] = failed.most_common(1)
+    total = sum(failed.values())
+    most = f"all ended as {_word(stage)}" if count == total else f"{count} ended as {_word(stage)}"
+    return (
+        f"pass@1 is {percent(overall[0])}{several}{over}. Of {counted(total, 'failure')} {most}."
+    )
+
+
+def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
+    return tuple(
+        f"{one.op}: {counted(one.unjudged, 'sample')} of {one.n + one.unjudged} were not judged (no "
+        "model answered, or there was nothing to run them on) and do not count."
+        for one in every if one.unjudged
+    )  # fmt: skip
+
+
+def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
+    most = len(overall)
+    head = ("operator", "samples", "correct", "pass@1", f"pass@{most}", "builds", "fast₁")
+    rows = [
+        (
+            one.op, str(one.n), str(one.correct), percent(share(one.correct, one.n)),
+            percent(Estimate(one.at(most))), percent(share(one.built, one.n)),
+            percent(share(one.faster(1.0), one.n)),
+        )
+        for one in judged
+    ]  # fmt: skip
+    if len(judged) > 1:
+        builds, fast = (
+            mean([count / one.n for one, count in zip(judged, counts, strict=True)])
+            for counts in ([one.built for one in judged], [one.faster(1.0) for one in judged])
+        )
+        rows.append((
+            "all", str(sum(one.n for one in judged)), str(sum(one.correct for one in judged)),
+            percent(overall[0]), percent(overall[-1]), percent(builds), percent(fast),
+        ))  # fmt: skip
+    lines = [Line(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1))) for one in judged]
+    if len(judged) > 1:
+        lines.append(Line("all", tuple(overall)))
+    charts = (Chart("pass@k", "k", tuple(lines), percent=True),) if most > 1 else ()
+    return Section(
+        "Correct samples",
+        "pass@k is how likely one of k samples is correct: 1 - C(n-c, k) / C(n, k), of n samples "
+        "with c correct ones. fast₁ is the share that is correct and faster than the framework. "
+        "Intervals are Wilson's for one operator, and the bootstrap's over operators for all.",
+        charts, (), Table(head, tuple(rows)),
+    )  # fmt: skip
+
+
+def _stages(judged: Sequence[Sampled]) -> Section:
+    seen = [stage for stage in STAGES if any(one.stages[stage] for one in judged)]
+    words = tuple(map(_word, seen))
+    bars = [(one.op, tuple(one.stages[stage] for stage in seen)) for one in judged]
+    rows = [(op, *(str(n) if n else DASH for n in counts)) for op, counts in bars]
+    return Section(
+        "Where samples end",
+        "A sample ends at the first stage that it does not pass.",
+        (), (Bars("samples", words, tuple(bars)),), Table(("operator", *words), tuple(rows)),
+    )  # fmt: skip
+
+
+def _word(stage: Status | None) -> str:
+    assert stage is not None
+    return _WORDS.get(stage, str(stage).replace("_", " "))

@@ -1,0 +1,262 @@
+"""Strategies of search at an equal budget of attempts: how soon, and how far, each comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portkern.agent import strategy
+from portkern.agent.attempt import Status
+from portkern.experiment.baseline import ENDLESS
+from portkern.experiment.job import Done, Question
+from portkern.experiment.section import (
+    DASH, Chart, Findings, Line, Section, Table, counted, document, listed, percent, times,
+)  # fmt: skip
+from portkern.experiment.statistics import (
+    Estimate, area, mean, means, median, padded, reached, spread,
+)  # fmt: skip
+from portkern.experiment.study import Study
+
+#: So much of the best score of all counts as having found it.
+NEAR = 0.95
+
+#: Nothing but the budget ends a strategy. ``staged`` has as many rounds as actions.
+_ENDLESS: Mapping[str, tuple[str, ...]] = {
+    "bandit": ("strategy.trials=null", "strategy.mask=false"),  # masks want hardware counters
+    "beam": ("strategy.rounds=null",),
+    "best_of_n": (f"strategy.n={ENDLESS}",),
+    "branching": ("strategy.rounds=null",),
+    "evolutionary": ("strategy.generations=null",),
+    "mcts_graph": ("strategy.trials=null",),
+    "parallel_refine": ("strategy.turns=null", "strategy.early_exit=false"),
+    "refine": ("strategy.turns=null", "strategy.parent=best"),  # greedy
+    "staged": (),
+    "tree_eps": ("strategy.trials=null",),
+}
+#: With a model, whatever a strategy builds on is shown with its results, which is all that
+#: ``memory=last`` does; strategies that choose actions need a menu of them.
+_WRITERS: Mapping[str, tuple[str, ...]] = {
+    "bandit": ("proposer=direct", "proposer.actions=menu/six"),
+    "branching": ("proposer=ideas_then_code",),
+    "evolutionary": ("proposer=evolve",),
+    "mcts_graph": ("proposer=direct", "proposer.actions=menu/six"),
+    "staged": ("proposer=direct", "proposer.actions=menu/stages"),
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One job: the best score so far after each attempt, as far as the budget goes. ``raced`` is
+    the speedup that its best kernel had in the race at its end, where it was timed."""
+
+    arm: str
+    seed: int
+    curve: tuple[float, ...]
+    made: int
+    fresh: int
+    raced: float | None
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One strategy on one operator, over its seeds. ``near``: after how many attempts each job came
+    to :data:`NEAR` of ``top``, the best of all."""
+
+    arm: str
+    traces: tuple[Trace, ...]
+    top: float
+
+    @property
+    def curve(self) -> list[Estimate]:
+        return means([one.curve for one in self.traces])
+
+    @property
+    def area(self) -> Estimate:
+        return _mean([area(one.curve) for one in self.traces])
+
+    @property
+    def share(self) -> Estimate:
+        return _mean([area(one.curve) / self.top for one in self.traces])
+
+    @property
+    def score(self) -> Estimate:
+        return _mean([one.curve[-1] for one in self.traces])
+
+    @property
+    def raced(self) -> Estimate | None:
+        return mean([one.raced for one in self.traces if one.raced is not None])
+
+    @property
+    def near(self) -> list[int | None]:
+        return [reached(one.curve, NEAR * self.top) for one in self.traces]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "seeds": [one.seed for one in self.traces],
+            "curve": [document(one) for one in self.curve],
+            "curves": {str(one.seed): list(one.curve) for one in self.traces},
+            "area": document(self.area), "area_of_best": document(self.share),
+            "score": document(self.score), "raced": document(self.raced),
+            "attempts_to_95": self.near, "median_attempts_to_95": median(self.near),
+            "attempts": [one.made for one in self.traces],
+            "new_kernels": [one.fresh for one in self.traces],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All strategies on one operator; the largest area first."""
+
+    op: str
+    top: float
+    standings: tuple[Standing, ...]
+    noise: float | None
+    repeated: int
+
+
+class Search(Study):
+    title = "Which search gets furthest with the same number of attempts?"
+    arms = tuple(_ENDLESS)
+    compared = ("refine", "branching", "evolutionary", "bandit", "best_of_n")
+    seeds = (0, 1, 2)
+    counts = "attempts"
+    asks_model = False
+    varied = ("strategy", "preset", "proposer")
+
+    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+        """One slot at a time: a strategy that knows less when it asks is another strategy."""
+        return {arm: ("inflight=1", *self._choice(arm, question)) for arm in question.arms}
+
+    def _choice(self, arm: str, question: Question) -> tuple[str, ...]:
+        author: tuple[str, ...] = ("proposer=catalogue",)
+        if question.model:
+            author = (*_WRITERS.get(arm, ("proposer=direct",)), "memory=last")
+        return (f"strategy={arm}", *_ENDLESS[arm], *author)
+
+    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+        ops = dict.fromkeys(one.job.operator for one in done)
+        every = [_contest(op, question, done) for op in ops]
+        contests = [one for one in every if one.standings]
+        return Findings(
+            " ".join(map(_lead, contests)) or "No strategy found a correct kernel.",
+            {
+                "ops": {
+                    one.op: {
+                        "best": one.top, "noise": one.noise, "repeated": one.repeated,
+                        "strategies": {each.arm: each.document() for each in one.standings},
+                    }
+                    for one in contests
+                }
+            },
+            tuple(_section(one, question, alone=len(contests) == 1) for one in contests),
+            _notes(contests, question),
+        )  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> Estimate:
+    found = mean(values)
+    assert found is not None, "a standing has a trace"
+    return found
+
+
+def _contest(op: str, question: Question, done: Sequence[Done]) -> Contest:
+    """Without standings where nobody found a correct kernel."""
+    traces = [_trace(one, question.count) for one in done if one.job.operator == op]
+    top = max((one.curve[-1] for one in traces), default=0.0)
+    by_arm = {arm: tuple(one for one in traces if one.arm == arm) for arm in question.arms}
+    standings = [Standing(arm, own, top) for arm, own in by_arm.items() if own and top]
+    standings.sort(key=lambda one: -one.area.value)
+    repeated: dict[str, list[float]] = {}
+    for one in traces:
+        for digest, score in one.scores.items():
+            repeated.setdefault(digest, []).append(score)
+    several = [scores for scores in repeated.values() if len(scores) > 1]
+    return Contest(op, top, tuple(standings), spread(several), len(several))
+
+
+def _trace(one: Done, length: int) -> Trace:
+    raced = list(one.summary.get("speedups", {}).values())
+    attempts = list(one.log)
+    return Trace(
+        one.job.arm, one.job.seed, tuple(padded(one.log.curve(), length)), len(attempts),
+        sum(a.status not in (Status.DUPLICATE, Status.NO_CODE) for a in attempts),
+        math.exp(sum(map(math.log, raced)) / len(raced)) if raced else None,
+        {a.digest: a.score for a in attempts if a.correct and a.speedups},
+    )  # fmt: skip
+
+
+def _lead(contest: Contest) -> str:
+    first, *others = contest.standings
+    told = f"{contest.op}: {first.arm} has the best curve, {times(first.area)} on average."
+    if not others:
+        return told
+    close = [one.arm for one in others if one.area.overlaps(first.area)]
+    if first.area.ci95 is None:
+        return f"{told} One seed each does not tell strategies apart."
+    if not close:
+        return f"{told} Its interval overlaps no other's."
+    return f"{told} Its interval overlaps {_possessive(close)}: they are not told apart."
+
+
+def _possessive(names: Sequence[str]) -> str:
+    return f"{'that' if len(names) == 1 else 'those'} of {listed(names)}"
+
+
+def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
+    notes = []
+    for one in contests:
+        if one.noise is not None:
+            notes.append(
+                f"{one.op}: {counted(one.repeated, 'kernel')} were scored in several jobs, and their "
+                f"scores differ by {one.noise * 100:.1f} % (standard deviation). Smaller differences "
+                "of strategies mean nothing, and a highest score is in part luck: see the race."
+            )
+        for each in one.standings:
+            short = [trace for trace in each.traces if trace.made < question.count]
+            if short:
+                least = min(trace.made for trace in short)
+                notes.append(
+                    f"{one.op}: {each.arm} ended before its budget in {counted(len(short), 'job')} "
+                    f"(after {least} attempts at the earliest); its last score is kept from there on."
+                )
+    if len(question.seeds) < 5:
+        notes.append(
+            f"{counted(len(question.seeds), 'seed')}: intervals over so few are rough."
+        )  # fmt: skip
+    return tuple(notes)
+
+
+def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
+    count = question.count
+    head = (
+        "strategy", "jobs", "mean of the curve", "of the best", f"score after {count}",
+        "raced at the end", f"attempts to {NEAR:.0%}".replace("%", " %"), "new kernels",
+    )  # fmt: skip
+    rows = [
+        (
+            one.arm, str(len(one.traces)), times(one.area), percent(one.share), times(one.score),
+            times(one.raced), _near(one, count), " ".join(str(trace.fresh) for trace in one.traces),
+        )
+        for one in contest.standings
+    ]  # fmt: skip
+    lines = tuple(Line(one.arm, tuple(one.curve)) for one in contest.standings)
+    return Section(
+        "Curves" if alone else contest.op,
+        "The best speedup over the framework so far, after each attempt: mean over seeds, with the "
+        "95 % interval of the bootstrap over them. The mean of the curve is the area under it over "
+        f"its length; of the best, as a share of {contest.top:.2f}×, the highest score of all jobs. "
+        "Raced at the end: each job's best kernel, timed anew beside the others of its job, on all "
+        f"sizes. Attempts to {NEAR:.0%}".replace("%", " %") + " of the best: the median job's, and "
+        "how many came there.",
+        (Chart("best so far", "attempts", lines),), (), Table(head, tuple(rows)),
+    )  # fmt: skip
+
+
+def _near(one: Standing, count: int) -> str:
+    there = sum(k is not None for k in one.near)
+    middle = median(one.near)
+    told = f"> {count}" if middle is None else f"{middle:g}"
+    return f"{told} ({there} of {len(one.near)})" if one.near else DASH

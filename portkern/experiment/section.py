@@ -1,0 +1,110 @@
+"""What a report shows, before anybody draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from portkern.experiment.statistics import Estimate
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers are right-aligned: all columns but the first ``names``."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """``points`` from the left; None where there is nothing to show."""
+
+    name: str
+    points: tuple[Estimate | None, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over 1, 2, 3, …, from ``first``. ``percent``: values are shares, from 0 to 1."""
+
+    title: str
+    across: str
+    lines: tuple[Line, ...]
+    percent: bool = False
+    first: int = 1
+
+    @property
+    def shown(self) -> list[Estimate]:
+        return [one for line in self.lines for one in line.points if one]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Each bar is a whole whose parts have the names ``parts``."""
+
+    title: str
+    parts: tuple[str, ...]
+    bars: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    text: str = ""
+    charts: tuple[Chart, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """``lead`` is the answer in words, ``numbers`` all of it as JSON, ``notes`` what to beware of."""
+
+    lead: str
+    numbers: dict[str, Any]
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def percent(one: Estimate | None) -> str:
+    if one is None:
+        return DASH
+    ends = f" [{one.ci95[0] * 100:.0f}, {one.ci95[1] * 100:.0f}]" if one.ci95 else ""
+    return f"{one.value * 100:.0f} %{ends}"
+
+
+def times(one: Estimate | None) -> str:
+    if one is None:
+        return DASH
+    ends = f" [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]" if one.ci95 else ""
+    return f"{one.value:.2f}×{ends}"
+
+
+def plain(one: Estimate | None) -> str:
+    if one is None:
+        return DASH
+    ends = f" [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]" if one.ci95 else ""
+    return f"{one.value:.2f}{ends}"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def document(one: Estimate | None) -> dict[str, Any] | None:
+    """As JSON."""
+    if one is None:
+        return None
+    return {"value": one.value, "ci95": list(one.ci95) if one.ci95 else None, "n": one.n}

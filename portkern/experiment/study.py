@@ -1,0 +1,34 @@
+"""What the three experiments have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from portkern.experiment.job import Done, Question
+from portkern.experiment.section import Findings
+
+
+class Study(ABC):
+    """``title`` says what is found out; ``arms`` are all that can be compared, ``compared`` those
+    that are unless others are named, ``seeds`` likewise. ``counts`` names the option that has the
+    number of attempts of each job."""
+
+    title: ClassVar[str]
+    arms: ClassVar[tuple[str, ...]]
+    compared: ClassVar[tuple[str, ...]]
+    seeds: ClassVar[tuple[int, ...]]
+    counts: ClassVar[str]
+    #: Whether a language model has to write, since the catalogue's kernels hold no errors.
+    asks_model: ClassVar[bool] = True
+    #: Groups that the arms differ in, which therefore cannot be chosen for all of them.
+    varied: ClassVar[tuple[str, ...]] = ("strategy", "preset")
+
+    @abstractmethod
+    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+        """Of each arm that is asked for, overrides of ``portkern generate``."""
+
+    @abstractmethod
+    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+        """Of the jobs that are done; there is one at least."""
