@@ -6,15 +6,21 @@ import errno
 import importlib
 import os
 import sys
+import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkern.errors import PortkernError, StorageError, no_such
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
     "check": "judge one kernel file: op=softmax backend=cpu source=FILE",
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
     "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
+    "experiment": "compare ways of writing kernels: name=search op=matmul target=x86_64",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
     "report": "write a run's report again from its records: report RUN",
 }
@@ -77,12 +83,24 @@ def _help() -> str:
 
 
 def _verb_help(verb: str) -> str:
-    """The verb's own configuration file, which documents each key beside its default."""
+    """The verb's own configuration file, which documents each key beside its default, after the
+    groups that it chooses from, if any, with their choices."""
     from importlib.resources import files
 
-    text = (files("portkern.conf") / f"{verb}.yaml").read_text(encoding="utf-8")
-    _, _, body = text.partition("  - _self_\n")
-    return f"portkern {verb}: {VERBS[verb]}\n\n{body.strip()}"
+    conf = files("portkern.conf")
+    text = (conf / f"{verb}.yaml").read_text(encoding="utf-8")
+    defaults, _, body = text.partition("\n\n")
+    groups = [
+        f"{_choices(folder)}\n{name}: {default}\n"
+        for name, _, default in (line.strip(" -").partition(": ") for line in defaults.split("\n"))
+        if default and (folder := conf / name).is_dir()
+    ]
+    return f"portkern {verb}: {VERBS[verb]}\n\n{''.join(groups)}{body.strip()}"
+
+
+def _choices(folder: Traversable) -> str:
+    names = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir())
+    return textwrap.fill(", ".join(names), 98, initial_indent="# ", subsequent_indent="# ")
 
 
 if __name__ == "__main__":

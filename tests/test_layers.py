@@ -29,6 +29,7 @@ LAYERS = [
     "matrix report",
     "agent tracking",
     "tracing",
+    "experiment",
     "config testing",
     "verbs",
     "cli",

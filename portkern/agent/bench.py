@@ -120,6 +120,7 @@ class Bench:
         """Side by side in one run: by workload the records of all candidates. Nothing is reused
         and nothing kept, since it is the comparison that counts."""
         told: list[list[Record]] = []
+        start = time.perf_counter()
         with self._turn:
             cells = [self._cell(one, work[0]) for one in candidates]
             built = [self._build(cell) for cell in cells]
@@ -140,6 +141,7 @@ class Bench:
                         recording.judged(self._run, self._cell(candidate, one), made, result)
                         for candidate, made, result in zip(candidates, built, results, strict=True)
                     ])  # fmt: skip
+        self.device_s += time.perf_counter() - start
         return told
 
     def _build(self, cell: Cell) -> Built:

@@ -133,9 +133,12 @@ class Run:
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
         scored = list(task.workloads)[-1]
         race = [Work(scored, one) for one in self.plan.raced or task.workloads[scored]]
+        before = self.bench.device_s
         found = outcome.conclude(
             self.log, task, self.bench, last, race, self.plan.judging.baselines[0]
         )
+        self.meter.spend_device(self.bench.device_s - before + last.device_s)
+        self._note()
         if found.best:
             _write(self.folder / f"best{task.suffix}", found.best.source)
         return found

@@ -14,7 +14,16 @@ from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending, endings
 from portkern.experiment.job import Done, Question
 from portkern.experiment.section import (
-    DASH, Bars, Chart, Findings, Line, Section, Table, counted, document, percent,
+    DASH,
+    Bars,
+    Chart,
+    Findings,
+    Line,
+    Section,
+    Table,
+    counted,
+    document,
+    percent,
 )  # fmt: skip
 from portkern.experiment.statistics import Estimate, mean, pass_at_k, share
 from portkern.experiment.study import Study
@@ -122,15 +131,13 @@ def _lead(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
     [(stage, count)] = failed.most_common(1)
     total = sum(failed.values())
     most = f"all ended as {_word(stage)}" if count == total else f"{count} ended as {_word(stage)}"
-    return (
-        f"pass@1 is {percent(overall[0])}{several}{over}. Of {counted(total, 'failure')} {most}."
-    )
+    return f"pass@1 is {percent(overall[0])}{several}{over}. Of {counted(total, 'failure')} {most}."
 
 
 def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
     return tuple(
-        f"{one.op}: {counted(one.unjudged, 'sample')} of {one.n + one.unjudged} were not judged (no "
-        "model answered, or there was nothing to run them on) and do not count."
+        f"{one.op}: of {one.n + one.unjudged} samples {one.unjudged} were not judged (no model "
+        "answered, or there was nothing to run them on) and do not count."
         for one in every if one.unjudged
     )  # fmt: skip
 

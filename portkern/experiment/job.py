@@ -79,8 +79,8 @@ def _device(records: Path) -> str:
 @dataclass(frozen=True)
 class Question:
     """``count`` is each job's number of attempts; ``model`` the one that writes, empty when the
-    catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings`` those
-    of single arms."""
+    catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings``
+    those of single arms."""
 
     ops: tuple[str, ...]
     arms: tuple[str, ...]

@@ -7,20 +7,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portkern.agent import strategy
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
 from portkern.experiment.job import Done, Question
 from portkern.experiment.section import (
-    DASH, Chart, Findings, Line, Section, Table, counted, document, listed, percent, times,
+    DASH,
+    Chart,
+    Findings,
+    Line,
+    Section,
+    Table,
+    counted,
+    document,
+    listed,
+    percent,
+    times,
 )  # fmt: skip
 from portkern.experiment.statistics import (
-    Estimate, area, mean, means, median, padded, reached, spread,
+    Estimate,
+    area,
+    mean,
+    means,
+    median,
+    padded,
+    reached,
+    spread,
 )  # fmt: skip
 from portkern.experiment.study import Study
 
 #: So much of the best score of all counts as having found it.
-NEAR = 0.95
+NEAR, NEAR_SAID = 0.95, "95 %"
 
 #: Nothing but the budget ends a strategy. ``staged`` has as many rounds as actions.
 _ENDLESS: Mapping[str, tuple[str, ...]] = {
@@ -210,17 +226,17 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
     for one in contests:
         if one.noise is not None:
             notes.append(
-                f"{one.op}: {counted(one.repeated, 'kernel')} were scored in several jobs, and their "
-                f"scores differ by {one.noise * 100:.1f} % (standard deviation). Smaller differences "
-                "of strategies mean nothing, and a highest score is in part luck: see the race."
+                f"{one.op}: {counted(one.repeated, 'kernel')} had scores in several jobs, which "
+                f"differ by {one.noise * 100:.1f} % (standard deviation). Smaller differences of "
+                "strategies mean nothing, and a highest score is in part luck: see the race."
             )
         for each in one.standings:
             short = [trace for trace in each.traces if trace.made < question.count]
             if short:
                 least = min(trace.made for trace in short)
                 notes.append(
-                    f"{one.op}: {each.arm} ended before its budget in {counted(len(short), 'job')} "
-                    f"(after {least} attempts at the earliest); its last score is kept from there on."
+                    f"{one.op}: {each.arm} had no more to try in {counted(len(short), 'job')}, after "
+                    f"{least} attempts at the earliest; it keeps its score from there on."
                 )
     if len(question.seeds) < 5:
         notes.append(
@@ -233,7 +249,7 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
     count = question.count
     head = (
         "strategy", "jobs", "mean of the curve", "of the best", f"score after {count}",
-        "raced at the end", f"attempts to {NEAR:.0%}".replace("%", " %"), "new kernels",
+        "raced at the end", f"attempts to {NEAR_SAID}", "new kernels",
     )  # fmt: skip
     rows = [
         (
@@ -247,10 +263,9 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         "Curves" if alone else contest.op,
         "The best speedup over the framework so far, after each attempt: mean over seeds, with the "
         "95 % interval of the bootstrap over them. The mean of the curve is the area under it over "
-        f"its length; of the best, as a share of {contest.top:.2f}×, the highest score of all jobs. "
-        "Raced at the end: each job's best kernel, timed anew beside the others of its job, on all "
-        f"sizes. Attempts to {NEAR:.0%}".replace("%", " %") + " of the best: the median job's, and "
-        "how many came there.",
+        f"its length; of the best, as a share of {contest.top:.2f}×, the highest score of all. "
+        "Raced at the end: each job's best kernel, timed anew beside others of its job, on all "
+        f"sizes. Attempts to {NEAR_SAID} of the best: the median job's, and how many came there.",
         (Chart("best so far", "attempts", lines),), (), Table(head, tuple(rows)),
     )  # fmt: skip
 

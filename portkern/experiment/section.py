@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Findings:
-    """``lead`` is the answer in words, ``numbers`` all of it as JSON, ``notes`` what to beware of."""
+    """``lead`` is the answer in words, ``numbers`` all of it as JSON, ``notes`` the cautions."""
 
     lead: str
     numbers: dict[str, Any]

@@ -54,7 +54,7 @@ def mean(values: Sequence[float]) -> Estimate | None:
 
 
 def means(rows: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Of each column, over rows that are drawn again as a whole: a unit's values belong together."""
+    """Of each column, over rows that are drawn as a whole: a unit's values belong together."""
     return [one for one in ratios(rows, np.ones_like(np.asarray(rows, float))) if one]
 
 
@@ -67,12 +67,11 @@ def ratios(tops: Any, bottoms: Any) -> list[Estimate | None]:
     """The same for each column of two tables with a row for each unit."""
     above, below = np.asarray(tops, float), np.asarray(bottoms, float)
     drawn = _quotients(above, below)
-    units = (below > 0).sum(axis=0)
-    return [
-        Estimate(float(above[:, k].sum() / below[:, k].sum()), _interval(drawn[:, k], int(n)), int(n))
-        if n else None
-        for k, n in enumerate(units)
-    ]  # fmt: skip
+    found: list[Estimate | None] = []
+    for k, units in enumerate((below > 0).sum(axis=0).tolist()):
+        value = float(above[:, k].sum() / below[:, k].sum()) if units else 0.0
+        found.append(Estimate(value, _interval(drawn[:, k], units), units) if units else None)
+    return found
 
 
 def difference(

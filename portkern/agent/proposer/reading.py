@@ -155,7 +155,7 @@ def _why_none(found: Sequence[Block], task: Task, *, cut: bool) -> str:
         return "the reply's code block is empty"
     tags = sorted({one.tag for one in held} - {"", *TAGS[task.language]})
     if tags:
-        return f"the reply's code is {' and '.join(tags)}, expected {_expected(task)}"
+        return f"the reply holds {' and '.join(tags)} code, expected {_expected(task)}"
     return f"the reply's code is not {_expected(task)}"
 
 

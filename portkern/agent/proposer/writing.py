@@ -88,7 +88,7 @@ class Modelled:
         return self.given or menu.arms(self.options.actions, task)
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        """Authors are drawn before anything is waited for: whoever answers first changes nothing."""
+        """Authors are drawn first: it does not matter then who answers first."""
         count = slot.size
         callers = [context.llm.within(str(k)) for k in range(count)] if count > 1 else [context.llm]
         writers = [self.writer(slot, context, llm) for llm in callers]

@@ -1,0 +1,156 @@
+"""``experiment.json``, ``.md``, ``.html`` and ``.png``: what an experiment found, in its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from portkern.backend import Missing
+from portkern.errors import StorageError
+from portkern.experiment import drawing, png
+from portkern.experiment.job import Done, Job
+from portkern.experiment.section import DASH, Chart, Findings, Table
+from portkern.report.table import clean
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """``facts`` are what all jobs have in common; ``failed`` says of jobs why they are not done."""
+
+    name: str
+    title: str
+    findings: Findings
+    facts: Mapping[str, str]
+    jobs: Sequence[Job]
+    done: Sequence[Done]
+    failed: Mapping[str, str]
+    exit_code: int
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA, "experiment": self.name, "portkern": version("portkern"),
+            "facts": dict(self.facts), "answer": self.findings.lead,
+            "notes": list(self.findings.notes), "results": self.findings.numbers,
+            "jobs": [self._job(one) for one in self.jobs], "failed": dict(self.failed),
+            "exit_code": self.exit_code,
+        }  # fmt: skip
+
+    def _job(self, job: Job) -> dict[str, Any]:
+        told = {"job": job.name, "arm": job.arm, "op": job.operator, "seed": job.seed}
+        told |= {"overrides": list(job.overrides)}
+        done = next((one for one in self.done if one.job == job), None)
+        if done is None:
+            return told | {"done": False}
+        kept = ("attempts", "statuses", "best", "score", "speedups", "stopped", "cost", "seconds",
+                "exit_code")  # fmt: skip
+        return told | {"done": True} | {key: done.summary.get(key) for key in kept}
+
+    @property
+    def progress(self) -> str:
+        """Empty when all is done."""
+        left = len(self.jobs) - len(self.done)
+        return f"{len(self.done)} of {len(self.jobs)} jobs are done" if left else ""
+
+    @property
+    def costs(self) -> Table:
+        """Of each arm, what its jobs took."""
+        arms = list(dict.fromkeys(one.job.arm for one in self.done))
+        head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "hours", "of the device")
+        return Table(head, tuple(self._cost(arm) for arm in arms))
+
+    def _cost(self, arm: str) -> tuple[str, ...]:
+        own = [one.summary for one in self.done if one.job.arm == arm]
+        costs, seconds = [one["cost"] for one in own], [one["seconds"] for one in own]
+        calls = sum(one["calls"] for one in costs)
+        usd, sent, got = (_sum(costs, key) for key in ("usd", "tokens_in", "tokens_out"))
+        return (
+            arm, str(len(own)), str(sum(one["attempts"] for one in own)), str(calls or DASH),
+            DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
+            DASH if usd is None or not calls else f"{usd:.4f}",
+            f"{sum(one['wall'] for one in seconds) / 3600:.2f}",
+            f"{sum(one['device'] for one in seconds) / 3600:.2f}",
+        )  # fmt: skip
+
+
+def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """None as soon as one is not known."""
+    values = [one[key] for one in costs]
+    return None if any(value is None for value in values) else float(sum(values))
+
+
+def write(report: Report, folder: Path) -> dict[str, Missing]:
+    """What could not be written, by file and reason. Raises StorageError."""
+    views: dict[str, str | bytes | Missing] = {
+        "experiment.json": _as_json(report.document),
+        "experiment.md": _render("experiment.md.j2", report),
+        "experiment.html": _render("experiment.html.j2", report),
+        "experiment.png": png.render(report.title, report.findings.sections),
+    }
+    for name, content in views.items():
+        if isinstance(content, Missing):
+            (folder / name).unlink(missing_ok=True)  # an old picture of other jobs would lie
+            continue
+        _replace(folder / name, content.encode() if isinstance(content, str) else content)
+    return {name: one for name, one in views.items() if isinstance(one, Missing)}
+
+
+def _as_json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _render(name: str, report: Report) -> str:
+    style = resources.files(__package__) / "templates" / "experiment.css"
+    text = _environment(name.endswith("html.j2")).get_template(name).render(
+        report=report, findings=report.findings, version=version("portkern"),
+        style=Markup(style.read_text("utf-8")),
+        done={one.job.name for one in report.done},
+    )  # fmt: skip
+    return text.rstrip() + "\n"
+
+
+@cache
+def _environment(escape: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("portkern.experiment"), autoescape=escape, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"clean": clean, "cell": _cell}
+    environment.globals |= {
+        "draw": drawing.draw, "draw_bars": drawing.draw_bars, "drawable": _drawable,
+    }  # fmt: skip
+    return environment
+
+
+def _drawable(charts: Sequence[Chart]) -> list[Chart]:
+    return [one for one in charts if one.shown]
+
+
+def _cell(text: str) -> str:
+    """Of a Markdown table."""
+    return clean(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """As a whole: who reads while jobs are running never sees half a file."""
+    try:
+        handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(fresh).chmod(0o644)  # mkstemp's files are its owner's alone
+        Path(fresh).replace(path)
+    except OSError as error:
+        raise StorageError.of(error, path) from error
