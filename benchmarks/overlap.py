@@ -4,9 +4,9 @@ kernel, four kernels in flight.
 .venv/bin/python -m benchmarks.overlap [op=softmax] [target=x86_64] [kernels=16] [delay_s=1.0]
 
 The model is a server on this machine that hands out the catalogue's kernel with a remark of its
-own, so that each is built, judged and timed as if it were new. Prints the share of the time from the
-first candidate's turn on the device to the last one's end in which the device was in use, and writes
-benchmarks/results/overlap.json.
+own, so that each is built, judged and timed as if it were new. Prints the share of the time from
+the first candidate's turn on the device to the last one's end in which the device was in use, and
+writes benchmarks/results/overlap.json.
 """
 
 from __future__ import annotations

@@ -1,21 +1,59 @@
-"""Append-only files of JSON lines: whole lines only, whatever kills the writer."""
+"""Append-only files of JSON lines: whole lines only, whatever kills the writer; and what stands in
+them, numbered by schema."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from portkern.errors import RecordError, StorageError
 
 
-class Line(Protocol):
+class Part(BaseModel):
+    # JSON has no infinity, and pydantic's null for it could not be read back: an overflowing
+    # kernel's max_abs would make the whole file unreadable.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Line(Part):
+    """A line has its ``schema_``, the number that ``SCHEMA`` was when it was written."""
+
+    SCHEMA: ClassVar[int]
+
+    model_config = ConfigDict(alias_generator=lambda n: n.rstrip("_"), populate_by_name=True)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        """Raises RecordError with the first thing that is wrong."""
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise RecordError(f"not JSON: {error}") from error
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != cls.SCHEMA:
+            raise RecordError(f"schema {schema!r}, this portkern reads {cls.SCHEMA}")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or cls.__name__.lower()
+            raise RecordError(f"{field}: {first['msg']}") from error
+
+
+class Written(Protocol):
     def to_json(self) -> str: ...
 
 
-L = TypeVar("L", bound=Line)
+L = TypeVar("L", bound=Written)
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
     field_serializer,
     field_validator,
     model_validator,
 )
 
-from portkern.errors import RecordError
-from portkern.lines import LineFile
+from portkern.lines import Line, LineFile, Part
 
 SCHEMA: Final = 1
 
@@ -54,13 +49,7 @@ class Evidence(IntEnum):
         return self.name.lower()
 
 
-class _Part(BaseModel):
-    # JSON has no infinity, and pydantic's null for it could not be read back: an overflowing
-    # kernel's max_abs would make the whole file unreadable.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class WorkloadRef(_Part):
+class WorkloadRef(Part):
     set: str
     name: str
     dims: dict[str, int]
@@ -68,7 +57,7 @@ class WorkloadRef(_Part):
     scalars: dict[str, float | int | bool] = {}
 
 
-class Errors(_Part):
+class Errors(Part):
     """Worst over all inputs tried. ``vs_fp64`` and ``reference_vs_fp64`` are relative norms of
     the kernel's and of the framework's own error against the float64 reference."""
 
@@ -78,7 +67,7 @@ class Errors(_Part):
     reference_vs_fp64: float
 
 
-class Timing(_Part):
+class Timing(Part):
     """Microseconds per call, over ``rounds`` in turns with the others. ``method`` says how they
     were taken; ``noise`` is what the medians of even and odd rounds differ by, relatively;
     ``conditions`` are the least and the largest of what the device told meanwhile, see
@@ -96,14 +85,14 @@ class Timing(_Part):
     method: str
 
 
-class Speedup(_Part):
+class Speedup(Part):
     """Ratio of medians, baseline over kernel, from one interleaved run; 95 % bootstrap interval."""
 
     value: float
     ci95: tuple[float, float]
 
 
-class Roofline(_Part):
+class Roofline(Part):
     """``fraction`` of the bound that ``basis`` gives; None without a peak for this target."""
 
     bytes: int
@@ -112,7 +101,7 @@ class Roofline(_Part):
     basis: str = ""
 
 
-class BuildResources(_Part):
+class BuildResources(Part):
     """Per kernel of the build; see :class:`portkern.backend.Resources`. ``occupancy`` is 0..1."""
 
     kernel: str
@@ -125,7 +114,7 @@ class BuildResources(_Part):
     occupancy: float | None = None
 
 
-class Environment(_Part):
+class Environment(Part):
     """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
     ``containment`` the layers that confined the worker, see :mod:`portkern.jail`."""
 
@@ -137,7 +126,7 @@ class Environment(_Part):
     containment: str = ""
 
 
-class Launch(_Part):
+class Launch(Part):
     """What ran during one judged call: a kernel on a GPU or in an executor. ``us`` is its time on
     the device over all ``count`` launches, 0 where an executor has none."""
 
@@ -146,7 +135,7 @@ class Launch(_Part):
     us: float = 0.0
 
 
-class Finding(_Part):
+class Finding(Part):
     """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
 
     code: str  # "SX201"
@@ -163,7 +152,7 @@ class Finding(_Part):
         return f"{where}{self.severity}: {self.code} {self.message}{also}"
 
 
-class Cost(_Part):
+class Cost(Part):
     """What a model charged; None = unknown, which is not 0."""
 
     usd: float | None = None
@@ -171,8 +160,10 @@ class Cost(_Part):
     tokens_out: int | None = None
 
 
-class Record(_Part):
-    schema_: Literal[1] = SCHEMA
+class Record(Line):
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = 1
     run: str
     id: str
     time: str  # UTC, ISO 8601
@@ -206,10 +197,6 @@ class Record(_Part):
     #: and all that were judged (``run``).
     seconds: dict[str, float] = {}
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=lambda n: n.rstrip("_"), populate_by_name=True
-    )
-
     @field_validator("evidence", mode="before")
     @classmethod
     def _evidence_by_name(cls, value: Any) -> Any:
@@ -230,26 +217,6 @@ class Record(_Part):
         if self.speedup and self.timing is None:
             raise ValueError("a speedup needs a timing")
         return self
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True, exclude_defaults=False)
-
-    @classmethod
-    def from_json(cls, line: str) -> Record:
-        """Raises RecordError with the first thing that is wrong."""
-        try:
-            data = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise RecordError(f"not JSON: {error}") from error
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise RecordError(f"schema {schema!r}, this portkern reads {SCHEMA}")
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "record"
-            raise RecordError(f"{field}: {first['msg']}") from error
 
 
 class RecordFile(LineFile[Record]):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TextIO
+from typing import Any, TextIO
 
 import yaml
 
 from portkern.agent.slot import Slot
-from portkern.errors import ConfigError, no_such
+from portkern.errors import ConfigError, RecordError, StorageError, no_such
+from portkern.lines import LineFile
 
 MODES = ("none", "ideas")
 #: Where there is no terminal: ``ideas.yaml`` asks, and is answered in place.
@@ -22,6 +25,27 @@ _HEAD = """\
 # Ideas of slot {slot}. Set 'approved' to the list of those to carry out, such as [1, 3], to 'all'
 # or to 'none'; the run goes on when the file is saved.
 """
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Line of ``decisions.jsonl``."""
+
+    slot: int
+    ideas: tuple[str, ...]
+    approved: tuple[str, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Decision:
+        """Raises RecordError."""
+        try:
+            told = json.loads(line)
+            return cls(int(told["slot"]), tuple(told["ideas"]), tuple(told["approved"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(f"not a decision: {error!r}") from error
 
 
 class Approver:
@@ -35,73 +59,115 @@ class Approver:
             raise no_such("approve mode", mode, MODES)
         self.mode, self.folder, self.poll_s = mode, folder, poll_s
         self._source, self._sink = source or sys.stdin, sink or sys.stderr
+        self._decisions = LineFile(folder / DECISIONS, Decision.from_json)
         self._turn = Lock()  # one question at a time
 
     def choose(self, slot: Slot, ideas: Sequence[str]) -> list[str]:
-        """Those of ``ideas`` that are to be carried out."""
+        """Those of ``ideas`` that are to be carried out. Raises RecordError and StorageError."""
         if self.mode == "none":
             return list(ideas)
         with self._turn:
-            decided = self._decided().get(slot.number)
-            if decided is None:
+            approved = self._decided(slot, ideas)
+            if approved is None:
                 ask = self._ask if self._source.isatty() else self._ask_by_file
-                decided = ask(slot, ideas)
-                with (self.folder / DECISIONS).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"slot": slot.number, "approved": decided}) + "\n")
-        return [one for one in ideas if one in decided]
+                approved = ask(slot, ideas)
+                self._decisions.append([Decision(slot.number, tuple(ideas), tuple(approved))])
+        return [one for one in ideas if one in approved]
 
-    def _decided(self) -> dict[int, list[str]]:
-        path = self.folder / DECISIONS
-        if not path.exists():
-            return {}
-        lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        return {one["slot"]: one["approved"] for one in lines}
+    def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:
+        """None of ideas that nobody was asked about, whatever their slot."""
+        known = [
+            one.approved for one in self._decisions.read()[0]
+            if (one.slot, one.ideas) == (slot.number, tuple(ideas))
+        ]  # fmt: skip
+        return known[-1] if known else None
 
     def _ask(self, slot: Slot, ideas: Sequence[str]) -> list[str]:
-        print(f"\nIdeas of slot {slot.number}:", file=self._sink)
+        self._say(f"\nIdeas of slot {slot.number}:")
         for number, idea in enumerate(ideas, 1):
-            print(f"  {number}. {idea}", file=self._sink)
+            self._say(f"{number:3}. {idea}")
         while True:
-            print("Carry out which? (numbers, all or none) ", end="", file=self._sink, flush=True)
+            self._say("Carry out which? (numbers, all or none) ", end="")
             line = self._source.readline()
             if not line:
+                self._say("")
                 return []  # the terminal is gone: nothing was approved
             try:
                 return chosen(line.strip(), ideas)
             except ConfigError as error:
-                print(error, file=self._sink)
+                self._say(str(error))
 
     def _ask_by_file(self, slot: Slot, ideas: Sequence[str]) -> list[str]:
+        """An answer that makes no sense is complained about once, and waited for again."""
         path = self.folder / FILE
-        numbered = dict(enumerate(ideas, 1))
-        asked = yaml.safe_dump({"ideas": numbered, "approved": None}, allow_unicode=True)
-        path.write_text(_HEAD.format(slot=slot.number) + asked, encoding="utf-8")
-        print(f"portkern: note: waiting for 'approved' in {path}", file=self._sink)
+        asked = {"slot": slot.number, "ideas": dict(enumerate(ideas, 1))}
+        if not _asks(path, asked):  # somebody may have answered what an interrupted run asked
+            text = yaml.safe_dump(asked | {"approved": None}, allow_unicode=True, sort_keys=False)
+            _write(path, _HEAD.format(slot=slot.number) + text)
+        self._say(f"portkern: note: waiting for 'approved' in {path}")
+        complained = ""
         while True:
-            time.sleep(self.poll_s)
             try:
-                told = yaml.safe_load(path.read_text(encoding="utf-8"))
-                answer = told.get("approved") if isinstance(told, dict) else None
-                if answer is None:
-                    continue
-                decided = chosen(answer, ideas)
-            except (OSError, yaml.YAMLError, ConfigError):
-                continue  # half saved, or not an answer yet
-            path.unlink(missing_ok=True)
-            return decided
+                answer = _read(path).get("approved")
+                if answer is not None:
+                    approved = chosen(answer, ideas)
+                    path.unlink(missing_ok=True)
+                    return approved
+            except (OSError, yaml.YAMLError, ConfigError) as error:  # it may be half saved
+                reason = " ".join(str(error).split())
+                if isinstance(error, ConfigError) and reason != complained:
+                    self._say(f"portkern: note: {path}: {reason}")
+                    complained = reason
+            time.sleep(self.poll_s)
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        print(text, end=end, file=self._sink, flush=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Raises OSError and YAMLError."""
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise yaml.YAMLError(str(error)) from error
+    return told if isinstance(told, dict) else {}
+
+
+def _asks(path: Path, asked: dict[str, Any]) -> bool:
+    try:
+        told = _read(path)
+    except (OSError, yaml.YAMLError):
+        return False
+    return all(told.get(key) == value for key, value in asked.items())
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError.of(error, path) from error
 
 
 def chosen(answer: object, ideas: Sequence[str]) -> list[str]:
-    """``answer``: numbers from 1, in a list or a text, ``all`` or ``none``. Raises ConfigError."""
-    if answer in ("all", "none"):
-        return list(ideas) if answer == "all" else []
-    parts = answer if isinstance(answer, list) else str(answer).replace(",", " ").split()
-    try:
-        numbers = [int(part) for part in parts]
-    except (TypeError, ValueError):
-        numbers = []
+    """``answer``: numbers from 1, in a list or a text, ``all`` or ``none``, or what YAML makes of
+    yes and no. Raises ConfigError."""
+    word = answer.strip().lower() if isinstance(answer, str) else answer
+    if word == "all" or word is True:
+        return list(ideas)
+    if word == "none" or word is False or word == []:
+        return []
+    parts = word if isinstance(word, list) else str(word).replace(",", " ").split()
+    numbers = [_number(part) for part in parts]
     if not numbers or not all(1 <= number <= len(ideas) for number in numbers):
         raise ConfigError(
             f"Got {answer!r}, expected numbers from 1 to {len(ideas)}, 'all' or 'none'"
         )
     return [ideas[number - 1] for number in dict.fromkeys(numbers)]
+
+
+def _number(part: object) -> int:
+    """0, which no idea has, for what is none."""
+    if isinstance(part, int) and not isinstance(part, bool):
+        return part
+    return int(part) if isinstance(part, str) and re.fullmatch(r"[0-9]{1,6}", part) else 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from portkern.errors import RecordError
+from portkern.lines import Line, Part
 from portkern.record import Cost, Record, Verdict
 
 SCHEMA: Final = 1
@@ -43,11 +40,7 @@ class Status(StrEnum):
         return cls(str(bad[0] if bad else Verdict.PASSED))
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class Block(_Part):
+class Block(Part):
     """A piece of text for a prompt or a reader. ``kind`` names the sensor or memory it is of."""
 
     kind: str
@@ -55,7 +48,7 @@ class Block(_Part):
     text: str
 
 
-class Diagnosis(_Part):
+class Diagnosis(Part):
     """What a judge made of an attempt: the one bottleneck or defect, and the one thing to do.
     ``bound`` is the resource that limits it, where that was found out; ``lessons`` outlive it."""
 
@@ -68,7 +61,7 @@ class Diagnosis(_Part):
     lessons: tuple[str, ...] = ()
 
 
-class Attempt(_Part):
+class Attempt(Line):
     """Line of ``attempts.jsonl``. It holds no clock: equal replies and records make equal lines.
 
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
@@ -78,7 +71,9 @@ class Attempt(_Part):
     :mod:`portkern.agent.sensor`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
 
-    schema_: Literal[1] = SCHEMA
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = 1
     id: str
     slot: int
     number: int
@@ -112,33 +107,9 @@ class Attempt(_Part):
     calls: tuple[str, ...] = ()
     cost: Cost = Cost()
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_inf_nan="strings",
-        alias_generator=lambda n: n.rstrip("_"), populate_by_name=True,
-    )  # fmt: skip
-
     @property
     def correct(self) -> bool:
         return self.score > 0
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
-
-    @classmethod
-    def from_json(cls, line: str) -> Attempt:
-        """Raises RecordError with the first thing that is wrong."""
-        try:
-            data = json.loads(line)
-            schema = data.get("schema") if isinstance(data, dict) else None
-            if schema != SCHEMA:
-                raise RecordError(f"schema {schema!r}, this portkern reads {SCHEMA}")
-            return cls.model_validate(data)
-        except json.JSONDecodeError as error:
-            raise RecordError(f"not JSON: {error}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "attempt"
-            raise RecordError(f"{field}: {first['msg']}") from error
 
 
 def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any, ClassVar, Final, Literal, Self
 
 from portkern.agent.axes import Message, Reply
 from portkern.errors import ConfigError, RecordError, StorageError
-from portkern.lines import LineFile
+from portkern.lines import Line, LineFile
 from portkern.record import Cost
 
 SCHEMA: Final = 1
@@ -49,7 +47,7 @@ class Request:
         return sum(len(one.content.encode(errors="replace")) // 2 + 8 for one in self.messages)
 
 
-class Call(BaseModel):
+class Call(Line):
     """Line of ``calls.jsonl``: a request and its reply, or the ``error`` that it ended with.
 
     ``answered`` is the litellm id that answered, ``snapshot`` what the service calls that model.
@@ -59,7 +57,9 @@ class Call(BaseModel):
     answered, ``retries`` say why others were not.
     """
 
-    schema_: Literal[1] = SCHEMA
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = 1
     id: str
     digest: str
     role: str
@@ -83,11 +83,6 @@ class Call(BaseModel):
     final: bool = False  # see ModelError
     source: Literal["model", "cache", "replay"] = "model"
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_inf_nan="strings",
-        alias_generator=lambda n: n.rstrip("_"), populate_by_name=True,
-    )  # fmt: skip
-
     @classmethod
     def of(cls, request: Request, **answer: Any) -> Self:
         return cls(
@@ -109,25 +104,6 @@ class Call(BaseModel):
             "id": request.id, "role": request.role, "prompt": request.prompt, "source": source,
             **(free if source == "cache" else {}),
         })  # fmt: skip
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
-
-    @classmethod
-    def from_json(cls, line: str) -> Call:
-        """Raises RecordError with the first thing that is wrong."""
-        try:
-            data = json.loads(line)
-            schema = data.get("schema") if isinstance(data, dict) else None
-            if schema != SCHEMA:
-                raise RecordError(f"schema {schema!r}, this portkern reads {SCHEMA}")
-            return cls.model_validate(data)
-        except json.JSONDecodeError as error:
-            raise RecordError(f"not JSON: {error}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "call"
-            raise RecordError(f"{field}: {first['msg']}") from error
 
 
 class Calls:

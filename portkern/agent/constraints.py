@@ -7,31 +7,41 @@
     resources: {registers: 128, shared_bytes: 49152, spills: 0, threads: 512}
     advice:  [prefer one pass over the rows]
 
-Patterns are regular expressions that are looked for in the source without its comments. Pinned
-lines must stand in the source as they are, whatever the spaces around them.
+Patterns are regular expressions that are looked for in the source without its comments; ``^`` and
+``$`` are the ends of a line. Pinned lines must stand in the source as they are, whatever the spaces
+around them.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, no_such
+from portkern.guard import python
 from portkern.op import Precision
 from portkern.record import BuildResources, Record
+from portkern.simt import lexer
 
-_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\])*\")", re.DOTALL)
+_PYTHON = ("numba", "triton", "pallas", "opencl")
 _PYTHON_COMMENT = re.compile(
     r"#[^\n]*|(\"{3}.*?\"{3}|'{3}.*?'{3}"  # comments; strings are kept
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')",
     re.DOTALL,
 )
 _STRICTER: Sequence[Precision] = ("strict", "allow_tf32", "allow_reduced")
+#: What a limit counts.
+_UNITS = {
+    "registers": "registers per thread", "shared_bytes": "bytes of shared memory per block",
+    "spills": "spills per thread", "threads": "threads per block",
+}  # fmt: skip
+Count = Annotated[int, Field(ge=0)]
 
 
 class _Part(BaseModel):
@@ -60,16 +70,16 @@ class Rule(_Part):
 class Most(_Part):
     """The most of what a build may use, per thread or block; see BuildResources."""
 
-    registers: int | None = None
-    shared_bytes: int | None = None
-    spills: int | None = None
-    threads: int | None = None
+    registers: Count | None = None
+    shared_bytes: Count | None = None
+    spills: Count | None = None
+    threads: Count | None = None
 
     def exceeded(self, used: BuildResources) -> Iterator[str]:
         for name, most in self.model_dump(exclude_none=True).items():
             has = getattr(used, name)
             if has is not None and has > most:
-                yield f"{used.kernel} uses {has} {name}, the constraints allow {most}"
+                yield f"{used.kernel} uses {has} {_UNITS[name]}, the constraints allow {most}"
 
 
 class Constraints(_Part):
@@ -88,22 +98,27 @@ class Constraints(_Part):
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"Cannot read {path}: {' '.join(str(error).split())}") from error
         if not isinstance(data, dict):
-            raise ConfigError(f"{path}: got {type(data).__name__}, expected keys such as never:")
+            got = "nothing" if data is None else f"a {type(data).__name__}"
+            raise ConfigError(f"{path}: got {got}, expected keys such as never:")
+        for name in map(str, data):
+            if name not in cls.model_fields:
+                raise ConfigError(f"{path}: {no_such('constraint', name, cls.model_fields)}")
         try:
             return cls.model_validate(_spelled_out(data))
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise ConfigError(f"{path}: {field}: {first['msg']}; got {first['input']!r}") from error
+            reason = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"{path}: {field}: {reason}; got {first['input']!r}") from error
 
     @property
     def told(self) -> list[str]:
         """For a prompt, a line each; none when nothing is asked."""
         lines = [f"The source must contain: {rule}" for rule in self.must]
         lines += [f"The source must not contain: {rule}" for rule in self.never]
-        lines += [f"Keep this line as it is: {line}" for line in self.pinned]
+        lines += [f"Keep this line as it is: {line}" for line in self._pinned_lines]
         lines += [
-            f"Use at most {most} {name.replace('_', ' ')}"
+            f"Use at most {most} {_UNITS[name]}"
             for name, most in self.resources.model_dump(exclude_none=True).items()
         ]
         lines += [f"Precision: {self.precision}"] if self.precision else []
@@ -117,22 +132,26 @@ class Constraints(_Part):
 
     def broken_by(self, source: str, language: str) -> list[str]:
         """What the source disregards, a sentence each."""
-        code = _without_comments(source, language)
-        lines = {" ".join(line.split()) for line in source.splitlines()}
+        code = without_comments(source, language)
         told = [
             f"the constraints ask for {rule}, which the source does not have"
-            for rule in self.must if not re.search(rule.pattern, code)
+            for rule in self.must if not re.search(rule.pattern, code, re.MULTILINE)
         ]  # fmt: skip
         for rule in self.never:
-            found = re.search(rule.pattern, code)
+            found = re.search(rule.pattern, code, re.MULTILINE)
             if found:
                 number = code.count("\n", 0, found.start()) + 1
                 told.append(f"line {number} has {found[0]!r}, which the constraints forbid: {rule}")
+        lines = list(zip(source.split("\n"), code.split("\n"), strict=True))
         told += [
             f"the pinned line {line!r} was changed or is missing"
-            for line in self.pinned if " ".join(line.split()) not in lines
+            for line in self._pinned_lines if not _stands(line, lines, language)
         ]  # fmt: skip
         return told
+
+    @property
+    def _pinned_lines(self) -> list[str]:
+        return [line for text in self.pinned for line in text.splitlines() if line.strip()]
 
     def exceeded_by(self, records: Sequence[Record]) -> list[str]:
         """What the builds use beyond what is allowed, each once."""
@@ -147,27 +166,57 @@ class Constraints(_Part):
 
 
 def _spelled_out(data: dict[str, Any]) -> dict[str, Any]:
-    """A rule may be written as its pattern alone; YAML's lists are tuples here."""
+    """A rule may be written as its pattern alone, a list of one without brackets; YAML's lists are
+    tuples here."""
 
     def rule(item: Any) -> Any:
         return {"pattern": item} if isinstance(item, str) else item
 
-    spelled = dict(data)
-    for key in ("must", "never"):
-        if isinstance(data.get(key), list):
-            spelled[key] = tuple(map(rule, data[key]))
-    for key in ("pinned", "advice"):
-        if isinstance(data.get(key), list):
-            spelled[key] = tuple(data[key])
+    spelled = {key: value for key, value in data.items() if value is not None}
+    for key in {"must", "never", "pinned", "advice"} & set(spelled):
+        several = spelled[key] if isinstance(spelled[key], list) else [spelled[key]]
+        spelled[key] = tuple(map(rule, several) if key in ("must", "never") else several)
     return spelled
 
 
-def _without_comments(source: str, language: str) -> str:
-    """Blank where they were, so that lines keep their numbers. Strings stay: OpenCL's are code."""
-    python = language in ("numba", "triton", "pallas", "opencl")
-    pattern = _PYTHON_COMMENT if python else _C_COMMENT
+def _stands(pinned: str, lines: Sequence[tuple[str, str]], language: str) -> bool:
+    """``lines``: as they are, and without comments. One that only stands in a comment does not
+    count, unless it is one."""
+    is_comment = not without_comments(pinned, language).strip()
+    return any(
+        line.split() == pinned.split() and (is_comment or code.strip()) for line, code in lines
+    )
 
-    def blank(match: re.Match[str]) -> str:
-        return match[1] if match[1] is not None else re.sub(r"[^\n]", " ", match[0])
 
-    return pattern.sub(blank, source)
+def without_comments(source: str, language: str) -> str:
+    """Blank where they were, docstrings too, so that what is left keeps its place. Other strings
+    stay: OpenCL's and inline assembly are code."""
+    if language not in _PYTHON:
+        return "".join(_blank(one.gap) + one.text for one in lexer.tokenize(source))
+    docstrings = set(_docstrings(source))
+
+    def replaced(match: re.Match[str]) -> str:
+        string = match[1]
+        if string is None or match.start(1) in docstrings:
+            return _blank(match[0])
+        if language != "opencl" or string[:3] not in ('"""', "'''"):
+            return string
+        return string[:3] + without_comments(string[3:-3], "c++") + string[-3:]
+
+    return _PYTHON_COMMENT.sub(replaced, source)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _docstrings(source: str) -> Iterator[int]:
+    """Where the strings begin that are statements by themselves."""
+    tree = python.parse(source)
+    starts = [0, *(match.end() for match in re.finditer("\r\n?|\n", source))]
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            start = starts[node.lineno - 1]
+            before = source[start:].encode()[: node.col_offset]  # ast counts bytes
+            prefix = re.match(r"[a-zA-Z]*", source[start + len(before.decode()) :])
+            yield start + len(before.decode()) + (prefix.end() if prefix else 0)

@@ -4,29 +4,44 @@ do, what became of it, and how it differs from its parent."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.log import Log
 from portkern.errors import StorageError
+from portkern.report.table import clean
 
 #: Lines of a difference that are shown.
 MOST_LINES = 400
 WIDTH, HEIGHT, MARGIN = 720, 200, 28
+_SPECIAL = re.compile(r"([\\`*_{}\[\]~#$|])")
+
+
+class Line(NamedTuple):
+    """``kind``: ``add``, ``del``, ``at`` (where the next lines are), or empty."""
+
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Node:
+    """``lines`` are the source's, or how it differs from the parent's where it is ``compared``;
+    ``share``: of the best score."""
+
     attempt: Attempt
     level: int
-    diff: str
+    lines: Sequence[Line]
+    compared: bool
+    share: float
 
     @property
     def result(self) -> str:
@@ -36,13 +51,26 @@ class Node:
         return str(one.status).replace("_", " ")
 
 
-def write(log: Log, folder: Path, summary: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class Curve:
+    """A drawing of the best score so far over attempts: ``line`` are its corners, ``dots`` the
+    correct attempts, ``level`` the height of 1, where the framework is, ``end`` that of ``top``."""
+
+    line: str
+    dots: Sequence[tuple[str, str]]
+    level: str
+    end: str
+    top: float
+    count: int
+
+
+def write(log: Log, folder: Path, summary: Mapping[str, Any]) -> None:
     """Raises StorageError."""
     nodes = list(_tree(log))
     for name in ("attempts.html", "attempts.md"):
         text = _environment(name.endswith("html")).get_template(f"{name}.j2").render(
             nodes=nodes, summary=summary, version=version("portkern"), title=folder.name,
-            curve=_curve(log), best=summary.get("best"),
+            curve=_curve(log), best=summary.get("best"), width=WIDTH, height=HEIGHT, margin=MARGIN,
             counts=[(s, n) for s in Status if (n := sum(1 for a in log if a.status is s))],
         )  # fmt: skip
         path = folder / name
@@ -54,64 +82,67 @@ def write(log: Log, folder: Path, summary: dict[str, Any]) -> None:
 
 @cache
 def _environment(escape: bool) -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("portkern.agent"), autoescape=escape, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: clean(value) if type(value) is str else value,
     )  # fmt: skip
+    environment.filters["plain"] = _plain
+    return environment
+
+
+def _plain(text: str) -> str:
+    """As Markdown that shows it literally, on one line, also inside a table."""
+    text = " ".join(clean(text).split())
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", text)
 
 
 def _tree(log: Log) -> Iterator[Node]:
     """Each attempt below its first parent, in the order of the log."""
-    roots = [one for one in log if not log.some(one.parents[:1])]
-    stack = [(one, 0) for one in reversed(roots)]
+    top = max((one.score for one in log), default=0.0)
     below: dict[str, list[Attempt]] = {}
     for one in log:
-        if one.parents:
-            below.setdefault(one.parents[0], []).append(one)
+        parent = (*one.parents, "")[0]
+        below.setdefault(parent if parent in log else "", []).append(one)
+    stack = [(one, 0) for one in reversed(below.get("", []))]
     while stack:
         attempt, level = stack.pop()
-        parents = log.some(attempt.parents[:1])
-        yield Node(attempt, level, difference(parents[0] if parents else None, attempt))
+        before = next((one.source for one in log.some(attempt.parents[:1])), "")
+        lines = difference(before, attempt.source)
+        yield Node(attempt, level, lines, bool(before), attempt.score / top if top else 0.0)
         stack += [(child, level + 1) for child in reversed(below.get(attempt.id, []))]
 
 
-def difference(parent: Attempt | None, attempt: Attempt) -> str:
-    """As a unified diff; the whole source of an attempt without a parent."""
-    if not attempt.source:
-        return ""
-    if parent is None or not parent.source:
-        return _shortened(attempt.source.splitlines())
-    return _shortened(
-        list(
-            difflib.unified_diff(
-                parent.source.splitlines(), attempt.source.splitlines(),
-                parent.id, attempt.id, lineterm="",
-            )
-        )
-    )  # fmt: skip
+def difference(before: str, after: str) -> list[Line]:
+    """The whole of ``after`` where there was nothing, nothing where there is nothing now."""
+    if not before or not after:
+        return _shortened([Line("", text) for text in after.splitlines()])
+    unified = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    return _shortened([Line(kinds.get(text[:1], ""), text) for text in list(unified)[2:]])
 
 
-def _shortened(lines: Sequence[str]) -> str:
+def _shortened(lines: Sequence[Line]) -> list[Line]:
     left = len(lines) - MOST_LINES
-    shown = [*lines[:MOST_LINES], *([f"… {left} more lines"] if left > 0 else [])]
-    return "\n".join(shown)
+    return [*lines[:MOST_LINES], *([Line("at", f"… {left} more lines")] if left > 0 else [])]
 
 
-def _curve(log: Log) -> dict[str, Any] | None:
-    """The best score so far over attempts, as points of a drawing; None without a correct one."""
+def _curve(log: Log) -> Curve | None:
+    """None where nothing was timed."""
     values = log.curve()
-    if not values or not values[-1]:
+    top = max((one.score for one in log if one.speedups), default=0.0)
+    if not top:
         return None
-    top = max(values)
     across, down = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
+    highest = max(top, values[-1], 1.0)
 
-    def place(k: int, value: float) -> str:
-        x = MARGIN + across * (k + 1) / len(values)
-        return f"{x:.1f},{HEIGHT - MARGIN - down * value / top:.1f}"
+    def x(k: float) -> str:
+        return f"{MARGIN + across * k / len(values):.1f}"
 
-    steps = [place(k, value) for k, value in enumerate(values)]
-    dots = [place(k, one.score).split(",") for k, one in enumerate(log) if one.correct]
-    return {
-        "width": WIDTH, "height": HEIGHT, "margin": MARGIN, "line": " ".join(steps), "dots": dots,
-        "top": f"{top:.3g}×", "count": len(values),
-    }  # fmt: skip
+    def y(value: float) -> str:
+        return f"{HEIGHT - MARGIN - down * value / highest:.1f}"
+
+    corners = [f"{x(k)},{y(v)} {x(k + 1)},{y(v)}" for k, v in enumerate(values) if v]
+    dots = [(x(k + 0.5), y(one.score)) for k, one in enumerate(log) if one.correct]
+    return Curve(" ".join(corners), dots, y(1.0), y(values[-1]), values[-1], len(values))

@@ -38,9 +38,14 @@ class Block:
 
 
 def spoken(text: str) -> str:
-    """What was not only thought, in lines that end as Python's do."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    """What was not only thought, in lines that end as Python's do, and in characters that a file
+    can hold."""
+    text = _storable(text).replace("\r\n", "\n").replace("\r", "\n")
     return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", text))
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def blocks(text: str) -> tuple[list[Block], str]:
@@ -104,6 +109,9 @@ def values(text: str) -> Iterator[Any]:
             continue
         try:
             value, end = _decoded(text, match.start())
+            written = json.dumps(value, ensure_ascii=False)
+            if _storable(written) != written:  # escapes can name half a character
+                value = json.loads(_storable(written), strict=False)
         except RecursionError:
             return  # nobody who means something nests so deep
         except ValueError:

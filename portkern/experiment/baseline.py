@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portkern.agent.attempt import Status
-from portkern.experiment.ending import STAGES, Ending, endings
+from portkern.experiment.ending import STAGES, Ending
 from portkern.experiment.job import Done, Question
 from portkern.experiment.section import (
     DASH,
@@ -108,7 +108,7 @@ class Baseline(Study):
 
 
 def _sampled(op: str, done: Sequence[Done]) -> Sampled:
-    ends = [end for one in done if one.job.operator == op for end in endings(one.log)]
+    ends = [end for one in done if one.job.operator == op for end in one.endings]
     judged = tuple(end for end in ends if end.status)
     return Sampled(op, judged, len(ends) - len(judged))
 

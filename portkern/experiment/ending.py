@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,22 +48,23 @@ class Ending:
         return self.correct and (p == 0 or (self.timed and self.score > p))
 
 
-def endings(log: Log) -> list[Ending]:
-    """Of all attempts in their order."""
-    return [_ending(one, log) for one in log]
+def endings(log: Log, answered: Set[str]) -> list[Ending]:
+    """Of all attempts in their order. ``answered`` are the calls of models that had a reply."""
+    return [_ending(one, log, answered) for one in log]
 
 
-def _ending(one: Attempt, log: Log) -> Ending:
+def _ending(one: Attempt, log: Log, answered: Set[str]) -> Ending:
     first = log.by_digest(one.digest) if one.status is Status.DUPLICATE else one
-    if first is None or not _judged(first):
+    if first is None or not _judged(first, answered):
         return Ending(one, None)
     error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
     return Ending(one, first.status, first.score, bool(first.speedups), error)
 
 
-def _judged(one: Attempt) -> bool:
+def _judged(one: Attempt, answered: Set[str]) -> bool:
     """A reply without code is the model's failure; no reply is not."""
-    return one.status in STAGES and (one.status is not Status.NO_CODE or bool(one.calls))
+    replied = one.status is not Status.NO_CODE or not answered.isdisjoint(one.calls)
+    return one.status in STAGES and replied
 
 
 def first_error(log: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from portkern.agent.attempt import Status
 from portkern.experiment import section
-from portkern.experiment.ending import BAD_RESULTS, Ending, endings
+from portkern.experiment.ending import BAD_RESULTS, Ending
 from portkern.experiment.job import Done, Question
 from portkern.experiment.section import Chart, Findings, Line, Section, Table, percent
 from portkern.experiment.statistics import Estimate, difference, ratio, ratios
@@ -186,7 +186,7 @@ def _arm(name: str, turns: int, done: Sequence[Done]) -> Arm:
     own = [one for one in done if one.job.arm == name]
     rows = []
     for one in own:
-        ends = [end if end.status else None for end in endings(one.log)][:turns]
+        ends = [end if end.status else None for end in one.endings][:turns]
         rows.append((*ends, *[None] * (turns - len(ends))))
     return Arm(name, tuple((one.job.op, one.job.seed) for one in own), tuple(rows))
 

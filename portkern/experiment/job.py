@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from portkern.agent.calls import FILE as CALLS
+from portkern.agent.calls import Calls
 from portkern.agent.log import Log
 from portkern.agent.run import ATTEMPTS, RECORDS
 from portkern.errors import ConfigError, RecordError
+from portkern.experiment.ending import Ending, endings
 from portkern.record import Record
 
 #: In a job's folder: what was asked for when it was done.
@@ -47,24 +50,36 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """``device`` is where kernels ran, empty when none did."""
+    """``device`` is where kernels ran, empty when none did; ``answered`` as in :func:`endings`."""
 
     job: Job
     log: Log
     summary: Mapping[str, Any]
     device: str = ""
+    answered: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, job: Job, folder: Path) -> Done | None:
-        """None for a job that has not come to its end. Raises RecordError."""
+    def read(cls, job: Job, folder: Path) -> Done:
+        """What the job left when it came to its end. Raises RecordError."""
         own = folder / job.name
-        if not job.finished(folder):
-            return None
         try:
             summary = json.loads((own / SUMMARY).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RecordError(f"Cannot read {own / SUMMARY}: {error}; use fresh=true") from error
-        return cls(job, Log.read(own / ATTEMPTS), summary, _device(own / RECORDS))
+        answered = frozenset(call.id for call in Calls(own / CALLS) if not call.error)
+        return cls(job, Log.read(own / ATTEMPTS), summary, _device(own / RECORDS), answered)
+
+    @property
+    def endings(self) -> list[Ending]:
+        return endings(self.log, self.answered)
+
+    @property
+    def why_nothing(self) -> str:
+        """Why it tells nothing, or empty: a single attempt that was judged tells something."""
+        if any(end.status for end in self.endings):
+            return ""
+        first = next((one.detail for one in self.log if one.detail), "there is no attempt")
+        return f"nothing could be judged: {first.partition(chr(10))[0]}"
 
 
 def _device(records: Path) -> str:

@@ -66,18 +66,14 @@ def _chart(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(chart.across, size=9, color=INK)
     axes.grid(axis="y", color=QUIET, linewidth=0.6)
     if len(chart.lines) > 1:
-        legend = axes.legend(fontsize=8, frameon=False)
-        for text in legend.get_texts():
-            text.set(**PLAIN)
+        _legend(axes)
 
 
 def _line(axes: Axes, line: Line, first: int, colour: str, dashes: str) -> None:
     nothing = float("nan")
     xs = list(range(first, first + len(line.points)))
-    middle, low, high = (
-        [nothing if one is None else pick(one) for one in line.points]
-        for pick in (lambda one: one.value, lambda one: one.ends[0], lambda one: one.ends[1])
-    )
+    middle = [one.value if one else nothing for one in line.points]
+    low, high = ([one.ends[end] if one else nothing for one in line.points] for end in (0, 1))
     style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
     label = clean(line.name)
     axes.plot(xs, middle, color=colour, linestyle=style, linewidth=1.7, label=label, marker=".")
@@ -93,7 +89,13 @@ def _bars(axes: Axes, bars: Bars) -> None:
         left = [a + b for a, b in zip(left, counts, strict=True)]
     axes.set_yticks(range(len(names)), names, size=8.5, **PLAIN)
     axes.invert_yaxis()
-    axes.legend(fontsize=8, frameon=False, ncols=2)
+    _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    texts: list[Any] = list(axes.legend(fontsize=8, frameon=False).get_texts())
+    for text in texts:
+        text.set_parse_math(False)
 
 
 def _dress(axes: Axes, title: str) -> None:

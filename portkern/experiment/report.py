@@ -69,7 +69,7 @@ class Report:
     def costs(self) -> Table:
         """Of each arm, what its jobs took."""
         arms = list(dict.fromkeys(one.job.arm for one in self.done))
-        head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "hours", "of the device")
+        head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "time", "of the device")
         return Table(head, tuple(self._cost(arm) for arm in arms))
 
     def _cost(self, arm: str) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ class Report:
             arm, str(len(own)), str(sum(one["attempts"] for one in own)), str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
-            f"{sum(one['wall'] for one in seconds) / 3600:.2f}",
-            f"{sum(one['device'] for one in seconds) / 3600:.2f}",
+            _lasted(sum(one["wall"] for one in seconds)),
+            _lasted(sum(one["device"] for one in seconds)),
         )  # fmt: skip
 
 
@@ -90,6 +90,12 @@ def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """None as soon as one is not known."""
     values = [one[key] for one in costs]
     return None if any(value is None for value in values) else float(sum(values))
+
+
+def _lasted(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def write(report: Report, folder: Path) -> dict[str, Missing]:

@@ -235,8 +235,8 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
             if short:
                 least = min(trace.made for trace in short)
                 notes.append(
-                    f"{one.op}: {each.arm} had no more to try in {counted(len(short), 'job')}, after "
-                    f"{least} attempts at the earliest; it keeps its score from there on."
+                    f"{one.op}: {each.arm} had no more to try in {counted(len(short), 'job')} "
+                    f"(after {least} attempts at the earliest) and keeps its score from there on."
                 )
     if len(question.seeds) < 5:
         notes.append(

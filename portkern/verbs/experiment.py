@@ -12,13 +12,11 @@ from typing import Any
 from omegaconf import MISSING
 
 from portkern import experiment
-from portkern.agent.log import Log
 from portkern.agent.role import DEFAULT
-from portkern.agent.run import ATTEMPTS, Plan, Run, named
+from portkern.agent.run import Plan, Run, named
 from portkern.config import names, resolve
 from portkern.errors import ConfigError, PortkernError, StorageError, no_such
 from portkern.experiment import report
-from portkern.experiment.ending import endings
 from portkern.experiment.job import ASKED, Done, Job, Question, key_of
 from portkern.experiment.section import Findings, Table, listed
 from portkern.experiment.study import Study
@@ -205,46 +203,46 @@ def _count(study: Study, options: ExperimentOptions) -> int:
 
 def _execute(asked: Asked, folder: Path) -> report.Report:
     """Job by job; the report is written after each, for who looks while others are running."""
+    done = {job: Done.read(job, folder) for job in asked.jobs if job.finished(folder)}
     failed: dict[str, str] = {}
     code = 0
     for number, job in enumerate(asked.jobs, 1):
-        if job.finished(folder):
+        if job in done:
             continue
         if not asked.options.json:
             print(f"\n# {number} of {len(asked.jobs)}: {job.name}", flush=True)
         try:
-            why = _generate(job, folder, quiet=asked.options.json)
+            one = _generate(job, folder, quiet=asked.options.json)
         except StorageError:
             raise  # the others would meet it too
         except PortkernError as error:
             print(f"portkern: error: {job.name}: {error}", file=sys.stderr)
-            why, code = str(error), max(code, error.exit_code)
-        if why:
-            failed[job.name] = why
-        report.write(_report(asked, folder, failed, code), folder)
-    return _report(asked, folder, failed, code)
+            failed[job.name], code = str(error), max(code, error.exit_code)
+            continue
+        if one.why_nothing:
+            failed[job.name] = one.why_nothing
+            continue
+        _run.write_json(folder / job.name / ASKED, list(job.overrides))
+        done[job] = one
+        report.write(_report(asked, done, failed, code), folder)
+    return _report(asked, done, failed, code)
 
 
-def _generate(job: Job, folder: Path, *, quiet: bool) -> str:
-    """Why the job says nothing; empty when it does."""
+def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
     options = generate.read(job.overrides)
     options.reports, options.run, options.json = str(folder), job.name, quiet
     generate.generate(options)
-    log = Log.read(folder / job.name / ATTEMPTS)
-    if not any(end.status for end in endings(log)):
-        first = next((one.detail for one in log if one.detail), "there is no attempt")
-        return f"nothing could be judged: {first.partition(chr(10))[0]}"
-    _run.write_json(folder / job.name / ASKED, list(job.overrides))
-    return ""
+    return Done.read(job, folder)
 
 
-def _report(asked: Asked, folder: Path, failed: Mapping[str, str], code: int) -> report.Report:
-    read = [Done.read(job, folder) for job in asked.jobs]
-    done = [one for one in read if one]
+def _report(
+    asked: Asked, told: Mapping[Job, Done], failed: Mapping[str, str], code: int
+) -> report.Report:
+    done = [told[job] for job in asked.jobs if job in told]
     findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
     return report.Report(
         asked.options.name, asked.study.title, findings, _facts(asked, done), asked.jobs, done,
-        failed, code if done or code else 3,
+        dict(failed), code if done or code else 3,
     )  # fmt: skip
 
 
@@ -281,7 +279,9 @@ def _show(told: report.Report, folder: Path) -> None:
     for section in told.findings.sections:
         if section.table:
             console.print(_rich(section.table, section.title))
-    console.print(told.findings.lead, highlight=False, markup=False)
+    console.print()
+    for text in (told.findings.lead, *told.findings.notes):
+        console.print(text, highlight=False, markup=False)
     for name, why in told.failed.items():
         console.print(f"not done: {name}: {why}", highlight=False, markup=False)
     console.print(f"report: {folder / 'experiment.html'}", highlight=False, soft_wrap=True)
@@ -291,7 +291,9 @@ def _rich(table: Table, title: str) -> Any:
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    shown = RichTable(title=escape(title), title_justify="left")
+    shown = RichTable(
+        title=escape(title), title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
+    )  # fmt: skip
     for k, name in enumerate(table.head):
         shown.add_column(escape(name), justify="left" if k < table.names else "right")
     for row in table.rows:
