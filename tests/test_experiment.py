@@ -399,20 +399,19 @@ def test_samples_that_no_model_answered_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Script(monkeypatch, {"": turns(2.0, 1.0, 1.0)})
-    ask = ScriptedModels.answer
+    ask, up = ScriptedModels.answer, {"0/coder#1"}
 
     async def down(self: ScriptedModels, request: Request) -> Reply:
-        if self._meter_of_test == "all" or not request.id.startswith("0/"):
+        if request.id not in up:
             raise ModelError("nobody there")
         return await ask(self, request)
 
-    monkeypatch.setattr(ScriptedModels, "_meter_of_test", "some", raising=False)
     monkeypatch.setattr(ScriptedModels, "answer", down)
     told = run(tmp_path, "name=baseline", "op=relu", "n=3", "inflight=1", *MODELLED)
     found = told["results"]["ops"]["relu"]
     assert (found["samples"], found["unjudged"], found["pass_at"]) == (1, 2, {"1": 1.0})
     assert "of 3 samples 2 were not judged" in told["notes"][0]
-    monkeypatch.setattr(ScriptedModels, "_meter_of_test", "all", raising=False)
+    up.clear()
     told = run(tmp_path / "b", "name=baseline", "op=relu", "n=1", *MODELLED, code=3)
     assert told["failed"] == {"relu-oneshot-0": "nothing could be judged: nobody there"}
     assert told["answer"] == "No job is done: nothing could be judged: nobody there."
@@ -448,7 +447,7 @@ def test_feedback_tells_compile_errors_by_turn_and_what_becomes_of_them(
     assert (differs["arm"], differs["than"], differs["jobs"]) == ("full", "none", 2)
     assert differs["compile_errors"]["value"] == pytest.approx(-3 / 8)
     assert differs["compile_errors"]["ci95"] == [-0.5, -0.25]
-    assert "The difference is -38 points [-50, -25]." in told["answer"]
+    assert "The difference is -38 [-50, -25] points." in told["answer"]
 
 
 def test_with_feedback_a_prompt_holds_it_and_without_it_does_not(
@@ -496,6 +495,23 @@ def test_search_tells_curves_areas_and_how_soon_the_best_was_near(
     assert "overlaps no other's" in told["answer"]
     assert found["noise"] == 0.0  # the very same kernels were written in both jobs
     assert "> 4 (0 of 2)" in (tmp_path / "it" / "experiment.md").read_text()
+
+
+def test_operators_count_alike_however_much_is_gained_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*worths: float) -> Answer:
+        return lambda request, count: kernel(worths[count], "softmax", about=str(count))
+
+    Script(monkeypatch, {
+        "relu-refine": turns(1.0, 2.0), "relu-best": turns(2.0, 1.0),
+        "softmax-refine": answer(8.0, 9.0), "softmax-best": answer(10.0, 1.0),
+    })  # fmt: skip
+    given = ["strategies=[refine,best_of_n]", "attempts=2", "seeds=0", *MODELLED]
+    run(tmp_path, "name=search", "ops=[relu,softmax]", *given)
+    page = (tmp_path / "it" / "experiment.md").read_text()
+    assert "| best_of_n | 2 | 100 % [100, 100] | 100 % [100, 100] |" in page
+    assert "| refine | 2 | 80 % [75, 85] | 95 % [90, 100] |" in page
 
 
 def test_a_search_without_a_correct_kernel_says_so(
@@ -594,9 +610,16 @@ def test_two_experiments_do_not_write_to_one_folder(
 HOSTILE = "</style><script>alert(1)</script> | $\\frac$ \x00 & <!-- 漢字"
 
 
-@pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a feedback experiment with a job that failed in hostile words."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        folder = hostile(tmp_path_factory.mktemp("reports"), monkeypatch)
+    return folder
+
+
+def hostile(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Script(monkeypatch, {
         "full-0": turns(*MENDED), "none-0": turns(*BROKEN), "full-1": turns(*MENDED),
         "none-1": turns(*BROKEN),
@@ -610,8 +633,8 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(generate, "generate", generated)
     given = ["name=feedback", "op=relu", "turns=5", "seeds=[0,1]", *MODELLED]
-    run(tmp_path, *given, code=3)
-    return tmp_path / "it"
+    run(reports, *given, code=3)
+    return reports / "it"
 
 
 def test_the_page_refers_to_nothing_outside_itself_and_runs_no_script(written: Path) -> None:

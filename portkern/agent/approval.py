@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, TextIO
+from typing import Any, ClassVar, Literal, TextIO
 
 import yaml
 
 from portkern.agent.slot import Slot
-from portkern.errors import ConfigError, RecordError, StorageError, no_such
-from portkern.lines import LineFile
+from portkern.errors import ConfigError, StorageError, no_such
+from portkern.lines import Line, LineFile
 
 MODES = ("none", "ideas")
 #: Where there is no terminal: ``ideas.yaml`` asks, and is answered in place.
@@ -27,25 +25,15 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(Line):
     """Line of ``decisions.jsonl``."""
 
+    SCHEMA: ClassVar[int] = 1
+
+    schema_: Literal[1] = 1
     slot: int
     ideas: tuple[str, ...]
     approved: tuple[str, ...]
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, line: str) -> Decision:
-        """Raises RecordError."""
-        try:
-            told = json.loads(line)
-            return cls(int(told["slot"]), tuple(told["ideas"]), tuple(told["approved"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordError(f"not a decision: {error!r}") from error
 
 
 class Approver:
@@ -71,7 +59,9 @@ class Approver:
             if approved is None:
                 ask = self._ask if self._source.isatty() else self._ask_by_file
                 approved = ask(slot, ideas)
-                self._decisions.append([Decision(slot.number, tuple(ideas), tuple(approved))])
+                self._decisions.append(
+                    [Decision(slot=slot.number, ideas=tuple(ideas), approved=tuple(approved))]
+                )
         return [one for one in ideas if one in approved]
 
     def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:

@@ -18,6 +18,8 @@ _FENCE = re.compile(r"(?P<in>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
 _TAG = re.compile(r"[\w+#-]*")
 #: Blocks that hold a reply rather than code.
 _PROSE = ("markdown", "md")
+#: What a JSON object or list may begin with; most brackets of C do not.
+_BEGUN = re.compile(r"""\{(?=\s*["},])|\[(?=\s*[]\[{"\d,tfnNI-])""")
 _TRAILING_COMMA = re.compile(r",\s*[\]}]")
 
 
@@ -104,7 +106,7 @@ def values(text: str) -> Iterator[Any]:
     """The outermost JSON objects and lists, in their order, fenced or not. Commas that end them
     are forgiven."""
     end = 0
-    for match in re.finditer(r"[\[{]", text):
+    for match in _BEGUN.finditer(text):
         if match.start() < end:
             continue
         try:

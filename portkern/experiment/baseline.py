@@ -25,7 +25,7 @@ from portkern.experiment.section import (
     document,
     percent,
 )  # fmt: skip
-from portkern.experiment.statistics import Estimate, mean, pass_at_k, share
+from portkern.experiment.statistics import FEW, Estimate, mean, pass_at_k, share
 from portkern.experiment.study import Study
 
 ARM = "oneshot"
@@ -123,23 +123,27 @@ def _overall(judged: Sequence[Sampled]) -> list[Estimate]:
 def _lead(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
     if not judged:
         return "No sample was judged."
+    alone = share(judged[0].correct, judged[0].n) if len(judged) == 1 else overall[0]
     several = f", pass@{len(overall)} {percent(overall[-1])}" if len(overall) > 1 else ""
     over = f" over {counted(len(judged), 'operator')}" if len(judged) > 1 else f" on {judged[0].op}"
     failed = Counter(end.status for one in judged for end in one.samples if not end.correct)
     if not failed:
-        return f"pass@1 is {percent(overall[0])}{several}{over}; no sample failed."
+        return f"pass@1 is {percent(alone)}{several}{over}; no sample failed."
     [(stage, count)] = failed.most_common(1)
     total = sum(failed.values())
     most = f"all ended as {_word(stage)}" if count == total else f"{count} ended as {_word(stage)}"
-    return f"pass@1 is {percent(overall[0])}{several}{over}. Of {counted(total, 'failure')} {most}."
+    return f"pass@1 is {percent(alone)}{several}{over}. Of {counted(total, 'failure')} {most}."
 
 
 def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
-    return tuple(
+    notes = [
         f"{one.op}: of {one.n + one.unjudged} samples {one.unjudged} were not judged (no model "
         "answered, or there was nothing to run them on) and do not count."
         for one in every if one.unjudged
-    )  # fmt: skip
+    ]  # fmt: skip
+    if 1 < len(every) < FEW:
+        notes.append(f"{len(every)} operators: intervals over so few are rough.")
+    return tuple(notes)
 
 
 def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portkern.experiment.section import Bars, Chart, Line, percent, times
 from portkern.experiment.statistics import Estimate
@@ -38,7 +38,8 @@ class Dot:
 
 @dataclass(frozen=True)
 class Drawn:
-    """``bands`` and ``paths`` are in pieces where values are missing; ``y`` is the label's."""
+    """``bands`` and ``paths`` are in pieces where values are missing; ``y`` is where the label
+    stands, at the right of all."""
 
     name: str
     number: int
@@ -46,7 +47,6 @@ class Drawn:
     bands: tuple[str, ...]
     paths: tuple[str, ...]
     dots: tuple[Dot, ...]
-    x: float
     y: float
 
     @property
@@ -86,10 +86,7 @@ def draw(chart: Chart) -> Drawing:
     drawn = [_drawn(k, line, chart, place) for k, line in enumerate(chart.lines)]
     drawn = [one for one in drawn if one.dots]
     ends = spaced([one.y for one in drawn], TOP + 8, HEIGHT - BOTTOM)
-    lines = [
-        Drawn(o.name, o.number, o.dashes, o.bands, o.paths, o.dots, o.x, y)
-        for o, y in zip(drawn, ends, strict=True)
-    ]  # fmt: skip
+    lines = [replace(one, y=y) for one, y in zip(drawn, ends, strict=True)]
     xs = [Tick(place(x, low)[0], f"{x:g}") for x in whole(chart.first, last)]
     ys = [Tick(place(chart.first, y)[1], axis_text(y, chart)) for y in ticks(low, high)]
     return Drawing(chart.title, chart.across, tuple(lines), tuple(xs), tuple(ys))
@@ -154,9 +151,8 @@ def _drawn(number: int, line: Line, chart: Chart, place: _Place) -> Drawn:
             Dot(*at, f"{chart.across} {x}: {(percent if chart.percent else times)(one)}")
             for at, (x, one) in zip(middle, piece, strict=True)
         ]  # fmt: skip
-    x, y = (dots[-1].x, dots[-1].y) if dots else (0.0, 0.0)
-    dashes = DASHES[number % len(DASHES)]
-    return Drawn(line.name, number, dashes, tuple(bands), tuple(paths), tuple(dots), x, y)
+    dashes, y = DASHES[number % len(DASHES)], dots[-1].y if dots else 0.0
+    return Drawn(line.name, number, dashes, tuple(bands), tuple(paths), tuple(dots), y)
 
 
 def _pieces(line: Line, first: int) -> Iterator[list[tuple[int, Estimate]]]:

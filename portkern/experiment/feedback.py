@@ -15,15 +15,13 @@ from portkern.experiment import section
 from portkern.experiment.ending import BAD_RESULTS, Ending
 from portkern.experiment.job import Done, Question
 from portkern.experiment.section import Chart, Findings, Line, Section, Table, percent
-from portkern.experiment.statistics import Estimate, difference, ratio, ratios
+from portkern.experiment.statistics import FEW, Estimate, difference, ratio, ratios
 from portkern.experiment.study import Study
 
 FULL, VERDICT, NONE = "full", "verdict", "none"
 #: Arms in words, and what they are made of besides Caesar's loop.
 _SAID = {FULL: "with feedback", VERDICT: "verdict only", NONE: "without feedback"}
 _CHOICES = {FULL: (), VERDICT: ("feedback=none",), NONE: ("feedback=none", "memory=none")}
-#: Jobs; an interval over fewer is told to be rough.
-_FEW = 5
 
 Which = Callable[[Ending], bool]
 #: Of a turn, by the one before it in the same job.
@@ -201,11 +199,10 @@ def _lead(arms: Sequence[Arm], against: Sequence[Against]) -> str:
     if differs is None:
         return lead
     low, high = differs.ends
-    points = f"{differs.value * 100:+.0f} points"
+    sure = ", which these jobs do not tell from none" if low <= 0 <= high else ""
     if differs.ci95 is None:
-        return f"{lead} The difference is {points}, in one job."
-    sure = "" if not low <= 0 <= high else ", which these jobs do not tell from none"
-    return f"{lead} The difference is {points} [{low * 100:.0f}, {high * 100:.0f}]{sure}."
+        sure = ", in one job"
+    return f"{lead} The difference is {section.points(differs)} points{sure}."
 
 
 def _notes(arm: Arm) -> list[str]:
@@ -214,7 +211,7 @@ def _notes(arm: Arm) -> list[str]:
     if unjudged:
         count = section.counted(unjudged, "turn")
         notes.append(f"{arm.said}: {count} that were not taken or not judged do not count.")
-    if len(arm.jobs) < _FEW:
+    if len(arm.jobs) < FEW:
         count = section.counted(len(arm.jobs), "job")
         notes.append(f"{arm.said}: {count}; intervals over so few are rough.")
     return notes
@@ -279,7 +276,7 @@ def _differences(against: Sequence[Against]) -> Section:
     rows = [
         (
             f"{one.arm.said} less {one.than.said}", str(len(one.arm.jobs)),
-            *(percent(one.difference(which)) for _, which in RATES.values()),
+            *(section.points(one.difference(which)) for _, which in RATES.values()),
         )
         for one in against
     ]  # fmt: skip

@@ -98,13 +98,16 @@ def _lasted(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def write(report: Report, folder: Path) -> dict[str, Missing]:
-    """What could not be written, by file and reason. Raises StorageError."""
+def write(report: Report, folder: Path, *, last: bool = True) -> dict[str, Missing]:
+    """What could not be written, by file and reason. The picture, which takes longest, is drawn
+    when it is the last of the jobs' reports. Raises StorageError."""
     views: dict[str, str | bytes | Missing] = {
         "experiment.json": _as_json(report.document),
         "experiment.md": _render("experiment.md.j2", report),
         "experiment.html": _render("experiment.html.j2", report),
-        "experiment.png": png.render(report.title, report.findings.sections),
+        "experiment.png": png.render(report.title, report.findings.sections)
+        if last
+        else Missing("the experiment goes on"),
     }
     for name, content in views.items():
         if isinstance(content, Missing):

@@ -24,6 +24,7 @@ from portkern.experiment.section import (
     times,
 )  # fmt: skip
 from portkern.experiment.statistics import (
+    FEW,
     Estimate,
     area,
     mean,
@@ -156,6 +157,7 @@ class Search(Study):
         ops = dict.fromkeys(one.job.operator for one in done)
         every = [_contest(op, question, done) for op in ops]
         contests = [one for one in every if one.standings]
+        totals = _totals(contests)
         return Findings(
             " ".join(map(_lead, contests)) or "No strategy found a correct kernel.",
             {
@@ -165,9 +167,13 @@ class Search(Study):
                         "strategies": {each.arm: each.document() for each in one.standings},
                     }
                     for one in contests
-                }
+                },
+                "all": {one.arm: one.document() for one in totals},
             },
-            tuple(_section(one, question, alone=len(contests) == 1) for one in contests),
+            (
+                *([_together(totals)] if len(contests) > 1 else []),
+                *(_section(one, question, alone=len(contests) == 1) for one in contests),
+            ),
             _notes(contests, question),
         )  # fmt: skip
 
@@ -238,7 +244,7 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
                     f"{one.op}: {each.arm} had no more to try in {counted(len(short), 'job')} "
                     f"(after {least} attempts at the earliest) and keeps its score from there on."
                 )
-    if len(question.seeds) < 5:
+    if len(question.seeds) < FEW:
         notes.append(
             f"{counted(len(question.seeds), 'seed')}: intervals over so few are rough."
         )  # fmt: skip
@@ -268,6 +274,47 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         f"sizes. Attempts to {NEAR_SAID} of the best: the median job's, and how many came there.",
         (Chart("best so far", "attempts", lines),), (), Table(head, tuple(rows)),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Total:
+    """One strategy on all operators, as shares of the best score on each: they count alike."""
+
+    arm: str
+    jobs: int
+    area: Estimate
+    score: Estimate
+
+    @classmethod
+    def of(cls, arm: str, standings: Sequence[Standing]) -> Total:
+        pairs = [(trace.curve, one.top) for one in standings for trace in one.traces]
+        return cls(
+            arm, len(pairs), _mean([area(curve) / top for curve, top in pairs]),
+            _mean([curve[-1] / top for curve, top in pairs]),
+        )  # fmt: skip
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "jobs": self.jobs, "area_of_best": document(self.area),
+            "score_of_best": document(self.score),
+        }  # fmt: skip
+
+
+def _totals(contests: Sequence[Contest]) -> list[Total]:
+    """The largest area first."""
+    standings = [one for contest in contests for one in contest.standings]
+    arms = dict.fromkeys(one.arm for one in standings)
+    totals = [Total.of(arm, [one for one in standings if one.arm == arm]) for arm in arms]
+    return sorted(totals, key=lambda one: -one.area.value)
+
+
+def _together(totals: Sequence[Total]) -> Section:
+    rows = [(one.arm, str(one.jobs), percent(one.area), percent(one.score)) for one in totals]
+    return Section(
+        "All operators",
+        "As shares of the highest score of all jobs on the same operator.",
+        table=Table(("strategy", "jobs", "mean of the curve", "score at the end"), tuple(rows)),
+    )
 
 
 def _near(one: Standing, count: int) -> str:

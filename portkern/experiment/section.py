@@ -78,6 +78,14 @@ def percent(one: Estimate | None) -> str:
     return f"{one.value * 100:.0f} %{ends}"
 
 
+def points(one: Estimate | None) -> str:
+    """Of a difference of shares."""
+    if one is None:
+        return DASH
+    ends = f" [{one.ci95[0] * 100:.0f}, {one.ci95[1] * 100:.0f}]" if one.ci95 else ""
+    return f"{one.value * 100:+.0f}{ends}"
+
+
 def times(one: Estimate | None) -> str:
     if one is None:
         return DASH

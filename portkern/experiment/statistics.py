@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 10_000
+#: The bootstrap knows no more than its units: an interval over fewer is told to be rough.
+FEW = 5
 _ENDS = (2.5, 97.5)
 
 
@@ -87,12 +90,17 @@ def difference(
 
 def _quotients(above: Floats, below: Floats) -> Floats:
     """In each bootstrap sample of the rows; nan where it drew none that counts."""
-    count = len(above)
-    # By how often each row is drawn, which takes far less room than the rows themselves.
-    drawn = np.random.default_rng(0).multinomial(count, [1 / count] * count, size=RESAMPLES)
+    drawn = _drawn(len(above))
     with np.errstate(invalid="ignore", divide="ignore"):
         quotients: Floats = (drawn @ above) / (drawn @ below)
     return quotients
+
+
+@lru_cache(maxsize=8)
+def _drawn(count: int) -> Floats:
+    """By how often each of so many rows is drawn, which takes less room than the rows."""
+    chances = [1 / count] * count
+    return np.random.default_rng(0).multinomial(count, chances, size=RESAMPLES).astype(float)
 
 
 def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:

@@ -224,7 +224,7 @@ def _execute(asked: Asked, folder: Path) -> report.Report:
             continue
         _run.write_json(folder / job.name / ASKED, list(job.overrides))
         done[job] = one
-        report.write(_report(asked, done, failed, code), folder)
+        report.write(_report(asked, done, failed, code), folder, last=False)
     return _report(asked, done, failed, code)
 
 

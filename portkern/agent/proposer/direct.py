@@ -36,7 +36,7 @@ class TranslateOptions(Options):
     how many donors are shown."""
 
     donor: str = "catalogue"
-    shots: int = Field(1, ge=1)
+    shots: int = Field(default=1, ge=1)
 
 
 class Translate(Modelled):
@@ -64,8 +64,8 @@ class Translate(Modelled):
 class ContrastiveOptions(Options):
     """``exemplars`` scored kernels are shown, from as many buckets of speed as there are."""
 
-    exemplars: int = Field(2, ge=2)  # contrast takes two
-    buckets: int = Field(4, ge=2)
+    exemplars: int = Field(default=2, ge=2)  # contrast takes two
+    buckets: int = Field(default=4, ge=2)
 
 
 class Contrastive(Modelled):

@@ -71,10 +71,11 @@ def donors(task: Task, which: str) -> list[Candidate]:
 
 
 def mapping(sources: Sequence[str], to: str) -> list[tuple[str, str]]:
-    """Pairs of what the backends ``sources`` and the backend ``to`` call the same."""
+    """Pairs of what the backends ``sources`` and the backend ``to`` call the same, each once."""
     table = yaml.safe_load((_FOLDER / "platforms.yaml").read_text("utf-8"))
-    return [
+    pairs = [
         (row[source], row[to])
         for row in table for source in sources
         if source in row and to in row and row[source] != row[to]
     ]  # fmt: skip
+    return list(dict.fromkeys(pairs))

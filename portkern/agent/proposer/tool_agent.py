@@ -38,8 +38,8 @@ class ToolOptions(Options):
     """``turns`` replies at most, of which ``tries`` may try a kernel, and no more than the slot has
     room for."""
 
-    turns: int = Field(20, ge=1)
-    tries: int = Field(5, ge=1)
+    turns: int = Field(default=20, ge=1)
+    tries: int = Field(default=5, ge=1)
 
 
 @dataclass

@@ -45,9 +45,9 @@ class Options(BaseModel):
 
     kind: str
     actions: str = "open"
-    asks: int = Field(2, ge=1)
+    asks: int = Field(default=2, ge=1)
     authors: dict[str, Weight] = {"coder": 1.0}
-    temperature: float | None = Field(None, ge=0)
+    temperature: float | None = Field(default=None, ge=0)
     temperature_step: float = 0.0
 
     @field_validator("authors")
