@@ -33,6 +33,7 @@ from portkern.experiment.statistics import Estimate, pass_at_k
 from portkern.record import Record, Verdict
 from portkern.verbs import experiment as verb
 from portkern.verbs import generate
+from tests.llm_server import Server
 from tests.scripted import MODEL, Answer, ScriptedBench, ScriptedModels, kernel
 
 QUICK = ["target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "track=false", "cache=false"]
@@ -745,12 +746,42 @@ def test_a_browser_has_nothing_to_complain_about(written: Path) -> None:
 
 # ---- for real
 
+SOURCE = """\
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = %s < 0 ? scalar_t(0.0f) : x[i];
+  return 0;
+}
+"""
+
+
+def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_without(
+    tmp_path: Path,
+) -> None:
+    """What it writes twice is one kernel, and a compile error each time."""
+
+    def answer(asked: Mapping[str, Any], count: int) -> str:
+        told = "was not declared" in str(asked["messages"])
+        return f"Here.\n```cpp\n{SOURCE % ('x[i]' if told else 'nonsense')}```\n"
+
+    with Server(answer) as server:
+        told = run(
+            tmp_path, "name=feedback", "op=relu", "turns=3", "seeds=[0]", "rounds=2", *MODELLED,
+            "budget_s=0.01", f"models.coder.api_base={server.url}", "inflight=1",
+        )  # fmt: skip
+    full, none = told["results"]["arms"]["full"], told["results"]["arms"]["none"]
+    assert values(full["by_turn"]["compile_errors"]) == [1.0, 0.0, 1.0]
+    assert values(full["compile_errors_mended_by_turn"]) == [1.0, None]
+    assert values(none["by_turn"]["compile_errors"]) == [1.0, 1.0, 1.0]
+    assert values(none["syntax_looping_by_turn"]) == [1.0, 1.0]
+    jobs = {one["arm"]: one["statuses"] for one in told["jobs"]}
+    assert jobs["none"] == {"build_failed": 1, "duplicate": 2}
+
 
 def test_a_search_on_this_machine_has_real_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [
-        "experiment", "name=search", "op=relu", "strategies=[refine,best_of_n]", "attempts=3",
+        "experiment", "name=search", "op=relu", "strategies=[refine,best_of_n]", "attempts=2",
         "seeds=[0]", "target=x86_64", "workloads=ci", "final=[]", "rounds=2", "budget_s=0.01",
         "track=false", f"reports={tmp_path}",
     ]  # fmt: skip
@@ -761,7 +792,7 @@ def test_a_search_on_this_machine_has_real_curves(
     assert set(found["strategies"]) == {"refine", "best_of_n"}
     for one in found["strategies"].values():
         curve = values(one["curve"])
-        assert len(curve) == 3
+        assert len(curve) == 2
         assert curve == sorted(v for v in curve if v)
         assert one["raced"]["value"] > 0
     assert found["repeated"] >= 1  # both begin with the kernel that ships
