@@ -240,7 +240,10 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more_with_the_reason() 
     where, llm = context("I think it is slow.", BOTTLENECK)
     told = diagnose(load("bottleneck"), attempt(), where)
     assert told and told.problem == "memory at 83 %"
-    assert [prompt for _, prompt, _ in llm.asked] == ["judge_bottleneck@1", "judge_again@1"]
+    assert [prompt for _, prompt, _ in llm.asked] == [
+        prompts.named("judge_bottleneck"),
+        prompts.named("judge_again"),
+    ]
     assert llm.asked[1][2][-2] == Message("assistant", "I think it is slow.")
     assert "there is no JSON object in it" in llm.asked[1][2][-1].content
 
@@ -288,14 +291,14 @@ def test_a_judge_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -
 @pytest.mark.parametrize(
     ("status", "kind", "prompt"),
     [
-        ("build_failed", "bottleneck", "judge_repair@1"),
-        ("wrong", "bottleneck", "judge_repair@1"),
-        ("passed", "bottleneck", "judge_bottleneck@1"),
-        ("build_failed", "reflector", "judge_failure@1"),
-        ("crashed", "reflector", "judge_failure@1"),
-        ("wrong", "reflector", "judge_wrong@1"),
-        ("suspicious", "reflector", "judge_wrong@1"),
-        ("passed", "reflector", "judge_analysis@1"),
+        ("build_failed", "bottleneck", prompts.named("judge_repair")),
+        ("wrong", "bottleneck", prompts.named("judge_repair")),
+        ("passed", "bottleneck", prompts.named("judge_bottleneck")),
+        ("build_failed", "reflector", prompts.named("judge_failure")),
+        ("crashed", "reflector", prompts.named("judge_failure")),
+        ("wrong", "reflector", prompts.named("judge_wrong")),
+        ("suspicious", "reflector", prompts.named("judge_wrong")),
+        ("passed", "reflector", prompts.named("judge_analysis")),
     ],
 )
 def test_each_way_to_end_has_its_prompt(status: str, kind: str, prompt: str) -> None:
@@ -392,7 +395,10 @@ def test_a_critic_writes_a_diagnosis_or_the_next_instructions() -> None:
     assert told and told.fix == "keep the row keep the row keep the row …"
     assert "9 times as fast" in llm.text()
     diagnose(load("critic", writes="instructions"), attempt("wrong"), where)
-    assert [prompt for _, prompt, _ in llm.asked] == ["judge_critic@1", "judge_rewrite@1"]
+    assert [prompt for _, prompt, _ in llm.asked] == [
+        prompts.named("judge_critic"),
+        prompts.named("judge_rewrite"),
+    ]
 
 
 # ---- votes

@@ -240,13 +240,13 @@ def test_what_breaks_a_constraint_is_rejected_and_not_judged(tmp_path: Path) -> 
 
 
 def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
-    """A model takes 1 s, a kernel 0.4 s of the device, four are in flight (here: a tenth)."""
+    """A model takes 1 s, a kernel 0.6 s of the device, four are in flight (here: a tenth)."""
     spans: list[tuple[float, float]] = []
 
     class Timed(ScriptedBench):
         def judge(self, candidate: Candidate) -> list[Record]:
             start = time.perf_counter()
-            time.sleep(0.04)
+            time.sleep(0.06)
             spans.append((start, time.perf_counter()))
             return super().judge(candidate)
 
@@ -294,6 +294,7 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
         (["target=gfx942", "backend=cuda"], "does not compile for gfx942"),
         (["workloads=huge"], "No workload set 'huge'"),
         (["constraints=none.yaml"], "Cannot read none.yaml"),
+        (["approve=ideas", "proposer=direct", "strategy=single"], "proposer=ideas_then_code"),
         (["approve=all"], "No approve mode 'all'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -65,7 +65,7 @@ class Caller(Protocol):
 @dataclass(frozen=True)
 class Draft:
     """A candidate that was proposed, or why there is none. ``operator`` and ``arm`` as they were
-    chosen; ``parents`` and ``donor`` where they are not the slot's."""
+    chosen."""
 
     candidate: Candidate | None
     detail: str = ""

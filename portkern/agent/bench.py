@@ -21,7 +21,6 @@ from portkern.cache import ArtifactCache
 from portkern.candidate import Candidate
 from portkern.cells import Cell, Stage
 from portkern.evaluate import Options, Trial
-from portkern.guard import TorchOps
 from portkern.health import Devices
 from portkern.op import Workload
 from portkern.record import Record, RecordFile, Verdict
@@ -44,11 +43,11 @@ class Bench:
 
     def __init__(
         self, task: Task, folder: Path, cache: ArtifactCache, options: Options, *,
-        stage: Stage | None = None, torch_ops: TorchOps = "forbid",
+        stage: Stage | None = None,
         recorded: Sequence[Record] = (), quick: bool = True,
     ) -> None:  # fmt: skip
         self.task, self.options, self._cache, self.quick = task, options, cache, quick
-        self._run, self._stage, self._torch_ops = folder.name, stage or Stage(), torch_ops
+        self._run, self._stage = folder.name, stage or Stage()
         self.file = RecordFile(folder / "records.jsonl")
         own, self.torn = self.file.read()
         self._known: dict[_Key, Record] = {_key(one): one for one in own}
@@ -99,7 +98,7 @@ class Bench:
             yield self._keep(recording.unrun(self._run, first, built))
             return
         start = time.perf_counter()
-        contestant = Contestant(built.request, built.outcome, venue, self._torch_ops)
+        contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
         with Trial(
             first.op, first.dtype, [contestant], self.options, self._devices
         ) as trial:  # fmt: skip
@@ -127,7 +126,7 @@ class Bench:
             venue = cells[0].venues.best
             assert isinstance(venue, Venue)
             contestants = [
-                Contestant(one.request, one.outcome, venue, self._torch_ops)
+                Contestant(one.request, one.outcome, venue, self.task.torch_ops)
                 for one in built if isinstance(one.outcome, Artifact)
             ]  # fmt: skip
             if len(contestants) < len(candidates):
@@ -154,7 +153,7 @@ class Bench:
     def _cell(self, candidate: Candidate, work: Work) -> Cell:
         return Cell(
             self.task.op, work.set, work.workload, self.task.dtype, self.task.backend,
-            self.task.target, candidate, self._stage, self._torch_ops,
+            self.task.target, candidate, self._stage, self.task.torch_ops,
         )  # fmt: skip
 
     def _answer(self, candidate: Candidate, work: Work) -> Record | None:

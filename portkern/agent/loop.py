@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from threading import Thread
 
 from portkern.agent import attempt as scoring
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
@@ -32,7 +33,7 @@ from portkern.agent.log import Log
 from portkern.agent.models import Models
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
-from portkern.errors import BudgetSpent, ModelError
+from portkern.errors import BudgetSpent, ModelError, PortkernError
 
 #: A draft that was not made, or not judged, because the budget was spent: it is no attempt.
 UNPAID = "unpaid"
@@ -121,7 +122,7 @@ class Loop:
 
     def _context(self, slot: Slot) -> Context:
         async def approve(ideas: Sequence[str]) -> Sequence[str]:
-            return await asyncio.to_thread(self.approve, slot, ideas)
+            return await _waited_for(self.approve, slot, ideas)
 
         return Context(
             self.task, self.log.snapshot(), self.axes.memory,
@@ -271,6 +272,34 @@ class Loop:
                 "score": 0.0,
             }
         )
+
+
+async def _waited_for(
+    approve: Callable[[Slot, Sequence[str]], Sequence[str]], slot: Slot, ideas: Sequence[str]
+) -> Sequence[str]:
+    """In a thread that nobody joins: who is interrupted does not wait for people's answer."""
+    loop, answer = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def tell(result: Sequence[str] | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    def ask() -> None:
+        result, failed = None, None
+        try:
+            result = approve(slot, ideas)
+        except (OSError, PortkernError) as error:
+            failed = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, result, failed)
+
+    Thread(target=ask, daemon=True).start()
+    found: Sequence[str] = await answer
+    return found
 
 
 def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:

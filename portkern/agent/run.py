@@ -34,7 +34,6 @@ from portkern.cache import ArtifactCache
 from portkern.cells import Stage
 from portkern.errors import ConfigError, StorageError
 from portkern.evaluate import Options
-from portkern.guard import TorchOps
 from portkern.op import Workload
 from portkern.record import Record, RecordFile
 from portkern.toolchain import cache_root
@@ -58,7 +57,6 @@ class Plan:
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
     stage: Stage = field(default_factory=Stage)
-    torch_ops: TorchOps = "forbid"
     seed: int = 0
     inflight: int = 4
     builders: int = 2
@@ -77,7 +75,7 @@ class Plan:
                     "workloads": {k: [asdict(w) for w in v] for k, v in task.workloads.items()},
                     "constraints": task.constraints.model_dump(mode="json"),
                     "axes": self.axes, "models": self.models, "seed": self.seed,
-                    "inflight": self.inflight, "torch_ops": self.torch_ops,
+                    "inflight": self.inflight, "torch_ops": task.torch_ops,
                     "venue": self.stage.venue, "baselines": list(self.judging.baselines),
                 },
                 default=dict,
@@ -159,7 +157,7 @@ class Run:
             recorded, _ = RecordFile(plan.replay / RECORDS).read()
         return Bench(
             task, self.folder, ArtifactCache(cache_root() / "builds"), plan.judging,
-            stage=plan.stage, torch_ops=plan.torch_ops, recorded=recorded, quick=quick,
+            stage=plan.stage, recorded=recorded, quick=quick,
         )  # fmt: skip
 
     def _agree(self) -> None:

@@ -11,13 +11,15 @@ from portkern.agent.constraints import Constraints
 from portkern.backend import Backend
 from portkern.candidate import Candidate
 from portkern.errors import no_such
+from portkern.guard import TorchOps
 from portkern.op import Op, Workload
 from portkern.target import Target
 
 
 @dataclass(frozen=True)
 class Task:
-    """``workloads`` are those that kernels are judged on and their authors may know, by set."""
+    """``workloads`` are those that kernels are judged on and their authors may know, by set.
+    ``torch_ops``: whether libraries may do the work."""
 
     op: Op
     target: Target
@@ -26,6 +28,7 @@ class Task:
     dtype: str = "float32"
     workloads: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
+    torch_ops: TorchOps = "forbid"
 
     def __post_init__(self) -> None:
         if self.language not in self.backend.languages.values():

@@ -153,6 +153,11 @@ def plan_of(options: GenerateOptions) -> Plan:
     where, backend = _place(options)
     if options.approve not in approval.MODES:
         raise no_such("approve mode", options.approve, approval.MODES)
+    if options.approve == "ideas" and options.proposer["kind"] != "ideas_then_code":
+        raise ConfigError(
+            f"approve=ideas asks about ideas, which proposer={options.proposer['kind']} has none "
+            "of; take proposer=ideas_then_code"
+        )
     if options.dtype not in FLOATS:
         raise no_such("dtype", options.dtype, FLOATS)
     constraints = (
@@ -162,6 +167,7 @@ def plan_of(options: GenerateOptions) -> Plan:
     task = Task(
         op, where, backend, options.language or next(iter(backend.languages.values())),
         options.dtype, _workloads(op, names(options.workloads)), constraints,
+        guard.torch_ops(options.torch_ops),
     )  # fmt: skip
     scored = list(task.workloads)[-1]
     raced = task.workloads[scored]
@@ -176,7 +182,7 @@ def plan_of(options: GenerateOptions) -> Plan:
         models=dict(options.models or {}), prices=dict(options.prices or {}),
         budget=_budget(options.budget), final=final, raced=raced,
         stage=Stage.parse(options.venue, names(options.sanitize)),
-        torch_ops=guard.torch_ops(options.torch_ops), seed=options.seed,
+        seed=options.seed,
         inflight=_positive(options, "inflight"), builders=_positive(options, "builders"),
         cache=options.cache, replay=Path(options.replay) if options.replay else None,
     )  # fmt: skip

@@ -250,10 +250,13 @@ class Reasoning:
 
     @staticmethod
     def _is_open(one: Example, slot: Slot, log: Log) -> bool:
-        """By what the slot's log has: what was committed since does not show."""
+        """By what the slot's log has: what was committed since does not show. An example shows the
+        parent's code as well, which may be of another island."""
         if one.attempt not in log:
             return False
-        return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
+        shown = [log[one.attempt], *log.some(log[one.attempt].parents[:1])]
+        known = (*slot.parents, *slot.shown)
+        return all(each.island == slot.island or each.id in known for each in shown)
 
     def _is_no_answer(self, one: Example) -> bool:
         """Another run's kernel of this op would be."""
