@@ -13,10 +13,6 @@ from portkern.experiment.study import Study
 _STUDIES = {"baseline": "Baseline", "feedback": "Feedback", "search": "Search"}
 
 
-def names() -> list[str]:
-    return list(_STUDIES)
-
-
 def load(name: str) -> Study:
     """Raises ConfigError."""
     if name not in _STUDIES:

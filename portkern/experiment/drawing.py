@@ -194,7 +194,6 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarsDrawing:
-    title: str
     names: tuple[tuple[str, str], ...]  # with their colours
     bars: tuple[Bar, ...]
     width: float
@@ -214,4 +213,4 @@ def draw_bars(given: Bars) -> BarsDrawing:
             x += width
         bars.append(Bar(name, k * (BAR + GAP), tuple(one for one in parts if one.width)))
     names = tuple((name, f"var(--c{k % COLOURS})") for k, name in enumerate(given.parts))
-    return BarsDrawing(given.title, names, tuple(bars), WIDTH, len(bars) * (BAR + GAP))
+    return BarsDrawing(names, tuple(bars), WIDTH, len(bars) * (BAR + GAP))

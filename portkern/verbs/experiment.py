@@ -75,7 +75,7 @@ def main(overrides: Sequence[str]) -> int:
     asked = read(overrides)
     folder = _run.run_folder(asked.options.reports, asked.run)
     if asked.options.fresh:
-        generate._put_aside(folder)
+        generate.put_aside(folder)
     with _run.writing(folder):
         for job, plan in zip(asked.jobs, asked.plans, strict=True):
             Run(plan, folder / job.name)  # what does not fit is told before anything runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -125,7 +124,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
     plan = plan_of(options)
     folder = _run.run_folder(options.reports, options.run or _name(options, plan.task))
     if options.fresh:
-        _put_aside(folder)
+        put_aside(folder)
     with _run.writing(folder):
         run = Run(plan, folder)
         if not options.json:
@@ -254,14 +253,15 @@ def _name(options: GenerateOptions, task: Task) -> str:
     return "-".join([*parts, *([str(options.seed)] if options.seed else [])]).replace("+", "p")
 
 
-def _put_aside(folder: Path) -> None:
+def put_aside(folder: Path) -> None:
     """Under the first free name beside it."""
     if not folder.exists():
         return
     number = 1
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
-    os.rename(folder, aside)  # noqa: PTH104
+    with _run.writing(folder):  # or it would be moved under who is at work in it
+        folder.rename(aside)
     print(f"portkern: note: the earlier run is in {aside} now", file=sys.stderr)
 
 
@@ -326,12 +326,12 @@ def _counted(outcome: Outcome) -> dict[str, int]:
 
 
 def _exit_code(run: Run, outcome: Outcome) -> int:
-    """3 when nothing could be judged: no model answered, or there is nowhere to run."""
+    """3 when nothing could be had: no model answers, or there is nowhere to run."""
     if outcome.best:
         return 0
     idle = (Status.UNAVAILABLE, Status.UNSUPPORTED)
-    ran = any(one.status not in idle for one in run.log if one.records)
-    return 1 if ran else 3
+    tried = any(one.status not in idle for one in run.log)
+    return 1 if tried and not run.models.dead else 3
 
 
 def _told(document: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
