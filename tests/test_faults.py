@@ -460,7 +460,7 @@ def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_pa
     assert "the build took longer than 6 s" in str(never_built.outcome)
     assert not isinstance(built.outcome, Failure), built.outcome
     left = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
-    assert not [argv for argv in left if any("endless.cpp" in word for word in argv)]
+    assert not [argv for argv in left if any("endless.unit.cpp" in word for word in argv)]
 
 
 @pytest.mark.parametrize("program", ["cc1plus", "*g++*"])
@@ -475,7 +475,7 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
         while not shot.is_set() and time.monotonic() < deadline:
             for process in psutil.process_iter(["name", "cmdline"]):
                 argv = str(process.info["cmdline"])
-                if fnmatch(process.info["name"], program) and "shot.cpp" in argv:
+                if fnmatch(process.info["name"], program) and "shot.unit.cpp" in argv:
                     process.kill()
                     shot.set()
                     break

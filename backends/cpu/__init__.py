@@ -125,7 +125,7 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
         signature, entry, request.dtype, TYPES, include=f'#include "{HARNESS.name}"'
     )
     # The compiler shows lines of the file that #line names: it must be the author's own.
-    own, file = workdir / f"{signature.name}.cpp", workdir / f"{signature.name}.unit.cpp"
+    own, file = workdir / f"{signature.name}.cpp", workdir / f"{entry}.unit.cpp"
     own.write_text(request.candidate.source, encoding="utf-8")
     line = f'#line 1 "{own.name}"\n'
     file.write_text(prelude + line + request.candidate.source, encoding="utf-8")
