@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -33,12 +33,8 @@ def resolve(
                 f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys"
             )
     ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
-    try:
-        with initialize_config_module("portkern.conf", version_base="1.3"):
-            composed = compose(verb, overrides=[_loosened(one, free) for one in overrides])
-        options = OmegaConf.to_object(composed)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, schema) from error
+    known = [field.name for field in dataclasses.fields(cast(Any, schema))]
+    options = _composed(verb, [_loosened(one, free) for one in overrides], known)
     assert isinstance(options, schema)
     return options
 
@@ -46,14 +42,17 @@ def resolve(
 def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """One option of a config group by itself, ``conf/<name>/<choice>.yaml``, with the overrides
     below its key. Raises ConfigError."""
+    found = _composed(f"{name}/{choice}", [f"++{one}" for one in overrides])
+    return {str(key): value for key, value in found[name].items()}
+
+
+def _composed(config: str, overrides: Sequence[str], known: Sequence[str] = ()) -> Any:
+    """``known`` are the options that an unknown one may have been meant for."""
     try:
         with initialize_config_module("portkern.conf", version_base="1.3"):
-            composed = compose(f"{name}/{choice}", overrides=[f"++{one}" for one in overrides])
-        found = OmegaConf.to_object(composed[name])
+            return OmegaConf.to_object(compose(config, overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, object) from error
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
+        raise _explain(error, known) from error
 
 
 def _loosened(override: str, free: Sequence[str]) -> str:
@@ -87,14 +86,12 @@ def names(value: Any) -> list[str]:
     raise ConfigError(f"Got {value!r}, expected a name or a list of names such as [relu,softmax]")
 
 
-def _explain(error: Exception, schema: type) -> ConfigError:
-    """``schema`` is a dataclass, or ``object`` where no keys are known."""
+def _explain(error: Exception, known: Sequence[str]) -> ConfigError:
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         name, _, choice = error.missing_cfg_file.partition("/")
         return no_such(name, choice, error.options)
     text = " ".join(str(error).split())
     cause = " ".join(str(error.__cause__ or "").split())
-    known = [f.name for f in dataclasses.fields(schema)] if schema is not object else []
     unknown = re.search(r"Key '([^']+)' (?:is )?not in", f"{text} {cause}")
     if unknown:
         return no_such("option", unknown[1], known)

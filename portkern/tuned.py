@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from portkern import whole
 from portkern.candidate import Candidate
 from portkern.errors import ConfigError, StorageError
 from portkern.op import Workload
@@ -93,9 +93,7 @@ class Database:
                 lines = [
                     json.dumps(known[key].model_dump(), sort_keys=True) for key in sorted(known)
                 ]
-                fresh = self.path.with_suffix(".new")
-                fresh.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-                os.replace(fresh, self.path)  # noqa: PTH105 - as one step
+                whole.write(self.path, "".join(f"{line}\n" for line in lines))
         except OSError as error:
             raise StorageError.of(error, self.path) from error
         self.entries = known

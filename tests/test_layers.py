@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 #: each other. A new module gets its place here, or this file fails; an unused name does no harm.
 LAYERS = [
     "portkern errors",
-    "toolchain op candidate target device state trace mlflow_plugin lines",
+    "toolchain op candidate target device state trace mlflow_plugin lines whole",
     "abi occupancy flashinfer inputs ops host arena jail variations fences",
     "backend record",
     "compilers",

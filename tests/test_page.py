@@ -253,7 +253,8 @@ def test_a_title_comes_from_the_folder_and_is_escaped(tmp_path: Path) -> None:
     assert markdown.startswith("# run &lt;b&gt;&amp;\n")
 
 
-def test_a_folder_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
     with pytest.raises(StorageError, match=r"Cannot write .*attempts\.html"):
         page.write(family(), tmp_path / "none", summary())
 

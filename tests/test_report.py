@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from portkern import report
+from portkern.errors import StorageError
 from portkern.record import Evidence, Record, Verdict
 from portkern.report import html, markdown, summary
 from portkern.report.table import Column, Table, clean, current, natural, times
@@ -211,7 +212,7 @@ def test_an_interrupted_write_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match="No space left"):
         report.write(records(), tmp_path, title="new")
     assert (tmp_path / "summary.json").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == FILES

@@ -111,8 +111,8 @@ class Bench:
         self.device_s += time.perf_counter() - start
 
     def _distributions(self, cell: Cell) -> tuple[str, ...] | None:
-        sets = list(self.task.workloads)
-        quick = self.quick and len(sets) > 1 and cell.workload_set == sets[-1]
+        task = self.task
+        quick = self.quick and len(task.workloads) > 1 and cell.workload_set == task.scored
         return (inputs.BASE,) if quick else None
 
     def race(self, candidates: Sequence[Candidate], work: Sequence[Work]) -> list[list[Record]]:

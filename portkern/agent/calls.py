@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
+from portkern import whole
 from portkern.agent.axes import Message, Reply
-from portkern.errors import ConfigError, RecordError, StorageError
+from portkern.errors import ConfigError, RecordError
 from portkern.lines import Line, LineFile
 from portkern.record import Cost
 
@@ -191,17 +190,8 @@ class CallCache:
         return call if call.digest == request.digest else None
 
     def put(self, call: Call, place: str) -> None:
-        """As a whole. Raises StorageError."""
-        path = self._path(call.digest, place)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self.folder, prefix=".", encoding="utf-8", delete=False
-            ) as fresh:
-                fresh.write(call.to_json())
-            os.replace(fresh.name, path)  # noqa: PTH105 - as one step
-        except OSError as error:
-            raise StorageError.of(error, path) from error
+        """Raises StorageError."""
+        whole.write(self._path(call.digest, place), call.to_json())
 
     def _path(self, digest: str, place: str) -> Path:
         name = hashlib.sha256(f"{digest} {place}".encode()).hexdigest() if place else digest

@@ -93,6 +93,10 @@ class Loop:
                 one.cancel()
             await asyncio.gather(*left, *self._looks.values(), return_exceptions=True)
 
+    def _stop(self, why: str) -> None:
+        """The first reason counts; an empty one is none."""
+        self.stopped = self.stopped or why
+
     def _launch(self, room: int) -> list[tuple[Slot, asyncio.Task[list[Attempt]]]]:
         launched = []
         for asked in self.axes.strategy.ask(self.log, room) if room else ():
@@ -106,7 +110,7 @@ class Loop:
 
     def _fit(self, slot: Slot) -> Slot | None:
         """As much of it as the budget has attempts for."""
-        self.stopped = self.stopped or self.meter.exhausted
+        self._stop(self.meter.exhausted)
         if self.stopped:
             return None
         most = self.meter.budget.attempts
@@ -141,9 +145,9 @@ class Loop:
             self._taken |= {one.candidate.digest for one in drafts if one.candidate}
             drafts = await self.axes.judge.screen(drafts, context)
         except BudgetSpent as spent:
-            self.stopped = self.stopped or str(spent)
+            self._stop(str(spent))
             return []
-        self.stopped = self.stopped or self.models.dead
+        self._stop(self.models.dead)
         judged = await asyncio.gather(*(self._paid(one) for one in drafts))
         seen = [one for one in judged if one.status != UNPAID]
         several = [
@@ -156,7 +160,7 @@ class Loop:
         try:
             return await self._look(draft)
         except BudgetSpent as spent:
-            self.stopped = self.stopped or str(spent)
+            self._stop(str(spent))
             return Seen(draft, UNPAID)
 
     async def _look(self, draft: Draft) -> Seen:
@@ -212,9 +216,8 @@ class Loop:
         draft, task = seen.draft, self.task
         candidate = draft.candidate
         status = Status(seen.status)
-        scored = list(task.workloads)[-1]
         by_workload = scoring.speedups(
-            [r for r in seen.records if r.workload.set == scored], self.baseline
+            [r for r in seen.records if r.workload.set == task.scored], self.baseline
         )
         return Attempt(
             id=f"{slot.number}.{number}", slot=slot.number, number=number, siblings=siblings,

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from portkern import whole
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.log import Log
-from portkern.errors import StorageError
 from portkern.report.table import clean
 
 #: Lines of a difference that are shown.
@@ -73,11 +73,7 @@ def write(log: Log, folder: Path, summary: Mapping[str, Any]) -> None:
             curve=_curve(log), best=summary.get("best"), width=WIDTH, height=HEIGHT, margin=MARGIN,
             counts=[(s, n) for s in Status if (n := sum(1 for a in log if a.status is s))],
         )  # fmt: skip
-        path = folder / name
-        try:
-            path.write_text(text.rstrip() + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StorageError.of(error, path) from error
+        whole.write(folder / name, text.rstrip() + "\n")
 
 
 @cache

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from portkern import whole
 from portkern.agent import judge, memory, outcome, proposer, role, sensor, strategy
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Proposer, Strategy
+from portkern.agent.axes import Judge, Proposer, Strategy
 from portkern.agent.bench import Bench, Work
 from portkern.agent.budget import Budget, Meter, Spent
 from portkern.agent.calls import FILE as CALLS
@@ -29,10 +30,11 @@ from portkern.agent.models import Models
 from portkern.agent.outcome import Outcome
 from portkern.agent.prices import Prices
 from portkern.agent.slot import Slot
+from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
 from portkern.cache import ArtifactCache
 from portkern.cells import Stage
-from portkern.errors import ConfigError, StorageError
+from portkern.errors import ConfigError
 from portkern.evaluate import Options
 from portkern.op import Workload
 from portkern.record import Record, RecordFile
@@ -89,7 +91,7 @@ class Run:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.proposer, self.strategy = _matched(plan, folder)
+        self.proposer, self.strategy, self.judge = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
         self.meter = Meter(plan.budget, spent=self._spent())
@@ -112,7 +114,7 @@ class Run:
             Axes(
                 self.strategy, self.proposer,
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
-                sensor.load(axes["feedback"]), judge.load(axes["judge"]),
+                sensor.load(axes["feedback"]), self.judge,
             ),
             self.models, self.bench, self.log, self.meter, seed=self.plan.seed,
             inflight=self.plan.inflight, builders=self.plan.builders,
@@ -129,8 +131,7 @@ class Run:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
-        scored = list(task.workloads)[-1]
-        race = [Work(scored, one) for one in self.plan.raced or task.workloads[scored]]
+        race = [Work(task.scored, one) for one in self.plan.raced or task.workloads[task.scored]]
         before = self.bench.device_s
         found = outcome.conclude(
             self.log, task, self.bench, last, race, self.plan.judging.baselines[0]
@@ -138,7 +139,7 @@ class Run:
         self.meter.spend_device(self.bench.device_s - before + last.device_s)
         self._note()
         if found.best:
-            _write(self.folder / f"best{task.suffix}", found.best.source)
+            whole.write(self.folder / f"best{task.suffix}", found.best.source)
         return found
 
     def _models(self) -> Models:
@@ -164,7 +165,7 @@ class Run:
         """With what the folder's run was decided by."""
         path, ours = self.folder / DECIDED, self.plan.decisive
         if not path.exists():
-            _write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
+            whole.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
         theirs = json.loads(path.read_text(encoding="utf-8"))
         changed = sorted(key for key in ours if theirs.get(key) != ours[key])
@@ -183,13 +184,13 @@ class Run:
 
     def _note(self) -> None:
         spent = self.meter.spent
-        _write(
+        whole.write(
             self.folder / SPENT,
             json.dumps({"wall_s": round(spent.wall_s, 3), "device_s": round(spent.device_s, 3)}),
         )
 
 
-def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy]:
+def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
     """Raises ConfigError for axes that do not go together, with what would."""
     proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
     if plan.axes["proposer"].get("actions") == "graph":
@@ -199,18 +200,8 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy]:
             strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
-    kind = plan.axes["proposer"]["kind"]
-    roles = named(plan.models)
     judging = judge.load(plan.axes["judge"])
-    asking = {"proposer": proposing.roles, "judge": judging.roles}
-    for axis, asked in asking.items():
-        lacking = [one for one in asked if one not in roles and role.DEFAULT not in roles]
-        if lacking:
-            raise ConfigError(
-                f"{axis}={plan.axes[axis]['kind']} asks a model, and none is named; set "
-                f"models.{role.DEFAULT}.model=<litellm id>, or take "
-                f"{axis}={'catalogue' if axis == 'proposer' else 'none'}"
-            )
+    _have_models(plan, {"proposer": proposing.roles, "judge": judging.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
         raise ConfigError(
             "strategy.mask=true goes by hardware counters; set feedback.counters= to ncu, rocprof "
@@ -221,6 +212,25 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy]:
             "strategy=mcts_graph walks a graph; set proposer.actions=graph with memory=graph, or "
             "proposer.actions=menu/<name>"
         )
+    _can_do(plan, proposing, planned)
+    return proposing, planned, judging
+
+
+def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:
+    """By axis the roles that it asks. Raises ConfigError for one that nobody plays."""
+    roles = named(plan.models)
+    for axis, asked in asking.items():
+        if role.DEFAULT not in roles and not set(asked) <= set(roles):
+            raise ConfigError(
+                f"{axis}={plan.axes[axis]['kind']} asks a model, and none is named; set "
+                f"models.{role.DEFAULT}.model=<litellm id>, or take "
+                f"{axis}={'catalogue' if axis == 'proposer' else 'none'}"
+            )
+
+
+def _can_do(plan: Plan, proposing: Proposer, planned: Search) -> None:
+    """Raises ConfigError for what the strategy asks of the proposer in vain."""
+    kind = plan.axes["proposer"]["kind"]
     asks = f"strategy={plan.axes['strategy']['kind']} asks for"
     if planned.plans and not proposing.plans:
         raise ConfigError(
@@ -238,7 +248,6 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy]:
             "proposer=contrastive compares two measured kernels, and strategy=single makes one; "
             "take strategy=best_of_n or strategy=refine"
         )
-    return proposing, planned
 
 
 def _graph(plan: Plan, folder: Path) -> graph.Graph:
@@ -262,22 +271,8 @@ def named(models: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, options in models.items():
         own = {"model": options} if isinstance(options, str) else dict(options or {})
-        merged = (
-            own
-            if own.get("model")
-            else {**base, **{k: v for k, v in own.items() if v not in (None, "")}}
-        )
-        if merged.get("model"):
-            found[name] = merged
+        if not own.get("model"):
+            own = {**base, **{k: v for k, v in own.items() if v not in (None, "")}}
+        if own.get("model"):
+            found[name] = own
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    """As a whole. Raises StorageError."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
-    except OSError as error:
-        raise StorageError.of(error, path) from error

@@ -35,6 +35,11 @@ class Task:
             raise no_such("language", self.language, self.backend.languages.values())
 
     @property
+    def scored(self) -> str:
+        """The set whose workloads are timed for the score: the last one."""
+        return list(self.workloads)[-1]
+
+    @property
     def suffix(self) -> str:
         """With its dot."""
         return next(s for s, name in self.backend.languages.items() if name == self.language)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from portkern import whole
 from portkern.backend import Missing
-from portkern.errors import StorageError
 from portkern.experiment import drawing, png
 from portkern.experiment.job import Done, Job
 from portkern.experiment.section import DASH, Chart, Findings, Table
@@ -113,7 +111,7 @@ def write(report: Report, folder: Path, *, last: bool = True) -> dict[str, Missi
         if isinstance(content, Missing):
             (folder / name).unlink(missing_ok=True)  # an old picture of other jobs would lie
             continue
-        _replace(folder / name, content.encode() if isinstance(content, str) else content)
+        whole.write(folder / name, content.encode() if isinstance(content, str) else content)
     return {name: one for name, one in views.items() if isinstance(one, Missing)}
 
 
@@ -151,15 +149,3 @@ def _drawable(charts: Sequence[Chart]) -> list[Chart]:
 def _cell(text: str) -> str:
     """Of a Markdown table."""
     return clean(text).replace("|", "\\|").replace("\n", " ")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """As a whole: who reads while jobs are running never sees half a file."""
-    try:
-        handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(fresh).chmod(0o644)  # mkstemp's files are its owner's alone
-        Path(fresh).replace(path)
-    except OSError as error:
-        raise StorageError.of(error, path) from error

@@ -72,32 +72,31 @@ class Findings:
 
 
 def percent(one: Estimate | None) -> str:
-    if one is None:
-        return DASH
-    ends = f" [{one.ci95[0] * 100:.0f}, {one.ci95[1] * 100:.0f}]" if one.ci95 else ""
-    return f"{one.value * 100:.0f} %{ends}"
+    return _told(one, ".0f", " %", scale=100)
 
 
 def points(one: Estimate | None) -> str:
     """Of a difference of shares."""
-    if one is None:
-        return DASH
-    ends = f" [{one.ci95[0] * 100:.0f}, {one.ci95[1] * 100:.0f}]" if one.ci95 else ""
-    return f"{one.value * 100:+.0f}{ends}"
+    return _told(one, "+.0f", scale=100, ends=".0f")
 
 
 def times(one: Estimate | None) -> str:
-    if one is None:
-        return DASH
-    ends = f" [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]" if one.ci95 else ""
-    return f"{one.value:.2f}×{ends}"
+    return _told(one, ".2f", "×")
 
 
 def plain(one: Estimate | None) -> str:
+    return _told(one, ".2f")
+
+
+def _told(
+    one: Estimate | None, form: str, unit: str = "", *, scale: float = 1, ends: str = ""
+) -> str:
+    """With its interval, where it has one, in the form ``ends`` or the same."""
     if one is None:
         return DASH
-    ends = f" [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]" if one.ci95 else ""
-    return f"{one.value:.2f}{ends}"
+    low_high = [format(end * scale, ends or form) for end in one.ci95 or ()]
+    interval = f" [{', '.join(low_high)}]" if low_high else ""
+    return f"{one.value * scale:{form}}{unit}{interval}"
 
 
 def counted(count: int, noun: str) -> str:

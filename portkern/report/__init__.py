@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkern import whole
 from portkern.backend import Missing
 from portkern.record import Record
 from portkern.report import html, junit, markdown, png, summary
@@ -45,19 +44,6 @@ def write(records: Sequence[Record], folder: Path, *, title: str) -> Report:
             skipped[name] = content
             (folder / name).unlink(missing_ok=True)  # an old picture of other records would lie
             continue
-        _replace(folder / name, content.encode() if isinstance(content, str) else content)
+        whole.write(folder / name, content)
         written.append(folder / name)
     return Report(folder, tuple(written), skipped)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes files that only their owner reads; a report is for others too
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

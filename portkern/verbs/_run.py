@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from portkern import sandbox, timing
+from portkern import sandbox, timing, whole
 from portkern.building import Limits
 from portkern.cache import ArtifactCache
 from portkern.cells import Cell
-from portkern.errors import ConfigError, StorageError
+from portkern.errors import ConfigError
 from portkern.evaluate import Options
 from portkern.matrix import Matrix, Progress
 from portkern.record import Record, RecordFile, Verdict
@@ -147,10 +147,7 @@ def print_json(document: Any) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Raises StorageError."""
-    try:
-        path.write_text(_as_json(document), encoding="utf-8")
-    except OSError as error:
-        raise StorageError.of(error, path) from error
+    whole.write(path, _as_json(document))
 
 
 def _as_json(document: Any) -> str:

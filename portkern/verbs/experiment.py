@@ -264,7 +264,7 @@ def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
         "author": question.model or "the catalogue: its kernels and their settings, no model",
         "arms": listed(list(question.arms)),
         "each job": f"{question.count} attempts, judged on {sets}; scores are speedups over "
-        f"{plan.judging.baselines[0]} on {list(task.workloads)[-1]}",
+        f"{plan.judging.baselines[0]} on {task.scored}",
         "seeds": listed(list(map(str, question.seeds))),
         "alike in all": " ".join(question.given) or "the defaults of portkern generate",
     }

@@ -168,9 +168,9 @@ def plan_of(options: GenerateOptions) -> Plan:
         options.dtype, _workloads(op, names(options.workloads)), constraints,
         guard.torch_ops(options.torch_ops),
     )  # fmt: skip
-    scored = list(task.workloads)[-1]
-    raced = task.workloads[scored]
-    task = replace(task, workloads={**task.workloads, scored: _small(task, options.search_mb)})
+    raced = task.workloads[task.scored]
+    small = {task.scored: _small(task, options.search_mb)}
+    task = replace(task, workloads={**task.workloads, **small})
     final = _workloads(op, names(options.final)) if options.final else {}
     return Plan(
         task, {axis: dict(getattr(options, axis) or {}) for axis in AXES},
@@ -220,7 +220,7 @@ def _workloads(op: Op, sets: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
 def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
     """Those of the scored workloads that the search is done on: no larger than ``most_mb``, or the
     smallest. What is faster there is faster where the whole is timed, as a rule; the end tells."""
-    scored = task.workloads[list(task.workloads)[-1]]
+    scored = task.workloads[task.scored]
     limit = (math.inf if task.target.is_gpu else CPU_MB) if most_mb is None else most_mb
     by_size = sorted(scored, key=lambda one: task.op.nbytes(one.dims, task.dtype))
     small = {one.name for one in by_size if task.op.nbytes(one.dims, task.dtype) <= limit * 2**20}

@@ -16,14 +16,11 @@ A model sees the code of the attempt that it judges and what was measured of tha
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
+from portkern.agent import choice
 from portkern.agent.axes import Judge
-from portkern.errors import ConfigError, no_such
 
 _KINDS = {
     "bottleneck": "bottleneck:OneBottleneck",
@@ -43,21 +40,9 @@ def names() -> list[str]:
 
 def load(options: Mapping[str, Any]) -> Judge:
     """``options`` are the group ``judge``'s. Raises ConfigError."""
-    kind = options.get("kind", "")
-    if kind not in _KINDS:
-        raise no_such("judge", str(kind), _KINDS)
-    module, _, name = _KINDS[kind].partition(":")
-    made = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    unknown = set(options) - set(made.options_type.model_fields)
-    if unknown:
-        raise no_such(f"option of judge {kind}", min(unknown), made.options_type.model_fields)
-    try:
-        chosen = made.options_type(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"judge.{field}: got {first['input']!r}; {first['msg']}") from error
-    if kind != "chain":
+    made = choice.find("judge", options, _KINDS, __name__)
+    chosen = choice.checked("judge", made.options_type, options)
+    if chosen.kind != "chain":
         judge: Judge = made(chosen)
         return judge
     members = [{"kind": one} if isinstance(one, str) else one for one in chosen.chain]

@@ -7,7 +7,6 @@ the op's reference. Graphs merge like sets: twice the same walk is one, in which
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -16,6 +15,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
+from portkern import whole
 from portkern.agent.attempt import Attempt, Block
 from portkern.agent.log import Log
 from portkern.agent.memory.options import Options
@@ -153,14 +153,8 @@ class Graph(_Part):
             raise ConfigError(f"Cannot read {path}: {' '.join(str(error).split())}") from error
 
     def write(self, path: Path) -> None:
-        """Whole, under another name first. Raises StorageError."""
-        fresh = path.with_suffix(f".{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(self.model_dump_json(indent=1), encoding="utf-8")
-            fresh.replace(path)
-        except OSError as error:
-            raise StorageError.of(error, path) from error
+        """Raises StorageError."""
+        whole.write(path, self.model_dump_json(indent=1))
 
 
 @cache

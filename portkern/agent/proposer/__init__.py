@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
+from portkern.agent import choice
 from portkern.agent.axes import Proposer
-from portkern.errors import ConfigError, no_such
 
 _KINDS = {
     "catalogue": "catalogue:Catalogue",
@@ -31,19 +28,6 @@ def names() -> list[str]:
 
 def load(options: Mapping[str, Any]) -> Proposer:
     """``options`` are the group ``proposer``'s. Raises ConfigError."""
-    kind = options.get("kind", "")
-    if kind not in _KINDS:
-        raise no_such("proposer", str(kind), _KINDS)
-    module, _, name = _KINDS[kind].partition(":")
-    made = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    unknown = set(options) - set(made.options_type.model_fields)
-    if unknown:
-        raise no_such(f"option of proposer {kind}", min(unknown), made.options_type.model_fields)
-    try:
-        proposer: Proposer = made(made.options_type(**options))
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        reason = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"proposer.{field}: got {first['input']!r}; {reason}") from error
+    made = choice.find("proposer", options, _KINDS, __name__)
+    proposer: Proposer = made(choice.checked("proposer", made.options_type, options))
     return proposer

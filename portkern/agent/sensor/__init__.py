@@ -44,8 +44,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from portkern.agent import choice
 from portkern.agent.axes import Sensor
 from portkern.agent.sensor import vocabulary
 from portkern.agent.sensor.build_log import BuildLog
@@ -55,7 +56,7 @@ from portkern.agent.sensor.rendering import Form
 from portkern.agent.sensor.resources import Resources
 from portkern.agent.sensor.simt import Simt
 from portkern.agent.sensor.timing import Timing
-from portkern.errors import ConfigError, no_such
+from portkern.errors import no_such
 
 NONE = "none"
 
@@ -96,15 +97,7 @@ def counter_sets() -> list[str]:
 def load(options: Mapping[str, Any]) -> list[Sensor]:
     """The sensors that ``options``, the group ``feedback``'s, name, in the order of their stages.
     Raises ConfigError."""
-    unknown = set(options) - set(Feedback.model_fields)
-    if unknown:
-        raise no_such("option of feedback", min(unknown), Feedback.model_fields)
-    try:
-        chosen = Feedback(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"feedback.{field}: got {first['input']!r}; {first['msg']}") from error
+    chosen = choice.checked("feedback", Feedback, options)
     for name in chosen.sensors:
         if name not in _SENSORS:
             raise no_such("sensor", name, _SENSORS)

@@ -3,12 +3,12 @@ is asked for."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from portkern.agent import choice
 from portkern.agent.slot import Arm
 from portkern.errors import ConfigError, no_such
 
@@ -37,21 +37,13 @@ def names() -> list[str]:
 def load(options: Mapping[str, Any], *, arms: Sequence[Arm], seed: int) -> Search:
     """The strategy ``kind`` with the other options. Raises ConfigError for what is not among them
     or does not go together with them or with ``arms``, the actions that the proposer knows."""
-    cls = _find(str(options.get("kind", "")))
+    cls: type[Search] = choice.find("strategy", options, _KINDS, __name__)
     given = {str(key): value for key, value in options.items() if key != "kind"}
     try:
         checked = cls.Options.model_validate(given)
     except ValidationError as error:
         raise _explain(error, cls.Options) from error
     return cls(checked, arms=arms, seed=seed)
-
-
-def _find(kind: str) -> type[Search]:
-    if kind not in _KINDS:
-        raise no_such("strategy", kind, names())
-    module, _, name = _KINDS[kind].partition(":")
-    found: type[Search] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    return found
 
 
 _EXPECTED = {
