@@ -1,6 +1,6 @@
 // Softmax over the last axis, one block per row. A row that fits is read once and kept in
 // registers; a wider one is read twice, its maximum and sum found together in the first pass. On
-// Hopper a cluster of blocks keeps a row that is too wide for one.
+// Hopper a block keeps a row of a quarter of a megabyte, and a cluster of blocks a wider one.
 #define BLOCK 256  // knob: 128 256 512
 #define ITEMS 32  // knob: 16 32 64
 #define CLUSTER_ITEMS 32  // knob: 16 32
@@ -113,6 +113,149 @@ __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict
 }
 
 #ifdef PORTKERN_HOPPER
+// Rows of up to 256 KB of floats, one after another by blocks that stay: a row is in
+// registers and in shared memory, where slices of the next ones are on their way. Powers are taken as
+// slices come, of differences to the thread's own maximum in that slice.
+namespace resident {
+constexpr int THREADS = 512, PER_THREAD = 4, SLICE = THREADS * PER_THREAD;  // packs
+constexpr int SLICES = 8, KEPT = 3, SLOTS = 7;  // of a row, in registers, of shared memory
+
+struct Ring {
+    const Pack<VEC>* x;
+    Pack<VEC>* slots;
+    uint64_t* full;
+    int* left;  // warps that are done with a slot
+    int64_t rows, packs;
+    int slices, slice;  // of a row, and packs in each but the last
+
+    // A block's slices are numbered as they come.
+    __device__ Pack<VEC>* at(int64_t number) const { return slots + number % SLOTS * SLICE; }
+    __device__ int size(int k) const { return min(slice, (int)packs - k * slice); }
+    __device__ void fetch(int64_t number) const {
+        const int64_t row = blockIdx.x + number / slices * gridDim.x;
+        if (row >= rows) return;
+        const int k = (int)(number % slices), bytes = size(k) * 16;
+        uint64_t* barrier = full + number % SLOTS;
+        hopper::expect_bytes(barrier, bytes);
+        hopper::load_bytes(at(number), x + row * packs + k * slice, bytes, barrier);
+    }
+    // The last warp to leave a slot has it filled again.
+    __device__ void leave(int64_t number) const {
+        int* warps = left + number % SLOTS;
+        hopper::fence_async();  // what was read and written here comes before what is copied here
+        __syncwarp();
+        if (threadIdx.x % 32 == 0 && atomicAdd(warps, 1) == THREADS / 32 - 1) {
+            *warps = 0;
+            fetch(number + SLOTS);
+        }
+    }
+};
+
+template <int V>  // what a thread has of a slice
+struct Part {
+    float at[PER_THREAD][V];
+
+    __device__ __forceinline__ void read(const Pack<V>* from, int size) {
+#pragma unroll
+        for (int k = 0; k < PER_THREAD; ++k) {
+            const int i = threadIdx.x + k * THREADS;
+            Pack<V> values;
+            if (i < size) values = from[i];
+#pragma unroll
+            for (int j = 0; j < V; ++j)
+                at[k][j] = i < size ? float(values.at[j]) : __int_as_float(0xff800000);  // -inf
+        }
+    }
+    __device__ __forceinline__ void write(Pack<V>* to, int size, float factor) const {
+#pragma unroll
+        for (int k = 0; k < PER_THREAD; ++k) {
+            const int i = threadIdx.x + k * THREADS;
+            Pack<V> values;
+#pragma unroll
+            for (int j = 0; j < V; ++j) values.at[j] = scalar_t(at[k][j] * factor);
+            if (i < size) to[i] = values;
+        }
+    }
+    // Powers of the differences to the highest, which is returned with their sum.
+    __device__ __forceinline__ float2 powers() {
+        float most = LOWEST, sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < PER_THREAD * V; ++n) most = fmaxf(most, at[n / V][n % V]);
+#pragma unroll
+        for (int n = 0; n < PER_THREAD * V; ++n)
+            sum += at[n / V][n % V] = expf(at[n / V][n % V] - most);
+        return make_float2(most, sum);
+    }
+};
+
+template <int V>  // 4: rows of other types have more elements than there are registers for
+__global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __restrict__ x,
+                                                            scalar_t* __restrict__ y, int64_t rows,
+                                                            int64_t packs) {
+    extern __shared__ __align__(128) unsigned char raw[];
+    __shared__ uint64_t full[SLOTS];
+    __shared__ int left[SLOTS];
+    const int slices = (int)((packs + SLICE - 1) / SLICE);
+    const Ring ring = {reinterpret_cast<const Pack<V>*>(x), reinterpret_cast<Pack<V>*>(raw), full,
+                       left, rows, packs, slices, (int)((packs + slices - 1) / slices)};
+    if (threadIdx.x == 0) {
+        for (int slot = 0; slot < SLOTS; ++slot) hopper::init(full + slot, 1), left[slot] = 0;
+        hopper::fence_barriers();
+        for (int number = 0; number < SLOTS; ++number) ring.fetch(number);
+    }
+    __syncthreads();
+    int64_t number = 0;  // of the row's first slice
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, number += slices) {
+        Part<V> kept[KEPT];
+        float highest[SLICES], top = LOWEST, total = 0.0f;
+#pragma unroll
+        for (int k = 0; k < SLICES; ++k) {
+            if (k >= slices) break;
+            Part<V> part;
+            hopper::wait(full + (number + k) % SLOTS, (number + k) / SLOTS % 2);
+            part.read(ring.at(number + k), ring.size(k));
+            const float2 told = part.powers();
+            const float higher = fmaxf(top, told.x);
+            total = total * expf(top - higher) + told.y * expf(told.x - higher);
+            top = higher;
+            highest[k] = told.x;
+            if (k < KEPT) {
+                kept[k % KEPT] = part;
+                ring.leave(number + k);
+            } else {
+                part.write(ring.at(number + k), ring.size(k), 1.0f);
+            }
+        }
+        const float all = block_reduce<Max>(top);
+        const float scale = 1.0f / block_reduce<Sum>(total * expf(top - all));
+        Pack<V>* out = reinterpret_cast<Pack<V>*>(y) + row * packs;
+#pragma unroll
+        for (int k = 0; k < SLICES; ++k) {
+            if (k >= slices) break;
+            Part<V> part = kept[k % KEPT];
+            if (k >= KEPT) part.read(ring.at(number + k), ring.size(k));
+            part.write(out + k * ring.slice, ring.size(k), expf(highest[k] - all) * scale);
+            if (k >= KEPT) ring.leave(number + k);
+        }
+    }
+}
+
+// Whether there are rows enough for every multiprocessor, and room for each in one.
+template <int V>
+bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
+    constexpr int bytes = SLOTS * SLICE * 16;
+    int device = 0, blocks = 0;
+    if (packs > SLICES * SLICE) return false;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+        rows < 2 * blocks)
+        return false;
+    cudaFuncSetAttribute(softmax_resident<V>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    softmax_resident<V><<<blocks, THREADS, bytes, stream>>>(x, y, rows, packs);
+    return true;
+}
+}  // namespace resident
+
 // Rows that are too wide for a block, in turns, by clusters that stay: a block has a part of each in
 // registers while the copy engine brings the next ones. What its powers add up to is corrected by
 // the others' maxima.
@@ -216,6 +359,13 @@ bool launch_cluster(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs,
         x, y, rows, packs, part);
     return true;
 }
+
+template <int V>
+bool launch_hopper(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
+    if constexpr (V == 4)
+        if (resident::launch<V>(x, y, rows, packs, stream)) return true;
+    return launch_cluster<2>(x, y, rows, packs, stream);
+}
 #endif
 
 template <int V>
@@ -225,7 +375,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     if (threads <= BLOCK)
         softmax_row<V><<<(unsigned)rows, (unsigned)(threads + 31) / 32 * 32, 0, stream>>>(x, y, cols);
 #ifdef PORTKERN_HOPPER
-    else if (V == VEC && launch_cluster<2>(x, y, rows, cols / VEC, stream))
+    else if (V == VEC && launch_hopper<V>(x, y, rows, cols / V, stream))
         return (int)cudaGetLastError();
 #endif
     else
