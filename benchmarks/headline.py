@@ -7,7 +7,7 @@ Every row is one run: all that stand in it are timed in turns, with the L2 flush
 (cold; clocks are those of a GPU that is kept busy) and on inputs that no call has seen before.
 crfm: a checkout of github.com/ScalingIntelligence/good-kernels, whose kernels are compiled for this
 GPU instead of sm_70; without it that column is empty. Baselines are held to the row's precision:
-eager convolutions use TF32 only where kernels may.
+eager convolutions use TF32 only where kernels may. rows: the others stay in the file as they are.
 """
 
 from __future__ import annotations
@@ -133,16 +133,26 @@ def write(
     rows: Sequence[Row], gpu: Target, records: Mapping[str, Sequence[Record]],
     wrong: Mapping[str, Mapping[str, float]],
 ) -> dict[str, Any]:  # fmt: skip
-    """Of the rows that have records; ``wrong`` are the errors of their baselines."""
-    document = {
-        "machine": machine(gpu, [one for asked in records.values() for one in asked]),
-        "rows": [
-            summary(row, gpu, records[row.name], wrong.get(row.name, {}))
-            for row in rows if row.name in records
-        ],
+    """Of the rows that have records; ``wrong`` are the errors of their baselines. Rows that were
+    not asked for stay in the file as they are, if they are of a machine like this one."""
+    here = machine(gpu, [one for asked in records.values() for one in asked])
+    made = {
+        row.name: summary(row, gpu, records[row.name], wrong.get(row.name, {}))
+        for row in rows if row.name in records
     }  # fmt: skip
-    _script.write(f"headline-{gpu.name}.json", document)
+    path = _script.RESULTS / f"headline-{gpu.name}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if _like(known.get("machine", {}), here):
+        asked = {row.name for row in rows}
+        made |= {row["name"]: row for row in known["rows"] if row["name"] not in asked}
+    document = {"machine": here, "rows": [made[row.name] for row in ROWS if row.name in made]}
+    _script.write(path.name, document)
     return document
+
+
+def _like(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both have the same GPU, driver and versions."""
+    return all(one.get(name) == other[name] for name in ("gpu", "driver", "torch", "toolchains"))
 
 
 def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
@@ -296,7 +306,7 @@ def summary(
     mistakes = {name: one.errors.vs_fp64 for name, one in timed.items() if one.errors}
     return {
         "name": row.name, "op": row.op, "dims": dict(workload.dims), "dtype": row.dtype,
-        "precision": row.precision,
+        "precision": row.precision, "time": max((one.time for one in records), default=""),
         "error_vs_fp64": mistakes.get(best), "errors_vs_fp64": {**wrong, **mistakes},
         "baselines_ms": {name: theirs.get(name) for name in (*BASELINES, "crfm")},
         "portkern_ms": {name: ours.get(name) for name in BACKENDS},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,24 @@ def test_a_kernel_that_was_not_timed_says_why() -> None:
 
 def test_rows_can_be_named_on_the_command_line() -> None:
     assert not [row.name for row in headline.ROWS if "," in row.name]
+
+
+@pytest.mark.parametrize("driver", ["1", "2"])
+def test_rows_that_were_not_asked_for_stay_if_their_machine_was_like_this_one(
+    driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def machine(*_: Any) -> dict[str, Any]:
+        return {"gpu": "g", "driver": driver, "torch": "t", "toolchains": {}, "time": "now"}
+
+    monkeypatch.setattr(_script, "RESULTS", tmp_path)
+    monkeypatch.setattr(headline, "machine", machine)
+    old = {"name": "matmul", "best": "hip"}, {"name": "softmax", "best": "hip"}
+    here = {"gpu": "g", "driver": "1", "torch": "t", "toolchains": {}, "time": "before"}
+    (tmp_path / "headline-h200.json").write_text(json.dumps({"machine": here, "rows": old}))
+    told = headline.write([SOFTMAX], H200, {"softmax": [timed(1.0, backend="cuda")]}, {})
+    kept = ["matmul"] if driver == "1" else []
+    assert [row["name"] for row in told["rows"]] == [*kept, "softmax"]
+    assert told["rows"][-1]["best"] == "cuda"
 
 
 def committed() -> list[dict[str, Any]]:

@@ -15,7 +15,10 @@ from portkern.cells import host_targets
 LONG, WIDE = 65537, 32771  # more than 2**31 together
 #: Of each op: its dims, and from inputs and outputs what was expected and what came, at the end.
 CASES: dict[str, tuple[tuple[int, ...], Callable[..., list[tuple[Any, Any]]]]] = {
-    "relu": ((LONG * WIDE,), lambda x, y: [(x[-9:].relu(), y[-9:]), (x[1 << 31], y[1 << 31])]),
+    "relu": (
+        (LONG * WIDE,),
+        lambda x, y: [(x[-9:].relu(), y[-9:]), (x[1 << 31].relu(), y[1 << 31])],
+    ),
     "add": ((LONG, WIDE), lambda a, b, c: [(a[-3:] + b, c[-3:])]),
     "transpose": ((LONG, WIDE), lambda x, y: [(x[-3:].T, y[:, -3:]), (x[:, -3:].T, y[-3:])]),
     "sum": ((LONG, WIDE, 1), lambda x, y: [(x[-3:].float().sum(1).to(y.dtype), y[-3:])]),

@@ -161,7 +161,7 @@ def test_looking_is_cheap() -> None:
         read = time.perf_counter()
         looking_s.append(looked - start)
         reading_s.append(read - looked)
-    assert min(looking_s) < 20 * min(reading_s)
+    assert min(looking_s) < 50 * min(reading_s)
 
 
 # ---- outputs
