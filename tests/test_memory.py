@@ -237,6 +237,30 @@ def test_an_attempt_without_times_does_not_pose_as_a_measured_one(folder: Path) 
     assert "as fast" not in block.text
 
 
+@pytest.mark.parametrize("name", HISTORIES)
+def test_attempts_can_be_told_without_their_results(name: str, folder: Path) -> None:
+    slot = Slot(parents=("2.1",), shown=("1.0",))
+    with_results = joined(view(folder, TREE, slot, history=name, best=3))
+    without = joined(view(folder, TREE, slot, history=name, best=3, results=False))
+    said = re.compile(r"Result: |passed|wrong: |What came of it|times as fast")
+    assert bool(said.search(with_results)) == (name != "reflexions")
+    assert not said.search(without)
+    for kept in (
+        r"// source of [\d.]+",
+        r"What was done: \w+",
+        r"Times:",
+        r"Diagnosis: .+",
+        "thinks",
+    ):
+        assert re.findall(kept, without) == re.findall(kept, with_results)
+
+
+def test_rounds_in_brief_can_be_told_without_their_results(folder: Path) -> None:
+    slot = Slot(parents=("2.0",))
+    brief, _ = view(folder, TREE, slot, history="all_no_cot", results=False)
+    assert brief.text.splitlines() == ["- 0.0: first", "- 1.0: fails; reads beyond the row"]
+
+
 def test_best_is_by_score_and_told_once(folder: Path) -> None:
     slot = Slot(parents=("0.0",))
     assert ids(view(folder, TREE, slot, history="best")) == ["2.1"]

@@ -34,7 +34,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.candidate import Candidate
 from portkern.cells import load_op
-from portkern.errors import BudgetSpent, ConfigError, ModelError
+from portkern.errors import BudgetSpent, ConfigError, ModelError, RecordError
 
 CONF = Path(__file__).parents[1] / "conf" / "proposer"
 FENCE = "```"
@@ -479,7 +479,7 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
     }  # fmt: skip
     return Attempt(
         id=name, slot=int(name.split(".")[0]), number=0, op="relu", target="x86_64",
-        backend="cpu", score=score, **(told | facts),
+        backend="cpu", language="c++", score=score, **(told | facts),
     )  # fmt: skip
 
 
@@ -804,6 +804,87 @@ def test_a_donor_can_be_named() -> None:
 )
 def test_a_donor_that_cannot_be_is_told_before_the_run_begins(donor: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
+        load("translate", donor=donor).arms(task("cuda"))
+
+
+def another_run(folder: Path, *attempts: Attempt, best: str | None = "") -> str:
+    """As a donor; ``best`` is what its end says, empty when it has not come to it."""
+    Log(folder / "attempts.jsonl").add(attempts)
+    if best != "":
+        (folder / "summary.json").write_text(json.dumps({"best": best}))
+    return str(folder)
+
+
+def test_the_donor_can_be_what_won_the_end_of_another_run(tmp_path: Path) -> None:
+    donor = another_run(tmp_path / "first", *FAMILY, best="1.0")
+    told = expand(load("translate", donor=donor, shots=3), good, task=task("cuda"))
+    assert "### cpu (c++)" in told.asked[0].text
+    assert "code 1.0" in told.asked[0].text and "code 0.0" not in told.asked[0].text
+    assert told.draft.donor == "cpu/c++ of first 1.0"
+
+
+def test_of_a_run_that_has_not_ended_the_donor_is_the_fastest_when_it_was_looked_at(
+    tmp_path: Path,
+) -> None:
+    donor = another_run(tmp_path / "first", BAD, SLOW)
+    made = load("translate", donor=donor)
+    assert expand(made, good, task=task("cuda")).draft.donor == "cpu/c++ of first 1.0"
+    another_run(tmp_path / "first", FAST)
+    assert expand(made, good, task=task("cuda")).draft.donor == "cpu/c++ of first 1.0"
+    later = expand(load("translate", donor=donor), good, task=task("cuda"))
+    assert later.draft.donor == "cpu/c++ of first 0.0"
+
+
+def test_a_run_s_donor_decides_a_run_and_the_catalogue_s_does_not(tmp_path: Path) -> None:
+    decided = []
+    for best in ("0.0", "1.0", "1.0"):
+        made = load("translate", donor=another_run(tmp_path / "first", FAST, SLOW, best=best))
+        made.arms(task("cuda"))
+        decided.append(made.decisive)
+    assert decided[0] != decided[1] == decided[2]
+    made = load("translate")
+    made.arms(task("cuda"))
+    assert made.decisive == {}
+
+
+def test_a_run_for_another_target_or_in_another_language_may_be_the_donor(tmp_path: Path) -> None:
+    donor = another_run(tmp_path / "x86", *FAMILY)
+    load("translate", donor=donor).arms(task("numba"))
+    load("translate", donor=donor).arms(replace(CPP, target=target.load("aarch64")))
+    with pytest.raises(
+        ConfigError, match=r"a run for x86_64 in c\+\+ too, .* expected a run for an"
+    ):
+        load("translate", donor=donor).arms(CPP)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "best", "said"),
+    [
+        (None, "", "which is not a folder; expected the folder of a run of portkern generate"),
+        ((), "", "a folder without attempts.jsonl; expected the folder of a run of portkern gen"),
+        ((SLOW.model_copy(update={"op": "gelu"}),), "", "a run of gelu; expected one of relu. "),
+        ((BAD, NO_CODE), "", "a run without a verified kernel; expected a run that has one"),
+        ((FAST,), None, "a run without a verified kernel; expected a run that has one"),
+    ],
+    ids=["no folder", "no run", "other op", "nothing verified", "none stood the end"],
+)  # fmt: skip
+def test_a_run_that_cannot_be_the_donor_is_told_with_the_way_out(
+    attempts: tuple[Attempt, ...] | None, best: str | None, said: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "first"
+    if attempts is not None:
+        folder.mkdir()
+    donor = another_run(folder, *attempts, best=best) if attempts else str(folder)
+    with pytest.raises(ConfigError) as caught:
+        load("translate", donor=donor).arms(task("cuda"))
+    assert f"Got proposer.donor={donor}, {said}" in str(caught.value)
+    assert "take proposer.donor=catalogue" in str(caught.value)
+
+
+def test_a_donor_s_damaged_summary_is_told(tmp_path: Path) -> None:
+    donor = another_run(tmp_path / "first", FAST)
+    (tmp_path / "first" / "summary.json").write_text("{")
+    with pytest.raises(RecordError, match=r"Cannot read .*summary\.json"):
         load("translate", donor=donor).arms(task("cuda"))
 
 
@@ -1153,6 +1234,7 @@ def test_the_parents_file_is_the_first_one() -> None:
         ('{"tool": "try"}', "There is no file yet; write one first."),
         ('{"tool": "donor"}', '"" has no kernel of relu.'),
         ('{"tool": "donor", "backend": "x"}', '"x" has no kernel of relu.'),
+        ('{"tool": "donor", "backend": "reports/x"}', '"reports/x" has no kernel of relu.'),
         ('{"tool": "donor", "backend": "cpu"}', '"cpu" has no kernel of relu.'),
         ('{"tool": "donor", "backend": "cuda"}', "cuda, cuda:\n```\n"),
         ('[0] {"tool": "donor", "backend": "hip"} {"tool": "done"}', "hip, hip:\n```\n"),

@@ -38,8 +38,9 @@ class Reply:
 
 
 class Caller(Protocol):
-    """Asks models in the name of one slot. Raises ModelError when no model answers, BudgetSpent
-    when the answer could cost more than is left."""
+    """Asks models in the name of one slot. Raises ModelError when no model answers that question,
+    ModelDown when they answer none for now, BudgetSpent when the answer could cost more than is
+    left. The last two end the run and are the loop's to hear of."""
 
     async def ask(
         self,
@@ -137,6 +138,11 @@ class Proposer(Protocol):
 
     @property
     def roles(self) -> tuple[str, ...]: ...
+
+    @property
+    def decisive(self) -> Mapping[str, Any]:
+        """What decides a run besides its options, by the names of run.json. After :meth:`arms`."""
+        ...
 
     def arms(self, task: Task) -> Sequence[Arm]:
         """The actions that a slot may name; none when the choice is open."""

@@ -11,6 +11,9 @@ from portkern.agent.attempt import Attempt
 from portkern.errors import ConfigError
 from portkern.lines import LineFile
 
+#: In a run's folder.
+FILE = "attempts.jsonl"
+
 
 class Log:
     """Attempts in the order in which they were committed; in memory without a ``path``.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from portkern import timing
 from portkern.agent.attempt import Attempt
@@ -13,8 +16,11 @@ from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import shipped
 from portkern.agent.task import Task
 from portkern.candidate import Candidate
+from portkern.errors import RecordError
 from portkern.record import Record, Speedup
 
+#: In a run's folder, once it came to its end.
+FILE = "summary.json"
 #: So many of the fastest attempts come to the end: scores are of races of their own, and the
 #: highest of many is a lucky one too.
 FINALISTS = 3
@@ -32,6 +38,18 @@ class Outcome:
     speedups: Mapping[str, float] = field(default_factory=dict)
     gain: Mapping[str, Speedup] = field(default_factory=dict)
     why_no_gain: str = ""
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What the run's summary says. Raises RecordError."""
+    path = folder / FILE
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"Cannot read {path}: {error}; use fresh=true for that run") from error
+    if not isinstance(told, dict):
+        raise RecordError(f"{path} holds no summary of a run; use fresh=true for that run")
+    return told
 
 
 def conclude(

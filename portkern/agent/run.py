@@ -23,6 +23,7 @@ from portkern.agent.bench import Bench, Work
 from portkern.agent.budget import Budget, Meter, Spent
 from portkern.agent.calls import FILE as CALLS
 from portkern.agent.calls import CallCache, Calls
+from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.loop import Axes, Loop
 from portkern.agent.memory import graph
@@ -40,7 +41,11 @@ from portkern.op import Workload
 from portkern.record import Record, RecordFile
 from portkern.toolchain import cache_root
 
-ATTEMPTS, RECORDS, DECIDED, SPENT = "attempts.jsonl", "records.jsonl", "run.json", "spent.json"
+RECORDS, DECIDED, SPENT = "records.jsonl", "run.json", "spent.json"
+
+
+#: Options of a role that do not change what it is asked.
+_WAITING = ("timeout_s", "retries", "backoff_s", "concurrency", "tokens", "usd")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class Plan:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What a run cannot be resumed without: all but its budget and where replies come from."""
+        """What a run cannot be resumed without: all but its budgets, where replies come from and
+        how long they are waited for."""
         task = self.task
         plain: dict[str, Any] = json.loads(
             json.dumps(
@@ -76,7 +82,7 @@ class Plan:
                     "language": task.language, "dtype": task.dtype, "precision": task.op.precision,
                     "workloads": {k: [asdict(w) for w in v] for k, v in task.workloads.items()},
                     "constraints": task.constraints.model_dump(mode="json"),
-                    "axes": self.axes, "models": self.models, "seed": self.seed,
+                    "axes": self.axes, "models": _asked(self.models), "seed": self.seed,
                     "inflight": self.inflight, "torch_ops": task.torch_ops,
                     "venue": self.stage.venue, "baselines": list(self.judging.baselines),
                 },
@@ -96,13 +102,14 @@ class Run:
         self.log = Log(folder / ATTEMPTS)
         self.meter = Meter(plan.budget, spent=self._spent())
         self.models = self._models()
+        self.down = False  # it ended before its time: see Loop
         self.bench = self._bench(plan.task)
 
     def execute(
         self, *, report: Callable[[Sequence[Attempt]], None] = lambda _: None,
         approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
     ) -> str:  # fmt: skip
-        """Which budget ended it; empty when the strategy did."""
+        """Which budget ended it, or which model that is down; empty when the strategy did."""
         axes = self.plan.axes
 
         def told(attempts: Sequence[Attempt]) -> None:
@@ -125,6 +132,7 @@ class Run:
             asyncio.run(loop.run())
         finally:
             self._note()
+        self.down = loop.down
         return loop.stopped
 
     def conclude(self) -> Outcome:
@@ -163,7 +171,7 @@ class Run:
 
     def _agree(self) -> None:
         """With what the folder's run was decided by."""
-        path, ours = self.folder / DECIDED, self.plan.decisive
+        path, ours = self.folder / DECIDED, {**self.plan.decisive, **self.proposer.decisive}
         if not path.exists():
             whole.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
@@ -260,6 +268,14 @@ def _graph(plan: Plan, folder: Path) -> graph.Graph:
         )
     folder.mkdir(parents=True, exist_ok=True)
     return graph.begun(options, folder)
+
+
+def _asked(models: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {k: v for k, v in options.items() if k not in _WAITING}
+        if isinstance(options, Mapping) else options
+        for name, options in models.items()
+    }  # fmt: skip
 
 
 def named(models: Mapping[str, Any]) -> dict[str, Any]:

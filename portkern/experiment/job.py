@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from portkern.agent import outcome
 from portkern.agent.calls import FILE as CALLS
 from portkern.agent.calls import Calls
+from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
-from portkern.agent.run import ATTEMPTS, RECORDS
+from portkern.agent.run import RECORDS
 from portkern.errors import ConfigError, RecordError
 from portkern.experiment.ending import Ending, endings
 from portkern.record import Record
 
 #: In a job's folder: what was asked for when it was done.
 ASKED = "asked.json"
-SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,7 @@ class Done:
     def read(cls, job: Job, folder: Path) -> Done:
         """What the job left when it came to its end. Raises RecordError."""
         own = folder / job.name
-        try:
-            summary = json.loads((own / SUMMARY).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RecordError(f"Cannot read {own / SUMMARY}: {error}; use fresh=true") from error
+        summary = outcome.read(own)
         answered = frozenset(call.id for call in Calls(own / CALLS) if not call.error)
         return cls(job, Log.read(own / ATTEMPTS), summary, _device(own / RECORDS), answered)
 

@@ -175,7 +175,9 @@ def insights(past: Past) -> Told:
     known = [one for one in past.visible if _thoughts(one)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
     for one in chosen:
-        told = f"{_thoughts(one)}\nWhat came of it: {_outcome(one)}."
+        told = _thoughts(one)
+        if past.options.results:
+            told += f"\nWhat came of it: {_outcome(one)}."
         yield Block(kind="insights", title="A thought from this run", text=told)
 
 
@@ -238,7 +240,7 @@ class History:
         return [
             passage
             for _, group in groupby(told.values(), key=_place)
-            for passage in _passages(list(group), slot, task)
+            for passage in _passages(list(group), slot, task, results=self.options.results)
         ]
 
     def learn(self, attempt: Attempt) -> None:
@@ -261,28 +263,33 @@ def _place(told: _Told) -> tuple[str, str]:
     return "", ""
 
 
-def _passages(group: Sequence[_Told], slot: Slot, task: Task) -> Iterator[Passage]:
+def _passages(
+    group: Sequence[_Told], slot: Slot, task: Task, *, results: bool
+) -> Iterator[Passage]:
     kind, heading = _place(group[0])
     if heading:
-        lines = [_line(one.attempt, task) for _, one in group if isinstance(one, Mention)]
+        mentions = [one for _, one in group if isinstance(one, Mention)]
+        lines = [_line(one.attempt, task, results=results) for one in mentions]
         yield Passage(Block(kind=kind, title=heading, text="\n".join(lines)))
         return
     for told in group:
         if isinstance(told.one, Mention):
-            yield _whole(told.kind, told.one, slot, task)
+            yield _whole(told.kind, told.one, slot, task, results=results)
         else:
             yield Passage(told.one)
 
 
-def _line(attempt: Attempt, task: Task) -> str:
-    told = f"- {attempt.id}: {action(attempt) or 'no idea was given'}; {result(attempt, task)}"
-    return f"{told}; {attempt.diagnosis.problem}" if attempt.diagnosis else told
+def _line(attempt: Attempt, task: Task, *, results: bool) -> str:
+    told = [action(attempt) or "no idea was given"]
+    told += [result(attempt, task)] if results else []
+    told += [attempt.diagnosis.problem] if attempt.diagnosis else []
+    return f"- {attempt.id}: {'; '.join(told)}"
 
 
-def _whole(kind: str, one: Mention, slot: Slot, task: Task) -> Passage:
+def _whole(kind: str, one: Mention, slot: Slot, task: Task, *, results: bool) -> Passage:
     """The code comes last: it is what can be cut."""
     attempt, parent = one.attempt, one.attempt.id in slot.parents
-    told = [f"Result: {result(attempt, task)}"]
+    told = [f"Result: {result(attempt, task)}"] if results else []
     if attempt.idea or attempt.arm:
         told.append(f"What was done: {attempt.idea or attempt.arm}")
     if one.detail >= Detail.THOUGHTS and attempt.rationale:

@@ -26,6 +26,7 @@ class Options(BaseModel):
     reflexions: _Count = 5
     leaders: _Count = 3
     relatives: _Count = 4
+    results: bool = True
 
     knowledge: tuple[str, ...] = ()
     k: _Count = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -40,6 +40,7 @@ class Catalogue:
     operators: ClassVar[tuple[str, ...]] = ("init", "mutate", "diff", "crossover")
     plans: ClassVar[bool] = True
     options_type: ClassVar[type[Options]] = Options
+    decisive: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, options: Options) -> None:
         self.options = options

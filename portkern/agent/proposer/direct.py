@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Context, Draft
-from portkern.agent.proposer import menu
+from portkern.agent.proposer import donor, menu
 from portkern.agent.proposer.writing import Modelled, Options, Writer
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
+from portkern.candidate import Candidate
 
 
 class Direct(Modelled):
@@ -32,33 +34,53 @@ class Universal(Modelled):
 
 
 class TranslateOptions(Options):
-    """``donor``: ``catalogue``, or a backend's name whose catalogue kernel is the donor; ``shots``:
-    how many donors are shown."""
+    """``donor``: ``catalogue``, a backend's name whose catalogue kernel is the donor, or the folder
+    of a run whose best kernel is; ``shots``: how many donors are shown."""
 
     donor: str = "catalogue"
     shots: int = Field(default=1, ge=1)
 
 
 class Translate(Modelled):
-    """The best verified kernels of the op on other backends are shown; what the two platforms
-    call alike is data."""
+    """The best verified kernels of the op on other backends are shown, or the best one of another
+    run; what the two platforms call alike is data."""
 
     options_type = TranslateOptions
     options: TranslateOptions
 
+    def __init__(self, options: TranslateOptions) -> None:
+        super().__init__(options)
+        self._of_run: Candidate | None = None
+
+    @property
+    def decisive(self) -> Mapping[str, Any]:
+        """Another run may have gone on, and its best kernel be another, before this one does."""
+        return {"donor": self._of_run.digest} if self._of_run else {}
+
     def arms(self, task: Task) -> Sequence[Arm]:
         """Raises ConfigError, also when there is nothing to translate from: a run asks this before
         it begins."""
-        menu.donors(task, self.options.donor)
+        self.donors(task)
         return super().arms(task)
+
+    def donors(self, task: Task) -> list[Candidate]:
+        """Another run is looked at once: it may be at work, too."""
+        if not donor.is_run(self.options.donor):
+            return menu.donors(task, self.options.donor)[: self.options.shots]
+        self._of_run = self._of_run or donor.of_run(self.options.donor, task)
+        return [self._of_run]
 
     async def one(self, writer: Writer) -> Draft:
         task = writer.context.task
-        donors = menu.donors(task, self.options.donor)[: self.options.shots]
+        donors = self.donors(task)
         mapping = menu.mapping([one.backend for one in donors], task.backend.name)
         draft = await writer.write("translate", donors=donors, mapping=mapping)
-        donor = " ".join(f"{one.backend}/{one.language}" for one in donors)
-        return replace(draft, idea=writer.slot.arm, donor=donor)
+        return replace(draft, idea=writer.slot.arm, donor=" ".join(map(_named, donors)))
+
+
+def _named(one: Candidate) -> str:
+    of = "" if one.author == "catalogue" else f" of {one.author}"
+    return f"{one.backend}/{one.language}{of}"
 
 
 class ContrastiveOptions(Options):

@@ -63,7 +63,7 @@ def donors(task: Task, which: str) -> list[Candidate]:
     if not found:
         raise ConfigError(
             f"Nobody has a kernel of {task.op.name!r} to translate from (donor={which}); choose "
-            "another donor=, or another proposer="
+            "another donor=, such as a run's folder, or another proposer="
         )
     order = _RELATIVES.get(task.language, ())
     rank = {language: place for place, language in enumerate(order)}

@@ -84,6 +84,10 @@ class Modelled:
         writing = [role for role, weight in self.options.authors.items() if weight]
         return tuple(dict.fromkeys([*self.others, *writing]))
 
+    @property
+    def decisive(self) -> Mapping[str, Any]:
+        return {}
+
     def arms(self, task: Task) -> Sequence[Arm]:
         return self.given or menu.arms(self.options.actions, task)
 

@@ -1,0 +1,57 @@
+"""A donor that another run found: the best verified kernel in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portkern import registry
+from portkern.agent import outcome
+from portkern.agent.attempt import Attempt
+from portkern.agent.log import FILE, Log
+from portkern.agent.task import Task
+from portkern.candidate import Candidate
+from portkern.errors import ConfigError
+
+
+def is_run(donor: str) -> bool:
+    """Whether a folder is meant: no backend's name has a slash."""
+    return "/" in donor
+
+
+def of_run(donor: str, task: Task) -> Candidate:
+    """Its author is the run and the attempt. Raises ConfigError, and RecordError for a damaged
+    file."""
+    folder = Path(donor)
+    log = Log.read(folder / FILE)
+    ops = sorted({one.op for one in log})
+    if not ops:
+        what = f"a folder without {FILE}" if folder.is_dir() else "which is not a folder"
+        raise _wrong(donor, what, "the folder of a run of portkern generate, such as reports/RUN")
+    if ops != [task.op.name]:
+        raise _wrong(donor, f"a run of {' '.join(ops)}", f"one of {task.op.name}")
+    best = _best(folder, log)
+    if best is None:
+        raise _wrong(donor, "a run without a verified kernel", "a run that has one")
+    here = (task.backend.name, task.language, task.target.name)
+    if (best.backend, best.language, best.target) == here:
+        what = f"a run for {best.target} in {best.language} too, of which nothing is to translate"
+        raise _wrong(donor, what, "a run for another backend, language or target")
+    return Candidate(
+        best.op, best.backend, best.language, best.source, entry=best.op,
+        author=f"{folder.resolve().name} {best.id}", style=registry.load(best.backend).style,
+    )  # fmt: skip
+
+
+def _best(folder: Path, log: Log) -> Attempt | None:
+    """As the end of the run has it; where there is none yet, the fastest so far."""
+    if not (folder / outcome.FILE).exists():
+        return next(iter(log.best()), None)
+    named = outcome.read(folder).get("best") or ""
+    return next(iter(log.some([named])), None)
+
+
+def _wrong(donor: str, what: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"Got proposer.donor={donor}, {what}; expected {expected}. Name another run, or take "
+        "proposer.donor=catalogue"
+    )
