@@ -11,7 +11,8 @@
       * BuildTimeout     or did not come to an end
   - LaunchError          a kernel's entry point did not return 0
     + LaunchTimeout      because its time was over
-  - ModelError           no language model answers
+  - ModelError           no language model answers a call
+  - ModelDown            a language model's service is away for now
   - BudgetSpent          what is asked for could use more than the run may
 """
 
@@ -98,6 +99,13 @@ class ModelError(PortkernError):
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
         self.final = final
+
+
+class ModelDown(PortkernError):
+    """A service was asked as often as was allowed, and may answer later. Not a ModelError, which is
+    about one call and costs a run one attempt: this one stops it, to go on from there."""
+
+    exit_code = 3
 
 
 class BudgetSpent(PortkernError):

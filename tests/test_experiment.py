@@ -24,7 +24,7 @@ from portkern.agent.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.run import Plan, Run
 from portkern.candidate import Candidate
-from portkern.errors import ModelError
+from portkern.errors import ModelDown, ModelError
 from portkern.experiment import drawing, statistics
 from portkern.experiment.ending import endings, first_error
 from portkern.experiment.job import Question
@@ -416,6 +416,26 @@ def test_samples_that_no_model_answered_are_none(
     told = run(tmp_path / "b", "name=baseline", "op=relu", "n=1", *MODELLED, code=3)
     assert told["failed"] == {"relu-oneshot-0": "nothing could be judged: nobody there"}
     assert told["answer"] == "No job is done: nothing could be judged: nobody there."
+
+
+def test_a_job_whose_model_is_down_is_not_done_and_goes_on_with_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = [2]
+
+    def answer(request: Request, count: int) -> str:
+        if count >= up[0]:
+            raise ModelDown("nobody there")
+        return turns(2.0, 1.0, 1.5)(request, count)
+
+    Script(monkeypatch, {"": answer})
+    asked = ["name=baseline", "op=relu", "n=3", "inflight=1", *MODELLED]
+    told = run(tmp_path, *asked, code=3)
+    assert told["failed"] == {"relu-oneshot-0": "nobody there"}
+    assert "portkern: error: relu-oneshot-0: nobody there" in capsys.readouterr().err
+    up[0] = 3
+    found = run(tmp_path, *asked)["results"]["ops"]["relu"]
+    assert (found["samples"], found["correct"]) == (3, 3)
 
 
 BROKEN = ("build_failed: a", "build_failed: a", "build_failed: b", "wrong", 1.0)

@@ -148,6 +148,104 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
     assert len(judged) == len(set(judged)) and {one for one, _ in judged} == set(digests)
 
 
+def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = ["strategy=single", "language=numba", "run=first"]
+    assert generate(tmp_path, *one) == 0
+    donor = (tmp_path / "first" / "best.py").read_text()
+    with Server(lambda asked, count: code(GOOD % count)) as server:
+        given = served(
+            server, "strategy=best_of_n", "proposer=translate", "run=second",
+            f"proposer.donor={tmp_path / 'first'}",
+        )  # fmt: skip
+        for count in (1, 2):
+            assert generate(tmp_path, *given, "strategy.n=2", f"budget.attempts={count}") == 0
+    found = attempts(tmp_path / "second")
+    assert [one.donor for one in found] == ["cpu/numba of first 0.0"] * 2
+    assert all(donor.strip() in prompt for prompt in server.prompts)
+    (earlier,) = attempts(tmp_path / "first")
+    decided = json.loads((tmp_path / "second" / "run.json").read_text())
+    assert decided["donor"] == earlier.digest
+    better = earlier.model_copy(
+        update={"id": "1.0", "slot": 1, "digest": "other", "source": f"{donor}# better\n"}
+    )
+    Log(tmp_path / "first" / "attempts.jsonl").add([better])
+    ended = summary(tmp_path / "first") | {"best": "1.0"}
+    (tmp_path / "first" / "summary.json").write_text(json.dumps(ended))
+    capsys.readouterr()
+    assert generate(tmp_path, *given, "strategy.n=2") == 2
+    assert "holds a run with other donor; use run=NAME" in capsys.readouterr().err
+
+
+def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paid: list[int] = []
+    left = [100]
+
+    def answer(asked: Mapping[str, Any], count: int) -> Say | str:
+        if not left[0]:
+            return refuse(503, "overloaded")
+        left[0] -= 1
+        paid.append(asked["seed"])
+        return code(GOOD % f"try {asked['seed']}")
+
+    with Server(answer) as server:
+        given = served(
+            server, "strategy=best_of_n", "strategy.n=5", "proposer=direct", "inflight=2",
+            "models.coder.retries=2",
+        )  # fmt: skip
+        assert generate(tmp_path, *given, "run=whole") == 0
+        whole = attempts(tmp_path / "whole")
+        paid.clear()
+        left[0] = 3
+        assert generate(tmp_path, *given, "run=cut") == 3
+        told = summary(tmp_path / "cut")["stopped"]
+        assert told.startswith("No model answered call '3/coder#1' in 3 requests: ")
+        assert f"{MODEL}: ServiceUnavailableError 503: overloaded (3 times); the same" in told
+        assert f"ended by: {told}" in capsys.readouterr().out
+        assert [one.id for one in attempts(tmp_path / "cut")] == ["0.0", "1.0", "2.0"]
+        assert (tmp_path / "cut" / "best.cpp").is_file()
+        left[0] = 100
+        assert generate(tmp_path, *given, "run=cut") == 0
+    assert "3 attempts are there already" in capsys.readouterr().out
+    assert len(paid) == len(set(paid)) == 5
+    cut = attempts(tmp_path / "cut")
+    assert [(one.id, one.digest, one.status, one.calls, one.cost) for one in cut] == [
+        (one.id, one.digest, one.status, one.calls, one.cost) for one in whole
+    ]
+    spent = [summary(tmp_path / name)["cost"] for name in ("whole", "cut")]
+    assert spent[0]["tokens_out"] == spent[1]["tokens_out"]
+
+
+def test_what_was_out_when_a_model_went_down_is_not_paid_again(tmp_path: Path) -> None:
+    def one_of_two(asked: Mapping[str, Any], count: int) -> Say:
+        return refuse(503) if count == 0 else Say(code(GOOD % asked["seed"]), delay_s=0.5)
+
+    with Server(one_of_two) as server:
+        given = served(
+            server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "inflight=2",
+            "models.coder.retries=0", "run=cut",
+        )  # fmt: skip
+        assert generate(tmp_path, *given) == 3
+        assert not attempts(tmp_path / "cut")
+        assert generate(tmp_path, *given) == 0
+        assert len(server.requests) == 3
+    assert len(attempts(tmp_path / "cut")) == 2
+
+
+def test_a_prompt_that_its_model_does_not_take_costs_its_attempt_alone(tmp_path: Path) -> None:
+    script: list[Say | str] = [
+        refuse(400, "This model's maximum context length is 9"),
+        code(GOOD % "a"),
+    ]
+    with Server(script) as server:
+        given = served(server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "run=one")
+        assert generate(tmp_path, *given, "inflight=1") == 0
+    assert [str(one.status) for one in attempts(tmp_path / "one")] == ["no_code", "passed"]
+
+
 def test_without_a_model_the_catalogue_is_the_author_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

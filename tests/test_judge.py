@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from portkern import ops, registry, target
 from portkern.agent import judge, prompts
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import UNTIMED, Attempt, Block, Diagnosis, Status
 from portkern.agent.axes import Context, Draft, Judge, Memory, Message, Reply
 from portkern.agent.judge.reading import Form, Text, Unread, brief, read
 from portkern.agent.judge.rules import bound, rules
@@ -270,7 +270,7 @@ def test_long_texts_lose_their_ends() -> None:
 
 # ---- what is shown
 
-BEST = attempt(id="0.0", slot=0, source="int best;", score=9.0)
+BEST = attempt(id="0.0", slot=0, source="int best;", score=9.0, speedups={"n1": 9.0})
 
 
 @pytest.mark.parametrize("kind", ["bottleneck", "reflector", "critic", "reward_checker"])
@@ -399,6 +399,17 @@ def test_a_critic_writes_a_diagnosis_or_the_next_instructions() -> None:
         prompts.named("judge_critic"),
         prompts.named("judge_rewrite"),
     ]
+
+
+def test_the_fastest_kernel_is_one_that_was_timed() -> None:
+    slow = attempt(id="0.0", slot=0, score=0.5, speedups={"n1": 0.5})
+    untimed = attempt(id="0.1", slot=0, number=1, score=UNTIMED)
+    where, llm = context(answer(problem="p", instructions="i"), log=[slow, untimed])
+    assert diagnose(load("critic"), attempt(), where)
+    assert "The fastest kernel so far is 0.5 times as fast" in llm.text()
+    where, llm = context(answer(problem="p", instructions="i"), log=[untimed])
+    assert diagnose(load("critic"), attempt(), where)
+    assert "The fastest kernel so far" not in llm.text()
 
 
 # ---- votes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from portkern.agent.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.run import Run
 from portkern.candidate import Candidate
-from portkern.errors import ConfigError, ModelError
+from portkern.errors import ConfigError, ModelDown, ModelError
 from portkern.record import Record
 from portkern.verbs.generate import plan_of, read
 from tests.scripted import (
@@ -124,6 +125,67 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     assert len(asked) == len(set(asked)) == len(whole.calls)  # nothing is paid twice
     judged = again.run.bench
     assert isinstance(judged, ScriptedBench)
+
+
+def anything(request: Request, count: int) -> str:
+    """An answer to any prompt that follows from the request alone."""
+    prompt, seed = request.prompt.partition("@")[0], request.params["seed"]
+    if prompt == "ideas":
+        return f'["tile {seed}", "unroll {seed}"]'
+    if prompt == "tool_agent":
+        said = sum(one.role == "assistant" for one in request.messages)
+        wanted = [f'{{"tool": "write"}}\n{varied(request, count)}', '{"tool": "try"}']
+        return [*wanted, '{"tool": "done"}'][min(said, 2)]
+    if prompt in ("plan", "macro") or prompt.startswith("judge"):
+        fields = ("plan", "problem", "why", "fix", "method", "instructions", "reason")
+        works = {"works": bool(seed % 2), "plausible": True}
+        return json.dumps(works | {name: f"{name} {seed}" for name in fields})
+    return varied(request, count)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["strategy=best_of_n", "proposer=direct", "strategy.n=6"],
+        ["strategy=best_of_n", "proposer=tool_agent", "strategy.n=3"],
+        ["preset=crfm"], ["preset=stark"], ["preset=cudaforge"], ["preset=ai_cuda_engineer"],
+        ["preset=kernelagent_opt"],
+    ],
+    ids=lambda how: how[-1] if len(how) == 1 else how[1],
+)  # fmt: skip
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+def test_whoever_asks_a_model_that_is_down_the_run_stops_and_goes_on_from_there(
+    how: list[str], share: float, tmp_path: Path
+) -> None:
+    how = [*how, "budget.attempts=12", "inflight=3"]
+    whole = play(tmp_path / "whole", anything, *how)
+    asked: list[str] = []
+
+    def down(request: Request, count: int) -> str:
+        if count >= int(share * len(whole.calls)):
+            raise ModelDown("nobody is there")
+        return counted(request, count)
+
+    def counted(request: Request, count: int) -> str:
+        asked.append(request.id)
+        return anything(request, count)
+
+    cut = play(tmp_path / "cut", down, *how)
+    assert (cut.stopped, cut.run.down) == ("nobody is there", True)
+    assert cut.attempts == whole.attempts[: len(cut.attempts)] != whole.attempts
+    again = play(tmp_path / "cut", counted, *how)
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    assert (again.stopped, again.run.down) == (whole.stopped, False)
+    assert len(asked) == len(set(asked)) == len(whole.calls)  # nothing is paid twice
+
+
+def test_how_long_a_model_is_waited_for_may_change_within_a_run(tmp_path: Path) -> None:
+    given = ["strategy=best_of_n", "proposer=direct", "strategy.n=2"]
+    play(tmp_path, varied, *given)
+    longer = ["models.coder.timeout_s=900", "models.coder.retries=9", "models.coder.tokens=99999"]
+    assert len(play(tmp_path, varied, *given, *longer).attempts) == 2
+    with pytest.raises(ConfigError, match="other models; use run=NAME"):
+        play(tmp_path, varied, *given, "models.coder.max_tokens=9")
 
 
 def test_a_run_with_other_settings_in_the_same_folder_is_refused(tmp_path: Path) -> None:

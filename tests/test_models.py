@@ -27,7 +27,7 @@ from portkern.agent.completion import litellm
 from portkern.agent.models import Models
 from portkern.agent.prices import Price, Prices
 from portkern.agent.role import Role, roles
-from portkern.errors import BudgetSpent, ConfigError, ModelError, RecordError
+from portkern.errors import BudgetSpent, ConfigError, ModelDown, ModelError, RecordError
 from tests.llm_server import MODEL, Say, Server, refuse
 
 ROOT = Path(__file__).parents[1]
@@ -220,7 +220,7 @@ def test_a_refused_call_is_repeated_when_the_service_says_so() -> None:
 
 def test_a_service_that_asks_for_more_patience_than_there_is_is_given_up() -> None:
     with Server([refuse(429, retry_after="3600"), "too late"]) as server:
-        with pytest.raises(ModelError, match="asks to wait 3600 s"):
+        with pytest.raises(ModelDown, match="asks to wait 3600 s"):
             ask(make(server, timeout_s=5))
         assert len(server.requests) == 1
 
@@ -242,15 +242,14 @@ def test_what_may_pass_is_repeated(status: int) -> None:
 def test_a_model_that_never_answers_is_given_up_with_all_that_it_said() -> None:
     with Server([refuse(500, "one"), refuse(503, "two"), refuse(500, "one")]) as server:
         models = make(server, retries=2)
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ModelDown) as caught:
             ask(models)
         assert len(server.requests) == 3
     text = str(caught.value)
-    assert text.startswith("No model answered call 's0/coder#1'")
+    assert text.startswith("No model answered call 's0/coder#1' in 3 requests: ")
     assert "InternalServerError 500: one (2 times)" in text
     assert "ServiceUnavailableError 503: two" in text
-    assert "models.coder.retries" in text
-    assert not caught.value.final
+    assert "the same command goes on from here" in text and "models.coder.retries" in text
     call = models.store["s0/coder#1"]
     assert (call.error, len(call.retries), call.charged_tokens) == (text, 3, 0)
     assert models.store.cost(["s0/coder#1"]).tokens_out == 0
@@ -258,7 +257,7 @@ def test_a_model_that_never_answers_is_given_up_with_all_that_it_said() -> None:
 
 def test_without_retries_a_call_is_one_request() -> None:
     with Server([refuse(500), "late"]) as server:
-        with pytest.raises(ModelError):
+        with pytest.raises(ModelDown, match="in 1 request: "):
             ask(make(server, retries=0))
         assert len(server.requests) == 1
 
@@ -283,16 +282,17 @@ def test_an_answer_that_does_not_arrive_is_asked_for_again(say: Say, told: str) 
 
 
 def test_nothing_is_charged_where_nobody_listens() -> None:
-    models = make(retries=1)
-    with pytest.raises(ModelError, match=r"Connection error\. \(2 times\)"):
+    models = make(retries=1, budget=Budget(tokens=1000))
+    with pytest.raises(ModelDown, match=r"Connection error\. \(2 times\)"):
         ask(models)
     assert models.meter.spent.tokens == 0
+    assert models.meter.left().tokens == 1000  # nor is anything put aside any more
 
 
 def test_a_service_that_trickles_is_given_up_in_time() -> None:
     with Server([Say("x", trickle_s=0.1)]) as server:  # some 300 bytes
         start = time.monotonic()
-        with pytest.raises(ModelError, match="no answer within 1 s"):
+        with pytest.raises(ModelDown, match=r"no answer within 1 s.*models\.coder\.timeout_s"):
             ask(make(server, retries=0, timeout_s=1))
         assert time.monotonic() - start < 5
 
@@ -346,6 +346,77 @@ def test_a_provider_without_its_key_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ask(models)
     assert caught.value.final
     assert len(models.store["s0/coder#1"].retries) == 1
+
+
+def test_a_response_that_can_never_be_read_is_no_outage() -> None:
+    with Server([Say(body=b"{nope")] * 2) as server:
+        with pytest.raises(ModelError, match="Expecting property name") as caught:
+            ask(make(server, retries=1))
+        assert not caught.value.final
+
+
+# ---- a service is away
+
+
+def test_whoever_waits_for_a_turn_does_not_ask_a_service_that_is_away() -> None:
+    with Server(lambda body, n: refuse(503, "overloaded")) as server:
+        models = make(server, concurrency=1, retries=1)
+        found = ask_each(models, ["x"] * 5)
+        assert len(server.requests) == 2
+    assert {str(one) for one in found} == {models.store["s0/coder#1"].error}
+    assert all(isinstance(one, ModelDown) for one in found)
+    assert len(models.store) == 1
+
+
+def test_whoever_pauses_does_not_wait_for_a_service_that_is_away() -> None:
+    def busy(body: Mapping[str, Any], _: int) -> Say:
+        patient = body["messages"][-1]["content"] == "patient"
+        return refuse(429, retry_after="15" if patient else "3600")
+
+    with Server(busy) as server:
+        start = time.monotonic()
+        found = ask_each(make(server), ["patient", "x"])
+        assert time.monotonic() - start < 10
+        assert len(server.requests) == 2
+    assert [type(one) for one in found] == [ModelDown, ModelDown]
+
+
+def test_what_is_out_when_a_run_stops_is_waited_for_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+
+    def one_works(body: Mapping[str, Any], _: int) -> Say:
+        works = body["messages"][-1]["content"] == "works"
+        return Say("paid for", delay_s=0.5) if works else refuse(503)
+
+    async def stopped(models: Models) -> None:
+        asked = [models.caller(name).ask("coder", said(name)) for name in ("works", "fails")]
+        with pytest.raises(ModelDown):
+            await asyncio.gather(*asked)
+        assert [bool(one.error) for one in models.store] == [True]
+        await models.close("that was all")
+
+    with Server(one_works) as server:
+        asyncio.run(stopped(make(server, store=Calls(path), retries=0)))
+        assert [one.reply for one in Calls(path)] == ["", "paid for"]
+        again = make(server, store=Calls(path))
+        reply = asyncio.run(again.caller("works").ask("coder", said("works")))
+        assert reply.text == "paid for" and len(server.requests) == 2
+
+
+def test_a_fallback_that_cannot_do_it_says_nothing_of_the_model_that_is_away() -> None:
+    def away(body: Mapping[str, Any], _: int) -> Say:
+        return refuse(400, "context length is 9") if body["model"] == "b" else refuse(503)
+
+    with Server(away) as server, pytest.raises(ModelDown, match="in 2 requests: "):
+        ask(make(server, retries=0, fallbacks=["openai/b"]))
+
+
+def test_a_replay_stops_where_the_recorded_model_was_away(tmp_path: Path) -> None:
+    with Server([refuse(503)]) as server, pytest.raises(ModelDown) as caught:
+        ask(make(server, store=Calls(tmp_path / "calls.jsonl"), retries=0))
+    with pytest.raises(ModelDown) as again:
+        ask(make(replay=Calls.recorded(tmp_path)))
+    assert str(again.value) == str(caught.value)
 
 
 # ---- at the same time
@@ -411,7 +482,7 @@ def test_no_request_outlasts_the_run() -> None:
     with Server([Say("late", delay_s=10)]) as server:
         models = make(server, budget=Budget(wall_s=1.0))
         start = time.monotonic()
-        with pytest.raises(ModelError, match="no answer within"):
+        with pytest.raises(BudgetSpent, match=r"budget\.wall_s=1 is spent"):
             ask(models)
         assert time.monotonic() - start < 4
         with pytest.raises(BudgetSpent, match=r"budget\.wall_s=1 is spent"):
@@ -569,12 +640,13 @@ def test_a_torn_line_was_never_an_answer(tmp_path: Path) -> None:
 def test_a_failed_call_is_made_again_when_the_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with Server([refuse(500), "ok"]) as server:
-        with pytest.raises(ModelError):
+        with pytest.raises(ModelDown):
             ask(make(server, store=Calls(path), retries=0))
         assert ask(make(server, store=Calls(path))).text == "ok"
     store = Calls(path)
     assert [bool(one.error) for one in store] == [True, False]
     assert store["s0/coder#1"].reply == "ok"
+    assert store.total.tokens_out == store["s0/coder#1"].tokens_out
 
 
 def test_a_recording_is_replayed_without_a_server(tmp_path: Path) -> None:

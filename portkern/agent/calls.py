@@ -80,6 +80,7 @@ class Call(Line):
     retries: tuple[str, ...] = ()
     error: str = ""
     final: bool = False  # see ModelError
+    down: bool = False  # see ModelDown
     source: Literal["model", "cache", "replay"] = "model"
 
     @classmethod
@@ -152,12 +153,12 @@ class Calls:
 
     def cost(self, names: Iterable[str]) -> Cost:
         """Of these calls together."""
-        calls = [self._by_id[name] for name in names]
-        return Cost(
-            usd=_sum(one.usd for one in calls),
-            tokens_in=_sum(one.tokens_in for one in calls),
-            tokens_out=_sum(one.tokens_out for one in calls),
-        )
+        return _cost([self._by_id[name] for name in names])
+
+    @property
+    def total(self) -> Cost:
+        """Of all lines: a call that was made again has several."""
+        return _cost(self._lines)
 
     def why_missing(self, request: Request) -> str:
         """For a request that this recording does not hold, what it holds in its place."""
@@ -196,6 +197,15 @@ class CallCache:
     def _path(self, digest: str, place: str) -> Path:
         name = hashlib.sha256(f"{digest} {place}".encode()).hexdigest() if place else digest
         return self.folder / f"{name}.json"
+
+
+def _cost(calls: Iterable[Call]) -> Cost:
+    calls = list(calls)
+    return Cost(
+        usd=_sum(one.usd for one in calls),
+        tokens_in=_sum(one.tokens_in for one in calls),
+        tokens_out=_sum(one.tokens_out for one in calls),
+    )
 
 
 def _sum(values: Iterable[Any]) -> Any:

@@ -55,13 +55,15 @@ class Answer:
 @dataclass(frozen=True)
 class Failure:
     """``again``: the same request may succeed later, not before ``after_s`` where the service said
-    so. ``lost``: it may have been served and charged all the same. ``final``: see ModelError."""
+    so. ``lost``: it may have been served and charged all the same. ``down``: the service said so or
+    said nothing, so that it is no fault of this request. ``final``: see ModelError."""
 
     reason: str
     remedy: str = ""
     again: bool = False
     after_s: float | None = None
     lost: bool = False
+    down: bool = False
     final: bool = False
 
 
@@ -156,7 +158,7 @@ def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
     if isinstance(error, TimeoutError) or (silent and isinstance(error, library.Timeout)):
         return Failure(
             f"{model}: no answer within {round(timeout_s, 1):g} s", f"raise {name}.timeout_s",
-            again=True, lost=True,
+            again=True, lost=True, down=True,
         )  # fmt: skip
     reason = f"{model}: {_reason(error, place)}"
     missing = _missing_keys(place)
@@ -180,7 +182,9 @@ def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
     if after_s is not None:
         reason += f" (it asks to wait {round(after_s, 1):g} s)"
     lost = silent and status >= 500 and not _never_sent(error)
-    return Failure(reason, again=True, after_s=after_s, lost=lost)
+    return Failure(
+        reason, again=True, after_s=after_s, lost=lost, down=not silent or _is_of_http(error)
+    )
 
 
 def _reason(error: Exception, place: Place) -> str:
@@ -204,6 +208,13 @@ def _never_sent(error: BaseException) -> bool:
     import httpx
 
     return any(isinstance(one, httpx.ConnectError | httpx.ConnectTimeout) for one in _chain(error))
+
+
+def _is_of_http(error: BaseException) -> bool:
+    """A response that cannot be read is not: the same request may always be answered by it."""
+    import httpx
+
+    return any(isinstance(one, httpx.HTTPError) for one in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

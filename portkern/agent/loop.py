@@ -33,7 +33,7 @@ from portkern.agent.log import Log
 from portkern.agent.models import Models
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
-from portkern.errors import BudgetSpent, ModelError, PortkernError
+from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 
 #: A draft that was not made, or not judged, because the budget was spent: it is no attempt.
 UNPAID = "unpaid"
@@ -66,13 +66,15 @@ class Loop:
     approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas
     report: Callable[[Sequence[Attempt]], None] = lambda _: None
     stopped: str = ""
+    down: bool = False
     _looks: dict[str, asyncio.Task[Seen]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _asked: int = 0  # slots
     _attempts: int = 0  # that were made or may still come of slots
 
     async def run(self) -> None:
-        """Until the strategy or a budget ends it; ``stopped`` says which budget."""
+        """Until the strategy or a budget ends it, or a model that is ``down``; ``stopped`` says
+        which, empty of a strategy."""
         self._building, self._device = asyncio.Semaphore(self.builders), asyncio.Lock()
         window: deque[tuple[Slot, asyncio.Task[list[Attempt]]]] = deque()
         try:
@@ -84,9 +86,10 @@ class Loop:
                 slot, expansion = window[0]
                 attempts = await expansion
                 window.popleft()
-                if not attempts:
-                    return  # of what comes after it nothing can be committed
                 self._commit(slot, attempts)
+        except (BudgetSpent, ModelDown) as error:  # of what comes after nothing can be committed
+            self.stopped, self.down = str(error), isinstance(error, ModelDown)
+            await self.models.close(self.stopped)
         finally:
             left = [expansion for _, expansion in window]
             for one in [*left, *self._looks.values()]:
@@ -135,21 +138,27 @@ class Loop:
         )  # fmt: skip
 
     async def _expand(self, slot: Slot, context: Context) -> list[Attempt]:
-        """The slot's attempts; those that it left before, if it was committed before."""
+        """The slot's attempts; those that it left before, if it was committed before. Raises
+        BudgetSpent and ModelDown where the run has to stop before it has them."""
         old = self.log.left(slot.number)
         if old:
             self._taken |= {one.digest for one in old}
             return old
         try:
-            drafts = await self.axes.proposer.propose(slot, context)
-            self._taken |= {one.candidate.digest for one in drafts if one.candidate}
-            drafts = await self.axes.judge.screen(drafts, context)
-        except BudgetSpent as spent:
-            self._stop(str(spent))
-            return []
+            return await self._made(slot, context)
+        except (BudgetSpent, ModelDown) as error:
+            self._stop(str(error))
+            raise
+
+    async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
+        drafts = await self.axes.proposer.propose(slot, context)
+        self._taken |= {one.candidate.digest for one in drafts if one.candidate}
+        drafts = await self.axes.judge.screen(drafts, context)
         self._stop(self.models.dead)
         judged = await asyncio.gather(*(self._paid(one) for one in drafts))
         seen = [one for one in judged if one.status != UNPAID]
+        if not seen:
+            raise BudgetSpent(self.stopped)
         several = [
             self._finish(self._attempt(slot, k, one, len(seen)), context)
             for k, one in enumerate(seen)

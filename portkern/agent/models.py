@@ -3,6 +3,7 @@ run can be replayed, and is paid once, whatever interrupts it."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from portkern.agent.calls import Call, CallCache, Calls, Request
 from portkern.agent.prices import Prices
 from portkern.agent.role import DEFAULT, Role
 from portkern.agent.service import Service
-from portkern.errors import ConfigError, ModelError
+from portkern.errors import BudgetSpent, ConfigError, ModelDown, ModelError, PortkernError
 
 _SEEDS: Final = 2**31  # some providers take a signed 32-bit seed
 
@@ -47,6 +48,7 @@ class Models:
         }  # fmt: skip
         self._key_names = {role.api_key_env for role in roles.values()} - {""}
         self._scopes: dict[str, Scope] = {}
+        self._out: set[asyncio.Task[Call]] = set()
         #: The first error after which no call can succeed, such as a key that is not taken.
         self.dead = ""
         for call in self.store:
@@ -84,18 +86,44 @@ class Models:
         )  # fmt: skip
 
     async def answer(self, request: Request) -> Reply:
-        """Raises ModelError and BudgetSpent."""
+        """Raises ModelError, ModelDown and BudgetSpent."""
         known = self.store.of(request)
         if known is not None and not known.error:
             return known.answer
-        call = self._recorded(request) or await self._service(request.role).call(request)
-        self.store.add(call)
+        call = self._recorded(request)
+        if call:
+            self.store.add(call)
+        else:
+            asked = asyncio.create_task(self._ask(request))
+            self._out.add(asked)
+            asked.add_done_callback(self._out.discard)
+            call = await asked
         if call.error:
-            self.dead = self.dead or (call.error if call.final else "")
-            raise ModelError(call.error, final=call.final)
-        if self._cache and call.source == "model" and call.answered == call.model:
-            self._cache.put(call, self.role(request.role).api_base)
+            raise self._error(call)
         return call.answer
+
+    async def close(self, why: str) -> None:
+        """No more requests are made. Those that are out are waited for: they are paid, and whoever
+        goes on from here finds their replies."""
+        for service in self._services.values():
+            service.closed = service.closed or why
+        if self._out:
+            await asyncio.wait(self._out)
+
+    async def _ask(self, request: Request) -> Call:
+        call = await self._service(request.role).call(request)
+        self.store.add(call)
+        if self._cache and call.answered == call.model:
+            self._cache.put(call, self.role(request.role).api_base)
+        return call
+
+    def _error(self, call: Call) -> PortkernError:
+        if not call.down:
+            self.dead = self.dead or (call.error if call.final else "")
+            return ModelError(call.error, final=call.final)
+        if self.meter.exhausted:  # there was no time left to wait for it
+            return BudgetSpent(self.meter.exhausted)
+        return ModelDown(call.error)
 
     def _recorded(self, request: Request) -> Call | None:
         if self._replay is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from portkern.agent.calls import Call, Request
 from portkern.agent.completion import Answer, Failure, Place, complete
 from portkern.agent.prices import Prices
 from portkern.agent.role import Role
-from portkern.errors import BudgetSpent, ConfigError
+from portkern.errors import BudgetSpent, ConfigError, ModelDown
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -28,10 +29,13 @@ class _Trying:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.reasons: list[str] = []
-        self.tokens, self.usd = 0, 0.0
+        self.requests, self.tokens, self.usd = 0, 0, 0.0
         self.priced = True
+        #: Whether it may be answered later: a model was away, or there was no time to ask again.
+        self.down = False
 
     def charge(self, tokens: int, usd: float | None) -> None:
+        self.requests += 1
         self.tokens += tokens
         self.usd += usd or 0.0
         self.priced = self.priced and usd is not None
@@ -42,11 +46,12 @@ class _Trying:
 
 
 class Service:
-    """``meter`` is the role's own, within the run's. Belongs to one event loop."""
+    """``meter`` is the role's own, within the run's. ``closed`` says why it makes no more requests.
+    Belongs to one event loop."""
 
     def __init__(self, name: str, role: Role, *, prices: Prices, meter: Meter) -> None:
         self.name, self.role, self.meter = name, role, meter
-        self._prices = prices
+        self._prices, self.closed = prices, ""
         self._slots = asyncio.Semaphore(role.concurrency)
 
     def check_prices(self) -> None:
@@ -68,27 +73,34 @@ class Service:
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)
 
     async def call(self, request: Request) -> Call:
-        """With its error when no model answered. Raises BudgetSpent before a request was made.
+        """With its error when no model answered. Raises BudgetSpent and ModelDown before a request
+        was made.
 
         A call keeps its turn during pauses: when the service wants to be asked less often, the
-        next one would only be refused as well.
+        next one would only be refused as well. After one that was asked for in vain, those that
+        wait for their turn are not made: each would take as long to find out.
         """
         trying, last = _Trying(request), Failure("")
         async with self._slots:
             for model in self.role.models:
                 try:
                     outcome = await self._persist(model, trying)
-                except BudgetSpent as error:
+                except (BudgetSpent, ModelDown) as error:
                     if not trying.reasons:
                         raise
                     trying.reasons.append(str(error))
+                    trying.down = True
                     break
                 if isinstance(outcome, Answer):
                     return self._answered(outcome, model, trying)
                 last = outcome
+                trying.down = trying.down or outcome.down
                 if not outcome.again:
                     break
-        return self._failed(last, trying)
+            failed = self._failed(last, trying)
+            if failed.down and not self.meter.exhausted:  # otherwise it is the run that ends
+                self.closed = self.closed or failed.error
+        return failed
 
     async def _persist(self, model: str, trying: _Trying) -> Answer | Failure:
         try:
@@ -112,9 +124,15 @@ class Service:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_result(lambda one: isinstance(one, Failure) and one.again),
-            wait=pause_s, stop=give_up, retry_error_callback=_failure_of,
+            wait=pause_s, stop=give_up, sleep=self._pause, retry_error_callback=_failure_of,
         )  # fmt: skip
         return await retrying(self._once, model, trying)
+
+    async def _pause(self, seconds: float) -> None:
+        """Ends where it has become of no use."""
+        end = time.monotonic() + seconds
+        while not self.closed and (left_s := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left_s, _LOOK_AGAIN_S))
 
     async def _once(self, model: str, trying: _Trying) -> Answer | Failure:
         request, (api_base, key) = trying.request, self.role.place(model)
@@ -136,13 +154,14 @@ class Service:
 
     async def _hold(self, request: Request, model: str) -> Held:
         """Waits as long as other calls hold what they may not need."""
-        while True:
+        while not self.closed:
             try:
                 return self.reserve(request, model)
             except BudgetSpent:
                 if not self.meter.out:
                     raise
             await asyncio.sleep(_LOOK_AGAIN_S)
+        raise ModelDown(self.closed)
 
     def _bill(self, outcome: Answer | Failure, model: str, held: Held) -> tuple[int, float | None]:
         """What is known, and for the rest the most that it can be."""
@@ -172,16 +191,18 @@ class Service:
         )  # fmt: skip
 
     def _failed(self, last: Failure, trying: _Trying) -> Call:
-        remedy = last.remedy or (
-            f"try again later: what is recorded is kept; or raise models.{self.name}.retries, or "
-            f"name models.{self.name}.fallbacks"
-        )
+        down = trying.down and not last.final
+        remedy = last.remedy or f"raise models.{self.name}.retries"
+        if down:
+            remedy = f"the same command goes on from here once it answers; or {remedy}"
+        asked = f"{trying.requests} request{'s' if trying.requests > 1 else ''}"
         counted = Counter(trying.reasons)
         told = "; ".join(f"{r} ({n} times)" if n > 1 else r for r, n in counted.items())
         lost = bool(trying.tokens)
         return Call.of(
-            trying.request, error=f"No model answered call {trying.request.id!r}: {told}; {remedy}",
-            final=last.final, tokens_in=None if lost else 0, tokens_out=None if lost else 0,
+            trying.request, final=last.final, down=down,
+            error=f"No model answered call {trying.request.id!r} in {asked}: {told}; {remedy}",
+            tokens_in=None if lost else 0, tokens_out=None if lost else 0,
             usd=None if lost else 0.0, charged_tokens=trying.tokens,
             charged_usd=trying.charged_usd, retries=tuple(trying.reasons),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from portkern import experiment
 from portkern.agent.role import DEFAULT
 from portkern.agent.run import Plan, Run, named
 from portkern.config import names, resolve
-from portkern.errors import ConfigError, PortkernError, StorageError, no_such
+from portkern.errors import ConfigError, ModelDown, PortkernError, StorageError, no_such
 from portkern.experiment import report
 from portkern.experiment.job import ASKED, Done, Job, Question, key_of
 from portkern.experiment.section import Findings, Table, listed
@@ -231,7 +231,9 @@ def _execute(asked: Asked, folder: Path) -> report.Report:
 def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
     options = generate.read(job.overrides)
     options.reports, options.run, options.json = str(folder), job.name, quiet
-    generate.generate(options)
+    told = generate.generate(options)
+    if told["down"]:  # it is not done: it goes on when the experiment does
+        raise ModelDown(told["stopped"])
     return Done.read(job, folder)
 
 

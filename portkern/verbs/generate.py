@@ -16,6 +16,7 @@ from portkern.agent import approval, page
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.budget import Budget
 from portkern.agent.constraints import Constraints
+from portkern.agent.outcome import FILE as SUMMARY
 from portkern.agent.outcome import Outcome
 from portkern.agent.run import Plan, Run
 from portkern.agent.task import Task
@@ -136,7 +137,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
         outcome = run.conclude()
         document = _document(options, plan, run, outcome, stopped)
         page.write(run.log, folder, document)
-        _run.write_json(folder / "summary.json", document)
+        _run.write_json(folder / SUMMARY, document)
     if options.track:
         _track(run, folder, document)
     if not options.json:
@@ -300,12 +301,12 @@ def _document(
 ) -> dict[str, Any]:
     log, task, spent = run.log, plan.task, run.meter.spent
     best = outcome.best
-    cost = run.models.store.cost(one.id for one in run.models.store)
+    cost = run.models.store.total
     document: dict[str, Any] = {
         "op": task.op.name, "target": task.target.name, "backend": task.backend.name,
         "language": task.language, "dtype": task.dtype, "seed": plan.seed,
         "preset": dict(options.preset or {}), "axes": {k: dict(v) for k, v in plan.axes.items()},
-        "author": _author(run), "stopped": stopped, "attempts": len(log),
+        "author": _author(run), "stopped": stopped, "down": run.down, "attempts": len(log),
         "statuses": {str(s): n for s in Status if (n := sum(1 for a in log if a.status is s))},
         "curve": log.curve(), "best": best.id if best else None,
         "score": best.score if best else 0.0, "speedups": dict(outcome.speedups),
@@ -326,7 +327,10 @@ def _counted(outcome: Outcome) -> dict[str, int]:
 
 
 def _exit_code(run: Run, outcome: Outcome) -> int:
-    """3 when nothing could be had: no model answers, or there is nowhere to run."""
+    """3 when nothing could be had: no model answers, or there is nowhere to run; and when more is
+    to be had once a model answers again."""
+    if run.down:
+        return 3
     if outcome.best:
         return 0
     idle = (Status.UNAVAILABLE, Status.UNSUPPORTED)
