@@ -3,6 +3,7 @@ import numpy as np
 
 LANES = 16  # knob: 8 16 32
 BLOCK = 64  # knob: 32 64 128
+LEAST = np.int32(-(2**31))
 LOG2E = np.float32(1.44269504)
 MAGIC = np.float32(12582912.0)  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
 LN2_HIGH = np.float32(0.693359375)
@@ -33,18 +34,18 @@ def exp_below_zero(x):
 
 
 @numba.njit
+def ordered(bits):
+    """From a float's bits to an integer that compares as it does, and back."""
+    return np.int32(bits ^ np.int32(np.int32(bits >> 31) & np.int32(0x7FFFFFFF)))
+
+
+@numba.njit
 def row_max(x):
-    lanes = np.full(LANES, -np.inf, np.float32)
-    whole = x.size // LANES * LANES
-    for i in range(0, whole, LANES):
-        for k in range(LANES):
-            lanes[k] = x[i + k] if x[i + k] > lanes[k] else lanes[k]
-    top = np.float32(-np.inf)
-    for k in range(LANES):
-        top = max(top, lanes[k])
-    for i in range(whole, x.size):
-        top = x[i] if x[i] > top else top
-    return top
+    """Of integers, because a maximum of floats is not vectorised."""
+    top = LEAST
+    for i in range(x.size):
+        top = max(top, ordered(np.float32(x[i]).view(np.int32)))
+    return np.int32(ordered(top)).view(np.float32)
 
 
 @numba.njit
@@ -75,13 +76,17 @@ def row_sum(x):
     return total
 
 
+@numba.njit
+def powers(x, top, y):
+    for i in range(x.size):
+        y[i] = exp_below_zero(x[i] - top)
+
+
 @numba.njit(parallel=True)
 def softmax(x, y):
-    rows, cols = x.shape
-    for row in numba.prange(rows):
-        top = row_max(x[row])
-        for i in range(cols):
-            y[row, i] = exp_below_zero(x[row, i] - top)
-        scale = ONE / row_sum(y[row])
-        for i in range(cols):
-            y[row, i] *= scale
+    for row in numba.prange(x.shape[0]):
+        terms = y[row]
+        powers(x[row], row_max(x[row]), terms)
+        scale = ONE / row_sum(terms)
+        for i in range(terms.size):
+            terms[i] *= scale

@@ -31,8 +31,7 @@ kernel void softmax_kept(global const storage_t* restrict x, global storage_t* r
   }
 }
 
-// Any row; on a CPU a group is one work-item. It is read three times, the second and third time
-// from cache.
+// Any row. It is read three times, the second and third time from cache.
 kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
   local float scratch[WG];
   const long start = (long)get_group_id(0) * cols, me = get_local_id(0), step = get_local_size(0);
@@ -63,15 +62,53 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
   for (long i = whole + me; i < cols; i += step)
     STORE(y, start + i, exp(LOAD(x, start + i) - top) * scale);
 }
+
+#ifdef PORTKERN_CPU
+// On a CPU a work-item does a row. A float32's output keeps the terms until their sum is known; a
+// half would round them. The rest of a row is apart: loops without branches keep their constants in
+// registers.
+kernel void softmax_cpu(global const storage_t* restrict x, global storage_t* restrict y,
+                        long cols) {
+  const long start = get_global_id(0) * cols, whole = cols / VEC * VEC;
+  const bool kept = sizeof(storage_t) == sizeof(float);
+  const vec_t rest = LOADROW(x, start, whole, cols, -INFINITY);
+  vec_t tops = rest;
+  for (long i = 0; i < whole; i += VEC) {
+    const vec_t v = LOADV(x, start + i);
+    tops = v > tops ? v : tops;
+  }
+  const float top = max_of(tops);
+  const vec_t last = EXPV(rest - top);
+  vec_t sums = last;
+  for (long i = 0; i < whole;) {
+    const long stop = i + BLOCK * VEC < whole ? i + BLOCK * VEC : whole;
+    vec_t part = 0.0f;
+    for (; i < stop; i += VEC) {
+      const vec_t term = EXPV(LOADV(x, start + i) - top);
+      if (kept) STOREV(y, start + i, term);
+      part += term;
+    }
+    sums += part;
+  }
+  const float scale = 1.0f / sum_of(sums);
+  for (long i = 0; i < whole; i += VEC)
+    STOREV(y, start + i,
+           (kept ? LOADV((global const storage_t*)y, start + i)
+                 : EXPV(LOADV(x, start + i) - top)) * scale);
+  STOREROW(y, start, whole, cols, last * scale);
+}
+#endif
 """
 
 
 def softmax(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
+    if program.cpu:
+        program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
+        return
     wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
     kernel = program.softmax_kept
-    if program.cpu or wg > WG or cols % program.vec:
-        wg = 1 if program.cpu else WG
-        kernel = program.softmax
+    if wg > WG or cols % program.vec:
+        wg, kernel = WG, program.softmax
     kernel(queue, (rows * wg,), (wg,), x, y, cols)
