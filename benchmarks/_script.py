@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,17 @@ def words(
 def write(name: str, document: Any) -> None:
     text = json.dumps(document, indent=1) + "\n"
     RESULTS.joinpath(name).write_text(text, encoding="utf-8")
+
+
+def earlier(name: str, machine: Mapping[str, Any], but: Collection[str], key: str) -> list[Any]:
+    """The rows that an earlier run left in the results of that name: those whose ``key`` is none of
+    ``but``, if they are of a machine like this one, with the same versions of all."""
+    path = RESULTS / name
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"machine": {}}
+    changing = ("time", "method")
+    if any(known["machine"].get(k) != v for k, v in machine.items() if k not in changing):
+        return []
+    return [row for row in known["rows"] if row[key] not in but]
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:

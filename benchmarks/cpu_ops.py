@@ -5,7 +5,7 @@ results/cpu-<target>.json.
 
 Each op is one run at its smallest typical size; the caches are warm, kernels and the framework
 take turns and have as many threads. C++ is compared with the framework (MKL for matmul), Numba and
-OpenCL with C++.
+OpenCL with C++. Rows that are not asked for stay in the file as they are.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from portkern.record import Record, RecordFile
 from portkern.timing import Plan
 from portkern.toolchain import cache_root
 
+NAMES = (*OPS, "matmul")
 LANGUAGES = ("c++", "numba", "opencl")
 
 
 def main() -> None:
     words = _script.words({"ops"}, __doc__)
-    names = words["ops"].split(",") if "ops" in words else [*OPS, "matmul"]
+    names = words["ops"].split(",") if "ops" in words else list(NAMES)
     [where] = [name for name in host_targets() if not target.load(name).is_gpu][:1]
     asked = [race(name, where) for name in names]
     sandbox.close_servers()
-    document = {
-        "machine": _script.provenance([one for records in asked for one in records]),
-        "target": where, "rows": list(map(summary, asked)),
-    }  # fmt: skip
-    _script.write(f"cpu-{where}.json", document)
+    here = _script.provenance([one for records in asked for one in records])
+    file = f"cpu-{where}.json"
+    rows = [*map(summary, asked), *_script.earlier(file, here, names, "op")]
+    rows.sort(key=lambda row: NAMES.index(row["op"]))
+    document = {"machine": here, "target": where, "rows": rows}
+    _script.write(file, document)
     print(table(document))
 
 
@@ -65,7 +67,8 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         name: other / timed[name] for name, other in against.items() if other and name in timed
     }
     return {
-        "op": records[0].op, "size": records[0].workload.name, "eager_ms": eager,
+        "op": records[0].op, "size": records[0].workload.name,
+        "time": max(one.time for one in records), "eager_ms": eager,
         "portkern_ms": {name: timed.get(name) for name in LANGUAGES}, "ratio": ratios,
         "not_timed": {
             one.language: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"

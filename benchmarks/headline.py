@@ -140,19 +140,11 @@ def write(
         row.name: summary(row, gpu, records[row.name], wrong.get(row.name, {}))
         for row in rows if row.name in records
     }  # fmt: skip
-    path = _script.RESULTS / f"headline-{gpu.name}.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if _like(known.get("machine", {}), here):
-        asked = {row.name for row in rows}
-        made |= {row["name"]: row for row in known["rows"] if row["name"] not in asked}
+    name, asked = f"headline-{gpu.name}.json", {row.name for row in rows}
+    made |= {row["name"]: row for row in _script.earlier(name, here, asked, "name")}
     document = {"machine": here, "rows": [made[row.name] for row in ROWS if row.name in made]}
-    _script.write(path.name, document)
+    _script.write(name, document)
     return document
-
-
-def _like(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both have the same GPU, driver and versions."""
-    return all(one.get(name) == other[name] for name in ("gpu", "driver", "torch", "toolchains"))
 
 
 def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
