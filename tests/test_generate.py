@@ -229,7 +229,8 @@ def test_what_was_out_when_a_model_went_down_is_not_paid_again(tmp_path: Path) -
             "models.coder.retries=0", "run=cut",
         )  # fmt: skip
         assert generate(tmp_path, *given) == 3
-        assert not attempts(tmp_path / "cut")
+        # either slot's request may be the first to come; what comes before the refused one is kept
+        assert len(attempts(tmp_path / "cut")) < 2
         assert generate(tmp_path, *given) == 0
         assert len(server.requests) == 3
     assert len(attempts(tmp_path / "cut")) == 2

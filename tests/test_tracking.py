@@ -121,9 +121,9 @@ def test_the_last_good_matrix_is_found_by_its_gate(uri: str, tmp_path: Path) -> 
     assert found.info.run_id == good.run_id
 
 
-def test_all_cells_and_the_reports_are_artifacts(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_cells_and_the_reports_are_artifacts(uri: str, tmp_path: Path) -> None:
+    from mlflow import get_tracking_uri, set_tracking_uri
+
     (tmp_path / "matrix.html").write_text("<html></html>")
     records = [measured("relu"), ended("softmax", Verdict.WRONG)]
     answer = logged(records, uri=uri, folder=tmp_path, experiment="artifacts")
@@ -133,8 +133,12 @@ def test_all_cells_and_the_reports_are_artifacts(
     kept = Path(mlflow.download_artifacts(answer.run_id, "records.jsonl", str(tmp_path)))
     assert [Record.from_json(line) for line in kept.read_text().splitlines()] == records
     experiment = mlflow.get_experiment_by_name("artifacts").experiment_id
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # load_table asks the default store
-    table = mlflow.load_table(experiment, "matrix.json", run_ids=[answer.run_id])
+    before = get_tracking_uri()
+    set_tracking_uri(uri)  # load_table asks the default store
+    try:
+        table = mlflow.load_table(experiment, "matrix.json", run_ids=[answer.run_id])
+    finally:
+        set_tracking_uri(before)
     assert list(table["verdict"]) == ["passed", "wrong"]
     assert list(table["detail"]) == ["", "max error 3.2"]
     database = Path(uri.removeprefix("sqlite:///"))
