@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -182,14 +183,17 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paid: list[int] = []
-    left = [100]
+    down: list[int] = []  # by seed, as two requests at once come in either order
+    third = threading.Event()
 
     def answer(asked: Mapping[str, Any], count: int) -> Say | str:
-        if not left[0]:
+        if asked["seed"] in down:
+            third.wait(60)
             return refuse(503, "overloaded")
-        left[0] -= 1
         paid.append(asked["seed"])
-        return code(GOOD % f"try {asked['seed']}")
+        if len(paid) == 3:
+            third.set()
+        return code(GOOD % f"try <{asked['seed']}>")
 
     with Server(answer) as server:
         given = served(
@@ -198,8 +202,9 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
         )  # fmt: skip
         assert generate(tmp_path, *given, "run=whole") == 0
         whole = attempts(tmp_path / "whole")
+        (down[:],) = [[seed for seed in paid if f"<{seed}>" in whole[3].source]]
         paid.clear()
-        left[0] = 3
+        third.clear()
         assert generate(tmp_path, *given, "run=cut") == 3
         told = summary(tmp_path / "cut")["stopped"]
         assert told.startswith("No model answered call '3/coder#1' in 3 requests: ")
@@ -207,7 +212,7 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
         assert f"ended by: {told}" in capsys.readouterr().out
         assert [one.id for one in attempts(tmp_path / "cut")] == ["0.0", "1.0", "2.0"]
         assert (tmp_path / "cut" / "best.cpp").is_file()
-        left[0] = 100
+        down.clear()
         assert generate(tmp_path, *given, "run=cut") == 0
     assert "3 attempts are there already" in capsys.readouterr().out
     assert len(paid) == len(set(paid)) == 5
