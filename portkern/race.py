@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import psutil
-
-from portkern import answers, check, claims, fences, variations
+from portkern import answers, check, claims, fences, rest, variations
 from portkern.arena import Slot
 from portkern.op import Op, Workload
 from portkern.sandbox import Answer, Died, Failed, Session, TimedOut
@@ -47,10 +45,6 @@ FIRST_CALLS = 4
 SETTLE_S = 0.0015
 #: Datasheets round; clocks are boosted.
 FLOOR = 0.9
-#: Between calls a worker uses less than this share of a processor, once its pools are asleep: after
-#: so many seconds, watched for so many. The later times are for those that seemed busy at first.
-BUSY = 0.2
-WATCHES = ((0.02, 0.03), (0.1, 0.1), (0.5, 0.5))
 
 
 @dataclass(frozen=True)
@@ -318,25 +312,12 @@ class Race:
 
     def _find_busy(self, runners: Mapping[Key, Session], meanwhile: Callable[[], None]) -> None:
         """Threads that go on between calls take the baseline's time."""
-        left = {key: session for key, session in runners.items() if isinstance(key, int)}
-        for settle_s, watch_s in WATCHES:
-            left = {key: session for key, session in left.items() if key not in self.lost}
-            time.sleep(settle_s if left else 0)
-            before, start = {k: _cpu_seconds(s.pid) for k, s in left.items()}, time.perf_counter()
-            meanwhile()
-            time.sleep(max(0.0, start + watch_s - time.perf_counter()) if left else 0)
-            watched_s = time.perf_counter() - start
-            left = {
-                key: session for key, session in left.items()
-                if _cpu_seconds(session.pid) - before[key] >= BUSY * watched_s
-            }  # fmt: skip
-            meanwhile = _nothing
-        for key in left:
-            self.lost.setdefault(key, Doubt("it keeps a processor busy between its calls"))
-
-
-def _nothing() -> None:
-    """What there is to do in the meantime."""
+        workers = {
+            session.pid: key for key, session in runners.items()
+            if isinstance(key, int) and key not in self.lost
+        }  # fmt: skip
+        for pid in rest.restless(workers, meanwhile):
+            self.lost.setdefault(workers[pid], Doubt("it keeps a processor busy between its calls"))
 
 
 def _most_open(laps: Sequence[Lap]) -> Lap:
@@ -371,16 +352,3 @@ class _Held:
     round: _Round
     call: int
     outputs: list[Any]
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of a worker and all that it started, in hundredths."""
-    total = 0.0
-    try:
-        worker = psutil.Process(pid)
-        for process in (worker, *worker.children(recursive=True)):
-            times = process.cpu_times()
-            total += times.user + times.system
-    except psutil.Error:
-        pass
-    return total

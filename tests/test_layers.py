@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "portkern errors",
     "toolchain op candidate target device state trace mlflow_plugin lines whole",
-    "abi occupancy flashinfer inputs ops host arena jail variations fences",
+    "abi occupancy flashinfer inputs ops host arena jail variations fences rest",
     "backend record",
     "compilers",
     "simt",
