@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +60,32 @@ def _curve(store: Store, run: str, curve: Sequence[float]) -> None:
 
 
 def _traces(store: Store, run: str, log: Log, calls: Calls) -> int:
-    """One for each attempt that took calls; MLflow's functions for spans know one store at a time,
-    so the one that was set before is set again."""
+    """One for each attempt that took calls."""
     asked = [one for one in log if any(name in calls for name in one.calls)]
     if not asked:
         return 0
     # Otherwise they are sent from a thread that may outlive the store.
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    import mlflow
-
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(store.uri)
-    try:
+    with _traced_in(store.uri):
         for attempt in asked:
             _trace(store, run, attempt, [calls[name] for name in attempt.calls if name in calls])
-    finally:
-        mlflow.set_tracking_uri(before)
     return len(asked)
+
+
+@contextmanager
+def _traced_in(uri: str) -> Iterator[None]:
+    """MLflow's functions for spans know one store at a time. Its address lies in the environment
+    too, and what was there before is there afterwards, where a caller can change it."""
+    import mlflow
+
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(None)  # type: ignore[arg-type]  # it then asks the environment
+        if before is not None:
+            os.environ["MLFLOW_TRACKING_URI"] = before
 
 
 def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[Call]) -> None:

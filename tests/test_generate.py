@@ -322,6 +322,10 @@ def test_a_run_is_in_mlflow_with_its_curve_and_a_trace_of_each_call(
     with Server(lambda asked, count: code(GOOD % count)) as server:
         given = served(server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "run=seen")
         assert generate(tmp_path, *given, "track=true") == 0
+    assert os.environ["MLFLOW_TRACKING_URI"] == uri
+    elsewhere = f"sqlite:///{tmp_path / 'other.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", elsewhere)
+    assert mlflow.get_tracking_uri() == elsewhere  # not where the run's traces went
     client = mlflow.MlflowClient(uri)
     experiment = client.get_experiment_by_name("portkern generate")
     (run,) = client.search_runs([experiment.experiment_id])
