@@ -119,6 +119,7 @@ def test_python_that_is_rejected(rule: str, source: str, language: str) -> None:
         ("G303", "numba", "numba.config.DISABLE_JIT = True"),
         ("G303", "pallas", "def op(x): return pl.pallas_call(kernel, interpret=True)(x)"),
         ("G401", "numba", "@numba.njit(fastmath=True)\ndef op(x, y): pass"),
+        ("G401", "numba", "@numba.njit(fastmath={'contract', 'nnan'})\ndef op(x, y): pass"),
         ("G401", "opencl", 'HEAD = "#pragma clang fp reassociate(on)"\nSOURCE = HEAD + "int x;"'),
         ("G403", "opencl", 'SOURCE = """\n#include "/etc/passwd"\n"""'),
         ("G401", "opencl", 'SOURCE = "\\n" + """#pragma GCC optimize("fast-math")\n"""'),
@@ -263,6 +264,7 @@ def test_words_in_comments_strings_and_identifiers_mean_nothing(words: str) -> N
         ("triton", "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x"),
         ("pallas", "def op(x): return run(jnp.pad(x, 1).reshape(-1), False).astype(jnp.float32)"),
         ("numba", "import numpy as np\n@numba.njit\ndef op(x, y): y[0] = np.sum(x) + x.max()"),
+        ("numba", "@numba.njit(fastmath={'contract'})\ndef op(x, y): y[0] = x[0] * x[1] + x[2]"),
         # in the kernel the language's operators are the kernel
         ("pallas", "def mm(a_ref, b_ref, c_ref): c_ref[...] = a_ref[...] @ b_ref[...]\n"
          "def op(a, b):\n    f = mm\n    return pl.pallas_call(f)(a, b)"),

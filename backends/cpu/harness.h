@@ -11,7 +11,7 @@
 
 #include <utility>
 
-#if defined(__AVX2__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -159,6 +159,35 @@ template <typename Half>
 PORTKERN_INLINE void store(Half* p, vec v) {
   const hvec h = from_float(v, Half());
   memcpy(p, &h, sizeof(h));
+}
+
+// Past the caches: the line is not read before it is written. p has to be aligned to the vector.
+#if defined(__AVX512F__)
+PORTKERN_INLINE void put(float* p, vec v) { _mm512_stream_ps(p, as<__m512>(v)); }
+PORTKERN_INLINE void put(void* p, hvec h) { _mm256_stream_si256((__m256i*)p, as<__m256i>(h)); }
+#elif defined(__AVX__)
+PORTKERN_INLINE void put(float* p, vec v) { _mm256_stream_ps(p, as<__m256>(v)); }
+PORTKERN_INLINE void put(void* p, hvec h) { _mm_stream_si128((__m128i*)p, as<__m128i>(h)); }
+#elif defined(__x86_64__)
+PORTKERN_INLINE void put(float* p, vec v) { _mm_stream_ps(p, as<__m128>(v)); }
+PORTKERN_INLINE void put(void* p, hvec h) { _mm_stream_si64((long long*)p, as<long long>(h)); }
+#else
+PORTKERN_INLINE void put(float* p, vec v) { memcpy(p, &v, sizeof(v)); }
+PORTKERN_INLINE void put(void* p, hvec h) { memcpy(p, &h, sizeof(h)); }
+#endif
+
+// A store, past the caches where results are `large`, that is do not fit into them. The barrier at
+// the end of a parallel loop waits for such stores too.
+PORTKERN_INLINE void stream(float* p, vec v, bool large) {
+  if (large && uintptr_t(p) % sizeof(v) == 0) put(p, v);
+  else store(p, v);
+}
+
+template <typename Half>
+PORTKERN_INLINE void stream(Half* p, vec v, bool large) {
+  const hvec h = from_float(v, Half());
+  if (large && uintptr_t(p) % sizeof(h) == 0) put(p, h);
+  else memcpy(p, &h, sizeof(h));
 }
 
 // The first n < LANES elements; the other lanes of a load are `fill`.

@@ -16,8 +16,8 @@ from portkern.guard import native, rules
 from portkern.guard.tree import (
     called_by_pallas,
     constant,
-    is_false,
     is_main,
+    is_strict,
     is_true,
     own_attributes,
     unused,
@@ -354,7 +354,7 @@ class _Reader(ast.NodeVisitor):
         text = [constant(argument) or "" for argument in node.args]
         if name.endswith(".pallas_call") and is_true(given.get("interpret")):
             self.hit(node, "G303")
-        if name.startswith("numba.") and "fastmath" in given and not is_false(given["fastmath"]):
+        if name.startswith("numba.") and "fastmath" in given and not is_strict(given["fastmath"]):
             self.hit(node, "G401")
         if name in ("builtins.setattr", "builtins.delattr") and node.args:
             self._replace(node, self.name(node.args[0]))

@@ -22,8 +22,12 @@ def is_true(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value)
 
 
-def is_false(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
+def is_strict(fastmath: ast.AST) -> bool:
+    """``fastmath`` of Numba that is off, or that only lets a product and a sum be rounded once, as
+    C++ compilers do without being asked."""
+    if isinstance(fastmath, ast.Set):
+        return all(constant(one) == "contract" for one in fastmath.elts)
+    return isinstance(fastmath, ast.Constant) and not fastmath.value
 
 
 def is_main(test: ast.expr) -> bool:

@@ -26,7 +26,8 @@ ZERO = np.float32(0.0)
 LEAST = np.float32(-np.inf)
 
 
-@numba.njit
+# Fused multiply-adds, as C++ compilers make them unasked.
+@numba.njit(fastmath={"contract"})
 def exp_below_zero(x):
     """e**x for x <= 0, but not less than 1e-38: next to a term that is 1, smaller ones are lost,
     and they are slow to compute. A call of the C library's exp would not be vectorised."""
@@ -51,7 +52,7 @@ def copy(x, to):
         to[j] = x[j]
 
 
-@numba.njit
+@numba.njit(fastmath={"contract"})
 def add_product(a, b, sums, rows, depth, left, right):
     """Add a[:rows, :depth] @ b[:depth, left:right] to sums, four rows and four terms at a time."""
     whole = rows - rows % 4
@@ -67,10 +68,10 @@ def add_product(a, b, sums, rows, depth, left, right):
             b2, b3 = b[p + 2][left:right], b[p + 3][left:right]
             for j in range(right - left):
                 v0, v1, v2, v3 = b0[j], b1[j], b2[j], b3[j]
-                c0[j] += (a00 * v0 + a01 * v1) + (a02 * v2 + a03 * v3)
-                c1[j] += (a10 * v0 + a11 * v1) + (a12 * v2 + a13 * v3)
-                c2[j] += (a20 * v0 + a21 * v1) + (a22 * v2 + a23 * v3)
-                c3[j] += (a30 * v0 + a31 * v1) + (a32 * v2 + a33 * v3)
+                c0[j] += a00 * v0 + a01 * v1 + a02 * v2 + a03 * v3
+                c1[j] += a10 * v0 + a11 * v1 + a12 * v2 + a13 * v3
+                c2[j] += a20 * v0 + a21 * v1 + a22 * v2 + a23 * v3
+                c3[j] += a30 * v0 + a31 * v1 + a32 * v2 + a33 * v3
     for i in range(whole, rows):
         c0 = sums[i][left:right]
         for p in range(0, depth, 4):
@@ -78,7 +79,7 @@ def add_product(a, b, sums, rows, depth, left, right):
             b0, b1 = b[p][left:right], b[p + 1][left:right]
             b2, b3 = b[p + 2][left:right], b[p + 3][left:right]
             for j in range(right - left):
-                c0[j] += (a0 * b0[j] + a1 * b1[j]) + (a2 * b2[j] + a3 * b3[j])
+                c0[j] += a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
 
 
 @numba.njit

@@ -19,7 +19,8 @@ E5 = np.float32(8.36871709e-3)
 E6 = np.float32(1.38145964e-3)
 
 
-@numba.njit
+# Fused multiply-adds, as C++ compilers make them unasked.
+@numba.njit(fastmath={"contract"})
 def exp_below_zero(x):
     """e**x for x <= 0; a call of the C library's exp would keep its loop from being vectorised."""
     x = LOWEST if x < LOWEST else x
@@ -36,7 +37,7 @@ def exp_below_zero(x):
 
 
 # The numpy error model: a check for division by zero would keep the loop from being vectorised.
-@numba.njit(error_model="numpy")
+@numba.njit(error_model="numpy", fastmath={"contract"})
 def normal_cdf(x):
     """The normal distribution's integral up to x: 0.5 * erfc(t / sqrt(2)) in both tails."""
     t = abs(x)

@@ -29,7 +29,8 @@ def copy_block(x, top, rows, left, cols, to):
             row[j] = ZERO
 
 
-@numba.njit
+# Fused multiply-adds, as C++ compilers make them unasked.
+@numba.njit(fastmath={"contract"})
 def add_product(a, b, sums, rows, depth, width):
     """Add a[:rows, :depth] @ b[:depth, :width] to sums, four rows and four terms at a time."""
     whole = rows - rows % 4
@@ -44,17 +45,17 @@ def add_product(a, b, sums, rows, depth, width):
             b0, b1, b2, b3 = b[p], b[p + 1], b[p + 2], b[p + 3]
             for j in range(width):
                 v0, v1, v2, v3 = b0[j], b1[j], b2[j], b3[j]
-                c0[j] += (a00 * v0 + a01 * v1) + (a02 * v2 + a03 * v3)
-                c1[j] += (a10 * v0 + a11 * v1) + (a12 * v2 + a13 * v3)
-                c2[j] += (a20 * v0 + a21 * v1) + (a22 * v2 + a23 * v3)
-                c3[j] += (a30 * v0 + a31 * v1) + (a32 * v2 + a33 * v3)
+                c0[j] += a00 * v0 + a01 * v1 + a02 * v2 + a03 * v3
+                c1[j] += a10 * v0 + a11 * v1 + a12 * v2 + a13 * v3
+                c2[j] += a20 * v0 + a21 * v1 + a22 * v2 + a23 * v3
+                c3[j] += a30 * v0 + a31 * v1 + a32 * v2 + a33 * v3
     for i in range(whole, rows):
         c0 = sums[i]
         for p in range(0, depth, 4):
             a0, a1, a2, a3 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
             b0, b1, b2, b3 = b[p], b[p + 1], b[p + 2], b[p + 3]
             for j in range(width):
-                c0[j] += (a0 * b0[j] + a1 * b1[j]) + (a2 * b2[j] + a3 * b3[j])
+                c0[j] += a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
 
 
 @numba.njit

@@ -20,7 +20,8 @@ E5 = np.float32(8.36871709e-3)
 E6 = np.float32(1.38145964e-3)
 
 
-@numba.njit
+# Fused multiply-adds, as C++ compilers make them unasked.
+@numba.njit(fastmath={"contract"})
 def exp_below_zero(x):
     """e**x for x <= 0, but not less than 1e-38: next to a term that is 1, smaller ones are lost,
     and they are slow to compute. A call of the C library's exp would not be vectorised."""

@@ -1,4 +1,5 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
+#define STREAM_FROM 4194304  // knob: 1048576 4194304 16777216
 
 // Two passes, with the mean as the second one's shift: the difference of E[x^2] and E[x]^2 would
 // lose every digit where the mean is large. The row stays in cache.
@@ -15,6 +16,7 @@ static float sum_of_squares(const scalar_t* x, int64_t cols, float shift) {
 
 extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
                          scalar_t* y, int64_t rows, int64_t cols, float eps) {
+  const bool large = rows * cols >= STREAM_FROM;
 #pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
   for (int64_t row = 0; row < rows; ++row) {
     const scalar_t* in = x + row * cols;
@@ -25,7 +27,7 @@ extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar
     const float scale = 1.0f / sqrtf(sum_of_squares(in, cols, mean) / float(cols) + eps);
     int64_t i = 0;
     for (; i + LANES <= cols; i += LANES)
-      store(out + i, (load(in + i) - mean) * scale * load(weight + i) + load(bias + i));
+      stream(out + i, (load(in + i) - mean) * scale * load(weight + i) + load(bias + i), large);
     for (; i < cols; ++i)
       out[i] = (float(in[i]) - mean) * scale * float(weight[i]) + float(bias[i]);
   }

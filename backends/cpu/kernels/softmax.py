@@ -17,7 +17,8 @@ E5 = np.float32(8.36871709e-3)
 E6 = np.float32(1.38145964e-3)
 
 
-@numba.njit
+# Fused multiply-adds, as C++ compilers make them unasked.
+@numba.njit(fastmath={"contract"})
 def exp_below_zero(x):
     """e**x for x <= 0; a call of the C library's exp would keep its loop from being vectorised."""
     x = LOWEST if x < LOWEST else x
