@@ -1,5 +1,4 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
-#define STREAM_FROM 4194304  // knob: 1048576 4194304 16777216
 
 // The running sum of a vector's lanes, in log2(LANES) steps.
 PORTKERN_INLINE vec scan(vec v) {
@@ -24,17 +23,15 @@ struct Carry {
   }
 };
 
-static void row_scan(const scalar_t* x, scalar_t* y, int64_t cols, bool large) {
+static void row_scan(const scalar_t* x, scalar_t* y, int64_t cols) {
   Carry carry;
   int64_t i = 0;
-  for (; i + LANES <= cols; i += LANES) stream(y + i, carry.add_to(scan(load(x + i))), large);
+  for (; i + LANES <= cols; i += LANES) store(y + i, carry.add_to(scan(load(x + i))));
   if (i < cols) store(y + i, carry.add_to(scan(load(x + i, cols - i))), cols - i);
 }
 
 extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {
-  const bool large = rows * cols >= STREAM_FROM;
 #pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
-  for (int64_t row = 0; row < rows; ++row)
-    row_scan(x + row * cols, y + row * cols, cols, large);
+  for (int64_t row = 0; row < rows; ++row) row_scan(x + row * cols, y + row * cols, cols);
   return 0;
 }
