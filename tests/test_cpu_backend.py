@@ -122,6 +122,25 @@ def test_each_instruction_set_computes_softmax(
     assert torch.allclose(y.double(), wanted, atol=torch.finfo(kind).eps)
 
 
+@pytest.mark.parametrize("where", HERE)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("offset", [0, 1, 8])
+def test_a_store_past_the_caches_needs_no_alignment(
+    offset: int, dtype: str, where: str, backend: Backend, tmp_path: Path
+) -> None:
+    default = "#define STREAM_FROM 4194304"
+    source = shipped("relu").replace(default, "#define STREAM_FROM 0")
+    assert default in shipped("relu")
+    kernel = loaded(backend, request(source, dtype=dtype, where=where), tmp_path)
+    kind = getattr(torch, dtype)
+    x, room = torch.randn(100_003).to(kind), torch.full((100_020,), 7.0, dtype=kind)
+    assert room.data_ptr() % 64 == 0
+    y = room[offset : offset + x.numel()]
+    kernel.launch(Call([x], [y], {"n": x.numel()}, {}))
+    assert torch.equal(y, torch.relu(x))
+    assert (room[:offset] == 7.0).all() and (room[offset + x.numel() :] == 7.0).all()
+
+
 def test_relu_keeps_a_nan(backend: Backend, tmp_path: Path) -> None:
     kernel = loaded(backend, request(shipped("relu")), tmp_path)
     x = torch.tensor([-1.0, torch.nan, 2.0, -torch.inf] * 9)
