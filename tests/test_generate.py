@@ -202,7 +202,7 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
         )  # fmt: skip
         assert generate(tmp_path, *given, "run=whole") == 0
         whole = attempts(tmp_path / "whole")
-        (down[:],) = [[seed for seed in paid if f"<{seed}>" in whole[3].source]]
+        down += [seed for seed in paid if f"<{seed}>" in whole[3].source]
         paid.clear()
         third.clear()
         assert generate(tmp_path, *given, "run=cut") == 3

@@ -1440,9 +1440,10 @@ def test_parents_alike_have_no_crossover_but_are_mutated() -> None:
 
 
 def test_when_every_setting_was_tried_that_is_said() -> None:
-    told = play([Slot(n=2)] * 4)
+    one = task("c++", "gelu")  # with a single knob
+    told = play([Slot(n=2)] * 4, one)
     assert [len(drafts) for drafts in told] == [2, 1, 1, 1]
-    assert len(made(told)) == 3 == tuning.Space.of(made(told)[0], CPP.backend, CPP.target).size
+    assert len(made(told)) == 3 == tuning.Space.of(made(told)[0], one.backend, one.target).size
     assert told[2][0].candidate is None
     assert told[2][0].detail == "every setting of the kernel was tried"
 
