@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from portkern import host
-from portkern.record import Record
-from portkern.toolchain import package_version
+from portkern.records.record import Record
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import package_version
 
 RESULTS = Path(__file__).parent / "results"
 

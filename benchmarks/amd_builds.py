@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _script
-from portkern import target
-from portkern.record import Record, RecordFile
-from portkern.target import AmdLimits
+from portkern.records.record import Record, RecordFile
+from portkern.spec import target
+from portkern.spec.target import AmdLimits
 
 
 def main() -> None:

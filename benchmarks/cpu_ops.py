@@ -17,14 +17,15 @@ from typing import Any
 
 from benchmarks import _script
 from benchmarks.memory_bound import OPS
-from portkern import sandbox, target
-from portkern.cache import ArtifactCache
-from portkern.cells import Question, host_targets
-from portkern.evaluate import Options
-from portkern.matrix import Matrix
-from portkern.record import Record, RecordFile
-from portkern.timing import Plan
-from portkern.toolchain import cache_root
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.trial import Options
+from portkern.matrix.run import Matrix
+from portkern.matrix.selection import Question, host_targets
+from portkern.records.record import Record, RecordFile
+from portkern.sandbox import session
+from portkern.spec import target
+from portkern.toolchain.run_tool import cache_root
 
 NAMES = (*OPS, "matmul")
 LANGUAGES = ("c++", "numba", "opencl")
@@ -35,7 +36,7 @@ def main() -> None:
     names = words["ops"].split(",") if "ops" in words else list(NAMES)
     [where] = [name for name in host_targets() if not target.load(name).is_gpu][:1]
     asked = [race(name, where) for name in names]
-    sandbox.close_servers()
+    session.close_servers()
     here = _script.provenance([one for records in asked for one in records])
     file = f"cpu-{where}.json"
     rows = [*map(summary, asked), *_script.earlier(file, here, names, "op")]

@@ -25,7 +25,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
-RUN = "import sys; from portkern.cli import main; sys.exit(main())"
+RUN = "import sys; from portkern.cli.main import main; sys.exit(main())"
 MATRIX = "matrix ops=basic targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
 PARTS = {"containment", "cpu", "gpu", "kernelbench"}
@@ -47,15 +47,16 @@ def main() -> None:
         raise SystemExit(__doc__)
     repeats = int(words.get("repeats", 5))
     chosen = set(words) & PARTS
-    from portkern import host, sandbox
-    from portkern.cells import host_targets
+    from portkern.matrix.selection import host_targets
+    from portkern.sandbox import session
+    from portkern.toolchain import host
 
     gpu = [name for name in host_targets() if name != host_targets()[0]]
     measured: dict[str, Any] = {
         "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
-        "gpu": ", ".join(gpu), "layers": str(sandbox.layers()), "load": os.getloadavg()[0],
+        "gpu": ", ".join(gpu), "layers": str(session.layers()), "load": os.getloadavg()[0],
     }  # fmt: skip
-    sandbox.close_servers()
+    session.close_servers()
     if not chosen or "containment" in chosen:
         measured["containment"] = containment(int(words.get("pairs", 5)), words.get("earlier", ""))
     if not chosen or "cpu" in chosen:
@@ -182,10 +183,12 @@ def _source(backend: str, folder: Path, mark: str) -> Path:
 def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
     """In the measured process: seconds of each verdict, and of the imports before."""
     start = time.perf_counter()
-    from portkern import catalogue, ops, registry, sandbox
-    from portkern.cells import default_target
-    from portkern.evaluate import Options
-    from portkern.op import Workload
+    from portkern import ops
+    from portkern.evaluator.trial import Options
+    from portkern.matrix.selection import default_target
+    from portkern.sandbox import session
+    from portkern.spec import catalogue, registry
+    from portkern.spec.op import Workload
     from portkern.testing import judge
 
     op, backend = ops.load("softmax"), registry.load(backend_name)
@@ -202,7 +205,7 @@ def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
         seconds.append(time.perf_counter() - start)
         if not isinstance(results, list) or not all(one.samples for one in results):
             raise SystemExit(f"It did not pass with a time: {results}")
-    sandbox.close_servers()
+    session.close_servers()
     print(json.dumps([*seconds[1:], seconds[0]]))
 
 

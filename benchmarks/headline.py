@@ -24,19 +24,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _script
-from portkern import building, host, ops, sandbox, target, tuned
-from portkern.backend import Ready
-from portkern.building import Limits
-from portkern.cache import ArtifactCache
-from portkern.cells import Cell, Question, host_targets
-from portkern.evaluate import Options
-from portkern.matrix import Matrix
-from portkern.op import Op, Precision
-from portkern.record import Record, RecordFile, Verdict
-from portkern.runners import Baseline
-from portkern.target import Target
-from portkern.timing import Plan
-from portkern.toolchain import cache_root
+from portkern import ops
+from portkern.evaluator import build as building
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Limits
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.trial import Options
+from portkern.evaluator.workers import Baseline
+from portkern.matrix.run import Matrix
+from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.records.record import Record, RecordFile, Verdict
+from portkern.sandbox import session
+from portkern.spec import target
+from portkern.spec.backend import Ready
+from portkern.spec.op import Op, Precision
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import cache_root
+from portkern.tuning import database
 
 ROOT = Path(__file__).parents[1]
 BACKENDS = ("cuda", "triton", "opencl", "pallas", "hip")
@@ -118,7 +123,7 @@ def main() -> None:
         for row in rows:
             records[row.name] = race(row, cells[row.name], cache, Path(folder), sources)
             write(rows, gpu, records, {})  # what is known so far, if the rest should fail
-        sandbox.close_servers()
+        session.close_servers()
         told = subprocess.run(
             [
                 sys.executable, "-m", "benchmarks.headline",
@@ -154,7 +159,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
         turned(cell, row.knobs, op)
         for cell in Question(
             [row.op], [gpu.name], ["all"], ["headline"], [row.dtype],
-            databases=(tuned.own(), tuned.shipped()),
+            databases=(database.own(), database.shipped()),
         ).cells()
         if cell.backend.name in backends and not cell.hopeless
     ]  # fmt: skip
@@ -246,7 +251,7 @@ def errors(row: Row, built: Path) -> dict[str, float]:
     the answer's. Runs in a process of its own, as the judge's creates no context."""
     import torch
 
-    from portkern import inputs
+    from portkern.evaluator import inputs
 
     op = replace(ops.load(row.op), adversaries=dict(row.adversaries))
     [workload] = op.workloads["headline"]

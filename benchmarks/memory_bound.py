@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import _script
-from portkern import target
-from portkern.record import Record, RecordFile
+from portkern.records.record import Record, RecordFile
+from portkern.spec import target
 
 OPS = (
     "relu", "add", "gelu", "softmax", "layernorm", "rmsnorm", "sum", "transpose", "cumsum",

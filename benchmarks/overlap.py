@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks._script import words, write
-from portkern import host
 from portkern.agent.bench import Bench
 from portkern.agent.proposer.catalogue import shipped
-from portkern.candidate import Candidate
-from portkern.record import Record
-from portkern.verbs.generate import generate, plan_of, read
+from portkern.cli.verbs.generate import generate, plan_of, read
+from portkern.records.record import Record
+from portkern.spec.candidate import Candidate
+from portkern.toolchain import host
 from tests.llm_server import MODEL, Say, Server
 
 

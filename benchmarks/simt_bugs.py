@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from portkern import host  # noqa: E402
+from portkern.toolchain import host  # noqa: E402
 from tests.simt.suite import Case, Seen, cases  # noqa: E402
 from tests.simt.verdicts import judge  # noqa: E402
 

@@ -25,12 +25,15 @@ from typing import Any, cast
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from portkern import answers, catalogue, check, host, ops, registry, target  # noqa: E402
-from portkern.backend import Artifact, Build, Call, Venue  # noqa: E402
-from portkern.candidate import Candidate  # noqa: E402
-from portkern.op import Op, Workload  # noqa: E402
-from portkern.simt import emulate  # noqa: E402
-from portkern.target import Target  # noqa: E402
+from portkern import ops  # noqa: E402
+from portkern.evaluator import compare, reference  # noqa: E402
+from portkern.simt.execute import emulate  # noqa: E402
+from portkern.spec import catalogue, registry, target  # noqa: E402
+from portkern.spec.backend import Artifact, Build, Call, Venue  # noqa: E402
+from portkern.spec.candidate import Candidate  # noqa: E402
+from portkern.spec.op import Op, Workload  # noqa: E402
+from portkern.spec.target import Target  # noqa: E402
+from portkern.toolchain import host  # noqa: E402
 from tests.simt.suite import SANITIZERS, Case, cases  # noqa: E402
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -99,7 +102,7 @@ def _agreement(
 ) -> Agreement | None:
     import torch
 
-    case = answers.make_case(op, workload, dtype, "normal")
+    case = reference.make_case(op, workload, dtype, "normal")
     scalars = op.signature.scalar_values(workload.scalars)
     results = []
     for kernel in runners:
@@ -122,7 +125,7 @@ def _agreement(
     a = torch.cat([x.double().flatten() for x in gpu])
     b = torch.cat([x.double().flatten() for x in emulated])
     apart = float((a - b).norm() / a.norm().clamp_min(1e-300))
-    right = not check.compare(actual=emulated, case=case, precision=op.precision).problem
+    right = not compare.compare(actual=emulated, case=case, precision=op.precision).problem
     return Agreement(
         op.name, workload.name, dtype, backend, elements, same / elements, apart, right
     )

@@ -19,9 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from portkern import host, target
-from portkern.simt import build, program, toolbox
-from portkern.simt.options import Run
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.options import Run
+from portkern.spec import target
+from portkern.toolchain import host
 
 ROUNDS = 7
 SOURCE = r"""
@@ -199,7 +200,7 @@ def build_kernels(folder: Path, count: int = 100) -> dict[str, float]:
 def main() -> int:
     options = dict(word.partition("=")[::2] for word in sys.argv[1:])
     out = Path(options.get("out", "benchmarks/results/simt-speed.json"))
-    box = toolbox.ready()
+    box = runtime_library.ready()
     with tempfile.TemporaryDirectory() as folder:
         measured = build_kernels(Path(folder)) | run_kernels(Path(folder))
     load = statistics.mean(os.getloadavg()[:1])

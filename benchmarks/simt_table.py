@@ -163,7 +163,8 @@ _COMMON = (
              "broken; the result shows it.",
              _all(_group(Group.MEMORY), lambda row: not any(x.code for x in row.case.expect))),
     Category("A local array that the GPU places in local memory, and that is larger than the stack "
-             "which the executor gives a thread (`stack_bytes` in `portkern/simt/options.py`).",
+             "which the executor gives a thread (`stack_bytes` in "
+             "`portkern/simt/execute/options.py`).",
              _all(_group(Group.LAUNCH), _expects("SX404"))),
     Category("The case is about the limits of a device that has less shared memory; this GPU has "
              "what the program asks for.", _group(Group.LAUNCH)),

@@ -22,10 +22,13 @@ from pathlib import Path
 
 import psutil
 
-from portkern import host, ops, registry, sandbox
-from portkern.cells import host_targets
-from portkern.target import load
+from portkern import ops
+from portkern.matrix.selection import host_targets
+from portkern.sandbox import session
+from portkern.spec import registry
+from portkern.spec.target import load
 from portkern.testing import judge
+from portkern.toolchain import host
 
 ROOT = Path(__file__).parents[1]
 PORTKERN = str(Path(sys.executable).parent / "portkern")
@@ -56,7 +59,7 @@ def candidate() -> dict[str, float]:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (("first", source), ("source", source + "\n"), ("cached", source + "\n")):
-            from portkern.candidate import Candidate
+            from portkern.spec.candidate import Candidate
 
             kernel = Candidate("softmax", "cpu", "c++", text, "softmax")
             start = time.perf_counter()
@@ -64,7 +67,7 @@ def candidate() -> dict[str, float]:
             results = judge(kernel, op, backend, where, sizes, folder=Path(folder))
             found[f"candidate_{name}_s"] = round(time.perf_counter() - start, 2)
             assert isinstance(results, list) and all(r.samples for r in results), results
-    sandbox.close_servers()
+    session.close_servers()
     return found
 
 

@@ -11,18 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from portkern import building, catalogue, ops, target
-from portkern.backend import Backend, Build, Missing, Ready, Venue, Venues
-from portkern.building import Built, Failure, Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.evaluate import Options, Result, Trial
+from portkern import ops
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built, Failure, Limits
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.workers import Contestant
 from portkern.guard import TorchOps
-from portkern.op import FLOATS, Op, Workload
-from portkern.record import Verdict
-from portkern.runners import Contestant
-from portkern.target import Target
-from portkern.timing import Plan
+from portkern.records.record import Verdict
+from portkern.spec import catalogue, target
+from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, Venues
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import FLOATS, Op, Workload
+from portkern.spec.target import Target
 
 #: relu kernels that compute nothing: each must be judged wrong. A plugin adds its language.
 NO_OPS = {
@@ -65,7 +67,7 @@ def judge(
         runnable=isinstance(backend.venues(where).hardware, Venue), emulated=emulated,
         emulator=venue.version if isinstance(venue, Venue) else "",
     )  # fmt: skip
-    [built] = building.build_all(
+    [built] = build.build_all(
         [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
     )
     if isinstance(built.outcome, Failure) or isinstance(venue, Missing):

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from portkern import registry, sandbox
+from portkern.sandbox import session
+from portkern.spec import registry
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_worker_outlives_the_tests() -> Iterator[None]:
     yield
-    sandbox.close_servers()
+    session.close_servers()
 
 
 @pytest.fixture(autouse=True)

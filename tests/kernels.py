@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portkern.candidate import Candidate
+from portkern.spec.candidate import Candidate
 
 HEADERS = ("signal.h", "stdlib.h", "string.h", "sys/mman.h", "thread", "unistd.h")
 HEAD = "".join(f"#include <{name}>\n" for name in HEADERS)

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 
-from portkern.record import (
+from portkern.records.record import (
     BuildResources,
     Environment,
     Errors,

@@ -11,13 +11,13 @@ from typing import Any
 
 from portkern.agent.axes import Reply
 from portkern.agent.bench import Bench
-from portkern.agent.calls import Call, Calls, Request
-from portkern.agent.models import Models
-from portkern.agent.role import roles
+from portkern.agent.llm.calls import Call, Calls, Request
+from portkern.agent.llm.models import Models
+from portkern.agent.llm.role import roles
 from portkern.agent.run import Plan, Run, named
-from portkern.candidate import Candidate
-from portkern.record import Record, Verdict
-from portkern.verbs.generate import plan_of, read
+from portkern.cli.verbs.generate import plan_of, read
+from portkern.records.record import Record, Verdict
+from portkern.spec.candidate import Candidate
 from tests import report_records
 
 MODEL = "openai/scripted"

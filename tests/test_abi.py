@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from portkern import abi, ops
+from portkern import ops
+from portkern.spec import abi
 
 from .test_op import moments
 

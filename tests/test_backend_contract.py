@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from portkern import host, registry
-from portkern.backend import Backend
-from portkern.cells import host_targets
-from portkern.target import Target, load
+from portkern.matrix.selection import host_targets
+from portkern.spec import registry
+from portkern.spec.backend import Backend
+from portkern.spec.target import Target, load
 from portkern.testing import BackendContract
+from portkern.toolchain import host
 
 #: Without the hardware; a GPU of the vendor that is here takes the place.
 TARGETS = {

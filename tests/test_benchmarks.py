@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks import _script, amd_builds, cpu_ops, headline, memory_bound
-from portkern import target
-from portkern.record import Verdict
+from portkern.records.record import Verdict
+from portkern.spec import target
 from tests.report_records import make
 
 H200 = target.load("h200")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from portkern import catalogue, ops, registry, target
-from portkern.backend import Build, Call, Missing
-from portkern.cells import host_targets
+from portkern import ops
+from portkern.matrix.selection import host_targets
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Build, Call, Missing
 
 LONG, WIDE = 65537, 32771  # more than 2**31 together
 #: Of each op: its dims, and from inputs and outputs what was expected and what came, at the end.

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from portkern import cache, ops, registry
-from portkern.backend import Artifact, Build, Resources
-from portkern.cache import ArtifactCache, build_key
-from portkern.target import load
+from portkern import ops
+from portkern.evaluator import artifact_cache
+from portkern.evaluator.artifact_cache import ArtifactCache, build_key
+from portkern.spec import registry
+from portkern.spec.backend import Artifact, Build, Resources
+from portkern.spec.target import load
 
 from .kernels import RIGHT, relu
 
@@ -41,10 +43,10 @@ def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
         with (own / name).open("a") as file:
             file.write("// more\n")
         monkeypatch.setattr("portkern.backends.__path__", [str(own)])
-        cache._backends_digest.cache_clear()
+        artifact_cache._backends_digest.cache_clear()
         keys.append(build_key(request(), "sm_90", {}))
     monkeypatch.undo()
-    cache._backends_digest.cache_clear()
+    artifact_cache._backends_digest.cache_clear()
     assert keys[0] == keys[1] != keys[2]
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern import catalogue, ops, registry
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import ConfigError
+from portkern.spec import catalogue, registry
+from portkern.spec.candidate import Candidate
 
 C = "#define BLOCK 256  // knob: 128 256 512\n#define UNROLL 4  // knob: 1 2 4\nint f;\n"
 PYTHON = "BLOCK = 1024  # knob: 256 1024\nOTHER = 7\n"

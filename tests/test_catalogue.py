@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from portkern import building, catalogue, ops, registry, target
-from portkern.backend import Artifact, Backend, Build, Missing, Ready
-from portkern.building import Failure, Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.occupancy import occupancy
-from portkern.record import Verdict
-from portkern.target import Target
+from portkern import ops
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Failure, Limits
+from portkern.records.record import Verdict
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready
+from portkern.spec.candidate import Candidate
+from portkern.spec.occupancy import occupancy
+from portkern.spec.target import Target
 
 #: Builds every kernel in every dtype for every architecture. Without it they take turns: a kernel
 #: is built in one dtype for one architecture, the next one in the next of both.
@@ -66,7 +68,7 @@ def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
                 why = missing
     if not requests:
         pytest.skip(f"{backend.name}: {why}")
-    built = building.build_all(requests, toolchains, limits=Limits(), cache=ArtifactCache(tmp_path))
+    built = build.build_all(requests, toolchains, limits=Limits(), cache=ArtifactCache(tmp_path))
     faults = {
         (one.request.target.name, one.request.dtype): found
         for one in built

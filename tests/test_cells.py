@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from portkern import host, registry, target
-from portkern.backend import Missing
-from portkern.cells import Question, default_target, host_targets
 from portkern.errors import BackendUnavailable, ConfigError
-from portkern.op import Workload
-from portkern.record import Verdict
+from portkern.matrix.selection import Question, default_target, host_targets
+from portkern.records.record import Verdict
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+from portkern.spec.op import Workload
+from portkern.toolchain import host
 
 
 def question(**changes: list[str]) -> Question:
@@ -70,7 +71,9 @@ def test_a_backend_asked_for_by_name_must_be_here(monkeypatch: pytest.MonkeyPatc
     cuda = registry.load("cuda")
     absent = Missing("no CUDA compiler", "pip install 'portkern[cuda]'")
     monkeypatch.setattr(type(cuda), "probe", lambda *_: absent)
-    monkeypatch.setattr("portkern.cells._probe", lambda backend, where: backend.probe(where))
+    monkeypatch.setattr(
+        "portkern.matrix.selection._probe", lambda backend, where: backend.probe(where)
+    )
     with pytest.raises(BackendUnavailable, match=r"'cuda' cannot work here: .*portkern\[cuda\]"):
         question(backends=["cuda"], targets=["sm_90"]).cells()
     cells = question(backends=["all"], targets=["sm_90"]).cells()

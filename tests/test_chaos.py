@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
-from portkern.cells import host_targets
-from portkern.record import Record, RecordFile, Verdict
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Record, RecordFile, Verdict
 
 CHAOS_S = float(os.environ.get("PORTKERN_CHAOS_S", "10"))
 SEED = int(os.environ.get("PORTKERN_CHAOS_SEED", "0")) or secrets.randbits(32)
@@ -69,7 +69,7 @@ class Run:
         """Whoever can be killed now, by what they are."""
         found: dict[str, list[psutil.Process]] = {"parent": [psutil.Process(parent)]}
         for child in psutil.Process(parent).children():
-            if "portkern.forkserver" in child.cmdline():
+            if "portkern.worker.forkserver" in child.cmdline():
                 self.servers.add(child.pid)
                 found.setdefault("server", []).append(child)
                 found.setdefault("worker", []).extend(child.children(recursive=True))
@@ -77,7 +77,7 @@ class Run:
 
     def clear_up(self) -> None:
         """What the next start of any portkern does."""
-        code = "from portkern.sandbox import Session, close_servers\n"
+        code = "from portkern.sandbox.session import Session, close_servers\n"
         code += "Session((), {}).close()\nclose_servers()"
         subprocess.run([sys.executable, "-c", code], env=self._environment, check=True)
 
@@ -93,7 +93,7 @@ class Run:
         return left + [f"{p.pid} {p.info['cmdline']}" for p in _bearing(self.token)]
 
 
-PORTKERN = (sys.executable, "-m", "portkern.cli")
+PORTKERN = (sys.executable, "-m", "portkern.cli.main")
 
 
 def _cgroups() -> list[str]:

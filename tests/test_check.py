@@ -11,11 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern import answers, check, fences, inputs, ops
-from portkern.answers import Case, make_case
-from portkern.check import compare
-from portkern.inputs import DISTRIBUTIONS
-from portkern.op import CELL, FLOATS, Workload
+from portkern import ops
+from portkern.evaluator import compare as check
+from portkern.evaluator import inputs, reference
+from portkern.evaluator.compare import compare
+from portkern.evaluator.inputs import DISTRIBUTIONS
+from portkern.evaluator.reference import Case, make_case
+from portkern.spec.op import CELL, FLOATS, Workload
+from portkern.worker import output_guards
 
 
 def cases(name: str, dtype: str) -> list[Case]:
@@ -68,7 +71,7 @@ def controls(case: Case) -> dict[str, torch.Tensor]:
     """Answers that cost nothing, or less than the right one."""
     right = case.own[0]
     dtype = str(right.dtype).removeprefix("torch.")
-    unwritten = fences.poison(tuple(right.shape), dtype)
+    unwritten = output_guards.poison(tuple(right.shape), dtype)
     one = torch.randint(right.numel(), ())
     made = {
         "zeros": torch.zeros_like(right),
@@ -324,7 +327,7 @@ def test_a_lucky_sum_near_zero_is_judged_by_its_terms() -> None:
     x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
     exact = x.double().sum(1)
     work = Workload("made", {"outer": 1, "reduce": x.numel(), "inner": 1})
-    chain = answers._chain(ops.load("sum"), work, [x.double()], [exact])
+    chain = reference._chain(ops.load("sum"), work, [x.double()], [exact])
     case = Case("made", (x,), (exact,), (exact.float(),), chain)
     assert problems(case, exact.float() + 1e-4) == ""
     assert problems(case, exact.float() + 1e-2)
@@ -337,7 +340,7 @@ def test_seeds_are_fresh_for_every_case() -> None:
 
 
 def test_poison_differs_from_call_to_call() -> None:
-    one, other = (fences.poison((64,), "float32").view(torch.int32) for _ in range(2))
+    one, other = (output_guards.poison((64,), "float32").view(torch.int32) for _ in range(2))
     assert not torch.equal(one, other)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from portkern import cli
-from portkern.cells import host_targets
+from portkern.cli import main
+from portkern.matrix.selection import host_targets
 
 HOST = host_targets()[0]
 
 
 def portkern(*argv: str) -> int:
-    return cli.run(list(argv))
+    return main.run(list(argv))
 
 
 def test_help_answers_fast_and_imports_nothing_heavy() -> None:
@@ -29,14 +29,14 @@ def test_help_answers_fast_and_imports_nothing_heavy() -> None:
         assert f"'{heavy}'" not in done.stdout
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", main.VERBS)
 def test_every_verb_documents_every_option(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     import dataclasses
     import importlib
 
     assert portkern(verb, "--help") == 0
     text = capsys.readouterr().out
-    module = importlib.import_module(f"portkern.verbs.{verb}")
+    module = importlib.import_module(f"portkern.cli.verbs.{verb}")
     options = getattr(module, f"{verb.capitalize()}Options")
     for field in dataclasses.fields(options):
         assert f"\n{field.name}:" in text

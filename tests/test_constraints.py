@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from portkern.agent.constraints import Constraints, Most, Rule, without_comments
 from portkern.errors import ConfigError
-from portkern.record import BuildResources
+from portkern.records.record import BuildResources
 from tests import report_records
 
 EVERYTHING = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern import sandbox
-from portkern.record import Verdict
+from portkern.records.record import Verdict
+from portkern.sandbox import session
 
 from .corpus import suite
 from .corpus.not_yet import NOT_YET
@@ -22,11 +22,11 @@ SURVIVOR = "portkern-survivor"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Builds of this run. The fork server starts anew, under an environment with a secret."""
-    sandbox.close_servers()
+    session.close_servers()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENAI_API_KEY", "sk-nobody-may-read-this")
         yield tmp_path_factory.mktemp("corpus")
-    sandbox.close_servers()
+    session.close_servers()
 
 
 def _cheats() -> list[object]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from portkern import sandbox
-from portkern.backend import Artifact, Missing, Venue
-from portkern.record import Verdict
+from portkern.records.record import Verdict
+from portkern.sandbox import session
+from portkern.spec.backend import Artifact, Missing, Venue
 
 from .corpus import suite
 from .corpus.not_yet import NOT_YET_ON_GPU
@@ -20,9 +20,9 @@ CHEATS, HONEST = suite.cases("cheats", "gpu"), suite.cases("honest", "gpu")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    sandbox.close_servers()
+    session.close_servers()
     yield tmp_path_factory.mktemp("corpus-gpu")
-    sandbox.close_servers()
+    session.close_servers()
 
 
 def _venue(case: suite.Case) -> Venue:

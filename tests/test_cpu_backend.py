@@ -14,11 +14,13 @@ import numpy
 import pytest
 import torch
 
-from portkern import catalogue, host, ops, registry
-from portkern import target as targets
-from portkern.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import BackendUnavailable, BuildError
+from portkern.spec import catalogue, registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
+from portkern.spec.candidate import Candidate
+from portkern.toolchain import host
 
 cpu = importlib.import_module("portkern.backends.cpu")
 X86 = ("x86_64", "x86_64_avx2", "x86_64_avx512")
@@ -77,7 +79,7 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("portkern.compilers.package_dir", lambda module: None)
+    monkeypatch.setattr("portkern.toolchain.compilers.package_dir", lambda module: None)
     cpu.compiler.cache_clear()
     try:
         state = backend.probe(targets.load("x86_64"))
@@ -301,8 +303,8 @@ import sys, time, torch
 from pathlib import Path
 from portkern import registry
 from portkern import target as targets
-from portkern.backend import Artifact, Build, Call
-from portkern.candidate import Candidate
+from portkern.spec.backend import Artifact, Build, Call
+from portkern.spec.candidate import Candidate
 from portkern import ops
 backend, where, folder, todo = registry.load("cpu"), targets.load(sys.argv[1]), *sys.argv[2:]
 source = Path(folder, "source.txt").read_text()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from portkern import catalogue, ops, registry, target
-from portkern.backend import Artifact, Backend, Build, Missing, Ready, Venue
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import BuildError
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready, Venue
+from portkern.spec.candidate import Candidate
 
 RELU = """\
 __global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {

@@ -17,22 +17,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern import cli, experiment
+from portkern import experiment
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
-from portkern.agent.calls import Request
+from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.run import Plan, Run
-from portkern.candidate import Candidate
+from portkern.cli import main
+from portkern.cli.verbs import experiment as verb
+from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
 from portkern.experiment import drawing, statistics
 from portkern.experiment.ending import endings, first_error
 from portkern.experiment.job import Question
 from portkern.experiment.section import Bars, Chart, Line
 from portkern.experiment.statistics import Estimate, pass_at_k
-from portkern.record import Record, Verdict
-from portkern.verbs import experiment as verb
-from portkern.verbs import generate
+from portkern.records.record import Record, Verdict
+from portkern.spec.candidate import Candidate
 from tests.llm_server import Server
 from tests.scripted import MODEL, Answer, ScriptedBench, ScriptedModels, kernel
 
@@ -306,7 +307,7 @@ def test_arms_are_compared_seed_by_seed() -> None:
 def test_a_question_that_makes_no_sense_is_one_line_and_nothing_runs(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert cli.run(["experiment", *argv, f"reports={tmp_path}"]) == 2
+    assert main.run(["experiment", *argv, f"reports={tmp_path}"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("portkern: error: ")
     assert message in error
@@ -364,7 +365,7 @@ def turns(*worths: str | float) -> Answer:
 
 def run(tmp_path: Path, *argv: str, code: int = 0) -> dict[str, Any]:
     given = ["experiment", *argv, f"reports={tmp_path}", "run=it", "json=true"]
-    assert cli.run(given) == code
+    assert main.run(given) == code
     return dict(json.loads((tmp_path / "it" / "experiment.json").read_text()))
 
 
@@ -565,7 +566,7 @@ def test_finished_jobs_are_not_run_again_and_one_that_was_cut_goes_on(
 
     script = Script(monkeypatch, {"": answer})
     argv = ["experiment", *SEARCH, "seeds=[0]", f"reports={tmp_path}", "run=it"]
-    assert cli.run(argv) == 130
+    assert main.run(argv) == 130
     half = json.loads((tmp_path / "it" / "experiment.json").read_text())
     assert [one["done"] for one in half["jobs"]] == [True, False]
     assert "1 of 2 jobs are done" in (tmp_path / "it" / "experiment.html").read_text()
@@ -589,10 +590,10 @@ def test_another_question_in_the_same_folder_is_refused_before_anything_runs(
     script = Script(monkeypatch, {"": turns(1.0, 1.1, 1.2)})
     run(tmp_path, *SEARCH, "seeds=[0]")
     argv = ["experiment", *SEARCH, "seeds=[0]", f"reports={tmp_path}", "run=it", "torch_ops=allow"]
-    assert cli.run(argv) == 2
+    assert main.run(argv) == 2
     assert "holds a run with other torch_ops" in capsys.readouterr().err
     assert len(script.ran) == 2
-    assert cli.run([*argv, "fresh=true"]) == 0
+    assert main.run([*argv, "fresh=true"]) == 0
     assert (tmp_path / "it.1" / "experiment.json").exists()
 
 
@@ -622,7 +623,7 @@ def test_two_experiments_do_not_write_to_one_folder(
 
     (tmp_path / "it").mkdir()
     with FileLock(tmp_path / "it" / ".lock"):
-        assert cli.run(["experiment", *SEARCH, f"reports={tmp_path}", "run=it"]) == 2
+        assert main.run(["experiment", *SEARCH, f"reports={tmp_path}", "run=it"]) == 2
     assert "Another portkern is writing" in capsys.readouterr().err
 
 
@@ -805,7 +806,7 @@ def test_a_search_on_this_machine_has_real_curves(
         "seeds=[0]", "target=x86_64", "workloads=ci", "final=[]", "rounds=2", "budget_s=0.01",
         "track=false", f"reports={tmp_path}",
     ]  # fmt: skip
-    assert cli.run(argv) == 0
+    assert main.run(argv) == 0
     folder = tmp_path / "experiment-search-relu-x86_64-cpp"
     told = json.loads((folder / "experiment.json").read_text())
     found = told["results"]["ops"]["relu"]

@@ -25,23 +25,26 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from portkern import building, health, memory, ops, registry, sandbox, target
-from portkern.backend import Build, Missing, Venue
-from portkern.building import Built, Failure, Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import Cell, Question, host_targets
+from portkern import ops
 from portkern.errors import BuildError, BuildTimeout, StorageError
-from portkern.evaluate import Options, Result, Trial
-from portkern.health import Devices
-from portkern.jail import Policy, limits, owner
-from portkern.matrix import Matrix
-from portkern.op import Workload
-from portkern.record import RecordFile, Verdict
-from portkern.runners import Contestant, Opened
-from portkern.sandbox import Died, Session
+from portkern.evaluator import build, device_health, host_memory
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built, Failure, Limits
+from portkern.evaluator.device_health import Devices
+from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.workers import Contestant, Opened
+from portkern.matrix.run import Matrix
+from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.records.record import RecordFile, Verdict
+from portkern.sandbox import session as sandbox
+from portkern.sandbox.jail import Policy, limits, owner
+from portkern.sandbox.session import Died, Session
+from portkern.spec import registry, target
+from portkern.spec.backend import Build, Missing, Venue
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
 from portkern.testing import QUICK, judge
-from portkern.toolchain import run_tool
+from portkern.toolchain.run_tool import run_tool
 
 from .kernels import RIGHT, relu
 
@@ -87,7 +90,7 @@ def fill(disk: Path, *, leave: int = 0) -> Path:
 
 def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
     request = Build(relu(body), OP.signature, "float32", HOST, dict(SMALL.dims), {})
-    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(folder))
+    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(folder))
     assert not isinstance(built.outcome, Failure), built.outcome
     where = CPU.venues(HOST).hardware
     assert isinstance(where, Venue)
@@ -156,7 +159,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
         pass
     request = Build(relu(RIGHT + NEVER_SOON), OP.signature, "float32", HOST, dict(SMALL.dims), {})
     timer = soon(kill_server, after_s=0.4)
-    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
     assert timer.finished.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
 
@@ -240,8 +243,8 @@ def test_a_worker_that_cannot_die_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
 STRAY = """
 import os, sys, time
 from pathlib import Path
-from portkern.cache import ArtifactCache
-from portkern.sandbox import Session, server
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.sandbox.session import Session, server
 cache = ArtifactCache(Path(sys.argv[1]))
 with Session((), {}) as session, cache.workdir() as workdir:
     print(session.scratch, workdir, session.pid, server(())._process.pid, flush=True)
@@ -360,7 +363,7 @@ def test_the_command_ends_with_one_line_on_a_full_disk(tiny: Path, tmp_path: Pat
 
 def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     argv = [
-        sys.executable, "-m", "portkern.cli", "matrix", "ops=relu", f"targets={HOST.name}",
+        sys.executable, "-m", "portkern.cli.main", "matrix", "ops=relu", f"targets={HOST.name}",
         "backends=cpu", "run=one", f"reports={reports}", "rounds=1", "json=true",
         f"track={'true' if environment else 'false'}",
     ]  # fmt: skip
@@ -423,7 +426,7 @@ def test_memory_that_is_gone_when_inputs_are_drawn_is_no_abort(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The estimate is left out, so that torch itself is refused 2^42 bytes."""
-    monkeypatch.setattr(memory, "lack", lambda *_, **__: "")
+    monkeypatch.setattr(host_memory, "lack", lambda *_, **__: "")
     with Trial(OP, "float32", [contestant(RIGHT, artifacts)], QUICK) as trial:
         lost, found = trial.run(huge(1 << 40))[0], trial.run(SMALL)[0]
     assert lost.verdict is Verdict.UNAVAILABLE
@@ -451,7 +454,7 @@ def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_pa
         for one in (never, relu(RIGHT))
     ]
     start = time.monotonic()
-    never_built, built = building.build_all(
+    never_built, built = build.build_all(
         requests, [{}, {}], limits=Limits(build_s=6.0), cache=ArtifactCache(tmp_path)
     )
     assert time.monotonic() - start < 40
@@ -482,7 +485,7 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
 
     watcher = threading.Thread(target=shoot)
     watcher.start()
-    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
     watcher.join()
     assert shot.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
@@ -496,13 +499,13 @@ def test_what_a_compiler_says_of_its_killed_program_is_known(program: str, tmp_p
     source.write_text("int nothing;\n")
     with pytest.raises(BuildError) as told:
         run_tool(["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], timeout_s=30)
-    assert building.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.was_shot(str(told.value), told.value.log), told.value.log
 
 
 def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
     with pytest.raises(BuildError) as told:
         run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], timeout_s=30)
-    assert building.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.was_shot(str(told.value), told.value.log), told.value.log
 
 
 def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_known(
@@ -512,7 +515,7 @@ def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_k
     monkeypatch.setattr(knobs.NvidiaTool, "from_path", lambda path: None)
     with pytest.raises(RuntimeError) as told:
         _ = knobs.nvidia.ptxas
-    assert building.was_shot(str(told.value), "")
+    assert build.was_shot(str(told.value), "")
 
 
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
@@ -585,12 +588,12 @@ def test_a_run_outlives_its_tracking_server(tracking_uri: str, tmp_path: Path) -
 
 
 def test_a_sound_device_passes_its_check() -> None:
-    assert health.ailment("cpu") == ""
+    assert device_health.ailment("cpu") == ""
 
 
 def test_a_device_that_is_not_there_fails_its_check() -> None:
-    assert health.ailment("cuda:77")
-    assert health.ailment("cpu", timeout_s=0.0) == "no answer within 0 s"
+    assert device_health.ailment("cuda:77")
+    assert device_health.ailment("cpu", timeout_s=0.0) == "no answer within 0 s"
 
 
 def test_after_a_crash_on_a_bad_device_nobody_is_accused(
@@ -598,7 +601,7 @@ def test_after_a_crash_on_a_bad_device_nobody_is_accused(
 ) -> None:
     """A kernel aborts; its device is then found to be none. The kernel that was right, and the
     next of the same device, are not judged; those of another are."""
-    monkeypatch.setattr(health, "PAUSE_S", 0.0)
+    monkeypatch.setattr(device_health, "PAUSE_S", 0.0)
     bad = partial(contestant, folder=artifacts, baseline="cuda:77")
     kernels = [bad("abort();"), bad(RIGHT), contestant(RIGHT, artifacts)]
     devices = Devices()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from portkern import ops
 from portkern.errors import ConfigError
-from portkern.flashinfer import (
+from portkern.evaluator.inputs import draw
+from portkern.spec.flashinfer import (
     DTYPES,
     read_definition,
     read_workloads,
@@ -21,8 +22,7 @@ from portkern.flashinfer import (
     write_definition,
     write_workloads,
 )
-from portkern.inputs import draw
-from portkern.op import CELL, Op, Scalar, ScalarSpec, Signature, TensorSpec, Workload
+from portkern.spec.op import CELL, Op, Scalar, ScalarSpec, Signature, TensorSpec, Workload
 
 GEMM: dict[str, Any] = {
     "name": "gemm_n128_k64",

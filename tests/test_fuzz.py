@@ -20,19 +20,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portkern import answers, building, claims, fences, ops, registry, sandbox, target
-from portkern.arena import Arena
-from portkern.backend import Artifact, Build
-from portkern.building import Built, Failure, Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import host_targets
-from portkern.claims import Slots
-from portkern.evaluate import Options
-from portkern.record import Verdict
-from portkern.sandbox import Answer, Died, End, Failed, Session, TimedOut
+from portkern import ops
+from portkern.evaluator import build, reference, worker_reports
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built, Failure, Limits
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.trial import Options
+from portkern.evaluator.worker_reports import Slots
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Verdict
+from portkern.sandbox import session as sandbox
+from portkern.sandbox.session import Answer, Died, End, Failed, Session, TimedOut
+from portkern.sandbox.shared_memory import Arena
+from portkern.spec import registry, target
+from portkern.spec.backend import Artifact, Build
+from portkern.spec.candidate import Candidate
 from portkern.testing import judge
-from portkern.timing import Plan
+from portkern.worker import output_guards
 
 SOFTMAX = ops.load("softmax")
 BATCH = settings(
@@ -170,16 +174,16 @@ def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
 def called() -> Iterator[tuple[Arena, Slots]]:
     """A call of softmax whose arena holds what the judge put there."""
     workload = SOFTMAX.workloads["ci"][0]
-    case = answers.make_case(SOFTMAX, workload, "float32", "normal")
+    case = reference.make_case(SOFTMAX, workload, "float32", "normal")
     shape = (workload.dims["rows"], workload.dims["cols"])
     with Arena() as arena:
-        block = fences.fenced(shape, "float32")
-        margins = fences.margins(block)
+        block = output_guards.fenced(shape, "float32")
+        margins = output_guards.margins(block)
         yield (
             arena,
             Slots(
                 [arena.put(one) for one in case.inputs], [arena.put(block)],
-                [arena.put(fences.poison(shape, "float32"))],
+                [arena.put(output_guards.poison(shape, "float32"))],
                 [arena.put(one) for one in case.inputs], [arena.put(margins)], [margins],
             ),
         )  # fmt: skip
@@ -193,7 +197,7 @@ OUTPUT = mixed("type", "device", "input", "strides", **FORM)
 @given(mixed("outputs") | st.fixed_dictionaries({"outputs": st.lists(OUTPUT, max_size=2)}))
 def test_outputs_that_are_described_anyhow_are_tensors_or_a_problem(said: dict[str, Any]) -> None:
     with called() as (arena, slots):
-        found = claims.collect(SOFTMAX, arena, slots, said)
+        found = worker_reports.collect(SOFTMAX, arena, slots, said)
     assert [list(one.shape) for one in found] == [[32, 129]] if isinstance(found, list) else found
     assert len(found) < 1000
 
@@ -205,7 +209,7 @@ FINDING = mixed("also", "kernel", "place", code="SX201", severity="error", messa
 @given(mixed("findings") | st.fixed_dictionaries({"findings": st.lists(FINDING | JSON)}))
 def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> None:
     try:
-        for one in claims.findings(said, ()):
+        for one in worker_reports.findings(said, ()):
             str(one)
     except ValueError as error:
         assert str(error)
@@ -214,10 +218,10 @@ def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> No
 @BATCH
 @given(st.lists(JSON | st.floats(), max_size=4) | JSON, mixed("seconds", "method"))
 def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> None:
-    assert 0 <= claims.seconds(said) < float("inf")
-    assert len(claims.method(said)) < 1000
+    assert 0 <= worker_reports.seconds(said) < float("inf")
+    assert len(worker_reports.method(said)) < 1000
     try:
-        samples = claims.samples({"samples": told}, 2)
+        samples = worker_reports.samples({"samples": told}, 2)
     except ValueError:
         return
     assert len(samples) == 2
@@ -227,7 +231,7 @@ def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> N
 @pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
 def test_a_time_that_is_no_number_is_not_believed(odd: Any) -> None:
     with pytest.raises(ValueError, match="expected 2 numbers"):
-        claims.samples({"samples": [1.0, odd]}, 2)
+        worker_reports.samples({"samples": [1.0, odd]}, 2)
 
 
 # ---- a build
@@ -260,7 +264,7 @@ def built(reply: dict[str, Any], left: bytes, folder: Path) -> Built:
 
 
 def answered(session: Reply, cache: ArtifactCache) -> Built:
-    builders = building._Builders(Limits(), cache)
+    builders = build._Builders(Limits(), cache)
     with patch.object(builders, "_open", lambda request: session):
         return builders._build(request(), "key")
 
@@ -310,7 +314,7 @@ def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
         ([["/tmp/a.so", 1]], "no file of the build's folder"),
         ([["d/" * 40 + "a", 1]], "no file of the build's folder"),
         ([["a.so", True]], "not a name and a size"),
-        ([[f"{number}", 0] for number in range(building.MOST_FILES + 1)], "at most"),
+        ([[f"{number}", 0] for number in range(build.MOST_FILES + 1)], "at most"),
         ([["b.so", 1]], "its artifact is not among them"),
         ([["a.so", 1], ["a.so/b", 1]], "cannot be read"),
         ([["a.so", 1], ["a\0b", 1]], "null byte"),

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from portkern import cli
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
+from portkern.cli import main
 from tests.llm_server import MODEL, Say, Server, refuse
 
 GOOD = """\
@@ -39,7 +39,7 @@ def code(source: str, tag: str = "cpp") -> str:
 
 
 def generate(reports: Path, *given: str) -> int:
-    return cli.run(["generate", *QUICK, f"reports={reports}", *given])
+    return main.run(["generate", *QUICK, f"reports={reports}", *given])
 
 
 def served(server: Server, *given: str) -> list[str]:
@@ -123,9 +123,9 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
             server, "strategy=refine", "proposer=direct", "strategy.turns=6", "run=killed",
             f"reports={tmp_path}",
         )  # fmt: skip
-        argv = [sys.executable, "-m", "portkern.cli", "generate", *QUICK, *given]
+        argv = [sys.executable, "-m", "portkern.cli.main", "generate", *QUICK, *given]
         child = subprocess.Popen(
-            [sys.executable, "-c", "from portkern.cli import main; main()", *argv[3:]],
+            [sys.executable, "-c", "from portkern.cli.main import main; main()", *argv[3:]],
             start_new_session=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         log = tmp_path / "killed" / "attempts.jsonl"

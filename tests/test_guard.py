@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern import catalogue, cli, guard, ops, registry
-from portkern.candidate import Candidate
-from portkern.cells import Question
+from portkern import guard, ops
+from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.guard.rules import NATIVE, NATIVE_CALLS, PYTHON, RULES
-from portkern.record import Verdict
-from portkern.recording import unbuilt
+from portkern.matrix.selection import Question
+from portkern.matrix.to_record import unbuilt
+from portkern.records.record import Verdict
+from portkern.spec import catalogue, registry
+from portkern.spec.candidate import Candidate
 
 STRICT = guard.Policy()
 HEADS = {
@@ -82,7 +84,7 @@ BAD_PYTHON = [
     ("G203", "from unittest import mock\nmock.patch('time.time').start()"),
     ("G203", "import sys\nsys.settrace(print)"),
     ("G203", "import torch\nclass Lazy(torch.Tensor): pass"),
-    ("G204", "import portkern.check"),
+    ("G204", "import portkern.evaluator.compare"),
     ("G204", "import sys\nsys.modules['__main__'].x"),
     ("G303", "import os\nos.environ['TRITON_INTERPRET'] = '1'"),
 ]  # fmt: skip
@@ -420,7 +422,7 @@ def test_check_shows_the_rejection_and_exits_1(
     source = tmp_path / "mine.cpp"
     source.write_text("#include <cblas.h>\nvoid f() { std::thread t; }\n")
     argv = ["op=relu", "backend=cpu", f"source={source}", "target=x86_64", f"reports={tmp_path}"]
-    assert cli.run(["check", *argv]) == 1
+    assert main.run(["check", *argv]) == 1
     shown = capsys.readouterr()
     assert "rejected (none): relu.cpp:1: G302 lets a vendor's library do the work" in shown.out
     assert "    relu.cpp:2: note: G107 starts threads" in shown.err

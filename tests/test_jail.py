@@ -15,10 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from portkern import jail, sandbox
 from portkern.errors import ConfigError
-from portkern.jail import Layers
-from portkern.sandbox import Answer, Failed, Outcome, Session
+from portkern.sandbox import jail
+from portkern.sandbox import session as sandbox
+from portkern.sandbox.jail import Layers
+from portkern.sandbox.session import Answer, Failed, Outcome, Session
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.

@@ -16,16 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from portkern import ops, registry, target
-from portkern.agent import judge, prompts
+from portkern import ops
+from portkern.agent import critic, prompts
 from portkern.agent.attempt import UNTIMED, Attempt, Block, Diagnosis, Status
 from portkern.agent.axes import Context, Draft, Judge, Memory, Message, Reply
-from portkern.agent.judge.reading import Form, Text, Unread, brief, read
-from portkern.agent.judge.rules import bound, rules
+from portkern.agent.critic.reading import Form, Text, Unread, brief, read
+from portkern.agent.critic.rules import bound, rules
+from portkern.agent.feedback.metrics import UNITS
 from portkern.agent.log import Log
-from portkern.agent.sensor.metrics import UNITS
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ConfigError, ModelError
+from portkern.spec import registry, target
 
 CONF = Path(__file__).parents[1] / "conf" / "judge"
 Said = str | Exception
@@ -104,7 +105,7 @@ def diagnose(one: Judge, seen: Attempt, where: Context) -> Diagnosis | None:
 
 
 def load(kind: str, **options: Any) -> Judge:
-    return judge.load({"kind": kind, **options})
+    return critic.load({"kind": kind, **options})
 
 
 def answer(**fields: Any) -> str:
@@ -124,7 +125,7 @@ REFLECTION = answer(
 
 def test_judges_are_known_by_name_and_say_which_models_they_ask() -> None:
     assert {file.stem for file in CONF.glob("*.yaml")} == {
-        *judge.names(), "bottleneck_reflector"
+        *critic.names(), "bottleneck_reflector"
     } - {"chain"}  # fmt: skip
     assert load("none").roles == load("rules").roles == ()
     assert load("critic", role="critic").roles == ("critic",)
@@ -137,8 +138,8 @@ def test_every_group_loads_and_states_the_defaults(file: Path) -> None:
     with initialize_config_module("portkern.conf", version_base="1.3"):
         composed = compose(None, overrides=[f"+judge={file.stem}"])
     options = cast(dict[str, Any], OmegaConf.to_container(composed))["judge"]
-    judge.load(options)
-    made = judge.load(
+    critic.load(options)
+    made = critic.load(
         {"kind": options["kind"], **({"chain": ["none"]} if "chain" in options else {})}
     )
     stated = cast(Any, made).options_type(**options)
@@ -163,7 +164,7 @@ def test_every_group_loads_and_states_the_defaults(file: Path) -> None:
 )
 def test_what_does_not_exist_is_said_with_what_does(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        judge.load(options)
+        critic.load(options)
     assert str(caught.value).startswith(told)
 
 

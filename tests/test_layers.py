@@ -1,55 +1,47 @@
-"""Imports point one way: a module imports from layers below its own."""
+"""Imports point one way: a package imports from the rows above its own in the table."""
 
 from __future__ import annotations
 
 import ast
+import re
+from importlib import import_module
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 
-#: Lowest first; a package stands for all of its modules, and modules of one line do not import
-#: each other. A new module gets its place here, or this file fails; an unused name does no harm.
+#: Lowest first; packages of one row do not import each other.
 LAYERS = [
-    "portkern errors",
-    "toolchain op candidate target device state trace mlflow_plugin lines whole",
-    "abi occupancy flashinfer inputs ops host arena jail variations fences rest",
-    "backend record",
-    "compilers",
-    "simt",
-    "native",
-    "registry catalogue cache answers timing guard sandbox telemetry memory tuned",
-    "check",
-    "worker cells claims health tuning",
-    "forkserver building proof race",
-    "runners",
-    "evaluate",
-    "recording",
-    "matrix report",
-    "agent tracking",
-    "tracing",
-    "experiment",
-    "config testing",
-    "verbs",
-    "cli",
+    "errors",
+    "spec",
+    "ops guard records toolchain",
+    "sandbox simt tuning report",
+    "worker",
+    "evaluator",
+    "matrix",
+    "agent",
+    "experiment tracking",
+    "cli testing",
 ]
-DEPTH = {name: depth for depth, line in enumerate(LAYERS) for name in line.split()}
-#: What a backend is written against: everything up to this line.
-CONTRACT = DEPTH["native"]
-CORE = sorted((ROOT / "portkern").rglob("*.py"))
-BACKENDS = [p for p in sorted((ROOT / "backends").rglob("*.py")) if "kernels" not in p.parts]
+DEPTH = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}
+#: What a backend is written against.
+CONTRACT = {"errors", "spec", "toolchain", "simt"}
+MOST_MODULES_IN_THE_ROOT = 5
+CORE = sorted(
+    path for path in (ROOT / "portkern").rglob("*.py") if path.parent != ROOT / "portkern"
+) + [ROOT / "portkern" / name for name in ("errors.py", "testing.py")]
+BACKENDS = [
+    path for path in sorted((ROOT / "backends").rglob("*.py")) if "kernels" not in path.parts
+]
 
 
-def module_of(path: Path) -> str:
+def room(path: Path) -> str:
     """``portkern/report/html.py`` is part of ``report``."""
-    parts = path.relative_to(ROOT / "portkern").with_suffix("").parts
-    return "portkern" if parts[0] == "__init__" else parts[0]
+    return path.relative_to(ROOT / "portkern").with_suffix("").parts[0]
 
 
 def imported(path: Path) -> set[str]:
-    """The modules and packages of the core that a file imports, at its top or in a function."""
-    found: set[str] = set()
+    """The packages of the core that a file imports, at its top or in a function."""
+    rooms: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -57,32 +49,61 @@ def imported(path: Path) -> set[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
-        found |= {name.split(".")[1] for name in names if name.startswith("portkern.")}
-    return found
+        rooms |= {name.split(".")[1] for name in names if name.startswith("portkern.")}
+    return rooms
 
 
-def label(path: Path) -> str:
-    return path.relative_to(ROOT).with_suffix("").as_posix()
+def test_every_package_has_a_row() -> None:
+    folders = {path.parent.name for path in (ROOT / "portkern").glob("*/__init__.py")}
+    modules = {path.stem for path in (ROOT / "portkern").glob("*.py")} - {"__init__"}
+    assert folders | modules == set(DEPTH)
+    assert len(modules) + 1 <= MOST_MODULES_IN_THE_ROOT
 
 
-@pytest.mark.parametrize("path", CORE, ids=label)
-def test_every_module_has_a_layer(path: Path) -> None:
-    assert module_of(path) in DEPTH, "add it to LAYERS"
+def test_the_core_imports_from_rows_above() -> None:
+    upward = {
+        f"{path.relative_to(ROOT)} imports {other}"
+        for path in CORE
+        for other in imported(path)
+        if other != room(path) and DEPTH[other] >= DEPTH[room(path)]
+    }
+    assert not upward
 
 
-@pytest.mark.parametrize("path", CORE, ids=label)
-def test_the_core_imports_downwards(path: Path) -> None:
-    module = module_of(path)
-    allowed = {name for name, depth in DEPTH.items() if depth < DEPTH.get(module, 0)} | {module}
-    assert not imported(path) - allowed, f"{module} may not import these"
+def test_backends_know_the_contract_and_not_its_users() -> None:
+    beyond = {f"{path.relative_to(ROOT)}: {imported(path) - CONTRACT}" for path in BACKENDS}
+    assert not {line for line in beyond if not line.endswith("set()")}
 
 
-@pytest.mark.parametrize("path", BACKENDS, ids=label)
-def test_backends_import_the_contract_and_below(path: Path) -> None:
-    allowed = {name for name, depth in DEPTH.items() if depth <= CONTRACT}
-    assert not imported(path) - allowed, "a backend knows the contract, not its users"
+def test_backends_are_reached_by_name_through_the_registry() -> None:
+    direct = {path.relative_to(ROOT) for path in [*CORE, *BACKENDS] if "backends" in imported(path)}
+    assert not direct
 
 
-@pytest.mark.parametrize("path", [*CORE, *BACKENDS], ids=label)
-def test_siblings_in_backends_are_imported_relatively(path: Path) -> None:
-    assert "backends" not in imported(path), "only the registry reaches backends, by name"
+def test_modules_of_a_package_do_not_import_each_other_in_a_circle() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in CORE}
+    edges = {name: _modules(path) & set(modules) for name, path in modules.items()}
+    while leaves := {name for name, others in edges.items() if not others & set(edges) - {name}}:
+        edges = {name: others for name, others in edges.items() if name not in leaves}
+    assert not edges
+
+
+def _modules(path: Path) -> set[str]:
+    """What a file imports when it is imported itself."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return names
+
+
+def test_contributing_has_the_line_of_every_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z_/]+)/` \| (.*) \|$", text, re.MULTILINE))
+    packages = {
+        path.parent.relative_to(ROOT / "portkern").as_posix(): str(
+            import_module(".".join(path.parent.relative_to(ROOT).parts)).__doc__
+        ).partition("\n")[0]
+        for path in (ROOT / "portkern").rglob("*/__init__.py")
+    }
+    assert rows == packages

@@ -13,13 +13,13 @@ import pytest
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
-from portkern.agent.calls import Request
+from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.run import Run
-from portkern.candidate import Candidate
+from portkern.cli.verbs.generate import plan_of, read
 from portkern.errors import ConfigError, ModelDown, ModelError
-from portkern.record import Record
-from portkern.verbs.generate import plan_of, read
+from portkern.records.record import Record
+from portkern.spec.candidate import Candidate
 from tests.scripted import (
     MODEL,
     ScriptedBench,

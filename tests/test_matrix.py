@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import Cell, Question, host_targets
-from portkern.matrix import Matrix, Progress
-from portkern.record import Evidence, Record, RecordFile, Verdict
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.matrix.run import Matrix, Progress
+from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
 
 from .kernels import RIGHT, relu
@@ -124,7 +124,7 @@ def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     argv = [
-        sys.executable, "-m", "portkern.cli", "matrix", "ops=[relu,add,transpose]",
+        sys.executable, "-m", "portkern.cli.main", "matrix", "ops=[relu,add,transpose]",
         f"targets=[{HOST}]", "backends=cpu", "run=killed", f"reports={tmp_path}", "track=false",
         "json=true",
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from portkern import catalogue, ops, registry, target
+from portkern import ops
 from portkern.agent import memory
 from portkern.agent import strategy as strategies
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
@@ -37,7 +37,8 @@ from portkern.agent.memory.text import Passage
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, RecordError
-from portkern.toolchain import cache_root
+from portkern.spec import catalogue, registry, target
+from portkern.toolchain.run_tool import cache_root
 
 CONF = Path(__file__).parents[1] / "conf" / "memory"
 HISTORIES = [name for name in memory.names()["history"] if name != "none"]

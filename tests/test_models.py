@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from portkern.agent import keys
 from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import Budget, Meter, Spent
-from portkern.agent.calls import Call, CallCache, Calls, Request
-from portkern.agent.completion import litellm
-from portkern.agent.models import Models
-from portkern.agent.prices import Price, Prices
-from portkern.agent.role import Role, roles
+from portkern.agent.llm import keys
+from portkern.agent.llm.calls import Call, CallCache, Calls, Request
+from portkern.agent.llm.completion import litellm
+from portkern.agent.llm.models import Models
+from portkern.agent.llm.prices import Price, Prices
+from portkern.agent.llm.role import Role, roles
 from portkern.errors import BudgetSpent, ConfigError, ModelDown, ModelError, RecordError
 from tests.llm_server import MODEL, Say, Server, refuse
 
@@ -592,7 +592,7 @@ def test_an_interrupted_run_pays_nothing_twice(tmp_path: Path) -> None:
     script = """
 import asyncio, sys
 from pathlib import Path
-from portkern.agent.calls import Calls
+from portkern.agent.llm.calls import Calls
 from tests.test_models import ask, make
 import tests.test_models
 
@@ -776,7 +776,7 @@ def test_a_price_is_per_million_tokens() -> None:
 def test_without_litellm_it_says_how_to_get_it() -> None:
     code = """
 import sys; sys.modules["litellm"] = None
-from portkern.agent.completion import litellm
+from portkern.agent.llm.completion import litellm
 litellm()
 """
     done = subprocess.run(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.errors import ConfigError
-from portkern.occupancy import Limiter, Occupancy, occupancy
-from portkern.target import load, names
+from portkern.spec.occupancy import Limiter, Occupancy, occupancy
+from portkern.spec.target import load, names
 
 GPUS = [name for name in names("architecture") if load(name).is_gpu]
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from portkern import inputs, ops
+from portkern import ops
 from portkern.errors import ConfigError
-from portkern.op import FLOATS, Op, ScalarSpec, Signature, TensorSpec, Workload
+from portkern.evaluator import inputs
+from portkern.spec.op import FLOATS, Op, ScalarSpec, Signature, TensorSpec, Workload
 
 
 def moments() -> Op:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from portkern import catalogue, host, ops, registry
-from portkern import target as targets
-from portkern.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import BuildError
+from portkern.spec import catalogue, registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
+from portkern.spec.candidate import Candidate
+from portkern.toolchain import host
 
 platforms = importlib.import_module("portkern.backends.opencl.platforms")
 POCL = platforms.ClDescription(0, 0, "cpu", "pthread-x86", "GenuineIntel", "PoCL: 3.0")

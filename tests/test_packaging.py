@@ -55,7 +55,7 @@ def test_every_file_belongs_to_a_package_or_its_data() -> None:
 
 
 def test_every_backend_can_be_named() -> None:
-    from portkern import registry
+    from portkern.spec import registry
 
     folders = {init.parent.name for init in (ROOT / "backends").glob("*/__init__.py")}
     assert folders == set(registry.BUILTIN)

@@ -16,7 +16,7 @@ from portkern.agent import page
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
 from portkern.agent.log import Log
 from portkern.errors import StorageError
-from portkern.record import Cost
+from portkern.records.record import Cost
 
 HOSTILE = '</pre><script>alert(1)</script> & "quotes" | `code` 漢字 \x1b[31mred\x07'
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from portkern import catalogue, ops, registry, target
-from portkern.backend import SOURCE_KINDS, Build, Missing, Ready
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import BuildError
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import SOURCE_KINDS, Build, Missing, Ready
+from portkern.spec.candidate import Candidate
 
 PALLAS = registry.load("pallas")
 READY = PALLAS.probe(target.load("sm_90"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from portkern.agent.calls import Request
+from portkern.agent.llm.calls import Request
 from portkern.errors import ConfigError
 from tests.scripted import Answer, Played, by_prompt, kernel, play
 

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from portkern import registry, target
 from portkern.agent import memory, prompts
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
 from portkern.agent.axes import Context, Draft, Memory
@@ -28,9 +27,10 @@ from portkern.agent.proposer.tool_agent import TOOLS
 from portkern.agent.proposer.writing import Options, Writer
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
-from portkern.cells import load_op
 from portkern.errors import ConfigError
+from portkern.matrix.selection import load_op
+from portkern.spec import registry, target
+from portkern.spec.candidate import Candidate
 from tools import prompts as tool
 
 FOLDER = Path(prompts.__file__).parent

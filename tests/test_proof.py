@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 import torch
 
-from portkern import catalogue, ops, proof, registry, target
-from portkern.backend import Backend, Missing, Ready, Resources, Venue
-from portkern.candidate import Candidate
-from portkern.cells import host_targets
-from portkern.evaluate import Result
+from portkern import ops
+from portkern.evaluator import attribution
+from portkern.evaluator.attribution import Proof, Work
+from portkern.evaluator.trial import Result
 from portkern.guard import TorchOps
-from portkern.op import Workload
-from portkern.proof import Proof, Work
-from portkern.record import Record, Verdict
-from portkern.target import Target
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Record, Verdict
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Backend, Missing, Ready, Resources, Venue
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.spec.target import Target
 from portkern.testing import judge
-from portkern.trace import Trace
+from portkern.worker.profile import Trace
 
 from .report_records import records
 
@@ -111,7 +113,7 @@ def launch(name: str, us: float = 10.0) -> dict[str, object]:
 
 
 def held(work: Work = WORK, *, us: float = 100.0, **told: object) -> Proof:
-    return proof.hold(told, work, seconds=us / 1e6)
+    return attribution.hold(told, work, seconds=us / 1e6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern import catalogue, registry, target, tuning
 from portkern.agent import proposer as proposers
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
@@ -32,9 +31,11 @@ from portkern.agent.proposer.reading import Code
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
-from portkern.cells import load_op
 from portkern.errors import BudgetSpent, ConfigError, ModelError, RecordError
+from portkern.matrix.selection import load_op
+from portkern.spec import catalogue, registry, target
+from portkern.spec.candidate import Candidate
+from portkern.tuning import search
 
 CONF = Path(__file__).parents[1] / "conf" / "proposer"
 FENCE = "```"
@@ -1443,7 +1444,7 @@ def test_when_every_setting_was_tried_that_is_said() -> None:
     one = task("c++", "gelu")  # with a single knob
     told = play([Slot(n=2)] * 4, one)
     assert [len(drafts) for drafts in told] == [2, 1, 1, 1]
-    assert len(made(told)) == 3 == tuning.Space.of(made(told)[0], one.backend, one.target).size
+    assert len(made(told)) == 3 == search.Space.of(made(told)[0], one.backend, one.target).size
     assert told[2][0].candidate is None
     assert told[2][0].detail == "every setting of the kernel was tried"
 
@@ -1519,7 +1520,7 @@ def test_any_course_is_legal_without_repetition_and_the_same_again(
     kernels = made(told)
     assert len({kernel.digest for kernel in kernels}) == len(kernels)
     (shipped,) = catalogue.candidates(one.op.name, one.backend)[:1]
-    space = tuning.Space.of(shipped, one.backend, one.target, one.op.precision)
+    space = search.Space.of(shipped, one.backend, one.target, one.op.precision)
     for drafts, slot in zip(told, slots, strict=True):
         assert 1 <= len(drafts) <= slot.size
         assert all(draft.candidate for draft in drafts) or len(drafts) == 1

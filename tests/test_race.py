@@ -13,17 +13,20 @@ import psutil
 import pytest
 import torch
 
-from portkern import ops, registry, sandbox, variations
-from portkern.candidate import Candidate
-from portkern.cells import host_targets
-from portkern.evaluate import Result
-from portkern.op import Workload
-from portkern.race import Doubt, Lap, Race, _Round
-from portkern.record import Verdict
-from portkern.target import load
-from portkern.telemetry import Watch
+from portkern import ops
+from portkern.evaluator.interleaved_timing import Doubt, Lap, Race, _Round
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.telemetry import Watch
+from portkern.evaluator.trial import Result
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Verdict
+from portkern.sandbox import session as sandbox
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.spec.target import load
 from portkern.testing import QUICK, judge
-from portkern.timing import Plan
+from portkern.worker import timed_inputs
 
 from .kernels import RIGHT, relu
 
@@ -114,10 +117,10 @@ def test_a_pool_of_threads_that_sleeps_between_calls_is_honest(artifacts: Path) 
 def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> None:
     base, chosen = [torch.randn(1000)], random.SystemRandom()
     seeds = _Round.after(None, chosen).seeds
-    [first], [second], [again] = (variations.inputs(base, seeds, call) for call in (0, 1, 0))
+    [first], [second], [again] = (timed_inputs.inputs(base, seeds, call) for call in (0, 1, 0))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
-    [other] = variations.inputs(base, _Round.after(None, chosen).seeds, 0)
+    [other] = timed_inputs.inputs(base, _Round.after(None, chosen).seeds, 0)
     assert not torch.equal(first, other)
 
 
@@ -144,7 +147,7 @@ def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
     first = _Round.after(None, chosen)
     second = _Round.after(first, chosen)
     third = _Round.after(second, chosen)
-    one, two, three = (variations.inputs(base, now.seeds, 0) for now in (first, second, third))
+    one, two, three = (timed_inputs.inputs(base, now.seeds, 0) for now in (first, second, third))
     for before, after in zip(one[:2], two[:2], strict=True):
         assert 0 < int((before != after).sum()) <= 16
     assert int((two[0] != three[0]).sum()) > 900

@@ -37,7 +37,7 @@ def test_it_stays_short() -> None:
 
 
 def test_every_verb_is_shown() -> None:
-    from portkern.cli import VERBS
+    from portkern.cli.main import VERBS
 
     for verb in VERBS:
         assert f"portkern {verb}" in README

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.errors import RecordError
-from portkern.record import (
+from portkern.records.record import (
     Environment,
     Evidence,
     Record,
@@ -124,7 +124,7 @@ def test_a_writer_killed_at_any_moment_loses_no_whole_line(tmp_path: Path) -> No
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path\n"
-        "from portkern.record import Record, RecordFile\n"
+        "from portkern.records.record import Record, RecordFile\n"
         "file = RecordFile(Path(sys.argv[1])); line = sys.stdin.read(); n = 0\n"
         "while True:\n"
         "    file.append([Record.from_json(line)]); n += 1; print(n, flush=True)\n"

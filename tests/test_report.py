@@ -17,7 +17,7 @@ import pytest
 
 from portkern import report
 from portkern.errors import StorageError
-from portkern.record import Evidence, Record, Verdict
+from portkern.records.record import Evidence, Record, Verdict
 from portkern.report import html, markdown, summary
 from portkern.report.table import Column, Table, clean, current, natural, times
 

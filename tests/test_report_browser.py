@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from portkern.record import Evidence, Record
+from portkern.records.record import Evidence, Record
 from portkern.report import html
 from portkern.report.table import Table
 

@@ -10,22 +10,26 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern import building, evaluate, ops, registry, sandbox
-from portkern.arena import Arena
-from portkern.backend import Build, Missing, Venue
-from portkern.building import Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import host_targets
+from portkern import ops
 from portkern.errors import PortkernError
-from portkern.evaluate import Trial
-from portkern.jail import Policy
-from portkern.record import Verdict
-from portkern.runners import Contestant
-from portkern.sandbox import Failed, Session
-from portkern.target import load
+from portkern.evaluator import build
+from portkern.evaluator import trial as evaluate
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Limits
+from portkern.evaluator.trial import Trial
+from portkern.evaluator.workers import Contestant
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Verdict
+from portkern.sandbox import session as sandbox
+from portkern.sandbox.jail import Policy
+from portkern.sandbox.session import Failed, Session
+from portkern.sandbox.shared_memory import Arena
+from portkern.spec import registry
+from portkern.spec.backend import Build, Missing, Venue
+from portkern.spec.candidate import Candidate
+from portkern.spec.target import load
 from portkern.testing import QUICK, judge
-from portkern.toolchain import cache_root
+from portkern.toolchain.run_tool import cache_root
 
 from .kernels import RIGHT, relu
 
@@ -146,8 +150,8 @@ def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> 
 def _contestant(body: str, artifacts: Path) -> Contestant:
     op = ops.load("relu")
     request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
-    [built] = building.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
-    assert not isinstance(built.outcome, building.Failure), built.outcome
+    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
+    assert not isinstance(built.outcome, build.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
     assert isinstance(venue, Venue)
     return Contestant(request, built.outcome, venue)
@@ -182,7 +186,9 @@ def test_a_worker_knows_the_judges_cache_though_its_home_is_elsewhere(
         pass  # the server is there before the cache is elsewhere
     monkeypatch.delenv("PORTKERN_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = "from portkern.toolchain import cache_root\nraise KeyError(str(cache_root()))\n"
+    source = (
+        "from portkern.toolchain.run_tool import cache_root\nraise KeyError(str(cache_root()))\n"
+    )
     with Session(("torch",), {}) as session:
         told = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
     assert isinstance(told, Failed)

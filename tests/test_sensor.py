@@ -13,24 +13,27 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from portkern import building, catalogue, ops, registry, sandbox, target
-from portkern.agent import sensor
+from portkern import ops
+from portkern.agent import feedback
 from portkern.agent.axes import Measured, Sensor
-from portkern.agent.sensor import build_log, hardware, ncu, outside, perf, rendering, rocprof
-from portkern.agent.sensor.hardware import Counters
-from portkern.agent.sensor.metrics import UNITS, shown
-from portkern.agent.sensor.subject import Subject, bare
-from portkern.agent.sensor.vocabulary import TOOLS, Counted, Launch, Rule, load, sets
+from portkern.agent.feedback import build_log, hardware, ncu, outside, perf, rendering, rocprof
+from portkern.agent.feedback.hardware import Counters
+from portkern.agent.feedback.metrics import UNITS, shown
+from portkern.agent.feedback.subject import Subject, bare
+from portkern.agent.feedback.vocabulary import TOOLS, Counted, Launch, Rule, load, sets
 from portkern.agent.task import Task
-from portkern.backend import Missing, Ready
-from portkern.building import Limits
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import Cell, host_targets
 from portkern.errors import ConfigError, ToolError
-from portkern.op import Workload
-from portkern.record import Record
-from portkern.toolchain import cache_root
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Limits
+from portkern.matrix.selection import Cell, host_targets
+from portkern.records.record import Record
+from portkern.sandbox import session
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Missing, Ready
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.toolchain.run_tool import cache_root
 from tests.report_records import make
 
 DATA = Path(__file__).parent / "data" / "counters"
@@ -71,7 +74,7 @@ def measure(
 ) -> Measured:
     """What the sensor of this kind says."""
     of = of or task()
-    (one,) = sensor.load({"sensors": [kind], **options})
+    (one,) = feedback.load({"sensors": [kind], **options})
     return one.measure(of, candidate(of), records)
 
 
@@ -79,9 +82,9 @@ def measure(
 
 
 def test_sensors_come_in_the_order_of_their_stages() -> None:
-    loaded = sensor.load({"sensors": ["timing", "correctness", "compile"], "counters": "any"})
+    loaded = feedback.load({"sensors": ["timing", "correctness", "compile"], "counters": "any"})
     assert [one.kind for one in loaded] == ["compile", "correctness", "timing", "counters"]
-    assert [one.stage for one in sensor.load({})] == [0, 1, 1, 2, 2]
+    assert [one.stage for one in feedback.load({})] == [0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +99,12 @@ def test_sensors_come_in_the_order_of_their_stages() -> None:
 )
 def test_what_does_not_exist_is_said_with_what_does(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        sensor.load(options)
+        feedback.load(options)
     assert str(caught.value) == told
 
 
 def test_the_table_of_metrics_names_each_with_its_unit() -> None:
-    table = (sensor.__doc__ or "").split("=\n")[2].splitlines()
+    table = (feedback.__doc__ or "").split("=\n")[2].splitlines()
     rows = {line.split()[0]: line[19:28].strip() for line in table if not line.startswith("=")}
     assert rows == dict(UNITS)
 
@@ -112,7 +115,7 @@ def test_every_group_loads(file: Path) -> None:
         composed = compose(None, overrides=[f"+feedback={file.stem}"])
     options = OmegaConf.to_container(composed)
     assert isinstance(options, dict)
-    loaded: list[Sensor] = sensor.load(options["feedback"])
+    loaded: list[Sensor] = feedback.load(options["feedback"])
     assert len(loaded) == len(options["feedback"]["sensors"]) + (
         options["feedback"]["counters"] != "none"
     )
@@ -140,8 +143,8 @@ def undocumented(file: Path) -> list[str]:
 
 def test_the_default_group_states_the_defaults() -> None:
     stated = yaml.safe_load((CONF / "default.yaml").read_text())
-    assert sensor.Feedback.model_validate(stated) == sensor.Feedback.model_validate({})
-    assert set(stated) == set(sensor.Feedback.model_fields)
+    assert feedback.Feedback.model_validate(stated) == feedback.Feedback.model_validate({})
+    assert set(stated) == set(feedback.Feedback.model_fields)
 
 
 # ---- builds
@@ -629,9 +632,7 @@ def test_what_is_profiled_is_the_artifact_that_was_judged() -> None:
     cell = Cell(SOFTMAX, work.set, asked, "float32", of.backend, of.target, CPU_KERNEL)
     assert isinstance(cell.ready, Ready)
     cache = ArtifactCache(cache_root() / "builds")
-    (built,) = building.build_all(
-        [cell.build], [cell.ready.toolchain], limits=Limits(), cache=cache
-    )
+    (built,) = build.build_all([cell.build], [cell.ready.toolchain], limits=Limits(), cache=cache)
     found = Subject.of(of, CPU_KERNEL, records)
     assert isinstance(found, Subject)
     assert found.contestant.artifact == built.outcome
@@ -681,8 +682,8 @@ def softmax(x):
 @pytest.fixture
 def nosy(monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A kernel that looks around when it is called."""
-    if "landlock" not in sandbox.layers().active:
-        pytest.skip(f"landlock: {sandbox.layers().missing.get('landlock')}")
+    if "landlock" not in session.layers().active:
+        pytest.skip(f"landlock: {session.layers().missing.get('landlock')}")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     source = NOSY % str(Path(__file__).resolve())
     kernel = Candidate("softmax", "cpu", "numba", source, "softmax", style="return")

@@ -15,15 +15,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from portkern import target
 from portkern.errors import BuildError, ConfigError, LaunchError
-from portkern.simt import build, program, toolbox, torchlite
-from portkern.simt.options import Mode
-from portkern.simt.program import Outcome
-from portkern.simt.torchlite import Extension
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.options import Mode
+from portkern.simt.execute.program import Outcome
+from portkern.simt.torch_extension import bindings as torchlite
+from portkern.simt.torch_extension.bindings import Extension
+from portkern.spec import target
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 HERE = Path(__file__).parent / "simt"
 PROGRAMS = sorted(p.name for p in (HERE / "api").iterdir() if p.suffix in (".cu", ".hip"))
@@ -130,7 +132,7 @@ def test_an_extension_is_built_from_a_file_with_its_includes(tmp_path: Path) -> 
 def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
     tmp_path: Path,
 ) -> None:
-    box = toolbox.ready()
+    box = runtime_library.ready()
     if not box.gcc:
         pytest.skip("only g++ tells which precompiled header it reads")
     source = tmp_path / "nothing.cu"
@@ -138,7 +140,7 @@ def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
     headers = box.headers("cuda", "fast", torch=True)
     read = subprocess.run(
         [*box.compiler.argv, *box.flags("fast"), "-DTORCH_EXTENSION_NAME=x", *headers,
-         "-I", str(toolbox.INCLUDE), "-H", "-fsyntax-only", "-x", "c++", str(source)],
+         "-I", str(runtime_library.INCLUDE), "-H", "-fsyntax-only", "-x", "c++", str(source)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert read.stderr.startswith(f"! {box.folder}"), read.stderr[:200]

@@ -10,11 +10,12 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from portkern.simt import build, program, rewrite, toolbox
-from portkern.simt.asm import translate
 from portkern.simt.diagnostics import Diagnostic
-from portkern.simt.inline_asm import Asm, Operand
-from portkern.simt.options import Run
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.options import Run
+from portkern.simt.translate import rewrite
+from portkern.simt.translate.asm_statement import Asm, Operand
+from portkern.simt.translate.inline_ptx import translate
 from tests.simt.matrix import corpus
 
 Words = NDArray[numpy.uint64]
@@ -22,7 +23,8 @@ RECORDED = Path(__file__).parent / "simt" / "matrix" / "device.npz"
 HEADER = '#include "simt/ptx.h"'
 
 needs_compiler = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from portkern.simt import toolbox
+from portkern.simt.execute import runtime_library
 
 from .simt.suite import Case, cases
 from .simt.verdicts import judge
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 
 

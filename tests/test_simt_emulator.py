@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from portkern import cli
-from portkern.simt import toolbox
+from portkern.cli import main
+from portkern.simt.execute import runtime_library
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 
 KERNEL = """
@@ -38,7 +39,7 @@ def check(
     def run(body: str, *options: str, target: str = "sm_90") -> dict[str, Any]:
         Path("relu.cu").write_text(KERNEL.format(body=body), encoding="utf-8")
         argv = ["op=relu", "backend=cuda", "source=relu.cu", f"target={target}", "venue=emulator"]
-        cli.run(["check", *argv, "json=true", *options])
+        main.run(["check", *argv, "json=true", *options])
         record: dict[str, Any] = json.loads(capsys.readouterr().out)["records"][0]
         return record
 
@@ -116,5 +117,5 @@ def test_a_result_that_depends_on_the_schedule_is_found(check: Any) -> None:
 def test_a_mistyped_option_is_answered_with_the_right_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, words: str
 ) -> None:
-    status = cli.run(["matrix", "ops=relu", "targets=sm_90", "backends=cuda", option])
+    status = main.run(["matrix", "ops=relu", "targets=sm_90", "backends=cuda", option])
     assert status == 2 and words in capsys.readouterr().err

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from portkern.errors import BuildError
-from portkern.simt import toolbox
-from portkern.simt.build import build_program
-from portkern.simt.machine import Language
-from portkern.simt.options import Mode, Order, Run, checkers
-from portkern.simt.program import Outcome, run
+from portkern.simt.execute import runtime_library
+from portkern.simt.execute.build import build_program
+from portkern.simt.execute.machine import Language
+from portkern.simt.execute.options import Mode, Order, Run, checkers
+from portkern.simt.execute.program import Outcome, run
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 
 PROGRAMS = Path(__file__).parent / "simt" / "groups"

@@ -11,14 +11,15 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from portkern import target
-from portkern.simt import build, program, toolbox
-from portkern.simt.machine import Language
-from portkern.simt.options import Mode, Run
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.machine import Language
+from portkern.simt.execute.options import Mode, Run
+from portkern.spec import target
 from tests.simt.matrix.layouts import MULTIPLIES, Multiply
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 SOURCES = Path(__file__).parent / "simt" / "matrix"
 CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)

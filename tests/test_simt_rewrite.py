@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.errors import ConfigError
-from portkern.simt.inline_asm import Asm, Operand
-from portkern.simt.lexer import Code, Kind, tokenize
-from portkern.simt.rewrite import INCLUDE, rewrite, rewrite_tree
-from portkern.simt.unmodelled import unmodelled
+from portkern.simt.translate.asm_statement import Asm, Operand
+from portkern.simt.translate.lexer import Code, Kind, tokenize
+from portkern.simt.translate.rewrite import INCLUDE, rewrite, rewrite_tree
+from portkern.simt.translate.unmodelled import unmodelled
 
 GXX = shutil.which("g++")
 needs_gxx = pytest.mark.skipif(GXX is None, reason="no C++ compiler: 'g++' is not on PATH")
@@ -576,7 +576,7 @@ def asm(monkeypatch: pytest.MonkeyPatch) -> list[Asm]:
         asked.append(asm)
         return f"{{ f{len(asked)}(); }}"
 
-    monkeypatch.setattr("portkern.simt.rewrite.translate", translate)
+    monkeypatch.setattr("portkern.simt.translate.rewrite.translate", translate)
     return asked
 
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from portkern import target
-from portkern.simt import build, program, toolbox
-from portkern.simt.options import Mode, Order, Run
-from portkern.simt.program import Outcome
-from portkern.simt.rewrite import rewrite
-from portkern.toolchain import run_tool
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.options import Mode, Order, Run
+from portkern.simt.execute.program import Outcome
+from portkern.simt.translate.rewrite import rewrite
+from portkern.spec import target
+from portkern.toolchain.run_tool import run_tool
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(toolbox.find(), toolbox.Toolbox), reason=str(toolbox.find())
+    not isinstance(runtime_library.find(), runtime_library.Toolbox),
+    reason=str(runtime_library.find()),
 )
 
 PRELUDE = """
@@ -341,10 +342,10 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
         }
         int main() { int* x; cudaMalloc(&x, 128); k<<<1, 32>>>(x); }
     """
-    box, file = toolbox.ready(), tmp_path / "kernel.cpp"
+    box, file = runtime_library.ready(), tmp_path / "kernel.cpp"
     file.write_text(rewrite(source, "kernel.cu", library=False).text, encoding="utf-8")
     run_tool(
-        [*box.compiler.argv, *box.flags(mode), f"-std={standard}", "-I", toolbox.INCLUDE,
+        [*box.compiler.argv, *box.flags(mode), f"-std={standard}", "-I", runtime_library.INCLUDE,
          "-include", "cuda_runtime.h", file, box.runtime, f"-Wl,-rpath,{box.folder}",
          "-o", tmp_path / "kernel"], timeout_s=120.0,
     )  # fmt: skip

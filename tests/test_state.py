@@ -17,17 +17,18 @@ import numpy
 import pytest
 import torch
 
-from portkern import ops, registry
-from portkern.candidate import Candidate
-from portkern.cells import host_targets
-from portkern.device import TorchDevice
-from portkern.evaluate import Result
-from portkern.op import Workload
-from portkern.record import Verdict
-from portkern.state import Snapshot
-from portkern.target import load
+from portkern import ops
+from portkern.evaluator.trial import Result
+from portkern.matrix.selection import host_targets
+from portkern.records.record import Verdict
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.spec.target import load
 from portkern.testing import judge
-from portkern.worker import layout
+from portkern.toolchain.torch_device import TorchDevice
+from portkern.worker.state_snapshot import Snapshot
+from portkern.worker.worker import layout
 
 DOWN, UP, ZERO, NEAREST = 0x400, 0x800, 0xC00, 0  # of fenv.h on x86-64
 
@@ -78,7 +79,7 @@ CHANGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
         lambda: set_to(torch.set_flush_denormal, True, False),
     "torch.relu was replaced": lambda: replaced(torch, "relu"),
     "torch.Tensor.detach was replaced": lambda: replaced(torch.Tensor, "detach"),
-    "portkern.device.TorchDevice.download was replaced":
+    "portkern.toolchain.torch_device.TorchDevice.download was replaced":
         lambda: replaced(TorchDevice, "download"),
     "time.perf_counter_ns was replaced": lambda: replaced(time, "perf_counter_ns"),
     "builtins.sorted was replaced": lambda: replaced(builtins, "sorted"),
@@ -128,7 +129,7 @@ def test_the_functions_that_it_asks_with_cannot_be_replaced_afterwards() -> None
 
 def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
     code = (
-        "import sys; from portkern.state import Snapshot; Snapshot().changes(); "
+        "import sys; from portkern.worker.state_snapshot import Snapshot; Snapshot().changes(); "
         "print({'torch', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,7 +138,8 @@ def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
 
 def test_toolchains_that_are_imported_later_change_nothing() -> None:
     code = (
-        "import importlib, torch; from portkern.state import Snapshot; before = Snapshot()\n"
+        "import importlib, torch; from portkern.worker.state_snapshot import Snapshot\n"
+        "before = Snapshot()\n"
         "for name in ('torch._dynamo', 'torch._inductor', 'triton', 'numba', 'jax', 'pyopencl'):\n"
         "    try: importlib.import_module(name)\n"
         "    except ImportError: pass\n"

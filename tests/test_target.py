@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from portkern.errors import ConfigError
-from portkern.target import SITE, AmdLimits, NvidiaLimits, Peak, Target, load, names
+from portkern.spec.target import SITE, AmdLimits, NvidiaLimits, Peak, Target, load, names
 
 GOOD_PEAK = "{value: 1.5, unit: GB/s, basis: measured, source: here}"
 

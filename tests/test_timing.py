@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern.target import load
-from portkern.timing import (
+from portkern.evaluator.statistics import (
     KEPT,
     Plan,
     floor_us,
@@ -19,6 +18,7 @@ from portkern.timing import (
     speedup,
     summarize,
 )
+from portkern.spec.target import load
 
 
 def test_a_summary_keeps_order_statistics_of_many_samples() -> None:

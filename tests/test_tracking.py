@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from portkern.record import (
+from portkern.records.record import (
     Environment,
     Evidence,
     Record,
@@ -21,7 +21,7 @@ from portkern.record import (
     Verdict,
     WorkloadRef,
 )
-from portkern.tracking import Skipped, Tracked, track
+from portkern.tracking.matrix_runs import Skipped, Tracked, track
 
 pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
 # Of libraries below MLflow; none is ours to mend.
@@ -193,7 +193,8 @@ def test_the_default_store_is_where_mlflow_ui_looks(
     record = measured("relu").to_json()
     script = (
         "import sys; from pathlib import Path;"
-        "from portkern.record import Record; from portkern.tracking import track;"
+        "from portkern.records.record import Record;"
+        "from portkern.tracking.matrix_runs import track;"
         "records = [Record.from_json(sys.argv[1])];"
         "print(track(records, experiment='e', run_name='r', folder=Path('none')))"
     )

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from portkern import catalogue, ops, registry, target
-from portkern.backend import Artifact, Build, Missing
-from portkern.candidate import Candidate
+from portkern import ops
 from portkern.errors import BuildError
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.candidate import Candidate
 from portkern.testing import judge
 
 TRITON = registry.load("triton")

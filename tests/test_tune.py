@@ -12,15 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern import catalogue, ops, registry, target, tuned, tuning
-from portkern.candidate import Candidate
-from portkern.cells import Question, Stage, host_targets
-from portkern.cli import run
+from portkern import ops
+from portkern.cli.main import run
 from portkern.errors import ConfigError
-from portkern.op import Workload
-from portkern.record import Record
-from portkern.tuned import Database, Tuned
-from portkern.tuning import Space
+from portkern.matrix.selection import Question, Stage, host_targets
+from portkern.records.record import Record
+from portkern.spec import catalogue, registry, target
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.tuning import database as tuned
+from portkern.tuning import search
+from portkern.tuning.database import Database, Tuned
+from portkern.tuning.search import Space
 from tests.report_records import make
 
 SOURCE = "#define A 2  // knob: 1 2 3 4\n#define BLOCK 64  // knob: 32 64 128\n"
@@ -99,7 +102,7 @@ def test_every_shipped_kernel_can_be_tuned_for_every_target_of_its_backend(backe
 # ---- the search
 
 
-def judged(times: dict[int, float], asked: list[list[int]]) -> tuning.Judge:
+def judged(times: dict[int, float], asked: list[list[int]]) -> search.Judge:
     """Kernels that take as long as ``times`` says of their A; what it does not name is wrong."""
 
     def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
@@ -119,7 +122,7 @@ def test_everything_is_tried_once_and_the_fastest_right_one_wins(
     times: dict[int, float], batch: int
 ) -> None:
     asked: list[list[int]] = []
-    found = tuning.search(
+    found = search.search(
         ONE, space(ONE), judged(times, asked), trials=4, batch=batch, finalists=2, seed=0
     )
     assert [trial.settings["A"] for trial in found.trials] == [2, 1, 3, 4]
@@ -129,7 +132,7 @@ def test_everything_is_tried_once_and_the_fastest_right_one_wins(
     best = min(times, key=times.__getitem__)
     if 2 not in times:
         assert (times[found.best["A"]], found.gain) == (times[best], None)
-    elif times[2] / times[best] < tuning.LEAST_GAIN:
+    elif times[2] / times[best] < search.LEAST_GAIN:
         assert (found.best["A"], found.gain) == (2, 1.0)
     else:
         assert times[found.best["A"]] == times[best]
@@ -154,10 +157,10 @@ def test_suggestions_are_never_tried_twice_and_begin_with_the_defaults() -> None
             told.append(record(median_us=10.0 + distance))
         return told
 
-    found = tuning.search(kernel, space(kernel), judge, trials=60, batch=7, finalists=3, seed=1)
+    found = search.search(kernel, space(kernel), judge, trials=60, batch=7, finalists=3, seed=1)
     assert seen[0] == (3,) * 6 and len(seen) == 60 and len(set(seen)) == 60
     assert found.gain and found.gain > 1.3  # of 34 us at the defaults, 10 at the very best
-    again = tuning.search(
+    again = search.search(
         kernel, space(kernel), lambda c, f: judge(c, True), trials=60, batch=7, finalists=3, seed=1
     )
     assert again.best == found.best, "a seed repeats a search"

@@ -9,9 +9,11 @@ import sys
 import pytest
 import torch
 
-from portkern import claims, ops, worker
-from portkern.device import TorchDevice
-from portkern.worker import Worker
+from portkern import ops
+from portkern.evaluator import worker_reports
+from portkern.toolchain.torch_device import TorchDevice
+from portkern.worker import worker
+from portkern.worker.worker import Worker
 
 #: Of portkern's dependencies, what a machine that only runs cells may lack.
 NOT_NEEDED = ("hydra", "omegaconf", "rich", "scipy", "jinja2", "filelock", "psutil", "mlflow")
@@ -22,7 +24,7 @@ def test_it_starts_without_the_judges_dependencies() -> None:
     code = (
         "import sys\n"
         f"for name in {NOT_NEEDED!r}: sys.modules[name] = None\n"
-        "import portkern.forkserver\n"
+        "import portkern.worker.forkserver\n"
         "from portkern import registry, target\n"
         "backends = [registry.load(name) for name in registry.BUILTIN]\n"
         "targets = [target.load(name) for name in target.names()]\n"
@@ -69,5 +71,7 @@ X = torch.zeros(4, 8)
 def test_a_returned_tensor_is_new_contiguous_and_on_the_device(
     returned: torch.Tensor, told: str
 ) -> None:
-    odd = claims.oddity(ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu")))
+    odd = worker_reports.oddity(
+        ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu"))
+    )
     assert odd.startswith(told) and bool(odd) == bool(told)

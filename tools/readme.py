@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from benchmarks import _script, amd_builds, cpu_ops, evaluator, headline, memory_bound
-from portkern.record import RecordFile
+from portkern.records.record import RecordFile
 from portkern.report.markdown import overview
 
 ROOT = Path(__file__).resolve().parents[1]

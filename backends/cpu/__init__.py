@@ -8,25 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from portkern import abi, host
-from portkern.backend import (
-    Artifact,
-    Backend,
-    Build,
-    Kernel,
-    Missing,
-    Ready,
-    Venue,
-    Venues,
-)
-from portkern.candidate import Candidate
-from portkern.compilers import Compiler, compiler, machine
-from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
-from portkern.native import load_library
-from portkern.op import Signature
-from portkern.target import Target
-from portkern.toolchain import package_version, run_tool
+from portkern.spec import abi
+from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Signature
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.compilers import Compiler, compiler, machine
+from portkern.toolchain.native_library import load_library
+from portkern.toolchain.run_tool import package_version, run_tool
+from portkern.toolchain.torch_device import TorchDevice
 
 from . import functions, jit
 from .elf import defines

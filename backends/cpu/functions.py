@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from portkern.backend import Artifact, Build, Call, Device, Kernel
-from portkern.device import TorchDevice
 from portkern.errors import BuildError, LaunchError
+from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
+from portkern.toolchain.torch_device import TorchDevice
 
 
 def build(request: Build, workdir: Path) -> Artifact:

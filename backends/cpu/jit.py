@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from portkern.backend import Artifact, Build, Call, Device, Kernel
-from portkern.compilers import machine
-from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable, BuildError
-from portkern.target import Target
-from portkern.toolchain import package_version
+from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
+from portkern.spec.target import Target
+from portkern.toolchain.compilers import machine
+from portkern.toolchain.run_tool import package_version
+from portkern.toolchain.torch_device import TorchDevice
 
 from .functions import import_function
 

@@ -6,26 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from portkern import abi
-from portkern.backend import (
-    Artifact,
-    Backend,
-    Build,
-    Kernel,
-    Missing,
-    Ready,
-    Venue,
-    Venues,
-)
-from portkern.candidate import Candidate
-from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
-from portkern.native import load_library
-from portkern.op import Signature
-from portkern.simt import emulate
-from portkern.simt.build import Source
-from portkern.simt.options import CHECKERS
-from portkern.target import Target
+from portkern.simt.execute import emulate
+from portkern.simt.execute.build import Source
+from portkern.simt.execute.options import CHECKERS
+from portkern.spec import abi
+from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Signature
+from portkern.spec.target import Target
+from portkern.toolchain.native_library import load_library
+from portkern.toolchain.torch_device import TorchDevice
 
 from . import gpu, nvcc, nvrtc, source
 
@@ -33,7 +24,7 @@ OLDEST = 75  # the first architecture that nvcc 13 compiles for
 
 
 class CudaBackend(Backend):
-    """``.cu`` files with the C entry point that :mod:`portkern.abi` describes."""
+    """``.cu`` files with the C entry point that :mod:`portkern.spec.abi` describes."""
 
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from portkern import host
-from portkern.backend import Missing, Venue
-from portkern.target import Target
-from portkern.toolchain import package_dir
+from portkern.spec.backend import Missing, Venue
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import package_dir
 
 from .nvcc import Nvcc
 

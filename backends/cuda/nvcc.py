@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from portkern.backend import Artifact, Build, Missing
 from portkern.errors import ToolError
-from portkern.target import Target
-from portkern.toolchain import package_dir, run_tool
+from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.target import Target
+from portkern.toolchain.run_tool import package_dir, run_tool
 
 from . import ptxas, source
 

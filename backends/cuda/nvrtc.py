@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from portkern.backend import Artifact, Build, Missing
 from portkern.errors import BuildError
+from portkern.spec.backend import Artifact, Build, Missing
 
 from . import nvcc, ptxas, source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from portkern.backend import Resources
+from portkern.spec.backend import Resources
 
 _KERNEL = re.compile(r"Compiling entry function '(?P<symbol>[^']+)' for")
 _USED = re.compile(r"Used (\d+) registers([^\n]*)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from portkern import abi
-from portkern.backend import Build
 from portkern.errors import BuildError
+from portkern.spec import abi
+from portkern.spec.backend import Build
 
 #: CUDA's names of the dtypes that tensors may have.
 TYPES = {

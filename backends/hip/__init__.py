@@ -6,26 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from portkern import abi, host
-from portkern.backend import (
-    Artifact,
-    Backend,
-    Build,
-    Kernel,
-    Missing,
-    Ready,
-    Venue,
-    Venues,
-)
-from portkern.candidate import Candidate
-from portkern.device import TorchDevice
 from portkern.errors import BackendUnavailable
-from portkern.native import load_library
-from portkern.op import Signature
-from portkern.simt import emulate
-from portkern.simt.build import Source
-from portkern.simt.options import CHECKERS
-from portkern.target import Target
+from portkern.simt.execute import emulate
+from portkern.simt.execute.build import Source
+from portkern.simt.execute.options import CHECKERS
+from portkern.spec import abi
+from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Signature
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.native_library import load_library
+from portkern.toolchain.torch_device import TorchDevice
 
 from ..cuda import CudaBackend, gpu, nvcc, source
 from . import clang, rocm
@@ -36,7 +28,7 @@ _ON_NVIDIA = Path(__file__).parent / "include" / "nvidia"
 
 
 class HipBackend(Backend):
-    """``.hip`` files with the C entry point that :mod:`portkern.abi` describes."""
+    """``.hip`` files with the C entry point that :mod:`portkern.spec.abi` describes."""
 
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}

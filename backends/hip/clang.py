@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from portkern.backend import Artifact, Build, Missing
 from portkern.errors import BuildError
-from portkern.toolchain import package_dir, package_version, run_tool
+from portkern.spec.backend import Artifact, Build, Missing
+from portkern.toolchain.run_tool import package_dir, package_version, run_tool
 
 from . import codeobject
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from portkern.backend import Resources
 from portkern.errors import BuildError
+from portkern.spec.backend import Resources
 
 from ..cuda.ptxas import readable
 

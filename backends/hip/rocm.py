@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from portkern.backend import Artifact, Build, Missing
 from portkern.errors import ToolError
-from portkern.toolchain import run_tool
+from portkern.spec.backend import Artifact, Build, Missing
+from portkern.toolchain.run_tool import run_tool
 
 from . import clang, codeobject
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-from portkern.backend import (
+from portkern.errors import BackendUnavailable, BuildError
+from portkern.spec.backend import (
     Artifact,
     Backend,
     Build,
@@ -19,10 +20,9 @@ from portkern.backend import (
     Venue,
     Venues,
 )
-from portkern.errors import BackendUnavailable, BuildError
-from portkern.op import Signature
-from portkern.target import Target
-from portkern.toolchain import package_version
+from portkern.spec.op import Signature
+from portkern.spec.target import Target
+from portkern.toolchain.run_tool import package_version
 
 from . import platforms
 from .device import ClDevice, Program

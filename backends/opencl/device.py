@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from portkern.device import FLUSH_BYTES
 from portkern.errors import BuildError
-from portkern.op import ITEMSIZE
+from portkern.spec.op import ITEMSIZE
+from portkern.toolchain.torch_device import FLUSH_BYTES
 
 HARNESS = Path(__file__).parent / "harness.cl"
 

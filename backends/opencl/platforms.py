@@ -16,10 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from portkern import host
-from portkern.backend import Missing
-from portkern.target import Target
-from portkern.toolchain import package_dir, package_version
+from portkern.spec.backend import Missing
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import package_dir, package_version
 
 TIMEOUT_S = 120.0
 PIP = "pip install 'portkern[opencl]'"

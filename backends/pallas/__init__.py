@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from portkern import host
-from portkern.backend import (
+from portkern.errors import BuildError
+from portkern.spec.backend import (
     Artifact,
     Backend,
     Build,
@@ -21,10 +21,10 @@ from portkern.backend import (
     Venue,
     Venues,
 )
-from portkern.errors import BuildError
-from portkern.op import Signature
-from portkern.target import Target
-from portkern.toolchain import package_version
+from portkern.spec.op import Signature
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import package_version
 
 #: Distributions that let JAX open a vendor's GPU.
 PLUGINS = {

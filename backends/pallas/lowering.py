@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from portkern.backend import Build, Resources
 from portkern.errors import BuildError
-from portkern.target import Target
+from portkern.spec.backend import Build, Resources
+from portkern.spec.target import Target
 
 _CUSTOM_CALL = "__gpu$xla.gpu.triton"
 #: JAX 0.11 reads the compute capability off a device's name; AMD's is its architecture.

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from portkern import host
-from portkern.backend import (
+from portkern.errors import ToolError
+from portkern.spec.backend import (
     Artifact,
     Backend,
     Build,
@@ -21,10 +21,10 @@ from portkern.backend import (
     Venue,
     Venues,
 )
-from portkern.device import TorchDevice
-from portkern.errors import ToolError
-from portkern.target import Target
-from portkern.toolchain import package_dir, package_version
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import package_dir, package_version
+from portkern.toolchain.torch_device import TorchDevice
 
 from .candidate import import_entry
 

@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from portkern.backend import Resources
-from portkern.target import Target
+from portkern.spec.backend import Resources
+from portkern.spec.target import Target
 
 
 def kind_of(target: Target) -> str:

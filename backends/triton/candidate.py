@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from portkern.backend import Build
 from portkern.errors import BuildError
+from portkern.spec.backend import Build
 
 _FRAMES = 12
 

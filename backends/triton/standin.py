@@ -18,9 +18,9 @@ import torch  # noqa: TID253 - imported by TritonBackend.build alone
 from torch.overrides import TorchFunctionMode  # noqa: TID253
 from torch.utils._pytree import tree_map  # noqa: TID253
 
-from portkern.backend import Build, Resources
 from portkern.errors import BuildError
-from portkern.target import Target
+from portkern.spec.backend import Build, Resources
+from portkern.spec.target import Target
 
 from .binaries import kind_of, resources
 from .candidate import build_error

@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from portkern.simt import emulate, lines, torchlite
-from portkern.simt.options import SCHEDULES
+from portkern.simt.execute import emulate, source_lines
+from portkern.simt.execute.options import SCHEDULES
+from portkern.simt.torch_extension import bindings
 from real import references
 from real.running import Result, finding
 
@@ -43,7 +44,7 @@ def main(request: Request, said: Connection, log: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
-    extension = torchlite.load(request.library)
+    extension = bindings.load(request.library)
     for name, case in references.cases(request.kind, request.functions, request.size, request.more):
         if name in request.done:
             continue
@@ -64,7 +65,7 @@ def run(case: references.Case, extension: Any, request: Request) -> Result:
         if verdict.startswith("mismatch") and "races" not in chosen:
             verdict = other_orders(verdict, case, extension, chosen)
         emulate._runtime().simt_forget()
-        diagnostics, _ = lines.read(file)
+        diagnostics, _ = source_lines.read(file)
     found = [finding(one, request.library.parent) for one in diagnostics]
     return Result(verdict, seconds, found)
 

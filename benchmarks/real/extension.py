@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import BuildError, PortkernError
-from portkern.simt import build
-from portkern.simt.options import Mode
+from portkern.simt.execute import build
+from portkern.simt.execute.options import Mode
 from real import child
 from real.running import Result, settings
 
 CALL_LIMIT_S = 240.0
 # Each begins with PyTorch imported, which takes longer than most cases.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "portkern.simt.torchlite"])
+_FORKS.set_forkserver_preload(["torch", "portkern.simt.torch_extension.bindings"])
 
 _DEFINED = re.compile(
     r"^(?P<template>template\s*<[^;{}]*>\s*\n)?[A-Za-z_][\w:<>, ]*?\s+\*?(?P<name>\w+)\s*"

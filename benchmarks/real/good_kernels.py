@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portkern.simt.options import Mode
+from portkern.simt.execute.options import Mode
 from real import extension
 from real.report import Collection, Entry
 from real.running import Result, commit, in_parallel

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from portkern.errors import BuildError
-from portkern.simt import build
-from portkern.simt.options import Mode
+from portkern.simt.execute import build
+from portkern.simt.execute.options import Mode
 from real import extension
 from real.report import Collection, Entry
 from real.running import Result, commit, in_parallel, run, settings

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.errors import BuildError
-from portkern.simt import build, toolbox
-from portkern.simt.options import Mode
+from portkern.simt.execute import build, runtime_library
+from portkern.simt.execute.options import Mode
 from real.report import Collection, Entry
 from real.running import Result, commit, in_parallel, run, settings
 
@@ -122,7 +122,7 @@ class Variant:
 def run_all(checkout: Path, work: Path) -> Collection:
     """The suite (built and run at width 32, as timed), then checked, at odd sizes, at width 64."""
     source = checkout / "dev/cuda"
-    toolbox.ready().headers("cuda", "fast")  # made once per machine, not once per suite
+    runtime_library.ready().headers("cuda", "fast")  # made once per machine, not once per suite
     variants = [Variant(p, k) for p in PROGRAMS for k in p.kernels]
     start = time.perf_counter()
     programs = _build_all(source, work, "fast")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern import host
 from portkern.simt.diagnostics import CODES
+from portkern.toolchain import host
 from real.known import VERDICTS, Kind, Known, known
 from real.running import Finding, Result
 

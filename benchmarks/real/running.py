@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern.simt import lines
 from portkern.simt.diagnostics import Diagnostic, Severity
-from portkern.simt.options import spell
+from portkern.simt.execute import source_lines
+from portkern.simt.execute.options import spell
 
 CHECKS: Mapping[str, int] = {"races": 1, "bounds": 1, "uninitialised": 1, "alignment": 1}
 LAUNCH_LIMIT_S = 20
@@ -81,7 +81,7 @@ def run(
             output, _ = process.communicate()
             status = None
         seconds = time.perf_counter() - start
-        diagnostics, _ = lines.read(found)
+        diagnostics, _ = source_lines.read(found)
     return status, output, [finding(one, root) for one in diagnostics], seconds
 
 

@@ -1,2 +1,4 @@
-"""Writes kernels: a strategy asks for expansions, a proposer makes candidates, the judge's records
-decide. Everything that happened is in one log of attempts."""
+"""Writes kernels: a strategy asks for expansions, a proposer makes candidates, records decide.
+
+Everything that happened is in one log of attempts.
+"""

@@ -14,7 +14,7 @@ import yaml
 
 from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, StorageError, no_such
-from portkern.lines import Line, LineFile
+from portkern.records.jsonl import Line, LineFile
 
 MODES = ("none", "ideas")
 #: Where there is no terminal: ``ideas.yaml`` asks, and is answered in place.

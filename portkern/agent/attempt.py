@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal
 
-from portkern.lines import Line, Part
-from portkern.record import Cost, Record, Verdict
+from portkern.records.jsonl import Line, Part
+from portkern.records.record import Cost, Record, Verdict
 
 SCHEMA: Final = 1
 #: What a correct kernel scores that could not be timed: as fast as the framework, for all we know.
@@ -68,7 +68,7 @@ class Attempt(Line):
     deepest parent's; ``score`` the geometric mean of the speedups over the baseline,
     :data:`UNTIMED` where a correct kernel could not be timed, 0 for everything else; ``metrics``
     are what sensors measured, see
-    :mod:`portkern.agent.sensor`; ``calls`` name the lines of ``calls.jsonl`` that it took.
+    :mod:`portkern.agent.feedback`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
 
     SCHEMA: ClassVar[int] = SCHEMA

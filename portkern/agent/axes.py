@@ -16,8 +16,8 @@ from portkern.agent.attempt import Attempt, Block, Diagnosis
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
-from portkern.record import Record
+from portkern.records.record import Record
+from portkern.spec.candidate import Candidate
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Sensor(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """``metrics`` have neutral names, see :mod:`portkern.agent.sensor`; ``text`` is for prompts,
+    """``metrics`` have neutral names, see :mod:`portkern.agent.feedback`; ``text`` is for prompts,
     empty when there is nothing to say. ``stop``: later stages have nothing to measure."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from portkern import building, inputs, recording
 from portkern.agent.task import Task
-from portkern.backend import Artifact, Missing, Ready, Venue
-from portkern.building import Built
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate
-from portkern.cells import Cell, Stage
-from portkern.evaluate import Options, Trial
-from portkern.health import Devices
-from portkern.op import Workload
-from portkern.record import Record, RecordFile, Verdict
-from portkern.runners import Contestant
+from portkern.evaluator import build as building
+from portkern.evaluator import inputs
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built
+from portkern.evaluator.device_health import Devices
+from portkern.evaluator.trial import Options, Trial
+from portkern.evaluator.workers import Contestant
+from portkern.matrix import to_record
+from portkern.matrix.selection import Cell, Stage
+from portkern.records.record import Record, RecordFile, Verdict
+from portkern.spec.backend import Artifact, Missing, Ready, Venue
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
 
 _Key = tuple[str, str, str]
 
@@ -90,12 +92,12 @@ class Bench:
     def _run_cells(self, cells: Sequence[Cell]) -> Iterator[Record]:
         first = cells[0]
         if first.hopeless:
-            yield self._keep(recording.unbuilt(self._run, first))
+            yield self._keep(to_record.unbuilt(self._run, first))
             return
         built = self._build(first)
         venue = first.venues.best
         if not isinstance(built.outcome, Artifact) or isinstance(venue, Missing):
-            yield self._keep(recording.unrun(self._run, first, built))
+            yield self._keep(to_record.unrun(self._run, first, built))
             return
         start = time.perf_counter()
         contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
@@ -104,7 +106,7 @@ class Bench:
         ) as trial:  # fmt: skip
             for cell in cells:
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
-                record = self._keep(recording.judged(self._run, cell, built, result))
+                record = self._keep(to_record.judged(self._run, cell, built, result))
                 yield record
                 if record.verdict is not Verdict.PASSED:
                     break
@@ -137,7 +139,7 @@ class Bench:
                 for one in work:
                     results = trial.run(one.workload)
                     told.append([
-                        recording.judged(self._run, self._cell(candidate, one), made, result)
+                        to_record.judged(self._run, self._cell(candidate, one), made, result)
                         for candidate, made, result in zip(candidates, built, results, strict=True)
                     ])  # fmt: skip
         self.device_s += time.perf_counter() - start

@@ -25,9 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from portkern.errors import ConfigError, no_such
 from portkern.guard import python
-from portkern.op import Precision
-from portkern.record import BuildResources, Record
-from portkern.simt import lexer
+from portkern.records.record import BuildResources, Record
+from portkern.simt.translate import lexer
+from portkern.spec.op import Precision
 
 _PYTHON = ("numba", "triton", "pallas", "opencl")
 _PYTHON_COMMENT = re.compile(

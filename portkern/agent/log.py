@@ -9,7 +9,7 @@ from typing import Any
 
 from portkern.agent.attempt import Attempt
 from portkern.errors import ConfigError
-from portkern.lines import LineFile
+from portkern.records.jsonl import LineFile
 
 #: In a run's folder.
 FILE = "attempts.jsonl"

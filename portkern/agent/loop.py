@@ -17,20 +17,11 @@ from threading import Thread
 
 from portkern.agent import attempt as scoring
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
-from portkern.agent.axes import (
-    Context,
-    Draft,
-    Judge,
-    Memory,
-    Proposer,
-    Seen,
-    Sensor,
-    Strategy,
-)
+from portkern.agent.axes import Context, Draft, Judge, Memory, Proposer, Seen, Sensor, Strategy
 from portkern.agent.bench import Bench
 from portkern.agent.budget import Meter
+from portkern.agent.llm.models import Models
 from portkern.agent.log import Log
-from portkern.agent.models import Models
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError

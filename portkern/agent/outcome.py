@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern import timing
 from portkern.agent.attempt import Attempt
 from portkern.agent.bench import Bench, Work
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import shipped
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
 from portkern.errors import RecordError
-from portkern.record import Record, Speedup
+from portkern.evaluator import statistics
+from portkern.records.record import Record, Speedup
+from portkern.spec.candidate import Candidate
 
 #: In a run's folder, once it came to its end.
 FILE = "summary.json"
@@ -117,7 +117,7 @@ def _gain(
     if best.digest == kernel.digest:
         return {}, "it is the catalogue's kernel as it ships"
     found = {
-        mine.workload.name: timing.speedup(mine.timing.samples, its.timing.samples)
+        mine.workload.name: statistics.speedup(mine.timing.samples, its.timing.samples)
         for mine, its in zip(ours, theirs, strict=False) if mine.timing and its.timing
     }  # fmt: skip
     return found, "" if found else "there is nothing here to time the two on"

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from portkern import whole
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.log import Log
+from portkern.records import atomic_write
 from portkern.report.table import clean
 
 #: Lines of a difference that are shown.
@@ -73,7 +73,7 @@ def write(log: Log, folder: Path, summary: Mapping[str, Any]) -> None:
             curve=_curve(log), best=summary.get("best"), width=WIDTH, height=HEIGHT, margin=MARGIN,
             counts=[(s, n) for s in Status if (n := sum(1 for a in log if a.status is s))],
         )  # fmt: skip
-        whole.write(folder / name, text.rstrip() + "\n")
+        atomic_write.write(folder / name, text.rstrip() + "\n")
 
 
 @cache

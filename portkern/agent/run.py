@@ -15,31 +15,32 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from portkern import whole
-from portkern.agent import judge, memory, outcome, proposer, role, sensor, strategy
+from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Judge, Proposer, Strategy
 from portkern.agent.bench import Bench, Work
 from portkern.agent.budget import Budget, Meter, Spent
-from portkern.agent.calls import FILE as CALLS
-from portkern.agent.calls import CallCache, Calls
+from portkern.agent.llm import role
+from portkern.agent.llm.calls import FILE as CALLS
+from portkern.agent.llm.calls import CallCache, Calls
+from portkern.agent.llm.models import Models
+from portkern.agent.llm.prices import Prices
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.loop import Axes, Loop
 from portkern.agent.memory import graph
-from portkern.agent.models import Models
 from portkern.agent.outcome import Outcome
-from portkern.agent.prices import Prices
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
-from portkern.cache import ArtifactCache
-from portkern.cells import Stage
 from portkern.errors import ConfigError
-from portkern.evaluate import Options
-from portkern.op import Workload
-from portkern.record import Record, RecordFile
-from portkern.toolchain import cache_root
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.trial import Options
+from portkern.matrix.selection import Stage
+from portkern.records import atomic_write
+from portkern.records.record import Record, RecordFile
+from portkern.spec.op import Workload
+from portkern.toolchain.run_tool import cache_root
 
 RECORDS, DECIDED, SPENT = "records.jsonl", "run.json", "spent.json"
 
@@ -121,7 +122,7 @@ class Run:
             Axes(
                 self.strategy, self.proposer,
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
-                sensor.load(axes["feedback"]), self.judge,
+                feedback.load(axes["feedback"]), self.judge,
             ),
             self.models, self.bench, self.log, self.meter, seed=self.plan.seed,
             inflight=self.plan.inflight, builders=self.plan.builders,
@@ -147,7 +148,7 @@ class Run:
         self.meter.spend_device(self.bench.device_s - before + last.device_s)
         self._note()
         if found.best:
-            whole.write(self.folder / f"best{task.suffix}", found.best.source)
+            atomic_write.write(self.folder / f"best{task.suffix}", found.best.source)
         return found
 
     def _models(self) -> Models:
@@ -173,7 +174,7 @@ class Run:
         """With what the folder's run was decided by."""
         path, ours = self.folder / DECIDED, {**self.plan.decisive, **self.proposer.decisive}
         if not path.exists():
-            whole.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
+            atomic_write.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
         theirs = json.loads(path.read_text(encoding="utf-8"))
         changed = sorted(key for key in ours if theirs.get(key) != ours[key])
@@ -192,7 +193,7 @@ class Run:
 
     def _note(self) -> None:
         spent = self.meter.spent
-        whole.write(
+        atomic_write.write(
             self.folder / SPENT,
             json.dumps({"wall_s": round(spent.wall_s, 3), "device_s": round(spent.device_s, 3)}),
         )
@@ -208,7 +209,7 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
             strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
-    judging = judge.load(plan.axes["judge"])
+    judging = critic.load(plan.axes["judge"])
     _have_models(plan, {"proposer": proposing.roles, "judge": judging.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
         raise ConfigError(

@@ -8,12 +8,12 @@ from functools import cached_property
 from importlib.resources import files
 
 from portkern.agent.constraints import Constraints
-from portkern.backend import Backend
-from portkern.candidate import Candidate
 from portkern.errors import no_such
 from portkern.guard import TorchOps
-from portkern.op import Op, Workload
-from portkern.target import Target
+from portkern.spec.backend import Backend
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Op, Workload
+from portkern.spec.target import Target
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Experiments: one question put to several arms at an equal budget, and what their runs say.
 
-Pure: who runs the jobs is :mod:`portkern.verbs.experiment`.
+Pure: who runs the jobs is :mod:`portkern.cli.verbs.experiment`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending
 from portkern.experiment.job import Done, Question
-from portkern.experiment.section import (
+from portkern.experiment.section import (  # fmt: skip
     DASH,
     Bars,
     Chart,
@@ -24,7 +24,7 @@ from portkern.experiment.section import (
     counted,
     document,
     percent,
-)  # fmt: skip
+)
 from portkern.experiment.statistics import FEW, Estimate, mean, pass_at_k, share
 from portkern.experiment.study import Study
 

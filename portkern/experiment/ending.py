@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkern.agent.attempt import Attempt, Status
+from portkern.agent.feedback.build_log import messages
 from portkern.agent.log import Log
-from portkern.agent.sensor.build_log import messages
 
 #: In the order in which an attempt meets them.
 STAGES: Final = (

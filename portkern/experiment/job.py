@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from portkern.agent import outcome
-from portkern.agent.calls import FILE as CALLS
-from portkern.agent.calls import Calls
+from portkern.agent.llm.calls import FILE as CALLS
+from portkern.agent.llm.calls import Calls
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.run import RECORDS
 from portkern.errors import ConfigError, RecordError
 from portkern.experiment.ending import Ending, endings
-from portkern.record import Record
+from portkern.records.record import Record
 
 #: In a job's folder: what was asked for when it was done.
 ASKED = "asked.json"

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from portkern.backend import Missing
 from portkern.experiment.drawing import DASHES, axis_text, span, ticks, whole
 from portkern.experiment.section import Bars, Chart, Line, Section
 from portkern.report.table import clean
+from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from portkern import whole
-from portkern.backend import Missing
 from portkern.experiment import drawing, png
 from portkern.experiment.job import Done, Job
 from portkern.experiment.section import DASH, Chart, Findings, Table
+from portkern.records import atomic_write
 from portkern.report.table import clean
+from portkern.spec.backend import Missing
 
 SCHEMA = 1
 
@@ -111,7 +111,7 @@ def write(report: Report, folder: Path, *, last: bool = True) -> dict[str, Missi
         if isinstance(content, Missing):
             (folder / name).unlink(missing_ok=True)  # an old picture of other jobs would lie
             continue
-        whole.write(folder / name, content.encode() if isinstance(content, str) else content)
+        atomic_write.write(folder / name, content.encode() if isinstance(content, str) else content)
     return {name: one for name, one in views.items() if isinstance(one, Missing)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
 from portkern.experiment.job import Done, Question
-from portkern.experiment.section import (
+from portkern.experiment.section import (  # fmt: skip
     DASH,
     Chart,
     Findings,
@@ -22,8 +22,8 @@ from portkern.experiment.section import (
     listed,
     percent,
     times,
-)  # fmt: skip
-from portkern.experiment.statistics import (
+)
+from portkern.experiment.statistics import (  # fmt: skip
     FEW,
     Estimate,
     area,
@@ -33,7 +33,7 @@ from portkern.experiment.statistics import (
     padded,
     reached,
     spread,
-)  # fmt: skip
+)
 from portkern.experiment.study import Study
 
 #: So much of the best score of all counts as having found it.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from portkern.candidate import Candidate
 from portkern.errors import no_such
 from portkern.guard.rules import RULES, Rule, Severity
-from portkern.op import Precision
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Precision
 
 TorchOps = Literal["forbid", "allow"]
 #: Whether the framework's operators and vendors' libraries may do the work.

@@ -6,7 +6,7 @@ import importlib
 from functools import lru_cache
 
 from portkern.errors import ConfigError, no_such
-from portkern.op import Op
+from portkern.spec.op import Op
 
 #: One of each way to go through memory: a matrix of these is made in minutes.
 BASIC = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import ScalarSpec, TensorSpec
 from portkern.ops._adversaries import whole_product
 from portkern.ops._sizes import windows
+from portkern.spec.op import ScalarSpec, TensorSpec
 
 AXES = ("n", "c", "h", "w", "f", "kh", "kw", "oh", "ow")
 INPUTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from portkern.op import Derive, Workload
+from portkern.spec.op import Derive, Workload
 
 Size = tuple[int, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import Op, Signature, TensorSpec
 from portkern.ops._sizes import workloads
+from portkern.spec.op import Op, Signature, TensorSpec
 
 SHAPE = ("batch", "heads", "length", "dim")
 

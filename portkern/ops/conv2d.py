@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import Op, Signature
 from portkern.ops import _conv
 from portkern.ops._sizes import workloads
+from portkern.spec.op import Op, Signature
 
 
 def run(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import Op, ScalarSpec, Signature
 from portkern.ops import _conv
 from portkern.ops._sizes import windows, workloads
+from portkern.spec.op import Op, ScalarSpec, Signature
 
 
 def run(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import ITEMSIZE, Op, Signature, TensorSpec
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
+from portkern.spec.op import ITEMSIZE, Op, Signature, TensorSpec
 
 
 def run(table: Any, index: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from portkern.op import Op, Signature, TensorSpec
 from portkern.ops._sizes import workloads
+from portkern.spec.op import Op, Signature, TensorSpec
 
 
 def run(x: Any) -> Any:

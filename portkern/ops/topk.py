@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portkern.op import Op, ScalarSpec, Signature, TensorSpec
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
+from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
 
 
 def run(x: Any, k: int) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern import whole
-from portkern.backend import Missing
-from portkern.record import Record
+from portkern.records import atomic_write
+from portkern.records.record import Record
 from portkern.report import html, junit, markdown, png, summary
 from portkern.report.table import Table
+from portkern.spec.backend import Missing
 
 __all__ = ["Report", "Table", "write"]
 
@@ -44,6 +44,6 @@ def write(records: Sequence[Record], folder: Path, *, title: str) -> Report:
             skipped[name] = content
             (folder / name).unlink(missing_ok=True)  # an old picture of other records would lie
             continue
-        whole.write(folder / name, content)
+        atomic_write.write(folder / name, content)
         written.append(folder / name)
     return Report(folder, tuple(written), skipped)

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from portkern.record import Evidence, Record
+from portkern.records.record import Evidence, Record
 from portkern.report.table import BASELINE, WORST_FIRST, Table, clean, reason_of
 
 #: A compiler's log may be megabytes; the page keeps its beginning and points at the records.

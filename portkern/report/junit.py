@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from portkern.backend import Missing
-from portkern.record import Record, Verdict
+from portkern.records.record import Record, Verdict
 from portkern.report.table import ColumnTotal, Table, clean, headline, reason_of
+from portkern.spec.backend import Missing
 
 
 def render(table: Table, *, title: str) -> bytes | Missing:

@@ -5,17 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from portkern.record import BuildResources, Evidence, Record, Verdict
-from portkern.report.table import (
-    Cell,
-    Column,
-    ColumnTotal,
-    Group,
-    Table,
-    clean,
-    headline,
-    natural,
-)
+from portkern.records.record import BuildResources, Evidence, Record, Verdict
+from portkern.report.table import Cell, Column, ColumnTotal, Group, Table, clean, headline, natural
 
 LEGEND = (
     "Evidence: none < built (for the real instruction set) < emulated (correct in emulation) < "

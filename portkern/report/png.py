@@ -7,9 +7,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from portkern.backend import Missing
-from portkern.record import Evidence
+from portkern.records.record import Evidence
 from portkern.report.table import DASH, Cell, Column, Table, clean, times
+from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import json
 from importlib.metadata import version
 from typing import Any
 
-from portkern.record import Record
+from portkern.records.record import Record
 from portkern.report.table import BASELINE, ColumnTotal, Geomean, Group, Table, headline
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.record import Environment, Evidence, Record, Verdict
+from portkern.records.record import Environment, Evidence, Record, Verdict
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"

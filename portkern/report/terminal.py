@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from portkern.record import Evidence, Verdict
+from portkern.records.record import Evidence, Verdict
 from portkern.report.table import ColumnTotal, Table, headline
 
 #: Failing cells that are named; the report names the rest.

@@ -28,18 +28,21 @@ from pathlib import Path
 from typing import Literal, cast
 from unittest.mock import patch
 
-from portkern import guard, ops, registry, sandbox, target, timing
-from portkern.backend import Build, Missing, Ready, Venue
-from portkern.building import Built, Failure, Limits, build_all
-from portkern.cache import ArtifactCache
-from portkern.candidate import Candidate, Style
-from portkern.cells import default_target
+from portkern import guard, ops
 from portkern.errors import BackendUnavailable
-from portkern.evaluate import Options, Result
-from portkern.jail import Policy, limits
-from portkern.record import Verdict
+from portkern.evaluator import statistics
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built, Failure, Limits, build_all
+from portkern.evaluator.statistics import Plan
+from portkern.evaluator.trial import Options, Result
+from portkern.matrix.selection import default_target
+from portkern.records.record import Verdict
+from portkern.sandbox import session
+from portkern.sandbox.jail import Policy, limits
+from portkern.spec import registry, target
+from portkern.spec.backend import Build, Missing, Ready, Venue
+from portkern.spec.candidate import Candidate, Style
 from portkern.testing import judge as judge_candidate
-from portkern.timing import Plan
 
 HEAPS = Path(__file__).parent
 #: What a bomb may reach: enough for torch and a compiler, little for the machine.
@@ -217,7 +220,7 @@ def _run(case: Case, folder: Path) -> Ending:
     sets = case.workloads if venue.kind == "hardware" else ("ci",)
     workloads = [workload for which in sets for workload in op.workloads[which]]
     policy = partial(Policy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES)
-    with patch.object(sandbox, "Policy", policy):
+    with patch.object(session, "Policy", policy):
         results = judge_candidate(
             case.candidate, op, registry.load(case.backend), chosen, workloads,
             folder=folder, options=options, torch_ops=case.policy.torch_ops,
@@ -235,8 +238,8 @@ def _speedup(result: Result) -> float:
     if result.samples is None:  # emulated
         return 0.0
     eager = result.baselines["eager"]
-    return timing.speedup(result.samples.values, eager.values).value
+    return statistics.speedup(result.samples.values, eager.values).value
 
 
 def close() -> None:
-    sandbox.close_servers()
+    session.close_servers()

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from portkern.backend import Missing
+from portkern.spec.backend import Missing
 from tests.corpus import suite
 from tests.corpus.not_yet import NOT_YET, NOT_YET_ON_GPU
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from portkern import target
 from portkern.errors import BuildError
-from portkern.simt import build, program
-from portkern.simt.build import Unmodelled
 from portkern.simt.diagnostics import Severity
-from portkern.simt.options import Mode, Run
+from portkern.simt.execute import build, program
+from portkern.simt.execute.build import Unmodelled
+from portkern.simt.execute.options import Mode, Run
+from portkern.spec import target
 
 from .suite import Case, Seen
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from portkern import catalogue, ops
+from portkern import ops
 from portkern.agent.attempt import Attempt
 from portkern.agent.memory.text import code, result
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
-from portkern.op import Op
+from portkern.spec import catalogue
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Op
 
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 

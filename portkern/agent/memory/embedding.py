@@ -15,9 +15,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from portkern import catalogue, ops, registry
+from portkern import ops
 from portkern.agent.memory import documents
 from portkern.agent.memory.ranking import words
+from portkern.spec import catalogue, registry
 
 Vectors = npt.NDArray[np.float64]
 #: As many dimensions as kernels have subjects, about: of 16 to 64 the best in finding related ops.

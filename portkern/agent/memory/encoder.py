@@ -19,7 +19,7 @@ import numpy as np
 
 from portkern.agent.memory.embedding import Vectors
 from portkern.errors import ConfigError, StorageError
-from portkern.toolchain import cache_root
+from portkern.toolchain.run_tool import cache_root
 
 _FILES = ("config.json", "tokenizer.json", "model.safetensors")
 #: Encoders that a package carries: its name and the folder in it.

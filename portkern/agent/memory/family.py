@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portkern.op import Op
+from portkern.spec.op import Op
 
 #: Of every axis, where ops are compared.
 _LENGTH = 64

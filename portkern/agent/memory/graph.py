@@ -15,7 +15,6 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from portkern import whole
 from portkern.agent.attempt import Attempt, Block
 from portkern.agent.log import Log
 from portkern.agent.memory.options import Options
@@ -24,7 +23,8 @@ from portkern.agent.memory.text import Passage, action, code, named
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, StorageError
-from portkern.toolchain import cache_root
+from portkern.records import atomic_write
+from portkern.toolchain.run_tool import cache_root
 
 START = ""
 FILE = "graph.json"
@@ -154,7 +154,7 @@ class Graph(_Part):
 
     def write(self, path: Path) -> None:
         """Raises StorageError."""
-        whole.write(path, self.model_dump_json(indent=1))
+        atomic_write.write(path, self.model_dump_json(indent=1))
 
 
 @cache

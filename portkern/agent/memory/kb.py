@@ -18,7 +18,7 @@ from portkern.agent.memory.text import Passage
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
-from portkern.target import Target
+from portkern.spec.target import Target
 
 #: The order in which they are told.
 FOLDERS = ("constraints", "guidance", "hardware")

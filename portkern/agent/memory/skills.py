@@ -22,8 +22,8 @@ from portkern.agent.memory.text import Passage, action
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import RecordError, StorageError
-from portkern.lines import LineFile
-from portkern.toolchain import cache_root
+from portkern.records.jsonl import LineFile
+from portkern.toolchain.run_tool import cache_root
 
 FILE = "skills.jsonl"
 #: Ends that say nothing of the action: no kernel came of it, or it was not judged.

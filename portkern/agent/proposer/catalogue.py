@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from portkern import catalogue, tuning
 from portkern.agent.axes import Context, Draft
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
 from portkern.errors import ConfigError
+from portkern.spec import catalogue
+from portkern.spec.candidate import Candidate
+from portkern.tuning import search
 
 SHIPPED = "as it ships"
 #: So many draws for settings that were not seen before the rest is searched in order.
@@ -87,7 +88,7 @@ class Choice:
 
 
 def _choices(
-    slot: Slot, context: Context, kernel: Candidate, space: tuning.Space
+    slot: Slot, context: Context, kernel: Candidate, space: search.Space
 ) -> Iterator[Choice]:
     """The most wanted first."""
     random = context.random
@@ -127,15 +128,15 @@ def shipped(task: Task) -> Candidate | None:
     return next((one for one in found if one.language == task.language), None)
 
 
-def _space(kernel: Candidate, task: Task) -> tuning.Space:
+def _space(kernel: Candidate, task: Task) -> search.Space:
     """Of a kernel that has nothing to turn one setting. Raises ConfigError where a knob has no
     value that the target takes."""
     if not kernel.knobs:
-        return tuning.Space({})
-    return tuning.Space.of(kernel, task.backend, task.target, task.op.precision)
+        return search.Space({})
+    return search.Space.of(kernel, task.backend, task.target, task.op.precision)
 
 
-def _settings(kernel: Candidate, space: tuning.Space) -> Settings:
+def _settings(kernel: Candidate, space: search.Space) -> Settings:
     """Of a kernel that the run has made; a knob that it lost, or set to what the target does not
     take, is as it ships."""
     now = {name: knob.value for name, knob in kernel.knobs.items()}
@@ -153,7 +154,7 @@ def _step(start: Settings, turned: Settings) -> Choice | None:
     return Choice(turned, idea, "turn", knob) if changed else None
 
 
-def _by_idea(start: Settings, space: tuning.Space, slot: Slot, random: Random) -> Iterator[Choice]:
+def _by_idea(start: Settings, space: search.Space, slot: Slot, random: Random) -> Iterator[Choice]:
     """So many knobs, and of each so many values."""
     knobs = [name for name, values in space.choices.items() if len(values) > 1]
     random.shuffle(knobs)
@@ -164,7 +165,7 @@ def _by_idea(start: Settings, space: tuning.Space, slot: Slot, random: Random) -
         yield from filter(None, steps)
 
 
-def _neighbours(start: Settings, space: tuning.Space, arm: str, random: Random) -> Iterator[Choice]:
+def _neighbours(start: Settings, space: search.Space, arm: str, random: Random) -> Iterator[Choice]:
     """One knob turned (the arm's, if it is one), then any two."""
     knobs = [arm] if arm in space.choices else list(space.choices)
     turned = [{**start, name: value} for name in knobs for value in space.choices[name]]
@@ -175,13 +176,13 @@ def _neighbours(start: Settings, space: tuning.Space, arm: str, random: Random) 
     yield from filter(None, (_step(start, one) for one in turned))
 
 
-def _crossed(parents: Sequence[Settings], space: tuning.Space, random: Random) -> Iterator[Choice]:
+def _crossed(parents: Sequence[Settings], space: search.Space, random: Random) -> Iterator[Choice]:
     for _ in range(DRAWS):
         settings = {name: random.choice(parents[:2])[name] for name in space.choices}
         yield Choice(settings, "knobs of two kernels", "crossover")
 
 
-def _anywhere(space: tuning.Space, random: Random) -> Iterator[Choice]:
+def _anywhere(space: search.Space, random: Random) -> Iterator[Choice]:
     for _ in range(DRAWS):
         drawn = {name: random.choice(values) for name, values in space.choices.items()}
         yield Choice(drawn, "settings at random", "draw")

@@ -14,7 +14,7 @@ from portkern.agent.proposer import donor, menu
 from portkern.agent.proposer.writing import Modelled, Options, Writer
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
+from portkern.spec.candidate import Candidate
 
 
 class Direct(Modelled):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from portkern import registry
 from portkern.agent import outcome
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import FILE, Log
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
 from portkern.errors import ConfigError
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
 
 
 def is_run(donor: str) -> bool:

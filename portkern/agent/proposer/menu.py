@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from portkern import catalogue, registry
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
-from portkern.candidate import Candidate
 from portkern.errors import ConfigError, no_such
+from portkern.spec import catalogue, registry
+from portkern.spec.candidate import Candidate
 
 _FOLDER = files(__package__)
 #: Of donors the closest relatives of a language come first.

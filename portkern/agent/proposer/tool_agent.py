@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import Field
 
-from portkern import registry
 from portkern.agent import prompts, replies
 from portkern.agent.axes import Context, Draft, Message, Reply, Seen
 from portkern.agent.proposer import menu, reading
@@ -23,6 +22,7 @@ from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ConfigError, ModelError
+from portkern.spec import registry
 
 TOOLS = {
     "write": "make the kernel in the reply's code block the current file",

@@ -1,5 +1,7 @@
-"""Strategies by name: what is expanded next, how far, and when it ends. None is imported until it
-is asked for."""
+"""Strategies by name: what is expanded next, how far, and when it ends.
+
+None is imported until it is asked for.
+"""
 
 from __future__ import annotations
 

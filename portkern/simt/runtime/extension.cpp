@@ -1,5 +1,5 @@
 // The table of an extension's functions, and the C interface through which
-// portkern/simt/torchlite.py reads and calls them.
+// portkern/simt/torch_extension/bindings.py reads and calls them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -63,7 +63,7 @@ void append_index(std::string& out, const char* key, uint3 v) {
     out += text;
 }
 
-// A code address becomes its module and offset; portkern/simt/lines.py finds the line.
+// A code address becomes its module and offset; portkern/simt/execute/source_lines.py finds the line.
 void append_pc(std::string& out, const char* prefix, const void* pc) {
     Dl_info info;
     link_map* module = nullptr;

@@ -1,4 +1,4 @@
-// Bindings: PYBIND11_MODULE lists a library's functions in a table that portkern/simt/torchlite.py
+// Bindings: PYBIND11_MODULE lists a library's functions in a table that portkern/simt/torch_extension/bindings.py
 // reads and calls through the runtime's C interface. Python itself is not involved.
 #pragma once
 #include <deque>

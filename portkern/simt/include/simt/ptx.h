@@ -1,4 +1,4 @@
-// What inline PTX becomes: portkern/simt/asm.py turns each asm statement into calls of simt::ptx.
+// What inline PTX becomes: portkern/simt/translate/inline_ptx.py turns each asm statement into calls of simt::ptx.
 #pragma once
 #include "ptx_arithmetic.h"
 #include "ptx_memory.h"

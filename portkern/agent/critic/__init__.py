@@ -1,0 +1,50 @@
+"""Critics by name: who interprets what was measured, with a model or without.
+
+===================== ==============================================================================
+``none``              nobody
+``rules``             thresholds and remedies from ``rules.yaml``; no model is asked
+``bottleneck``        the one defect or the one bottleneck, and the one thing to do
+``reflector``         what went wrong or limits it, and lessons for later attempts
+``critic``            raw feedback in words that help, or instructions for the next attempt
+``prefilter``         verifiers vote on kernels before any is run
+``reward_checker``    whether a large speedup is plausible
+``chain``             several of these
+===================== ==============================================================================
+
+A model sees the code of the attempt that it judges and what was measured of that very code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from portkern.agent import choice
+from portkern.agent.axes import Judge
+
+_KINDS = {
+    "bottleneck": "bottleneck:OneBottleneck",
+    "chain": "chain:Chain",
+    "critic": "critic:Critic",
+    "none": "silent:Silent",
+    "prefilter": "prefilter:Prefilter",
+    "reflector": "reflector:Reflector",
+    "reward_checker": "reward_checker:RewardChecker",
+    "rules": "rules:Rules",
+}
+
+
+def names() -> list[str]:
+    return sorted(_KINDS)
+
+
+def load(options: Mapping[str, Any]) -> Judge:
+    """``options`` are the group ``judge``'s. Raises ConfigError."""
+    made = choice.find("judge", options, _KINDS, __name__)
+    chosen = choice.checked("judge", made.options_type, options)
+    if chosen.kind != "chain":
+        judge: Judge = made(chosen)
+        return judge
+    members = [{"kind": one} if isinstance(one, str) else one for one in chosen.chain]
+    chain: Judge = made(chosen, [load(one) for one in members])
+    return chain

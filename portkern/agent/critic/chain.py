@@ -1,0 +1,55 @@
+"""Several judges, one after the other: KernelAgent's are a bottleneck and a reflector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from portkern.agent.attempt import Attempt, Diagnosis
+from portkern.agent.axes import Context, Draft, Judge
+from portkern.agent.critic.silent import Options as Base
+from portkern.agent.critic.silent import Silent
+from portkern.errors import BudgetSpent, ModelError
+
+
+class Options(Base):
+    """``chain``: kinds of judges, or their options with a ``kind``."""
+
+    kind: str = "chain"
+    chain: list[str | dict[str, Any]] = Field(min_length=1)
+
+
+class Chain(Silent):
+    options_type: ClassVar[type[Options]] = Options
+
+    def __init__(self, options: Options, judges: Sequence[Judge]) -> None:
+        super().__init__(options)
+        self.judges = judges
+        self.roles = tuple(dict.fromkeys(role for one in judges for role in one.roles))
+
+    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+        kept = list(drafts)
+        for one in self.judges:
+            kept = await one.screen(kept, context)
+        return kept
+
+    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+        """The first one's diagnosis, with the lessons of all. Raises what kept a judge from
+        speaking when nobody else spoke."""
+        found: list[Diagnosis] = []
+        kept_from: ModelError | BudgetSpent | None = None
+        for one in self.judges:
+            try:
+                said = await one.diagnose(seen, context)
+            except (ModelError, BudgetSpent) as error:
+                kept_from = kept_from or error
+                continue
+            found += [said] if said else []
+        if not found and kept_from:
+            raise kept_from
+        if not found:
+            return None
+        lessons = dict.fromkeys(lesson for said in found for lesson in said.lessons)
+        return found[0].model_copy(update={"lessons": tuple(lessons)})

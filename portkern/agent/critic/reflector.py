@@ -1,0 +1,85 @@
+"""Looks back on an attempt: what went wrong or what limits it, and what is to be remembered.
+
+It has a prompt each for kernels that could not be called, that are wrong, and that work (GEAK),
+and asks whether the parent's diagnosis and fix were any good (KernelAgent).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from portkern.agent.attempt import Attempt, Diagnosis, Status
+from portkern.agent.axes import Context
+from portkern.agent.critic import reading, shown
+from portkern.agent.critic.reading import Bound, Form, Text, Texts, brief
+from portkern.agent.critic.silent import FAILED, AskingOptions, Silent
+
+_WRONG = frozenset({Status.WRONG, Status.SUSPICIOUS})
+
+
+class Reflection(Form):
+    problem: Text
+    why: Text = ""
+    fix: Text = ""
+    bound: Bound = ""
+    lessons: Texts = ()
+    avoid: Texts = ()
+    attempt_next: Texts = Field((), alias="try")
+    fix_helped: bool | None = None
+
+
+class Options(AskingOptions):
+    """``lessons`` that are kept at most, of ``words`` each; ``reflexion``: whether the parent's
+    diagnosis is looked back on."""
+
+    kind: str = "reflector"
+    lessons: int = Field(3, ge=0)
+    words: int = Field(60, ge=1)
+    reflexion: bool = True
+
+
+class Reflector(Silent):
+    options_type: ClassVar[type[Options]] = Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.options = options
+
+    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+        prompt = _prompt(seen.status)
+        if not prompt:
+            return None
+        before = shown.parent(seen, context) if self.options.reflexion else None
+        before = before if before and before.diagnosis and before.diagnosis.fix else None
+        found = await reading.ask(
+            context.llm, self.options.role, prompt, Reflection, **shown.facts(seen, context),
+            before=before, wanted=self.options.lessons, words=self.options.words,
+        )  # fmt: skip
+        words = self.options.words
+        return Diagnosis(
+            judge=self.options.kind, problem=brief(found.problem, words),
+            why=brief(found.why, words), fix=brief(found.fix, words), bound=found.bound,
+            lessons=self._lessons(found, before),
+        )  # fmt: skip
+
+    def _lessons(self, found: Reflection, before: Attempt | None) -> tuple[str, ...]:
+        """What the fix was good for comes first: it was measured."""
+        told: list[str] = []
+        if before and before.diagnosis and found.fix_helped is not None:
+            told.append(
+                f"{'Helped' if found.fix_helped else 'Did not help'}: {before.diagnosis.fix}"
+            )
+        told += found.lessons
+        told += [f"Avoid: {one}" for one in found.avoid]
+        told += [f"Try: {one}" for one in found.attempt_next]
+        return tuple(brief(one, self.options.words) for one in told[: self.options.lessons])
+
+
+def _prompt(status: Status) -> str:
+    if status is Status.PASSED:
+        return "judge_analysis"
+    if status in _WRONG:
+        return "judge_wrong"
+    return "judge_failure" if status in FAILED else ""

@@ -1,0 +1,82 @@
+"""What the build uses of the target, by kernel: known without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from portkern.agent.axes import Measured
+from portkern.agent.feedback.rendering import Form, sentences
+from portkern.agent.task import Task
+from portkern.records.record import BuildResources, Record
+from portkern.spec.candidate import Candidate
+from portkern.spec.occupancy import Limiter, Occupancy, occupancy
+from portkern.spec.target import NvidiaLimits, Target
+
+_LIMITED: dict[Limiter, str] = {
+    "registers": "registers",
+    "shared": "shared memory",
+    "threads": "the threads of its blocks",
+    "blocks": "the number of blocks",
+    "launch": "blocks that are too large to launch",
+}
+
+
+class Resources:
+    kind: ClassVar[str] = "resources"
+    stage: ClassVar[int] = 2
+
+    def __init__(self, *, render: Form) -> None:
+        self._render = render
+
+    def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
+        kernels = list({one.kernel: one for r in records for one in r.resources}.values())
+        metrics = dict(_worst(kernels))
+        lines = [_told(one, task.target) for one in kernels]
+        if self._render == "nl":
+            lines += sentences(metrics)
+        return Measured(metrics, "Resources of the build", "\n".join(lines))
+
+
+def _worst(kernels: Sequence[BuildResources]) -> Iterator[tuple[str, float]]:
+    for name in ("registers", "spills", "shared_bytes", "threads"):
+        known = [getattr(one, name) for one in kernels if getattr(one, name) is not None]
+        if known:
+            yield name, float(max(known))
+    fractions = [one.occupancy for one in kernels if one.occupancy is not None]
+    if fractions:
+        yield "occupancy", min(fractions)
+
+
+def _told(used: BuildResources, target: Target) -> str:
+    parts = []
+    if used.registers is not None:
+        limits = target.limits
+        nvidia = isinstance(limits, NvidiaLimits)
+        most = getattr(limits, "registers_thread" if nvidia else "vgprs_thread", None)
+        parts.append(f"{used.registers} of {most or '?'} registers per thread")
+    parts += [f"{used.agprs} accumulation registers"] if used.agprs else []
+    if used.spills is not None:
+        unit = "B" if target.vendor == "nvidia" else "registers"
+        parts.append(f"{used.spills} {unit} spilled" if used.spills else "no spills")
+    if used.shared_bytes is not None:
+        most = target.shared_block_bytes
+        parts.append(f"{used.shared_bytes} of {most or '?'} B shared memory per block")
+    if used.threads is not None:
+        parts.append(f"{used.threads} threads per block")
+    return f"{used.kernel}: {', '.join([*parts, _occupied(used, target)])}"
+
+
+def _occupied(used: BuildResources, target: Target) -> str:
+    if not target.is_gpu or used.registers is None:
+        return "occupancy is not defined here" if not target.is_gpu else "occupancy unknown"
+    if used.threads is None:
+        return "occupancy unknown: the size of its blocks is chosen at launch"
+    found: Occupancy = occupancy(
+        target, registers=used.registers, agprs=used.agprs or 0,
+        shared_bytes=used.shared_bytes or 0, threads=used.threads,
+    )  # fmt: skip
+    return (
+        f"occupancy {found.fraction:.0%} ({found.waves} of {found.max} warps), "
+        f"limited by {_LIMITED[found.limited_by]}"
+    )

@@ -1,0 +1,235 @@
+"""One request to a model through litellm, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any
+
+from portkern.agent.axes import Message
+from portkern.agent.llm import keys
+from portkern.errors import ConfigError
+
+#: Statuses below 500 after which the same request may succeed.
+_PASSING = (408, 409, 425, 429)
+#: litellm repeats the class of an error, and whose it is, before what the service said.
+_PREFIX = re.compile(r"^(litellm\.)?(\w+(Error|Exception|Timeout)( Error)?( ?[:-] )\s*)+")
+_LONGEST_REASON = 300
+#: As llama.cpp and others say it, whom litellm does not know.
+_TOO_LONG = re.compile(r"(?i)context (length|size|window)")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model is: an address and the variable of its key, each empty for what litellm takes
+    by itself. ``role`` is the one that it is configured in."""
+
+    model: str
+    role: str
+    api_base: str = ""
+    api_key_env: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Tokens are None where the service did not count them; ``usd`` is litellm's idea."""
+
+    text: str
+    reasoning: str
+    finish: str
+    snapshot: str
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``again``: the same request may succeed later, not before ``after_s`` where the service said
+    so. ``lost``: it may have been served and charged all the same. ``down``: the service said so or
+    said nothing, so that it is no fault of this request. ``final``: see ModelError."""
+
+    reason: str
+    remedy: str = ""
+    again: bool = False
+    after_s: float | None = None
+    lost: bool = False
+    down: bool = False
+    final: bool = False
+
+
+@lru_cache
+def litellm() -> Any:
+    """The library, which prints nothing. Raises ConfigError where it is not installed.
+
+    :mod:`portkern` has set the variables that it reads at its import.
+    """
+    try:
+        with warnings.catch_warnings():  # pydantic's, of litellm's own types
+            warnings.simplefilter("ignore")
+            import litellm as library
+
+            library.ModelResponse()  # they are built when the first response is
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"Asking a model needs {error.name}, which is not installed; "
+            "pip install 'portkern[llm]'"
+        ) from error
+    library.suppress_debug_info = True  # it prints to stdout
+    library.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    # httpx tells each URL at level INFO, and some providers take the key as a part of it.
+    for name in ("httpx", "httpcore", "openai"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return library
+
+
+async def complete(
+    place: Place, messages: Sequence[Message], params: Mapping[str, Any], *, timeout_s: float
+) -> Answer | Failure:  # fmt: skip
+    """Sent once. Raises ConfigError for a key that is not set."""
+    library = litellm()
+    from openai import OpenAIError  # of which all of litellm's are
+
+    start = time.perf_counter()
+    try:
+        # litellm's own timeout is one of silence: a service that trickles would go on for ever.
+        async with asyncio.timeout(timeout_s):
+            response = await library.acompletion(
+                model=place.model,
+                messages=[{"role": one.role, "content": one.content} for one in messages],
+                timeout=timeout_s, num_retries=0, max_retries=0, drop_params=True,
+                **_address(place), **params,
+            )  # fmt: skip
+    except (OpenAIError, TimeoutError) as error:
+        return _failure(error, place, timeout_s)
+    return _answer(response, place, time.perf_counter() - start)
+
+
+def _address(place: Place) -> dict[str, str]:
+    found = {"api_base": place.api_base} if place.api_base else {}
+    if place.api_key_env:
+        return {**found, "api_key": keys.lookup(place.api_key_env)}
+    # Otherwise litellm sends the provider's key to whatever server this is.
+    return {**found, "api_key": "none"} if found else {}
+
+
+def _answer(response: Any, place: Place, seconds: float) -> Answer:
+    choice = response.choices[0] if response.choices else None
+    message = choice.message if choice else None
+    content, reasoning = (getattr(message, name, None) for name in ("content", "reasoning_content"))
+    # litellm counts 0 where the service sent no usage.
+    usage = getattr(response, "usage", None)
+    counted = usage if usage and usage.prompt_tokens else None
+    return Answer(
+        text=_text(content, place), reasoning=_text(reasoning, place),
+        finish=str(choice.finish_reason or "") if choice else "",
+        snapshot=str(response.model or ""),
+        tokens_in=counted.prompt_tokens if counted else None,
+        tokens_out=counted.completion_tokens if counted else None,
+        usd=response._hidden_params.get("response_cost"), seconds=round(seconds, 6),
+    )  # fmt: skip
+
+
+def _text(value: Any, place: Place) -> str:
+    """Of a model, which may repeat what it should not have been told and halves of characters."""
+    text = value if isinstance(value, str) else ""
+    return keys.redact(text.encode(errors="replace").decode(), (place.api_key_env,))
+
+
+# ---- what went wrong
+
+
+def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
+    library, model, name = litellm(), place.model, f"models.{place.role}"
+    status = getattr(error, "status_code", None) or 0
+    headers = getattr(error, "litellm_response_headers", None)
+    silent = headers is None
+    if isinstance(error, TimeoutError) or (silent and isinstance(error, library.Timeout)):
+        return Failure(
+            f"{model}: no answer within {round(timeout_s, 1):g} s", f"raise {name}.timeout_s",
+            again=True, lost=True, down=True,
+        )  # fmt: skip
+    reason = f"{model}: {_reason(error, place)}"
+    missing = _missing_keys(place)
+    if missing or status in (401, 403):
+        variable = place.api_key_env or " or ".join(missing)
+        remedy = (
+            f"set the environment variable {variable} to a key that this model takes" if variable
+            else f"name the environment variable that holds its key in {name}.api_key_env"
+        )  # fmt: skip
+        return Failure(reason, remedy, final=True)
+    too_long = isinstance(error, library.ContextWindowExceededError)
+    if too_long or (status == 400 and _TOO_LONG.search(reason)):
+        remedy = f"show it less, or set {name}.model to one with a larger context window"
+        return Failure(f"{reason} (the prompt is longer than its context window)", remedy)
+    if status == 404:
+        remedy = f"check {name}.model={model} and its api_base"
+        return Failure(reason, remedy, final=True)
+    if status < 500 and status not in _PASSING:
+        return Failure(reason, f"check {name}.model={model} and what is set beside it")
+    after_s = _retry_after(headers or {})
+    if after_s is not None:
+        reason += f" (it asks to wait {round(after_s, 1):g} s)"
+    lost = silent and status >= 500 and not _never_sent(error)
+    return Failure(
+        reason, again=True, after_s=after_s, lost=lost, down=not silent or _is_of_http(error)
+    )
+
+
+def _reason(error: Exception, place: Place) -> str:
+    text = str(error).partition("\nTraceback (most recent call last)")[0]
+    text = " ".join(keys.redact_error(text, (place.api_key_env,)).split())
+    said = _PREFIX.sub("", text)[:_LONGEST_REASON]
+    status = getattr(error, "status_code", None)
+    return f"{type(error).__name__}{f' {status}' if status else ''}: {said}"
+
+
+def _missing_keys(place: Place) -> list[str]:
+    """Variables of which one should be set: without a key, some providers' modules raise what
+    looks like a fault of the service."""
+    if place.api_base or place.api_key_env:
+        return []
+    missing: list[str] = litellm().validate_environment(model=place.model)["missing_keys"]
+    return missing if all(name.endswith("_API_KEY") for name in missing) else []
+
+
+def _never_sent(error: BaseException) -> bool:
+    import httpx
+
+    return any(isinstance(one, httpx.ConnectError | httpx.ConnectTimeout) for one in _chain(error))
+
+
+def _is_of_http(error: BaseException) -> bool:
+    """A response that cannot be read is not: the same request may always be answered by it."""
+    import httpx
+
+    return any(isinstance(one, httpx.HTTPError) for one in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """In seconds: the header holds them or a date."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max((date.astimezone(UTC) - datetime.now(UTC)).total_seconds(), 0.0)

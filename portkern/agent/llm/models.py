@@ -1,0 +1,201 @@
+"""Asks language models in the name of slots. Every call has a name and a seed of its own, so that a
+run can be replayed, and is paid once, whatever interrupts it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from portkern.agent.axes import Message, Reply
+from portkern.agent.budget import Meter
+from portkern.agent.llm import keys
+from portkern.agent.llm.calls import Call, CallCache, Calls, Request
+from portkern.agent.llm.prices import Prices
+from portkern.agent.llm.role import DEFAULT, Role
+from portkern.agent.llm.service import Service
+from portkern.errors import BudgetSpent, ConfigError, ModelDown, ModelError, PortkernError
+
+_SEEDS: Final = 2**31  # some providers take a signed 32-bit seed
+
+
+class Models:
+    """An answer is taken from the first that has it: the run's own ``store``; the recording
+    ``replay``, beside which nothing else is asked; the ``cache`` of all runs, where it costs
+    nothing; a model. It is in the store, on disk, before anybody has it.
+
+    What the store holds already is charged to ``meter``, whose owner adds attempts and seconds.
+    Belongs to one event loop. Raises ConfigError for a key or a price that is missing.
+    """
+
+    def __init__(
+        self, roles: Mapping[str, Role], *, store: Calls | None = None, meter: Meter | None = None,
+        seed: int = 0, prices: Prices | None = None, replay: Calls | None = None,
+        cache: CallCache | None = None,
+    ) -> None:  # fmt: skip
+        self.store = Calls() if store is None else store
+        self.meter = meter or Meter()
+        self._seed, self._replay, self._cache = seed, replay, cache
+        self._services = {
+            name: Service(
+                name, role, prices=prices or Prices(),
+                meter=Meter(role.budget, name=f"models.{name}", within=self.meter),
+            )
+            for name, role in roles.items()
+        }  # fmt: skip
+        self._key_names = {role.api_key_env for role in roles.values()} - {""}
+        self._scopes: dict[str, Scope] = {}
+        self._out: set[asyncio.Task[Call]] = set()
+        #: The first error after which no call can succeed, such as a key that is not taken.
+        self.dead = ""
+        for call in self.store:
+            service = self._services.get(call.role) or self._services.get(DEFAULT)
+            charged = service.meter if service else self.meter
+            charged.charge(tokens=call.charged_tokens, usd=call.charged_usd)
+        if replay is None:
+            for name in self._key_names:
+                keys.lookup(name)
+            for service in self._services.values():
+                service.check_prices()
+
+    def caller(self, scope: str) -> Scope:
+        """In whose name calls are made, such as a slot; the same one for the same scope."""
+        return self._scopes.setdefault(scope, Scope(self, scope))
+
+    def role(self, name: str) -> Role:
+        """Who plays it. Raises ConfigError."""
+        return self._service(name).role
+
+    def request(
+        self, name: str, role: str, messages: Sequence[Message], prompt: str,
+        temperature: float | None,
+    ) -> Request:  # fmt: skip
+        """The call of that name as it is sent and recorded: without keys."""
+        asked = self.role(role)
+        params: dict[str, Any] = {
+            "max_tokens": asked.max_tokens, "seed": self._call_seed(asked, name),
+            "temperature": asked.temperature if temperature is None else temperature,
+            "top_p": asked.top_p, **asked.extra,
+        }  # fmt: skip
+        return Request(
+            name, role, asked.model, tuple(Message(one.role, self._clean(one)) for one in messages),
+            {key: value for key, value in params.items() if value is not None}, prompt,
+        )  # fmt: skip
+
+    async def answer(self, request: Request) -> Reply:
+        """Raises ModelError, ModelDown and BudgetSpent."""
+        known = self.store.of(request)
+        if known is not None and not known.error:
+            return known.answer
+        call = self._recorded(request)
+        if call:
+            self.store.add(call)
+        else:
+            asked = asyncio.create_task(self._ask(request))
+            self._out.add(asked)
+            asked.add_done_callback(self._out.discard)
+            call = await asked
+        if call.error:
+            raise self._error(call)
+        return call.answer
+
+    async def close(self, why: str) -> None:
+        """No more requests are made. Those that are out are waited for: they are paid, and whoever
+        goes on from here finds their replies."""
+        for service in self._services.values():
+            service.closed = service.closed or why
+        if self._out:
+            await asyncio.wait(self._out)
+
+    async def _ask(self, request: Request) -> Call:
+        call = await self._service(request.role).call(request)
+        self.store.add(call)
+        if self._cache and call.answered == call.model:
+            self._cache.put(call, self.role(request.role).api_base)
+        return call
+
+    def _error(self, call: Call) -> PortkernError:
+        if not call.down:
+            self.dead = self.dead or (call.error if call.final else "")
+            return ModelError(call.error, final=call.final)
+        if self.meter.exhausted:  # there was no time left to wait for it
+            return BudgetSpent(self.meter.exhausted)
+        return ModelDown(call.error)
+
+    def _recorded(self, request: Request) -> Call | None:
+        if self._replay is not None:
+            return self._replayed(request, self._replay)
+        if self._cache is None:
+            return None
+        found = self._cache.get(request, self.role(request.role).api_base)
+        return found and found.again(request, "cache")
+
+    def _replayed(self, request: Request, replay: Calls) -> Call:
+        service = self._service(request.role)
+        found = replay.of(request)
+        if found is None:
+            # Where the budget of the recorded run ended, this one's does too.
+            service.reserve(request, request.model).settle(tokens=0, usd=0.0)
+            why = f"Cannot replay: {replay.why_missing(request)}; run as it was recorded, or "
+            self.dead = self.dead or f"{why}without replay="
+            raise ModelError(f"{why}without replay=", final=True)
+        with service.meter.reserve(tokens=found.charged_tokens, usd=found.charged_usd):
+            return found.again(request, "replay")
+
+    def _service(self, role: str) -> Service:
+        found = self._services.get(role) or self._services.get(DEFAULT)
+        if found is None:
+            raise ConfigError(
+                f"No model plays {role!r}; name one by models.{role}= or, for all roles, "
+                f"models.{DEFAULT}="
+            )
+        return found
+
+    def _call_seed(self, role: Role, name: str) -> int:
+        if role.seed is None:
+            return _stable(f"{self._seed} {name}")
+        return (role.seed + _stable(name)) % _SEEDS
+
+    def _clean(self, message: Message) -> str:
+        text = message.content.encode(errors="replace").decode()
+        return keys.redact(text, self._key_names)
+
+
+class Scope:
+    """A :class:`portkern.agent.axes.Caller`. Its calls are numbered in the order in which they are
+    asked, not answered."""
+
+    def __init__(self, models: Models, name: str) -> None:
+        self.name, self._models = name, models
+        self._count: Counter[str] = Counter()
+        self._names: list[str] = []
+        self._inner: dict[str, Scope] = {}
+
+    async def ask(
+        self, role: str, messages: Sequence[Message], *, prompt: str = "",
+        temperature: float | None = None,
+    ) -> Reply:  # fmt: skip
+        self._count[role] += 1
+        name = f"{self.name}/{role}#{self._count[role]}"
+        self._names.append(name)
+        return await self._models.answer(
+            self._models.request(name, role, messages, prompt, temperature)
+        )
+
+    def within(self, name: str) -> Scope:
+        return self._inner.setdefault(name, self._models.caller(f"{self.name}.{name}"))
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """Those that have a line in the store, also of failures."""
+        return [name for name in self._all() if name in self._models.store]
+
+    def _all(self) -> Iterator[str]:
+        return chain(self._names, *(one._all() for one in self._inner.values()))
+
+
+def _stable(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % _SEEDS

@@ -1,0 +1,303 @@
+"""``portkern experiment``: one question put to several arms, as runs of ``portkern generate``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+from portkern import experiment
+from portkern.agent.llm.role import DEFAULT
+from portkern.agent.run import Plan, Run, named
+from portkern.cli.config import names, resolve
+from portkern.cli.verbs import generate, run_folder
+from portkern.cli.verbs.generate import GenerateOptions, plan_of
+from portkern.errors import ConfigError, ModelDown, PortkernError, StorageError, no_such
+from portkern.experiment import report
+from portkern.experiment.job import ASKED, Done, Job, Question, key_of
+from portkern.experiment.section import Findings, Table, listed
+from portkern.experiment.study import Study
+
+SETTINGS = "settings"
+#: What portkern generate calls otherwise, or has no use for here.
+_INSTEAD = {
+    "op": "ops=", "seed": "seeds=", "budget.attempts": "n=, turns= or attempts=",
+    "run": "run=", "reports": "reports=", "fresh": "fresh=", "json": "json=",
+    "replay": "portkern generate, whose recordings the jobs' folders are",
+}  # fmt: skip
+
+
+@dataclass
+class ExperimentOptions:
+    name: str = MISSING
+    ops: Any = None
+    op: str = ""
+    n: int = 10
+    turns: int = 10
+    attempts: int = 45
+    arms: Any = None
+    strategies: Any = None
+    seeds: Any = None
+    settings: Any = None
+    run: str = ""
+    reports: str = "reports"
+    fresh: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``plans`` are those of the jobs, in their order."""
+
+    study: Study
+    question: Question
+    options: ExperimentOptions
+    jobs: Sequence[Job]
+    plans: Sequence[Plan]
+
+    @property
+    def run(self) -> str:
+        """The folder's name."""
+        if self.options.run:
+            return self.options.run
+        task, model = self.plans[0].task, self.question.model.rpartition("/")[2]
+        ops = dict.fromkeys(job.operator for job in self.jobs)
+        parts = ["experiment", self.options.name, *ops, task.target.name, task.language, model]
+        return "-".join(filter(None, parts)).replace("+", "p").replace(":", "-")
+
+
+def main(overrides: Sequence[str]) -> int:
+    asked = read(overrides)
+    folder = run_folder.run_folder(asked.options.reports, asked.run)
+    if asked.options.fresh:
+        generate.put_aside(folder)
+    with run_folder.writing(folder):
+        for job, plan in zip(asked.jobs, asked.plans, strict=True):
+            Run(plan, folder / job.name)  # what does not fit is told before anything runs
+        told = _execute(asked, folder)
+        skipped = report.write(told, folder)
+    for name, why in skipped.items():
+        print(f"portkern: note: {name} was not written: {why}", file=sys.stderr)
+    if asked.options.json:
+        run_folder.print_json(told.document)
+    else:
+        _show(told, folder)
+    return told.exit_code
+
+
+# ---- what is asked
+
+
+def read(overrides: Sequence[str]) -> Asked:
+    """Raises ConfigError."""
+    own, given, settings = _sorted(overrides)
+    options = resolve("experiment", ExperimentOptions, own)
+    study = experiment.load(options.name)
+    arms = _arms(study, options)
+    _check(study, given, settings, arms)
+    ops = _ops(options)
+    model = named(generate.read([f"op={ops[0]}", *given]).models or {}).get(DEFAULT, {})
+    question = Question(
+        ops, arms, _seeds(study, options), _count(study, options), str(model.get("model", "")),
+        tuple(given), {arm: tuple(several) for arm, several in settings.items()},
+    )  # fmt: skip
+    if study.asks_model and not question.model:
+        raise ConfigError(
+            f"name={options.name} asks a language model to write, and none is named; set "
+            f"models.{DEFAULT}.model=<litellm id>"
+        )
+    jobs = question.jobs(study.choices(question))
+    return Asked(
+        study, question, options, jobs, [plan_of(generate.read(j.overrides)) for j in jobs]
+    )
+
+
+def _sorted(overrides: Sequence[str]) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """This verb's own, those of all runs of portkern generate, and those of the runs of an arm."""
+    ours = {field.name for field in dataclasses.fields(ExperimentOptions)}
+    theirs = {field.name for field in dataclasses.fields(GenerateOptions)} - set(_INSTEAD)
+    own: list[str] = []
+    given: list[str] = []
+    settings: dict[str, list[str]] = {}
+    for one in overrides:
+        first, *rest = key_of(one).split(".")
+        if first == SETTINGS:
+            if len(rest) < 2 or "=" not in one:
+                raise ConfigError(
+                    f"Got {one!r}, expected settings.<arm>.<key>=<value>, such as "
+                    "settings.evolutionary.strategy.population=8"
+                )
+            settings.setdefault(rest[0], []).append(one.split(".", 2)[2])
+        elif first in ours or "=" not in one:
+            own.append(one)
+        elif first in theirs or first in _INSTEAD:
+            given.append(one)
+        else:
+            raise no_such("option", first, ours | theirs)
+    return own, given, settings
+
+
+def _check(
+    study: Study, given: Sequence[str], settings: Mapping[str, Sequence[str]], arms: Sequence[str]
+) -> None:
+    for arm in settings:
+        if arm not in arms:
+            raise no_such("arm", arm, arms)
+    for one in [*given, *(one for several in settings.values() for one in several)]:
+        instead = _INSTEAD.get(key_of(one))
+        if instead:
+            raise ConfigError(f"Got {one!r}, which an experiment decides; use {instead}")
+    for one in given:
+        if key_of(one).partition(".")[0] in study.varied:
+            raise ConfigError(
+                f"Got {one!r} for all arms, which differ in that; for one of {', '.join(arms)} "
+                f"set settings.{arms[0]}.{one}"
+            )
+
+
+def _ops(options: ExperimentOptions) -> tuple[str, ...]:
+    if bool(options.ops) == bool(options.op):
+        raise ConfigError("Got no operator, or both op= and ops=; name one or several with ops=")
+    return tuple(names(options.ops or options.op))
+
+
+def _arms(study: Study, options: ExperimentOptions) -> tuple[str, ...]:
+    """``strategies`` are the arms of a search."""
+    chosen, other = options.arms, options.strategies
+    if study.counts == "attempts":
+        chosen, other = options.strategies, options.arms
+    if other is not None:
+        key = "arms" if study.counts == "attempts" else "strategies"
+        raise ConfigError(f"Got {key}={other!r}, which name={options.name} does not have")
+    if not chosen:
+        return study.compared
+    for name in names(chosen):
+        if name not in study.arms:
+            raise no_such("strategy" if study.counts == "attempts" else "arm", name, study.arms)
+    return tuple(names(chosen))
+
+
+def _seeds(study: Study, options: ExperimentOptions) -> tuple[int, ...]:
+    if options.seeds is None:
+        return study.seeds
+    several = options.seeds if isinstance(options.seeds, list) else [options.seeds]
+    if not several or not all(type(seed) is int for seed in several):
+        raise ConfigError(f"Got seeds={options.seeds!r}, expected whole numbers such as [0,1,2]")
+    return tuple(several)
+
+
+def _count(study: Study, options: ExperimentOptions) -> int:
+    count = int(getattr(options, study.counts))
+    if count < 1:
+        raise ConfigError(f"Got {study.counts}={count}, expected 1 or more")
+    return count
+
+
+# ---- what is done
+
+
+def _execute(asked: Asked, folder: Path) -> report.Report:
+    """Job by job; the report is written after each, for who looks while others are running."""
+    done = {job: Done.read(job, folder) for job in asked.jobs if job.finished(folder)}
+    failed: dict[str, str] = {}
+    code = 0
+    for number, job in enumerate(asked.jobs, 1):
+        if job in done:
+            continue
+        if not asked.options.json:
+            print(f"\n# {number} of {len(asked.jobs)}: {job.name}", flush=True)
+        try:
+            one = _generate(job, folder, quiet=asked.options.json)
+        except StorageError:
+            raise  # the others would meet it too
+        except PortkernError as error:
+            print(f"portkern: error: {job.name}: {error}", file=sys.stderr)
+            failed[job.name], code = str(error), max(code, error.exit_code)
+            continue
+        if one.why_nothing:
+            failed[job.name] = one.why_nothing
+            continue
+        run_folder.write_json(folder / job.name / ASKED, list(job.overrides))
+        done[job] = one
+        report.write(_report(asked, done, failed, code), folder, last=False)
+    return _report(asked, done, failed, code)
+
+
+def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
+    options = generate.read(job.overrides)
+    options.reports, options.run, options.json = str(folder), job.name, quiet
+    told = generate.generate(options)
+    if told["down"]:  # it is not done: it goes on when the experiment does
+        raise ModelDown(told["stopped"])
+    return Done.read(job, folder)
+
+
+def _report(
+    asked: Asked, told: Mapping[Job, Done], failed: Mapping[str, str], code: int
+) -> report.Report:
+    done = [told[job] for job in asked.jobs if job in told]
+    findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
+    return report.Report(
+        asked.options.name, asked.study.title, findings, _facts(asked, done), asked.jobs, done,
+        dict(failed), code if done or code else 3,
+    )  # fmt: skip
+
+
+def _nothing(reasons: Iterable[str]) -> Findings:
+    told = "; ".join(dict.fromkeys(reasons))
+    return Findings(f"No job is done{f': {told}' if told else ''}.", {}, ())
+
+
+def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
+    plan, question = asked.plans[0], asked.question
+    task = plan.task
+    devices = dict.fromkeys(one.device for one in done if one.device)
+    sets = listed(list(task.workloads))
+    return {
+        "operators": listed(list(dict.fromkeys(job.operator for job in asked.jobs))),
+        "target": f"{task.target.title} ({task.target.name}), in {task.language} by "
+        f"{task.backend.name}, {task.dtype}",
+        "device": listed(list(devices)) or "none",
+        "author": question.model or "the catalogue: its kernels and their settings, no model",
+        "arms": listed(list(question.arms)),
+        "each job": f"{question.count} attempts, judged on {sets}; scores are speedups over "
+        f"{plan.judging.baselines[0]} on {task.scored}",
+        "seeds": listed(list(map(str, question.seeds))),
+        "alike in all": " ".join(question.given) or "the defaults of portkern generate",
+    }
+
+
+def _show(told: report.Report, folder: Path) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.width = max(console.width, run_folder.LEAST_WIDTH if not console.is_terminal else 0)
+    console.print()
+    for section in told.findings.sections:
+        if section.table:
+            console.print(_rich(section.table, section.title))
+    console.print()
+    for text in (told.findings.lead, *told.findings.notes):
+        console.print(text, highlight=False, markup=False)
+    for name, why in told.failed.items():
+        console.print(f"not done: {name}: {why}", highlight=False, markup=False)
+    console.print(f"report: {folder / 'experiment.html'}", highlight=False, soft_wrap=True)
+
+
+def _rich(table: Table, title: str) -> Any:
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    shown = RichTable(
+        title=escape(title), title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
+    )  # fmt: skip
+    for k, name in enumerate(table.head):
+        shown.add_column(escape(name), justify="left" if k < table.names else "right")
+    for row in table.rows:
+        shown.add_row(*map(escape, row))
+    return shown

@@ -1,0 +1,162 @@
+"""``portkern tune``: the best knob settings of the catalogue's kernels, on the hardware here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+from portkern.cli.config import names, resolve
+from portkern.cli.verbs import run_folder
+from portkern.errors import ConfigError
+from portkern.evaluator.trial import Options
+from portkern.matrix.selection import Cell, Question, Stage
+from portkern.records.record import Record
+from portkern.spec.backend import Missing, Venue
+from portkern.spec.candidate import Candidate
+from portkern.tuning import database as tuned
+from portkern.tuning import search
+from portkern.tuning.database import Tuned
+
+
+@dataclass
+class TuneOptions:
+    ops: Any = MISSING
+    backends: Any = "all"
+    targets: Any = "host"
+    workloads: Any = "typical"
+    dtypes: Any = "float32"
+    trials: int = 32
+    batch: int = 8
+    finalists: int = 3
+    seed: int = 0
+    database: str = ""
+    run: str = "tune"
+    reports: str = "reports"
+    rounds: int = 5
+    budget_s: float = 0.25
+    timeout_s: float = 120.0
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one kernel, dtype and size: what was found, or why nothing was looked for."""
+
+    cell: Cell
+    found: search.Found | None = None
+    entry: Tuned | None = None
+    why: str = ""
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("tune", TuneOptions, overrides)
+    for name in ("trials", "batch", "finalists"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"Got {name}={getattr(options, name)}, expected 1 or more")
+    chosen = run_folder.options(
+        baselines=[search.BASELINE], rounds=options.rounds, budget_s=options.budget_s,
+        timeout_s=options.timeout_s,
+    )  # fmt: skip
+    folder = run_folder.run_folder(options.reports, options.run)
+    database = tuned.Database(Path(options.database)) if options.database else tuned.own()
+    question = Question(
+        names(options.ops), names(options.targets), names(options.backends),
+        names(options.workloads), names(options.dtypes), Stage("hardware"),
+    )  # fmt: skip
+    outcomes = []
+    with run_folder.writing(folder):
+        for cell in question.cells():
+            outcome = _tune(cell, folder, chosen, options)
+            if outcome.entry:
+                database.add([outcome.entry])  # at once: whatever comes next, this is kept
+            if not options.json:
+                print(_line(outcome), file=sys.stdout if outcome.entry else sys.stderr, flush=True)
+            outcomes.append(outcome)
+    if options.json:
+        run_folder.print_json(
+            {"database": str(database.path), "tuned": list(map(_document, outcomes))}
+        )
+    elif any(one.entry for one in outcomes):
+        print(f"\nsettings: {database.path}")
+    return 0 if any(one.entry for one in outcomes) else 3
+
+
+def _tune(cell: Cell, folder: Path, chosen: Options, options: TuneOptions) -> Outcome:
+    if cell.hopeless:
+        return Outcome(cell, why=cell.hopeless[1])
+    venue = cell.venues.hardware
+    if isinstance(venue, Missing):
+        return Outcome(cell, why=f"there is nothing to time it on: {venue}")
+    assert cell.candidate is not None
+
+    def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
+        cells = [replace(cell, candidate=one) for one in candidates]
+        return run_folder.execute(cells, folder, chosen, fresh=fresh)
+
+    try:
+        space = search.Space.of(cell.candidate, cell.backend, cell.target, cell.op.precision)
+    except ConfigError as error:
+        return Outcome(cell, why=str(error))
+    found = search.search(
+        cell.candidate, space, judge, trials=options.trials, batch=options.batch,
+        finalists=options.finalists, seed=options.seed,
+    )  # fmt: skip
+    if not any(one.record.timing for one in found.last):
+        reasons = [one.record.detail for one in found.trials if one.record.detail]
+        return Outcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
+    return Outcome(cell, found, _entry(cell, found, venue))
+
+
+def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
+    assert cell.candidate is not None
+    default = {knob.name: knob.value for knob in cell.candidate.knobs.values()}
+    return Tuned(
+        target=cell.target.name, device=venue.name, backend=cell.backend.name,
+        language=cell.candidate.language, op=cell.op.name, dtype=cell.dtype,
+        shape=tuned.shape_class(cell.workload), family=cell.candidate.family,
+        settings={k: v for k, v in found.best.items() if v != default[k]}, gain=found.gain,
+        workload=cell.workload.name, time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+
+
+def _line(outcome: Outcome) -> str:
+    cell, entry = outcome.cell, outcome.entry
+    what = f"{cell.op.name}[{cell.workload.name}, {cell.dtype}] {cell.language}@{cell.target.name}"
+    if entry is None or outcome.found is None:
+        return f"{what}: not tuned: {outcome.why}"
+    tried = f"{len(outcome.found.trials)} settings tried"
+    if not entry.settings:
+        return f"{what}: the defaults are the best; {tried}"
+    settings = " ".join(f"{name}={value}" for name, value in entry.settings.items())
+    if entry.gain is None:
+        return f"{what}: {settings} where the defaults do not run; {tried}"
+    return f"{what}: {entry.gain:.2f}x the defaults with {settings}; {tried}"
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    cell, found = outcome.cell, outcome.found
+    told: dict[str, Any] = {
+        "op": cell.op.name, "workload": cell.workload.name, "dtype": cell.dtype,
+        "backend": cell.backend.name, "language": cell.language, "target": cell.target.name,
+    }  # fmt: skip
+    if outcome.why:
+        told["why"] = outcome.why
+    if outcome.entry:
+        told |= {"settings": outcome.entry.settings, "gain": outcome.entry.gain}
+    if found:
+        told["trials"] = [
+            {
+                "settings": dict(one.settings),
+                "score": one.score,
+                "verdict": str(one.record.verdict),
+                "detail": one.record.detail.partition("\n")[0],
+            }
+            for one in found.trials
+        ]
+    return told

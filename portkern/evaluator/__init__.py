@@ -1,0 +1,1 @@
+"""How a kernel is evaluated: inputs, reference, comparison, timing, attribution, verdict."""

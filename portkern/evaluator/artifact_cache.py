@@ -1,0 +1,117 @@
+"""Built artifacts, kept by everything that decides what a build produces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from portkern.errors import StorageError
+from portkern.sandbox.jail import owner
+from portkern.spec.backend import Artifact, Build
+
+#: What a build does not depend on: kernels are sources of their own.
+_NOT_BUILT_WITH = {"kernels", "__pycache__"}
+#: Folders in which something is being built, or was when its process was killed.
+_ASIDE = ".building-"
+#: Of another machine that shares the folder, one cannot tell.
+_ABANDONED_S = 24 * 3600.0
+
+
+def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> str:
+    """Source × signature × dtype × target × toolchain versions × portkern's own version and the
+    backends' files; ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
+    parts = [
+        version("portkern"), _backends_digest(), build.candidate.backend, build.candidate.digest,
+        build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
+        dict(build.scalars), build.runnable, build.emulated, build.checked, build.emulator,
+        dict(toolchain),
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+@lru_cache
+def _backends_digest() -> str:
+    """Of how the backends build, harnesses and headers included; a kernel's source has its own."""
+    digest = hashlib.sha256()
+    for folder in import_module("portkern.backends").__path__:
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file() and not _NOT_BUILT_WITH & set(path.relative_to(folder).parts):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class ArtifactCache:
+    """Entries appear whole or not at all: they are filled aside and renamed into place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> Artifact | None:
+        manifest = self.folder / key / "artifact.json"
+        try:
+            artifact = Artifact.from_json(json.loads(manifest.read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # absent, or written by another version: build again
+        return artifact if artifact.path.exists() else None
+
+    @contextmanager
+    def workdir(self) -> Iterator[Path]:
+        """A private folder on the cache's file system, to build in; gone unless it was put.
+
+        Raises StorageError.
+        """
+        made = self._aside()
+        try:
+            made.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError.of(error, made) from error
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed had not finished."""
+        for left in self.folder.glob(f"{_ASIDE}*"):
+            with suppress(OSError):  # another process may be doing the same
+                age_s = time.time() - left.stat().st_mtime
+                if owner.gone(left.name.removeprefix(_ASIDE)) or age_s > _ABANDONED_S:
+                    shutil.rmtree(left, ignore_errors=True)
+
+    def put(self, key: str, workdir: Path, artifact: Artifact) -> Artifact:
+        """Take over ``workdir``; the artifact as it is in the cache. The first of two wins.
+
+        Raises StorageError.
+        """
+        final = self.folder / key
+        moved = Artifact(
+            final / artifact.path.relative_to(workdir), artifact.kind, artifact.resources,
+            artifact.log,
+        )  # fmt: skip
+        try:
+            (workdir / "artifact.json").write_text(json.dumps(moved.to_json()))
+            if self.get(key) is None:
+                self._discard(final)
+                workdir.rename(final)
+        except OSError as error:
+            if self.get(key) is None:  # otherwise another process was faster
+                raise StorageError.of(error, final) from error
+        return moved
+
+    def _aside(self) -> Path:
+        return self.folder / f"{_ASIDE}{owner.name()}"
+
+    def _discard(self, damaged: Path) -> None:
+        """As a whole, like entries appear."""
+        aside = self._aside()
+        with suppress(FileNotFoundError):
+            damaged.rename(aside)
+            shutil.rmtree(aside)

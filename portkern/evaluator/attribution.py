@@ -1,0 +1,143 @@
+"""Who did the work of a call: a worker's trace, held against the kernel and the policy.
+
+It speaks where there is something to see: the framework's operators and the host libraries that
+can be asked to speak up on every venue, kernels on GPUs and in the SIMT executor. Native code of a
+CPU has no launches; that its entry was called is the worker's own doing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from portkern.guard import TorchOps
+from portkern.guard.rules import ATEN_GLUE, ATEN_HEAVY, VENDOR_KERNEL
+from portkern.records.record import Finding, Launch, Verdict
+from portkern.spec.backend import Resources
+from portkern.spec.candidate import Candidate
+
+#: Who takes this part of the time has done the work.
+MOST = 0.5
+_ALLOW = "torch_ops=allow accepts it"
+_LAUNCHES, _NAMES = TypeAdapter(list[Launch]), TypeAdapter(list[str])
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``problem`` is empty when nothing speaks against the kernel; else ``verdict`` goes with it.
+    ``findings`` are notes."""
+
+    launches: tuple[Launch, ...] = ()
+    verdict: Verdict = Verdict.PASSED
+    problem: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Whose call it was: ``gpu`` says that kernels must have been launched, on the hardware or in
+    an executor."""
+
+    candidate: Candidate
+    resources: tuple[Resources, ...]
+    torch_ops: TorchOps
+    gpu: bool
+
+
+def hold(told: object, work: Work, *, seconds: float) -> Proof:
+    """The proof that ``told``, a :meth:`Trace.to_json` from a worker, gives for ``work``."""
+    try:
+        claim = told if isinstance(told, Mapping) else {}
+        operators = _LAUNCHES.validate_python(claim.get("operators", []))
+        launches = _LAUNCHES.validate_python(claim.get("launches", []))
+        routines = _NAMES.validate_python(claim.get("routines", []))
+    except ValidationError as error:
+        return Proof(
+            (), Verdict.SUSPICIOUS, f"its trace cannot be read: {error.errors()[0]['msg']}"
+        )
+    kept = tuple(launches)
+    if claim.get("ended"):
+        return Proof(kept, Verdict.SUSPICIOUS, "the kernel ended the profile of its own call")
+    culprit = _host_culprit(operators, routines, 0.0 if work.gpu else seconds * 1e6)
+    culprit = culprit or (_device_culprit(kept, work) if work.gpu else "")
+    if culprit and work.torch_ops == "forbid":
+        return Proof(kept, Verdict.REJECTED, f"{culprit} did the work; {_ALLOW}")
+    notes = [_note("library", f"{culprit} did the work")] if culprit else []
+    missing = str(claim.get("missing", ""))
+    if work.gpu and not launches and not missing and not culprit:
+        return Proof(kept, Verdict.REJECTED, "it launched no kernel, expected at least one")
+    if missing and work.gpu:
+        notes.append(_note("unproved", f"no proof of who did the work: {missing}"))
+    return Proof(kept, findings=tuple(notes))
+
+
+def _note(code: str, message: str) -> Finding:
+    return Finding(code=code, severity="note", message=message)
+
+
+def _host_culprit(operators: Iterable[Launch], routines: Iterable[str], call_us: float) -> str:
+    """The operator or routine that did the work; where ``call_us`` is known, also those that are
+    not the work by name but took most of the time."""
+    light_us, longest = 0.0, Launch(name="")
+    for operator in operators:
+        name = plain(operator.name)
+        if name in ATEN_GLUE:
+            continue
+        if ATEN_HEAVY.fullmatch(name):
+            return f"torch's {operator.name}"
+        light_us += operator.us
+        longest = max(longest, operator, key=lambda one: one.us)
+    if call_us and light_us >= MOST * call_us:
+        return f"torch's {longest.name}"
+    for routine in routines:
+        return f"the library routine {routine}"
+    return ""
+
+
+def plain(operator: str) -> str:
+    """``softmax`` of ``aten::_softmax``, ``relu`` of ``aten::relu_``."""
+    return operator.rpartition("::")[2].strip("_").removesuffix("_out")
+
+
+def _device_culprit(launches: Iterable[Launch], work: Work) -> str:
+    """The longest of the kernels that are not the candidate's, when its own took less than most
+    of the device's time; executors have no time and count launches."""
+    own = {base(one.kernel) for one in work.resources}
+    own |= set(_WORD.findall(_without_comments(work.candidate)))
+    others = [one for one in launches if _is_foreign(one.name, own)]
+    if not others:
+        return ""
+    total, foreign = (sum(map(_weight, some)) for some in (launches, others))
+    if total - foreign >= MOST * total:
+        return ""
+    return f"the kernel {max(others, key=_weight).name}"
+
+
+def _weight(launch: Launch) -> float:
+    return launch.us or float(launch.count)
+
+
+def _is_foreign(kernel: str, own: set[str]) -> bool:
+    """A vendor's name is believed to be the vendor's, whatever the source has words for."""
+    return bool(VENDOR_KERNEL.search(kernel)) or base(kernel) not in own
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_COMMENTS = {
+    "c": re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL), "python": re.compile(r"#[^\n]*"),
+}  # fmt: skip
+
+
+def _without_comments(candidate: Candidate) -> str:
+    family = "c" if candidate.language in ("cuda", "hip", "c++") else "python"
+    return _COMMENTS[family].sub(" ", candidate.source)
+
+
+def base(kernel: str) -> str:
+    """``scale`` of ``void (anonymous namespace)::scale<float, 4>(float*)`` and of ``scale<4>``."""
+    name = kernel.replace("(anonymous namespace)::", "").removesuffix(".kd")
+    head = re.split(r"[<(\[]", name, maxsplit=1)[0]
+    return (head.split() or [""])[-1].rpartition("::")[2]

@@ -1,0 +1,231 @@
+"""Sources into artifacts, in workers, by way of the cache."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from signal import SIGKILL
+from typing import Any
+
+from portkern.errors import StorageError, WorkerError
+from portkern.evaluator import worker_reports
+from portkern.evaluator.artifact_cache import ArtifactCache, build_key
+from portkern.records.record import Verdict
+from portkern.sandbox import session as sandbox
+from portkern.sandbox.session import Answer, Died, Failed, Session, TimedOut
+from portkern.spec import registry
+from portkern.spec.backend import Artifact, Build
+from portkern.worker.worker import build_to_json
+
+LOG_LINES = 12
+#: What one build may leave: a compiler's intermediate files come to a few megabytes.
+MOST_BYTES, MOST_FILES, MOST_FOLDERS = 512 << 20, 10_000, 32
+#: What a program prints when an allocation fails in C++.
+_BAD_ALLOC = "std::bad_alloc"
+#: A file cannot be written whatever is in it: a full disk or quota, one that is read-only or
+#: broken, a limit on the size of files.
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which a worker is killed."""
+
+    build_s: float = 180.0
+    load_s: float = 120.0
+    run_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a kernel got no further, in one line; ``log`` holds the tool's or the worker's words.
+
+    ``harness``: the kernel had no part in it, and may be asked again.
+    """
+
+    verdict: Verdict
+    detail: str
+    log: str = ""
+    harness: bool = False
+
+    def __str__(self) -> str:
+        kept = self.log.strip().splitlines()[:LOG_LINES]
+        return "\n".join([self.detail, *kept])
+
+
+@dataclass(frozen=True)
+class Built:
+    """The artifact or why there is none; ``seconds`` is 0 when it came from the cache."""
+
+    request: Build
+    outcome: Artifact | Failure
+    seconds: float = 0.0
+
+
+def build_all(
+    requests: Sequence[Build], toolchains: Sequence[Mapping[str, str]], *, limits: Limits,
+    cache: ArtifactCache,
+) -> list[Built]:  # fmt: skip
+    """Build one candidate for several targets, in one worker for each environment they need."""
+    loaded = [one for one in requests if one.runnable or one.emulated]  # when they are built
+    for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
+        sandbox.warm(preload)
+    keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
+    with _Builders(limits, cache) as builders:
+        return [builders.build(r, key) for r, key in zip(requests, keys, strict=True)]
+
+
+def _key(request: Build, toolchain: Mapping[str, str]) -> str:
+    backend = registry.load(request.candidate.backend)
+    return build_key(request, backend.builds_for(request.target), toolchain)
+
+
+#: What is said when a tool was killed: by run_tool of one that it had started, or of a shell's; by
+#: g++, its linker's collect2, clang, nvcc and Triton of a program of theirs, whose version Triton
+#: had asked for as well.
+_SHOT = (
+    "failed with status -9", "failed with status 137", "Killed signal terminated program",
+    "terminated with signal 9", "unable to execute command: Killed", "died due to signal 9",
+    "failed with error code -9", "Cannot find ptxas",
+)  # fmt: skip
+
+
+def was_shot(detail: str, log: str) -> bool:
+    """Whether a build failed since somebody killed a tool, by whom the tool cannot know."""
+    return any(words in detail or words in log for words in _SHOT)
+
+
+def _killed(outcome: object) -> bool:
+    """By whom it cannot be told, so no toolchain has rejected anything."""
+    return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
+
+
+class _Builders:
+    """The workers that build, one for each environment."""
+
+    def __init__(self, limits: Limits, cache: ArtifactCache) -> None:
+        self._limits, self._cache = limits, cache
+        self._sessions: dict[tuple[tuple[str, str], ...], Session] = {}
+
+    def __enter__(self) -> _Builders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions.values():
+            session.close()
+
+    def build(self, request: Build, key: str) -> Built:
+        hit = self._cache.get(key)
+        if hit is not None:
+            return Built(request, hit)
+        try:
+            built = self._build(request, key)
+            if isinstance(built.outcome, Failure) and built.outcome.harness:
+                built = self._build(request, key)
+        except (WorkerError, StorageError) as error:
+            return Built(request, Failure(Verdict.UNAVAILABLE, str(error)))
+        return built
+
+    def _build(self, request: Build, key: str) -> Built:
+        session = self._open(request)
+        outcome = session.ask(
+            "build", timeout_s=self._limits.build_s, request=build_to_json(request)
+        )
+        if isinstance(outcome, Answer):
+            try:
+                return _unpacked(session, request, outcome.data, key, self._cache)
+            except ValueError as error:
+                detail = f"the build's files cannot be read: {error}"
+                return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
+        failure = failure_of(outcome, "the build")
+        if was_shot(failure.detail, failure.log):
+            return Built(request, replace(failure, harness=True))
+        if failure.verdict is Verdict.CRASHED and not _killed(outcome):
+            failure = replace(failure, verdict=Verdict.BUILD_FAILED)
+        return Built(request, failure)
+
+    def _open(self, request: Build) -> Session:
+        backend = registry.load(request.candidate.backend)
+        environment = tuple(backend.environment(request.target).items())
+        session = self._sessions.get(environment)
+        if session is not None and session.alive:
+            return session
+        if session is not None:
+            session.close()
+        opened = self._sessions[environment] = Session(
+            backend.builds_with(request.candidate), dict(environment), reads=shared(request),
+            device=request.runnable and request.target.is_gpu,
+        )  # fmt: skip
+        return opened
+
+
+def _unpacked(
+    session: Session, request: Build, told: Mapping[str, Any], key: str, cache: ArtifactCache
+) -> Built:
+    """Into the cache with the files that the worker lists, whose bytes follow each other in the
+    arena. Raises ValueError for a list that no build leaves."""
+    files = dict(_listed(told.get("files")))
+    size = sum(files.values())
+    packed = session.arena.bytes(size) if size <= MOST_BYTES else None
+    if packed is None:
+        raise ValueError(f"{size} bytes are not there")
+    artifact = told.get("artifact")
+    if not isinstance(artifact, dict) or str(artifact.get("path")) not in files:
+        raise ValueError("its artifact is not among them")
+    try:
+        with cache.workdir() as workdir:
+            offset = 0
+            for name, length in files.items():
+                file = workdir / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(packed[offset : offset + length])
+                offset += length
+            kept = Artifact.from_json({**artifact, "path": str(workdir / str(artifact["path"]))})
+            return Built(request, cache.put(key, workdir, kept), worker_reports.seconds(told))
+    except OSError as error:
+        if error.errno in _MACHINE:
+            raise StorageError.of(error, cache.folder) from error
+        raise ValueError(str(error)) from error  # a name that is too long, say
+
+
+def _listed(files: Any) -> Iterator[tuple[str, int]]:
+    """Names and sizes; names are of files beneath a folder, however they are spelt."""
+    if not isinstance(files, list) or not len(files) <= MOST_FILES:
+        raise ValueError(f"expected a list of at most {MOST_FILES} files")
+    for one in files:
+        match one:
+            case [str(name), int(size)] if size >= 0 and type(size) is int:
+                path = PurePosixPath(name)
+            case _:
+                raise ValueError(f"{str(one)[:100]} is not a name and a size")
+        if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
+            raise ValueError(f"{name[:100]!r} is no file of the build's folder")
+        yield str(path), size
+
+
+def shared(request: Build) -> tuple[Path, ...]:
+    return tuple(registry.load(request.candidate.backend).prepare(request))
+
+
+def failure_of(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
+    if isinstance(outcome, TimedOut):
+        detail = f"{stage} took longer than {outcome.limit_s:g} s"
+        return Failure(Verdict.TIMED_OUT, detail, outcome.log)
+    if isinstance(outcome, Died):
+        detail, harness = f"{stage} was {outcome}", outcome.cause == "harness"
+        if _BAD_ALLOC in outcome.log:
+            detail += " when there was no memory left for it"
+        return Failure(Verdict.CRASHED, detail, outcome.log, harness)
+    if outcome.error in ("BackendUnavailable", "JailError"):
+        return Failure(Verdict.UNAVAILABLE, outcome.message)
+    if outcome.error in ("LaunchTimeout", "BuildTimeout"):
+        return Failure(Verdict.TIMED_OUT, outcome.message)
+    if outcome.error in ("BuildError", "LaunchError"):
+        return Failure(Verdict.CRASHED, outcome.message, outcome.log)
+    last = outcome.log.strip().splitlines()[-LOG_LINES:]
+    detail = f"{stage} raised {outcome.error}: {outcome.message.partition(chr(10))[0]}"
+    if outcome.error == "MemoryError":
+        detail = f"{stage} ran out of memory: MemoryError"
+    return Failure(Verdict.CRASHED, detail, "\n".join(last))

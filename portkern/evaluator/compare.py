@@ -1,0 +1,168 @@
+"""Whether a kernel's outputs are right: compared with the answers in the judge's process, per
+element and in norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from portkern.evaluator.reference import (
+    OWN_FACTOR,
+    Block,
+    Budget,
+    Case,
+    all_finite,
+    allowance,
+    alone,
+)
+from portkern.spec.op import Precision
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``problem`` is empty when the outputs are right; errors as in :class:`record.Errors`."""
+
+    problem: str
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    vs_fp64: float = 0.0
+    reference_vs_fp64: float = 0.0
+
+
+def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict") -> Comparison:
+    """Judge all outputs of one call; the worst of them is reported."""
+    worst = Comparison("")
+    for index, output in enumerate(actual):
+        own, budget = case.own[index], case.budgets[index]
+        one = alone(partial(_compare_one, output, own, budget, precision))
+        if one.problem:
+            which = f"output {index}: " if len(actual) > 1 else ""
+            return replace(one, problem=f"{which}{one.problem} ({case.distribution} inputs)")
+        worst = max(worst, one, key=lambda c: c.vs_fp64)
+    return worst
+
+
+def _compare_one(actual: Any, own: Any, budget: Budget | None, precision: Precision) -> Comparison:
+    if actual.numel() == 0:
+        return Comparison("")
+    if budget is None:
+        different = int((actual != own).sum())
+        return Comparison(f"{different} of {own.numel()} elements differ" if different else "")
+    return _measure(actual, budget, precision)
+
+
+_NONFINITE = "NaN or infinity where the reference has none, or the other way round"
+
+
+@dataclass
+class _Sums:
+    """What is known of an output's errors after some of its blocks."""
+
+    count: int = 0
+    off: int = 0
+    largest: float = 0.0
+    relative: float = 0.0
+    squares: float = 0.0
+    slack_squares: float = 0.0
+    excess: float = -math.inf
+    worst: str = ""
+
+    def add(self, block: Block, budget: Budget, precision: Precision) -> bool:
+        """Whether all that is there is finite."""
+        got = block.outputs[0].double()
+        error = (got - block.want).abs_()
+        largest = float(error.max())
+        if not math.isfinite(largest) and not all_finite(got):
+            return False
+        scale = block.want.abs() + (budget.rms or 1e-300)
+        slack, own = allowance(block, budget, scale, precision)
+        allowed = own.add_(slack)
+        excess = error - allowed
+        place = int(excess.argmax())  # a NaN is the largest
+        self.count += len(got)
+        self.largest = max(self.largest, largest)
+        self.squares += float(error.dot(error))
+        self.slack_squares += float(slack.dot(slack))
+        self.relative = max(self.relative, float((error / scale).max()))
+        most = float(excess[place])
+        if not most <= 0:
+            self.off += int((excess > 0).sum())
+        if not most <= self.excess:
+            self.excess = most
+            self.worst = (
+                f"the worst is {float(got[place]):.6g}, expected "
+                f"{float(block.want[place]):.6g} ± {float(allowed[place]):.2g}"
+            )
+        return True
+
+
+def _measure(actual: Any, budget: Budget, precision: Precision) -> Comparison:
+    """The element rule: |got - want| may be 4 times what the framework errs by, at its worst
+    element and in proportion to |want| + rms(want), whichever is less; plus a roundoff of
+    |want| + rms(want) and what a chain of additions may cost. The norm rule: the same in the
+    2-norm, relative to want's."""
+    seen = _Sums()
+    for block in budget.answer.blocks(actual):
+        if block.odd or (len(block.want) and not seen.add(block, budget, precision)):
+            return Comparison(_NONFINITE)
+    vs_fp64, own_vs_fp64 = math.sqrt(seen.squares) / budget.norm, budget.own_norm / budget.norm
+    slack = math.sqrt(seen.slack_squares) / budget.norm
+    problem = ""
+    if not seen.excess <= 0:  # written so that a NaN fails
+        problem = f"{seen.off} of {seen.count} elements are off; {seen.worst}"
+    elif not vs_fp64 <= OWN_FACTOR * own_vs_fp64 + slack:
+        problem = (
+            f"the relative error is {vs_fp64:.2g} in norm, the framework's own is {own_vs_fp64:.2g}"
+        )
+    return Comparison(problem, seen.largest, seen.relative, vs_fp64, own_vs_fp64)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """How two calls with equal inputs differ: ``spread`` is the largest difference, None when all
+    bits agree; ``problem`` is empty while no element differs by more than it may err."""
+
+    spread: float | None
+    problem: str = ""
+
+
+def repeated(
+    *, first: Sequence[Any], second: Sequence[Any], case: Case, precision: Precision = "strict"
+) -> Repetition:
+    """Of outputs that both passed :func:`compare`."""
+    worst = Repetition(None)
+    for one, other, budget in zip(first, second, case.budgets, strict=True):
+        if _same_bits(one, other):
+            continue
+        if budget is None:
+            return Repetition(math.inf, "two calls with equal inputs differ")
+        spread, too_far = 0.0, False
+        for block in budget.answer.blocks(one, other):
+            if len(block.want):
+                apart = (block.outputs[0].double() - block.outputs[1].double()).abs_()
+                scale = block.want.abs() + budget.rms
+                allowed = sum(allowance(block, budget, scale, precision))
+                spread = max(spread, float(apart.max()))
+                too_far = too_far or bool((apart > allowed).any())
+        if too_far:
+            problem = f"two calls with equal inputs differ by up to {spread:.2g}"
+            return Repetition(spread, f"{problem}, more than an element may err by")
+        worst = Repetition(max(spread, worst.spread or 0.0))
+    return worst
+
+
+def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether all outputs agree bit for bit."""
+    return all(map(_same_bits, one, other))
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    import torch
+
+    def bits(tensor: Any) -> Any:
+        return tensor.reshape(-1).view(torch.uint8)
+
+    return bool(torch.equal(bits(one), bits(other)))

@@ -1,0 +1,57 @@
+"""The judge's memory: whether it holds a workload, as the kernel's killer leaves no reason behind,
+and how temporaries of tensors' size are kept for the next."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+from contextlib import suppress
+from functools import cache
+
+import psutil
+
+from portkern.spec.op import ITEMSIZE, Op, Workload
+
+#: What running out of it raises: torch says RuntimeError, the system OSError.
+EXHAUSTED = (MemoryError, RuntimeError, OSError)
+#: Tensors of an output's or input's size that are alive at once: in the judge those at float64,
+#: the answers and their budgets; between it and one worker those of the dtype.
+_WIDE, _SHARED = 10, 8
+_GIB = 2**30
+#: mallopt's names and values, <malloc.h>: what is freed goes back to the system above the first,
+#: and what is larger than the second, 32 MiB at most, always.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 256 << 20), (-3, 32 << 20)
+
+
+@cache
+def keep_freed() -> None:
+    """By default glibc returns memory that is asked for again a moment later, and comparing two
+    large tensors takes two to three times as long. Elsewhere there is nothing to do."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            mallopt(name, value)
+
+
+def lack(op: Op, workload: Workload, dtype: str, *, at_once: int) -> str:
+    """Why ``workload`` cannot be judged here with so many workers; '' when it can."""
+    signature, dims = op.signature, workload.dims
+    tensors = (*signature.inputs, *signature.outputs)
+    elements = sum(math.prod(t.sizes(dims)) for t in tensors)
+    needed = elements * _WIDE * ITEMSIZE["float64"]
+    needed += elements * _SHARED * ITEMSIZE[dtype] * at_once
+    available = psutil.virtual_memory().available
+    if needed <= available:
+        return ""
+    return (
+        f"judging it takes about {needed / _GIB:.3g} GiB of memory and {available / _GIB:.3g} are "
+        "free; choose a smaller workload or fewer kernels, or a larger machine"
+    )
+
+
+def exhausted(error: BaseException) -> bool:
+    """Whether one of :data:`EXHAUSTED` says so, rather than something else."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)

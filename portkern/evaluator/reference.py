@@ -1,0 +1,248 @@
+"""What is right, known to the judge alone: fresh inputs with their answers, and by how much each
+element of a kernel's outputs may differ from them.
+
+The reference runs at float64; a kernel may err as much as the framework's own kernel at that
+dtype does, within a stated factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from portkern.evaluator.inputs import draw
+from portkern.spec.op import Op, Precision, Scalar, Workload
+
+T = TypeVar("T")
+
+#: A kernel may err this many times as much as the framework's own kernel …
+OWN_FACTOR = 4.0
+#: … plus this many units of roundoff of the dtype: the framework may round luckily.
+ROUNDOFFS = {"float64": 8.0, "float32": 8.0, "float16": 2.0, "bfloat16": 2.0}
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+#: The smallest subnormal, which half of all roundoffs below the normal range come to.
+LEAST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+#: A sum may err as one chain of float32 additions does, whose partial sums are rounded one by one
+#: (Higham, Accuracy and Stability of Numerical Algorithms, 4.2): by this many roundoffs of the
+#: output times the square root of the number of terms …
+CHAIN_ROUNDOFFS = 2.0
+#: … or this many times their number, where all are equal and round to the same side, or vanish
+#: beside a large one …
+REPEATED_ROUNDOFFS = 0.5
+SWAMPED = ("one-hot", "heavy")
+#: … and, where they cancel, by this many of the sum of their sizes.
+TERM_ROUNDOFFS = 4.0
+#: Does the arithmetic on whole tensors, which uses all processors: a second thread would bring a
+#: team of its own that waits for the first, and memory of its own to be asked of the system.
+_WORKER = ThreadPoolExecutor(1, "portkern-check")
+#: So many elements are compared at a time.
+BLOCK = 1 << 19
+#: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
+_POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs that a kernel will see, and what only the judge knows: the answer at float64
+    (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are made of
+    sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
+
+    distribution: str
+    inputs: tuple[Any, ...]
+    exact: tuple[Any, ...]
+    own: tuple[Any, ...]
+    chain: tuple[Any, ...] = ()
+
+    @cached_property
+    def budgets(self) -> tuple[Budget | None, ...]:
+        """What each output may err by; None for an output of integers, which must be equal."""
+        chain = self.chain or (None,) * len(self.exact)
+        return alone(lambda: tuple(map(_budget, self.exact, self.own, chain)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One output's answer: at float64, by the framework and what adding its terms may cost each
+    element, None when nothing is summed. All flat."""
+
+    dtype: str
+    exact: Any
+    own: Any
+    chain: Any
+
+    @cached_property
+    def _whole(self) -> list[bool]:
+        """Of each block, whether all of it is finite."""
+        starts = range(0, len(self.exact), BLOCK)
+        return [
+            all_finite(self.exact[start : start + BLOCK].to(self.own.dtype))
+            and all_finite(self.own[start : start + BLOCK])
+            for start in starts
+        ]
+
+    def blocks(self, *outputs: Any) -> Iterator[Block]:
+        """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
+        cache."""
+        flat = [output.reshape(-1) for output in outputs]
+        for number, whole in enumerate(self._whole):
+            part = slice(number * BLOCK, (number + 1) * BLOCK)
+            chain = None if self.chain is None else self.chain[part]
+            given = self.exact[part], self.own[part], chain, [one[part] for one in flat]
+            yield Block(*given) if whole else Block.of(*given)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The finite elements of a part of an output. ``odd``: one of the others is not what the
+    reference has there. What ``outputs`` have at finite ones need not be finite."""
+
+    want: Any
+    own: Any
+    chain: Any
+    outputs: Sequence[Any]
+    odd: bool = False
+
+    @classmethod
+    def of(cls, exact: Any, own: Any, chain: Any, outputs: Sequence[Any]) -> Block:
+        import torch
+
+        rounded = exact.to(own.dtype)
+        finite = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
+        odd = False
+        for output in outputs:
+            strange = ~finite & ~_same(output, rounded) & ~_same(output, own)
+            odd = odd or bool(strange.any())
+        chain = None if chain is None else chain[finite]
+        return cls(exact[finite], own[finite], chain, [one[finite] for one in outputs], odd)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One output's answer and the framework's distance from it, over the finite elements."""
+
+    answer: Answer
+    rms: float
+    norm: float
+    own_worst: float
+    own_share: float  # the largest error relative to |want| + rms(want)
+    own_norm: float
+
+
+def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case:
+    """Fresh inputs from a secret seed, with the answer."""
+    return answer(op, workload, distribution, draw(op, workload, dtype, distribution))
+
+
+def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any]) -> Case:
+    """The answer for given inputs, host tensors of the op's dtypes."""
+    scalars = op.signature.scalar_values(workload.scalars)
+
+    def case() -> Case:
+        wide = [one.double() if one.is_floating_point() else one for one in inputs]
+        exact = _reference(op, wide, scalars)
+        own = _reference(op, inputs, scalars)
+        chain = _chain(op, workload, wide, exact, repeats=distribution in SWAMPED)
+        return Case(distribution, tuple(inputs), exact, own, chain)
+
+    return alone(case)
+
+
+def alone(work: Callable[[], T]) -> T:
+    return _WORKER.submit(work).result()
+
+
+def _chain(
+    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any], *, repeats: bool = False
+) -> tuple[Any, ...]:
+    """What one chain of float32 additions may cost each element."""
+    terms = op.terms(workload.dims)
+    if terms <= 1:
+        return ()
+    scalars = op.signature.scalar_values(workload.scalars)
+    roundoffs = CHAIN_ROUNDOFFS * terms**0.5
+    if repeats:
+        roundoffs = max(roundoffs, REPEATED_ROUNDOFFS * terms)
+    chain = [want.abs() * (roundoffs * ROUNDOFF["float32"]) for want in exact]
+    if op.cancels:
+        sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
+        for total, size in zip(chain, sizes, strict=True):
+            total += size * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
+    if op.shifts:
+        for index, tensor in enumerate(wide):  # one by one: together they may cancel
+            if not tensor.is_floating_point():
+                continue
+            nudged = [*wide[:index], _nudged(tensor), *wide[index + 1 :]]
+            moved = _reference(op, nudged, scalars)
+            for total, other, want in zip(chain, moved, exact, strict=True):
+                total += (other - want).abs_() * roundoffs
+    return tuple(chain)
+
+
+def _nudged(wide: Any) -> Any:
+    """Each element up or down by a roundoff of float32, of its own size and of its row's: an
+    error of the mean moves the small ones as far as the large."""
+    import torch
+
+    sign = torch.randint(0, 2, wide.shape, dtype=torch.int8) * 2 - 1
+    size = wide.abs()
+    size += size.mean(-1, keepdim=True)
+    return wide + sign * size * ROUNDOFF["float32"]
+
+
+def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> tuple[Any, ...]:
+    import torch
+
+    with torch.no_grad():
+        outputs = op.reference(*inputs, **scalars)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _budget(exact: Any, own: Any, chain: Any) -> Budget | None:
+    dtype = str(own.dtype).removeprefix("torch.")
+    if dtype not in ROUNDOFF:
+        return None
+    flat = [None if one is None else one.reshape(-1) for one in (exact, own, chain)]
+    answer = Answer(dtype, *flat)
+    squares, count = 0.0, 0
+    for block in answer.blocks():
+        squares += float(block.want.dot(block.want))
+        count += len(block.want)
+    rms = math.sqrt(squares / count) if count else 0.0
+    own_worst = own_share = own_squares = 0.0
+    for block in answer.blocks():
+        if not len(block.want):
+            continue
+        error = block.own.double().sub_(block.want).abs_()
+        own_worst = max(own_worst, float(error.max()))
+        own_squares += float(error.dot(error))
+        own_share = max(own_share, float(error.div_(block.want.abs() + (rms or 1.0)).max()))
+    norm = math.sqrt(squares) or 1.0
+    return Budget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
+
+
+def allowance(block: Block, budget: Budget, scale: Any, precision: Precision) -> tuple[Any, Any]:
+    """Of each element: what rounding may cost, and what the framework's own errors grant."""
+    kind = budget.answer.dtype
+    roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
+    slack = (scale * roundoff).add_(LEAST[kind])
+    if block.chain is not None:
+        slack += block.chain
+    own = (scale * (OWN_FACTOR * budget.own_share)).clamp_(max=OWN_FACTOR * budget.own_worst)
+    return slack, own
+
+
+def all_finite(tensor: Any) -> bool:
+    """By way of the sum, which reads once; where it overflows, one by one."""
+    import torch
+
+    return math.isfinite(float(tensor.sum(dtype=torch.float64))) or bool(
+        torch.isfinite(tensor).all()
+    )
+
+
+def _same(a: Any, b: Any) -> Any:
+    return (a == b) | (a.isnan() & b.isnan())

@@ -1,0 +1,131 @@
+"""Samples into timings: medians, and ratios that carry their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from portkern.records.record import Roofline, Speedup, Timing
+from portkern.spec.target import Target
+
+RESAMPLES = 1000
+#: More samples than this are kept as evenly spaced order statistics.
+KEPT = 50
+_PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
+    to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
+    at most ``most``, ``round_bytes`` of tensors, as every call has some of its own, and ``stage_s``
+    of making them."""
+
+    rounds: int = 5
+    half_width: float = 0.01
+    budget_s: float = 1.0
+    burst_s: float = 0.01
+    most: int = 128
+    round_bytes: int = 64 << 20
+    stage_s: float = 0.01
+
+    def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
+        """Calls per round, when one costs ``call_us`` with all that timing it takes, and its
+        tensors ``stage_us``."""
+        room = self.round_bytes // max(call_bytes, 1) - 1
+        burst = int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2
+        stage = int(self.stage_s * 1e6 / max(stage_us, 1.0))
+        return max(1, min(self.most, room, burst, stage))
+
+    def enough(self, samples: Sequence[float]) -> bool:
+        low, high = median_ci(samples)
+        return high - low <= 2 * self.half_width * (low + high) / 2
+
+
+def median_ci(samples: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the median, between order statistics: the ranks n/2 ± 0.98 sqrt(n)
+    (Conover, Practical Nonparametric Statistics, 3.2). The whole range of few samples."""
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    n = len(values)
+    reach = 0.98 * n**0.5
+    low, high = max(0, int(n / 2 - reach)), min(n - 1, int(np.ceil(n / 2 + reach)))
+    return float(values[low]), float(values[high])
+
+
+def observations(laps: Sequence[Sequence[float]]) -> list[float]:
+    """All samples; a round whose samples are equal is one: a mean that was told for each call."""
+    return [one for lap in laps for one in (lap[:1] if len(set(lap)) == 1 else lap)]
+
+
+def noise(laps: Sequence[Sequence[float]]) -> float | None:
+    """What one thing timed twice differs by: the medians of the even and of the odd rounds, as the
+    larger over the smaller less one. None with one round."""
+    if len(laps) < 2:
+        return None
+    even, odd = (np.median([one for lap in laps[i::2] for one in lap]) for i in (0, 1))
+    return float(max(even, odd) / min(even, odd) - 1) if min(even, odd) > 0 else None
+
+
+def summarize(
+    laps: Sequence[Sequence[float]], method: str,
+    conditions: Mapping[str, tuple[float, float]] | None = None,
+) -> Timing:  # fmt: skip
+    values = np.sort(np.asarray(observations(laps), dtype=np.float64))
+    p20, median, p80 = np.quantile(values, [0.2, 0.5, 0.8])
+    if len(values) > KEPT:
+        kept = values[np.linspace(0, len(values) - 1, KEPT).round().astype(int)]
+    else:
+        kept = values
+    return Timing(
+        median_us=float(median), p20_us=float(p20), p80_us=float(p80), n=len(values),
+        ci95_us=median_ci(values.tolist()),
+        rounds=len(laps), noise=noise(laps), conditions=dict(conditions or {}),
+        samples=[round(float(v), 3) for v in kept], method=method,
+    )  # fmt: skip
+
+
+def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
+    """Median of the baseline over median of the kernel, with a percentile bootstrap interval."""
+    from scipy.stats import bootstrap
+
+    def ratio(k: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.asarray(np.median(b, axis=axis) / np.median(k, axis=axis))
+
+    samples = (np.asarray(kernel), np.asarray(baseline))
+    value = float(ratio(*samples))
+    if min(map(len, samples)) < 2 or all(len(set(map(float, s))) == 1 for s in samples):
+        return Speedup(value=value, ci95=(value, value))
+    interval = bootstrap(
+        samples, ratio, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Speedup(value=value, ci95=(float(interval.low), float(interval.high)))
+
+
+def roofline(
+    target: Target, *, nbytes: int, flops: float, dtype: str, median_us: float | None
+) -> Roofline:
+    """The share of what the target's peaks allow: max(bytes / bandwidth, flops / rate) / time."""
+    memory, compute = target.peaks.get("memory"), target.peaks.get(_PEAK.get(dtype, ""))
+    if memory is None or median_us is None:
+        return Roofline(bytes=nbytes, flops=flops)
+    seconds = nbytes / (memory.value * 1e9)
+    basis = f"{memory.basis} memory {memory.value:g} {memory.unit}"
+    if compute is not None and flops / (compute.value * 1e12) > seconds:
+        seconds = flops / (compute.value * 1e12)
+        basis = f"{compute.basis} {dtype} {compute.value:g} {compute.unit}"
+    fraction = seconds * 1e6 / median_us if median_us > 0 else None
+    return Roofline(bytes=nbytes, flops=flops, fraction=fraction, basis=basis)
+
+
+def floor_us(target: Target, *, read_bytes: int, flops: float) -> tuple[float, str]:
+    """No call takes less, and why: its inputs come from memory, where caches were flushed, and its
+    arithmetic runs at the fastest rate that the target has for any type. 0 without peaks."""
+    rates = [peak.value * 1e12 for peak in target.peaks.values() if peak.unit == "TFLOP/s"]
+    arithmetic_us = flops / max(rates) * 1e6 if rates else 0.0
+    memory = target.peaks.get("memory")
+    reading_us = read_bytes / (memory.value * 1e9) * 1e6 if memory and target.is_gpu else 0.0
+    if reading_us >= arithmetic_us:
+        return reading_us, f"reading its inputs takes {reading_us:.3g} µs at {target.name}'s peak"
+    return arithmetic_us, f"its arithmetic takes {arithmetic_us:.3g} µs at {target.name}'s peak"

@@ -1,0 +1,108 @@
+"""What a device tells of itself while it is timed: clocks, temperature, power, and what slows it.
+
+The judge asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs. What
+a driver does not tell is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pynvml as nvml
+
+from portkern.spec.target import Target
+from portkern.toolchain import host
+
+#: NVML's reasons for clocks below their maximum that a kernel's time suffers from
+#: (nvmlClocksEventReasons: SW power cap, HW slowdown, SW and HW thermal slowdown, power brake).
+SLOWED = {
+    0x4: "the power cap", 0x8: "a hardware slowdown", 0x20: "its temperature",
+    0x40: "its temperature", 0x80: "a power brake",
+}  # fmt: skip
+
+Reading = Mapping[str, float]
+
+
+class Watch:
+    """Looks at a target's device now and then; ``seen`` has the least and the largest of each
+    quantity, ``slowed`` what held the clocks down."""
+
+    def __init__(self, target: Target) -> None:
+        self.seen: dict[str, tuple[float, float]] = {}
+        self.slowed: set[str] = set()
+        self._read = _reader(target)
+
+    def look(self) -> None:
+        for name, value in self._read(self.slowed).items():
+            low, high = self.seen.get(name, (value, value))
+            self.seen[name] = min(low, value), max(high, value)
+
+
+def _reader(target: Target) -> Callable[[set[str]], Reading]:
+    if not target.is_gpu:
+        return _cpu
+    gpu = host.gpu_for(target)
+    if gpu is None:
+        return lambda slowed: {}
+    return _nvidia(gpu.index) if gpu.vendor == "nvidia" else _amd(gpu.index)
+
+
+def _cpu(slowed: set[str]) -> Reading:
+    found: dict[str, float] = {"load": psutil.getloadavg()[0]}
+    with suppress(OSError, NotImplementedError, AttributeError):
+        frequency = psutil.cpu_freq()
+        if frequency is not None and frequency.current:
+            found["clock_mhz"] = round(frequency.current)
+    with suppress(OSError, AttributeError):
+        sensors = [one.current for group in psutil.sensors_temperatures().values() for one in group]
+        if sensors:
+            found["temperature_c"] = max(sensors)
+    return found
+
+
+def _nvidia(index: int) -> Callable[[set[str]], Reading]:
+    try:
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError:
+        return lambda slowed: {}
+    questions: dict[str, Callable[[], float]] = {
+        "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+        "memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    }
+
+    def read(slowed: set[str]) -> Reading:
+        found = {}
+        for name, ask in questions.items():
+            with suppress(nvml.NVMLError):
+                found[name] = float(ask())
+        with suppress(nvml.NVMLError):
+            reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+            slowed |= {why for bit, why in SLOWED.items() if reasons & bit}
+        return found
+
+    return read
+
+
+def _amd(index: int) -> Callable[[set[str]], Reading]:
+    """hwmon counts in Hz, thousandths of a degree and millionths of a watt."""
+    cards = sorted(Path("/sys/class/drm").glob("card[0-9]*/device/hwmon/hwmon*"))
+    cards = [one for one in cards if (one / "name").read_text().strip() == "amdgpu"]
+    files = {
+        "clock_mhz": ("freq1_input", 1e-6), "memory_mhz": ("freq2_input", 1e-6),
+        "temperature_c": ("temp1_input", 1e-3), "power_w": ("power1_average", 1e-6),
+    }  # fmt: skip
+
+    def read(slowed: set[str]) -> Reading:
+        found = {}
+        for name, (file, unit) in files.items() if index < len(cards) else ():
+            with suppress(OSError, ValueError):
+                found[name] = int((cards[index] / file).read_text()) * unit
+        return found
+
+    return read

@@ -1,0 +1,424 @@
+"""Judges kernels: every exit is a :class:`Result`, none is an exception.
+
+All kernels of one op and dtype are judged together, each in a worker of its own: they see the
+same fresh inputs, and are timed in turns with the baseline on the same device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from portkern.evaluator import (
+    attribution,
+    compare,
+    host_memory,
+    inputs,
+    interleaved_timing,
+    reference,
+    statistics,
+    worker_reports,
+)
+from portkern.evaluator.build import Failure, Limits, failure_of
+from portkern.evaluator.device_health import Devices
+from portkern.evaluator.telemetry import Watch
+from portkern.evaluator.worker_reports import Slots
+from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Runners
+from portkern.records.record import Errors, Finding, Launch, Verdict
+from portkern.sandbox.session import Answer, Died, Outcome, Session
+from portkern.spec.op import Op, Workload
+from portkern.worker import output_guards
+
+
+@dataclass(frozen=True)
+class Options:
+    """``baselines``: ``eager``, ``compile`` (torch.compile of the reference) and names of
+    ``others``."""
+
+    limits: Limits = field(default_factory=Limits)
+    plan: statistics.Plan = field(default_factory=statistics.Plan)
+    baselines: tuple[str, ...] = ("eager",)
+    distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
+    others: Mapping[str, Baseline] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Microseconds per call of each round, how they were taken and what the device was like."""
+
+    laps: tuple[tuple[float, ...], ...]
+    method: str
+    conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def values(self) -> list[float]:
+        return statistics.observations(self.laps)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contestant on one workload. ``samples`` are there when it passed on hardware;
+    ``harness``: it was cut off by what the kernel had no part in."""
+
+    verdict: Verdict
+    detail: str = ""
+    errors: Errors | None = None
+    samples: Samples | None = None
+    baselines: Mapping[str, Samples] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    harness: bool = False
+
+
+class Trial:
+    """The workers of all contestants for one op and dtype, and of the baselines they are timed
+    against. A worker that died, or whose kernel crashed, is started again for the next workload,
+    if its device is in order; ``devices`` remembers those that are not."""
+
+    def __init__(
+        self, op: Op, dtype: str, contestants: Sequence[Contestant], options: Options,
+        devices: Devices | None = None,
+    ) -> None:  # fmt: skip
+        self.op, self.dtype, self.options = op, dtype, options
+        self._devices = devices or Devices()
+        host_memory.keep_freed()
+        self.contestants = list(contestants)
+        self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
+        self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
+        self._runners = Runners(op, contestants, options.limits, options.others)
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._ahead.shutdown(cancel_futures=True)
+        self._pool.shutdown()
+        self._runners.close_all()
+
+    def run(
+        self, workload: Workload, *, distributions: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Judge every contestant on ``workload``, with inputs of these ``distributions`` or of
+        those that the options and the op's adversaries give; the timed part has the machine for
+        itself."""
+        chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
+        everyone = list(range(len(self.contestants)))
+        lack = host_memory.lack(self.op, workload, self.dtype, at_once=len(everyone))
+        if lack:
+            return [Result(Verdict.UNAVAILABLE, lack) for _ in everyone]
+        results: dict[int, Result] = {}
+        try:
+            self._run(workload, chosen, results)
+        except host_memory.EXHAUSTED as error:
+            if not host_memory.exhausted(error):
+                raise
+            reason = (
+                f"the judge ran out of memory: {str(error).partition(chr(10))[0] or 'MemoryError'}"
+            )
+            return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
+        return [results[index] for index in everyone]
+
+    def _run(
+        self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
+    ) -> None:
+        standing = self._healthy(range(len(self.contestants)), results)
+        opening = self._runners.open_ahead(standing, self._pool)
+        baselines = [
+            self._ahead.submit(self._runners.baseline, TRUSTED, device)
+            for device in {self._device(i) for i in standing} - {""}
+        ]
+        try:
+            cases = self._cases(workload, distributions)
+            standing, base = self._compare(workload, cases, standing, opening, results)
+        finally:
+            wait(opening)  # or they would be opened twice
+            wait(baselines)
+        for device in {self._device(i) for i in standing} - {""}:
+            racing = [i for i in standing if self._device(i) == device]
+            self._race(racing, device, workload, base, results)
+            self._after_faults(racing, results)
+
+    def _compare(
+        self, workload: Workload, cases: Iterable[reference.Case], standing: list[int],
+        opening: Sequence[Future[None]], results: dict[int, Result],
+    ) -> tuple[list[int], tuple[Any, ...]]:  # fmt: skip
+        """Who has passed all cases, and the inputs of the base."""
+        base: tuple[Any, ...] = ()
+        for case in cases:
+            if not standing:
+                break
+            wait(opening)
+            base = case.inputs if case.distribution == inputs.BASE else base
+            judge = partial(self._judge, workload=workload, case=case)
+            judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
+            results |= dict(zip(standing, judged, strict=True))
+            self._after_faults(standing, results)
+            standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
+            standing = self._healthy(standing, results)
+        return standing, base
+
+    def _cases(self, workload: Workload, distributions: Sequence[str]) -> Iterator[reference.Case]:
+        """In the order they are judged in; each is made while the one before is in use."""
+        coming: Future[reference.Case] | None = None
+        for name in (*distributions, None):
+            made = coming.result() if coming is not None else None
+            if name is not None:
+                coming = self._ahead.submit(self._case, workload, name)
+            if made is not None:
+                yield made
+
+    def _case(self, workload: Workload, distribution: str) -> reference.Case:
+        case = reference.make_case(self.op, workload, self.dtype, distribution)
+        _ = case.budgets  # once, before several threads share it
+        return case
+
+    def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
+        """Those whose device is in order; the others are told why they are not judged."""
+        sound = []
+        for index in asked:
+            problem = self._devices.problem(self._device(index))
+            if problem:
+                results[index] = Result(Verdict.UNAVAILABLE, problem)
+            else:
+                sound.append(index)
+        return sound
+
+    def _after_faults(self, asked: Sequence[int], results: Mapping[int, Result]) -> None:
+        """A process that saw an illegal access cannot use its device again; nor can anyone, if
+        worse has happened to it."""
+        failed = [i for i in asked if results[i].verdict in (Verdict.CRASHED, Verdict.TIMED_OUT)]
+        for index in failed:
+            if self._device(index):
+                self._runners.close(index)
+        for device in {self._device(i) for i in failed} - {"", "cpu"}:
+            self._devices.check(device)
+
+    def _device(self, index: int) -> str:
+        return self.contestants[index].device
+
+    def _judge(
+        self, index: int, before: Result | None, *, workload: Workload, case: reference.Case
+    ) -> Result:
+        """Asked again, once, when it was cut off by no fault of the kernel."""
+        result = self._judge_once(index, before, workload, case)
+        return self._judge_once(index, before, workload, case) if result.harness else result
+
+    def _judge_once(
+        self, index: int, before: Result | None, workload: Workload, case: reference.Case
+    ) -> Result:
+        """One call on fresh inputs, and on the base distribution a second with equal ones: what
+        works for the first alone, such as a compiler, is not in its trace."""
+        opened = self._runners.open(index)
+        if isinstance(opened, Failure):
+            return Result(opened.verdict, str(opened), harness=opened.harness)
+        session = opened.session
+        if before is None:
+            before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
+        result, first = self._judge_call(session, before, workload, case)
+        if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
+            return result
+        work = self.contestants[index].work if any(t.numel() for t in case.exact) else None
+        result, second = self._judge_call(session, result, workload, case, traced=work, known=first)
+        if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
+            return result
+        if result.verdict is not Verdict.PASSED:
+            return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
+        found = compare.repeated(first=first, second=second, case=case, precision=self.op.precision)
+        if found.spread is None:
+            return result
+        message = found.problem or f"two calls with equal inputs differ by up to {found.spread:.2g}"
+        note = Finding(code="nondeterministic", severity="note", message=message)
+        verdict = Verdict.WRONG if found.problem else Verdict.PASSED
+        return replace(
+            result, verdict=verdict, detail=found.problem, findings=(*result.findings, note)
+        )
+
+    def _judge_call(
+        self, session: Session, before: Result, workload: Workload, case: reference.Case,
+        traced: attribution.Work | None = None, known: Sequence[Any] = (),
+    ) -> tuple[Result, list[Any]]:  # fmt: skip
+        """The verdict on one call and its outputs; errors are the worst of this and the calls
+        before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
+        seconds = dict(before.seconds)
+        outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
+        if not isinstance(outcome, Answer):
+            failure = failure_of(outcome, "the kernel")
+            told = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
+            return told, []
+        took_s = worker_reports.seconds(outcome.data)
+        seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
+        try:
+            findings = worker_reports.findings(outcome.data, before.findings)
+        except ValueError as error:
+            detail = f"the kernel's worker answered in no form that is known: {error}"
+            return Result(Verdict.CRASHED, detail, seconds=seconds), []
+        actual = worker_reports.collect(self.op, session.arena, slots, outcome.data)
+        problem = actual if isinstance(actual, str) else ""
+        problem = problem or worker_reports.trespass(self.op, session.arena, slots)
+        changed = worker_reports.changed_input(self.op, session.arena, slots, case)
+        if changed and not problem:
+            problem = f"the kernel changed its input {changed!r}"
+        if problem or isinstance(actual, str):
+            return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings), []
+        if known and compare.same(actual, known):
+            compared, errors = compare.Comparison(""), before.errors
+        else:
+            compared = compare.compare(actual=actual, case=case, precision=self.op.precision)
+            errors = _worst(before.errors, compared)
+        defects = [str(one) for one in findings if one.severity == "error"]
+        problem = compared.problem or "\n".join(defects)
+        if problem:
+            return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []
+        result = Result(
+            Verdict.PASSED, "", errors, seconds=seconds, findings=findings, launches=before.launches
+        )
+        return _held(result, outcome.data, traced, took_s), actual
+
+    def _ask_run(
+        self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
+    ) -> tuple[Outcome, Slots]:
+        signature, arena = self.op.signature, session.arena
+        arena.clear()
+        wanted = [
+            (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
+        ]
+        blocks = [output_guards.fenced(*form) for form in wanted]
+        margins = [output_guards.margins(block) for block in blocks]
+        slots = Slots(
+            [arena.put(tensor) for tensor in case.inputs], [arena.put(b) for b in blocks],
+            [arena.put(output_guards.poison(*form)) for form in wanted],
+            [arena.put(t) for t in case.inputs], [arena.put(m) for m in margins], margins,
+        )  # fmt: skip
+        outcome = session.ask(
+            "run", timeout_s=self.options.limits.run_s, inputs=slots.inputs, outputs=slots.outputs,
+            results=slots.results, after=slots.after, fences=slots.fences,
+            dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
+            traced=traced,
+        )  # fmt: skip
+        return outcome, slots
+
+    def _race(
+        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any],
+        results: dict[int, Result],
+    ) -> None:  # fmt: skip
+        """Time the standing contestants and the baselines of one device in turns; once more if
+        one was cut off by no fault of its own. Where the one that times are checked by does not
+        run, nothing is timed, and the record says why."""
+        run, notes = self._race_once(racing, device, workload, base)
+        if any(map(_cut_off, run.lost.items())):
+            run, notes = self._race_once(racing, device, workload, base)
+        samples = {
+            key: Samples(tuple(map(tuple, laps)), run.methods[key], run.watch.seen)
+            for key, laps in run.samples().items()
+        }
+        notes += map(_slowed, sorted(run.watch.slowed))
+        for index in racing:
+            told = self._finish(index, results[index], run.lost.get(index), samples)
+            results[index] = replace(told, findings=(*told.findings, *notes))
+
+    def _race_once(
+        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
+    ) -> tuple[interleaved_timing.Race, list[Finding]]:
+        """The race, and which baselines are not in it."""
+        runners: dict[interleaved_timing.Key, Opened] = {}
+        notes = []
+        for index in racing:
+            opened = self._runners.open(index)
+            if not isinstance(opened, Failure):
+                runners[index] = opened
+        for name in dict.fromkeys((TRUSTED, *self.options.baselines)):
+            opened = self._runners.baseline(name, device)
+            if isinstance(opened, Failure):
+                notes.append(_untimed(str(opened)))
+            else:
+                runners[name] = opened
+        targets = {index: self.contestants[index].request.target for index in racing}
+        plan = self.options.plan
+        if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
+            plan = replace(plan, round_bytes=16 * plan.round_bytes)
+        run = interleaved_timing.Race(
+            self.op, workload, self.dtype, base, plan,
+            self.options.limits.run_s, targets,
+            {key: one.method for key, one in runners.items()}, Watch(targets[racing[0]]),
+        )  # fmt: skip
+        if TRUSTED in runners:
+            run.run({key: one.session for key, one in runners.items()}, TRUSTED)
+        if (lost := run.lost.get(TRUSTED)) is not None:
+            notes.append(_untimed(str(_loss(lost))))
+        return run, notes
+
+    def _finish(
+        self, index: int, before: Result, lost: interleaved_timing.Loss | None,
+        samples: Mapping[interleaved_timing.Key, Samples],
+    ) -> Result:  # fmt: skip
+        if lost is not None:
+            failure = _loss(lost)
+            return replace(before, verdict=failure.verdict, detail=str(failure))
+        if TRUSTED not in samples or index not in samples:
+            return before
+        opened = self._runners.open(index)
+        changed = str(opened) if isinstance(opened, Failure) else self._changed(opened.session)
+        if changed:
+            return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
+        asked = {name: samples[name] for name in self.options.baselines if name in samples}
+        return replace(before, samples=samples[index], baselines=asked)
+
+    def _changed(self, session: Session) -> str:
+        """What the timed calls have changed for others."""
+        outcome = session.ask("state", timeout_s=self.options.limits.run_s)
+        if isinstance(outcome, Answer):
+            return worker_reports.changed_state(outcome.data)
+        return str(failure_of(outcome, "the question for what it changed"))
+
+
+def _untimed(why: str) -> Finding:
+    return Finding(code="no-baseline", severity="warning", message=why)
+
+
+def _slowed(by: str) -> Finding:
+    message = f"while it was timed, the device's clocks were held down by {by}"
+    return Finding(code="slowed", severity="warning", message=message)
+
+
+def _held(
+    right: Result, told: Mapping[str, Any], traced: attribution.Work | None, took_s: float
+) -> Result:
+    """A call with right outputs, held against what it changed for others and who did its work."""
+    changed = worker_reports.changed_state(told)
+    if changed:
+        return replace(right, verdict=Verdict.SUSPICIOUS, detail=changed)
+    if traced is None:
+        return right
+    found = attribution.hold(told.get("trace"), traced, seconds=took_s)
+    return replace(
+        right, verdict=found.verdict, detail=found.problem, launches=found.launches,
+        findings=(*right.findings, *found.findings),
+    )  # fmt: skip
+
+
+def _cut_off(lost: tuple[interleaved_timing.Key, interleaved_timing.Loss]) -> bool:
+    """Whoever loses a fork server loses a race; so does a baseline, whatever ends it."""
+    key, loss = lost
+    return isinstance(loss, Died) and (loss.cause == "harness" or isinstance(key, str))
+
+
+def _loss(loss: interleaved_timing.Loss) -> Failure:
+    if isinstance(loss, interleaved_timing.Doubt):
+        return Failure(Verdict.WRONG if loss.wrong else Verdict.SUSPICIOUS, loss.reason)
+    return failure_of(loss, "the timed kernel")
+
+
+def _worst(before: Errors | None, now: compare.Comparison) -> Errors:
+    names = ("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64")
+    return Errors(**{
+        name: max(getattr(now, name), getattr(before, name) if before else 0.0) for name in names
+    })  # fmt: skip

@@ -1,0 +1,157 @@
+"""The workers that a trial keeps: one for each contestant, and those of the baselines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from portkern.errors import StorageError, WorkerError
+from portkern.evaluator import attribution, worker_reports
+from portkern.evaluator.build import Failure, Limits, failure_of, shared
+from portkern.guard import TorchOps
+from portkern.records.record import Verdict
+from portkern.sandbox.session import Answer, Session
+from portkern.spec import registry
+from portkern.spec.backend import Artifact, Build, Venue
+from portkern.spec.op import Op
+from portkern.worker.worker import build_to_json
+
+#: The baseline that times are checked by, asked for or not.
+TRUSTED = "eager"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Somebody else's way to an op's answer: ``source`` defines ``run``, which takes the inputs,
+    then the scalars by name. ``reads``: folders that it needs."""
+
+    source: str
+    reads: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A built kernel and where it runs. ``torch_ops``: whether a library may do the work."""
+
+    request: Build
+    artifact: Artifact
+    venue: Venue
+    torch_ops: TorchOps = "forbid"
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        return registry.load(self.request.candidate.backend).preload
+
+    @property
+    def work(self) -> attribution.Work:
+        return attribution.Work(
+            self.request.candidate, self.artifact.resources, self.torch_ops,
+            gpu=self.request.target.is_gpu,
+        )  # fmt: skip
+
+    @property
+    def device(self) -> str:
+        """The torch device of its baseline; empty when it is only emulated."""
+        return "" if self.venue.kind == "emulator" else self.venue.baseline or self.venue.device
+
+
+@dataclass
+class Opened:
+    """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
+    ``seconds``: what that took, empty once it was told."""
+
+    session: Session
+    method: str
+    seconds: Mapping[str, float]
+
+
+class Runners:
+    """Contestants are known by their number, baselines by their name and torch device. Who has
+    ended is opened anew when asked for. Thread-safe for different ones."""
+
+    def __init__(
+        self, op: Op, contestants: Sequence[Contestant], limits: Limits,
+        others: Mapping[str, Baseline] | None = None,
+    ) -> None:  # fmt: skip
+        self.op, self.limits, self._others = op, limits, others or {}
+        self.contestants = list(contestants)
+        self._opened: dict[int, Opened] = {}
+        self._baselines: dict[tuple[str, str], Opened | Failure] = {}
+        self._untold: dict[int, Failure] = {}  # of those that were opened ahead
+
+    def open(self, index: int) -> Opened | Failure:
+        if index in self._untold:
+            return self._untold.pop(index)
+        known = self._opened.get(index)
+        if known is not None and known.session.alive:
+            return known
+        if known is not None:
+            known.session.close()
+        contestant = self.contestants[index]
+        request, folder = contestant.request, contestant.artifact.path.parent
+        try:
+            session = Session(
+                contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
+                device=contestant.venue.kind == "hardware" and request.target.is_gpu,
+            )  # fmt: skip
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
+        opened = self._load(
+            session, "loading the kernel", "load", request=build_to_json(request),
+            artifact=contestant.artifact.to_json(), venue=asdict(contestant.venue),
+        )  # fmt: skip
+        if isinstance(opened, Opened):
+            self._opened[index] = opened
+        return opened
+
+    def _load(self, session: Session, stage: str, do: str, **asked: Any) -> Opened | Failure:
+        """With its kernel; closed when that fails."""
+        start = time.perf_counter()
+        outcome = session.ask(do, timeout_s=self.limits.load_s, **asked)
+        if isinstance(outcome, Answer):
+            seconds = {"load": time.perf_counter() - start}
+            return Opened(session, worker_reports.method(outcome.data), seconds)
+        session.close()
+        return failure_of(outcome, stage)
+
+    def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
+        """What :meth:`open` will answer once these are done."""
+
+        def one(index: int) -> None:
+            opened = self.open(index)
+            if isinstance(opened, Failure):
+                self._untold[index] = opened
+
+        return [pool.submit(one, index) for index in asked]
+
+    def close(self, index: int) -> None:
+        if index in self._opened:
+            self._opened[index].session.close()
+
+    def baseline(self, name: str, device: str) -> Opened | Failure:
+        known = self._baselines.get((name, device))
+        if isinstance(known, Failure) or (known is not None and known.session.alive):
+            return known
+        if known is not None:
+            known.session.close()
+        baseline = self._others.get(name, Baseline(self.op.baseline_source))
+        try:
+            session = Session(("torch",), {}, reads=baseline.reads, device=device != "cpu")
+        except (WorkerError, StorageError) as error:
+            return Failure(Verdict.UNAVAILABLE, str(error))
+        opened = self._baselines[name, device] = self._load(
+            session, f"the {name} baseline", "reference", source=baseline.source,
+            device=device, compiled=name == "compile", precision=self.op.precision,
+        )  # fmt: skip
+        return opened
+
+    def close_all(self) -> None:
+        """At once: a GPU's context takes 0.1 s to be gone."""
+        opened = [*self._opened.values(), *self._baselines.values()]
+        sessions = [one.session for one in opened if isinstance(one, Opened)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Session.close, sessions))

@@ -1,0 +1,226 @@
+"""One line of the results file: what was tried, where, and what came out."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Self
+
+from pydantic import (
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from portkern.records.jsonl import Line, LineFile, Part
+
+SCHEMA: Final = 1
+
+
+class Verdict(StrEnum):
+    """Every cell ends in exactly one of these. The order is the order of the stages."""
+
+    UNSUPPORTED = "unsupported"  # the backend does not claim this target, op or dtype
+    UNAVAILABLE = "unavailable"  # it does, but this machine cannot show it
+    REJECTED = "rejected"  # the guard refused the source
+    BUILD_FAILED = "build_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    WRONG = "wrong"
+    SUSPICIOUS = "suspicious"
+    PASSED = "passed"
+
+    @property
+    def bad(self) -> bool:
+        """Whether the kernel was judged and failed; a cell nobody could run is not bad."""
+        return self not in (Verdict.UNSUPPORTED, Verdict.UNAVAILABLE, Verdict.PASSED)
+
+
+class Evidence(IntEnum):
+    """What stands behind a cell. Nothing is promoted or dropped silently."""
+
+    NONE = 0
+    BUILT = 1  # for the real instruction set
+    EMULATED = 2  # correct in an emulator of the target's execution model
+    VERIFIED = 3  # correct on the hardware
+    MEASURED = 4  # and timed there
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class WorkloadRef(Part):
+    set: str
+    name: str
+    dims: dict[str, int]
+    dtype: str
+    scalars: dict[str, float | int | bool] = {}
+
+
+class Errors(Part):
+    """Worst over all inputs tried. ``vs_fp64`` and ``reference_vs_fp64`` are relative norms of
+    the kernel's and of the framework's own error against the float64 reference."""
+
+    max_abs: float
+    max_rel: float
+    vs_fp64: float
+    reference_vs_fp64: float
+
+
+class Timing(Part):
+    """Microseconds per call, over ``rounds`` in turns with the others. ``method`` says how they
+    were taken; ``noise`` is what the medians of even and odd rounds differ by, relatively;
+    ``conditions`` are the least and the largest of what the device told meanwhile, see
+    :mod:`portkern.evaluator.telemetry`."""
+
+    median_us: float
+    ci95_us: tuple[float, float] | None = None
+    p20_us: float
+    p80_us: float
+    n: int
+    rounds: int = 0
+    noise: float | None = None
+    conditions: dict[str, tuple[float, float]] = {}
+    samples: list[float]
+    method: str
+
+
+class Speedup(Part):
+    """Ratio of medians, baseline over kernel, from one interleaved run; 95 % bootstrap interval."""
+
+    value: float
+    ci95: tuple[float, float]
+
+
+class Roofline(Part):
+    """``fraction`` of the bound that ``basis`` gives; None without a peak for this target."""
+
+    bytes: int
+    flops: float
+    fraction: float | None = None
+    basis: str = ""
+
+
+class BuildResources(Part):
+    """Per kernel of the build; :class:`portkern.spec.backend.Resources`. ``occupancy`` is 0..1."""
+
+    kernel: str
+    registers: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    threads: int | None = None
+    occupancy: float | None = None
+
+
+class Environment(Part):
+    """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
+    ``containment`` the layers that confined the worker, see :mod:`portkern.sandbox.jail`."""
+
+    machine: str
+    device: str
+    driver: str = ""
+    toolchain: dict[str, str] = {}
+    harness_version: str
+    containment: str = ""
+
+
+class Launch(Part):
+    """What ran during one judged call: a kernel on a GPU or in an executor. ``us`` is its time on
+    the device over all ``count`` launches, 0 where an executor has none."""
+
+    name: str
+    count: int = 1
+    us: float = 0.0
+
+
+class Finding(Part):
+    """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
+
+    code: str  # "SX201"
+    severity: Literal["error", "warning", "note"]
+    message: str
+    place: str = ""  # file:line
+    also: str = ""  # the other place of a race
+    kernel: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        also = f" (and {self.also})" if self.also else ""
+        return f"{where}{self.severity}: {self.code} {self.message}{also}"
+
+
+class Cost(Part):
+    """What a model charged; None = unknown, which is not 0."""
+
+    usd: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class Record(Line):
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = 1
+    run: str
+    id: str
+    time: str  # UTC, ISO 8601
+    key: str  # what must be equal for a result to be reused
+    op: str
+    workload: WorkloadRef
+    backend: str
+    language: str
+    target: str
+    venue: str  # "hardware: NVIDIA H200", "emulator: Triton interpreter" or ""
+    source_hash: str
+    author: str
+    parents: list[str] = []
+    verdict: Verdict
+    detail: str = ""  # why this verdict, in one line; the log's end after it
+    evidence: Evidence
+    missing: str = ""  # why the next rung of evidence is missing
+    errors: Errors | None = None
+    precision: str = "strict"
+    timing: Timing | None = None
+    baselines: dict[str, Timing] = {}
+    speedup: dict[str, Speedup] = {}  # by baseline
+    roofline: Roofline | None = None
+    resources: list[BuildResources] = []
+    guard: list[str] = []
+    findings: list[Finding] = []
+    launches: list[Launch] = []  # none where nobody counts them, such as native code of a CPU
+    environment: Environment
+    cost: Cost = Cost()
+    #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
+    #: and all that were judged (``run``).
+    seconds: dict[str, float] = {}
+
+    @field_validator("evidence", mode="before")
+    @classmethod
+    def _evidence_by_name(cls, value: Any) -> Any:
+        return Evidence[value.upper()] if isinstance(value, str) else value
+
+    @field_serializer("evidence")
+    def _evidence_as_name(self, value: Evidence) -> str:
+        return str(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.timing is not None) != (self.evidence is Evidence.MEASURED):
+            raise ValueError(f"timing goes with measured evidence, got {self.evidence}")
+        if self.evidence >= Evidence.EMULATED and self.verdict is not Verdict.PASSED:
+            raise ValueError(f"only a passed cell is {self.evidence}, got {self.verdict}")
+        if self.verdict is Verdict.PASSED and self.evidence < Evidence.EMULATED:
+            raise ValueError(f"a passed cell ran somewhere, got {self.evidence}")
+        if self.speedup and self.timing is None:
+            raise ValueError("a speedup needs a timing")
+        return self
+
+
+class RecordFile(LineFile[Record]):
+    """A run's ``records.jsonl``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Record.from_json)

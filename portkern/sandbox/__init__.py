@@ -1,0 +1,1 @@
+"""Where code of others runs: confined workers, and the memory shared with them."""

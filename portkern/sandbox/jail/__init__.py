@@ -1,0 +1,273 @@
+"""Contains a worker on plain Linux, as root or as an ordinary user, without a container runtime.
+
+The layers are tried once on each machine; what works is used, what does not is named with its
+reason. ``confine`` is called in a process that has just been forked and has one thread; when it
+returns, the caller is the worker, inside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from portkern.errors import no_such
+from portkern.sandbox.jail import limits, root, seccomp, system
+from portkern.sandbox.jail.limits import Limits
+from portkern.sandbox.jail.root import NOBODY
+
+#: An environment variable: the layers to use, with commas; ``all`` unless given.
+SWITCH = "PORTKERN_CONTAINMENT"
+#: By name, what each keeps out.
+LAYERS = {
+    "namespaces": "files outside the worker's own tree, the network, other processes",
+    "user": "the judge's uid",
+    "seccomp": "sockets, tracing of processes, rarely used interfaces of the kernel",
+    "landlock": "files outside the worker's own (where there are no namespaces)",
+    "cgroup": "more memory and tasks than granted",
+}
+_SEPARATE = system.NEWNS | system.NEWIPC | system.NEWUTS | system.NEWNET | system.NEWPID
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Which layers this machine has; of the others, why not."""
+
+    active: frozenset[str]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        used = self.active - ({"landlock"} if "namespaces" in self.active else set())
+        return "+".join(name for name in LAYERS if name in used) or "none"
+
+    def only(self, names: str) -> Layers:
+        """Those that ``names`` allows: a list with commas, ``all`` or ``none``.
+
+        Raises ConfigError for a layer that does not exist.
+        """
+        if names == "all":
+            return self
+        chosen = {name for name in names.split(",") if name not in ("", "none")}
+        for name in sorted(chosen - set(LAYERS)):
+            raise no_such("containment layer", name, LAYERS)
+        left = dict.fromkeys(self.active - chosen, f"turned off by {SWITCH}={names}")
+        return Layers(self.active & chosen, self.missing | left)
+
+    def check(self) -> None:
+        """Raises OSError where files are not kept from the worker and nobody has said yes to it."""
+        if self.active & {"namespaces", "landlock"} or os.environ.get(SWITCH) == "none":
+            return
+        reasons = "; ".join(f"{name}: {self.missing[name]}" for name in ("namespaces", "landlock"))
+        raise OSError(f"{reasons}. {SWITCH}=none runs kernels without, if you trust them")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"active": sorted(self.active), "missing": self.missing}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Layers:
+        return cls(frozenset(data["active"]), dict(data["missing"]))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
+    and Python's; ``scratch`` is its working folder, empty and gone with it; ``device`` shows it
+    the GPUs."""
+
+    scratch: Path
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+    device: bool = False
+    scratch_bytes: int = 1 << 30
+    limits: Limits = field(default_factory=Limits.of_this_machine)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scratch": str(self.scratch), "reads": list(map(str, self.reads)),
+            "writes": list(map(str, self.writes)), "device": self.device,
+            "scratch_bytes": self.scratch_bytes, "limits": asdict(self.limits),
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Policy:
+        return cls(
+            Path(data["scratch"]), tuple(map(Path, data["reads"])),
+            tuple(map(Path, data["writes"])), data["device"], data["scratch_bytes"],
+            Limits(**data["limits"]),
+        )  # fmt: skip
+
+
+def confine(policy: Policy, layers: Layers) -> None:
+    """Returns in a new process that is the worker. The caller's own waits for it and ends as it
+    ended. Raises OSError when a layer that worked before does not."""
+    layers.check()
+    if "namespaces" in layers.active:
+        _separate(policy, layers)
+    elif "user" in layers.active:
+        os.chown(policy.scratch, NOBODY, NOBODY)
+    os.chdir(policy.scratch)
+    limits.apply(policy.limits, device=policy.device)
+    system.drop_bounding_set()
+    if "user" in layers.active:
+        _become_nobody()
+    system.drop_capabilities()
+    system.no_new_privileges()
+    if "landlock" in layers.active and "namespaces" not in layers.active:
+        system.landlock(
+            [*root.readable(), *policy.reads], [policy.scratch, Path("/dev"), *policy.writes]
+        )
+    if "seccomp" in layers.active:
+        seccomp.install()
+
+
+def _separate(policy: Policy, layers: Layers) -> None:
+    """Three processes: the caller's, which the judge knows; the first of the new namespace, which
+    ignores the signals that others die of; and the worker, in which this returns."""
+    report, reply = os.pipe()
+    own_user = "user" not in layers.active
+    uid, gid = os.getuid(), os.getgid()
+    system.unshare(_SEPARATE | (system.NEWUSER if own_user else 0))
+    if own_user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    first = os.fork()
+    if first:
+        _keep_only(report)
+        os.waitpid(first, 0)
+        told = os.read(_KEPT, 16)
+        _end_as(int(told) if told else signal.SIGKILL)
+    system.die_with_parent(signal.SIGKILL)
+    root.enter(
+        [*root.python_paths(), *root.tool_paths(), *policy.reads], policy.writes,
+        scratch=policy.scratch, scratch_bytes=policy.scratch_bytes, accelerators=policy.device,
+        owner=None if own_user else NOBODY,
+    )  # fmt: skip
+    worker = os.fork()
+    if worker:
+        _keep_only(reply)
+        os.write(_KEPT, str(_reap_until(worker)).encode())
+        os._exit(0)
+    os.close(report)
+    os.close(reply)
+    system.die_with_parent(signal.SIGKILL)
+
+
+_KEPT = 3
+
+
+def _keep_only(handle: int) -> None:
+    """Close what is the worker's: the judge sees that it is gone when its connection closes."""
+    os.dup2(handle, _KEPT)
+    os.closerange(_KEPT + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _reap_until(worker: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == worker:
+            return status
+
+
+def _end_as(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _become_nobody() -> None:
+    """Keeps the groups: the nodes of AMD's GPUs belong to one."""
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    # A change of user undoes both: /proc/self belongs to root, and the parent's death is no news.
+    system.set_dumpable()
+    system.die_with_parent(signal.SIGKILL)
+
+
+# ---- what works here
+
+
+def probe() -> Layers:
+    """Try each layer in a process of its own."""
+    active: set[str] = set()
+    missing: dict[str, str] = {}
+
+    def attempt(name: str, action: Callable[[], object], needs: str) -> bool:
+        reason = _try(action)
+        if reason:
+            missing[name] = f"{reason}; {needs}"
+        else:
+            active.add(name)
+        return not reason
+
+    if os.getuid() == 0:
+        attempt("user", _become_nobody, "needs CAP_SETUID")
+    else:
+        missing["user"] = "only root can give a worker another uid"
+    attempt("seccomp", _filter, "needs Linux on x86-64 or aarch64, with CONFIG_SECCOMP_FILTER")
+    attempt("landlock", _landlock, "needs Linux 5.13 with Landlock enabled")
+    attempt("cgroup", _group, "needs root, or a delegated cgroup")
+    tree = Path("/tmp/portkern-probe")
+    attempt(
+        "namespaces", lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
+        "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+        "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
+    )  # fmt: skip
+    if "user" in active and "namespaces" not in active:
+        active.remove("user")  # unless nobody can read what Python needs, where it lies
+        attempt("user", _nobody_reads, "needs Python and portkern where every user can read them")
+    return Layers(frozenset(active), missing).only(os.environ.get(SWITCH, "all"))
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise OSError(reason)
+
+
+def _nobody_reads() -> None:
+    paths = root.python_paths()
+    _become_nobody()
+    for path in paths:
+        path.stat()
+
+
+def _landlock() -> None:
+    _require(system.landlock_version() > 0, "not in this kernel")
+
+
+def _filter() -> None:
+    _require(seccomp.supported(), "no numbers of system calls for this processor")
+    system.no_new_privileges()
+    seccomp.install()
+
+
+def _group() -> None:
+    group = limits.Group.create(Limits.of_this_machine())
+    _require(group is not None, "this user may not make one")
+    assert group is not None
+    group.remove()
+
+
+def _try(action: Callable[[], object]) -> str:
+    """Empty when ``action`` succeeds in a child; else what it raised."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            os.close(writing)
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - the child must not go on as its parent
+            os.write(writing, str(error).encode()[:500] or b"failed")
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        reason = said.read().decode()
+    _, status = os.waitpid(child, 0)
+    return reason or ("" if status == 0 else f"ended with status {status}")

@@ -1,0 +1,195 @@
+"""The file tree that a worker sees: the system and its Python read-only, a scratch, nothing else.
+
+It is put together from bind mounts on an empty tmpfs, in a mount namespace of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import portkern
+from portkern.sandbox.jail import system
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu")
+CONFIGURATION = (
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime",
+)  # fmt: skip
+DEVICES = ("null", "zero", "full", "random", "urandom")
+#: GPUs: NVIDIA's nodes, AMD's compute interface, and what both render through.
+ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
+#: Folders that hold a reference or a tolerance, under portkern's own.
+HIDDEN = ("ops",)
+#: Whom a worker runs as where the judge is root.
+NOBODY = 65534
+#: While the tree is put together: the tree, and the machine's own.
+_NEW, _MACHINE = Path("/new"), Path("/machine")
+
+
+def python_paths() -> list[Path]:
+    """What the running interpreter imports from; portkern's checkout is not among them, only the
+    folders that are installed from it."""
+    here = Path(portkern.__file__).parent
+    installed = {
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    found = {Path(sys.prefix), Path(sys.base_prefix), here, *map(Path, installed)}
+    found |= {Path(folder) for folder in sys.path if folder and Path(folder) != Path.cwd()}
+    for name in ("backends", "targets", "conf"):
+        found |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
+    checkout = here.resolve().parent
+    if (checkout / "pyproject.toml").exists():
+        found = {path for path in found if path.resolve() != checkout}
+    return sorted(path.absolute() for path in found if path.exists())
+
+
+def readable() -> list[Path]:
+    """The same, as files of the machine's own tree."""
+    configuration = ("passwd", "group", "nsswitch.conf", *CONFIGURATION)
+    own = [Path(folder) for folder in (*SYSTEM, "/proc", "/sys")]
+    return [*own, *(Path("/etc") / n for n in configuration), *python_paths(), *tool_paths()]
+
+
+def _package() -> Path:
+    return Path(portkern.__file__).resolve().parent
+
+
+def tool_paths() -> list[Path]:
+    """Folders of the tools that the environment names, where they are not the system's."""
+    named = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH")]
+    return [Path(folder) for folder in named if folder and Path(folder).is_dir()]
+
+
+def enter(
+    reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path, scratch_bytes: int,
+    accelerators: bool, owner: int | None = None,
+) -> None:  # fmt: skip
+    """Make the tree the root of this mount namespace. ``scratch`` is new and empty in it; what is
+    in ``writes`` is given to the user ``owner``. Called in the first process of a new namespace.
+
+    Raises OSError where the kernel does not let us.
+    """
+    paths, package = {path: path.resolve() for path in reads}, _package()
+    _step_aside()
+    tree = _Tree()
+    for folder in SYSTEM:
+        tree.show(Path(folder))
+    for name in CONFIGURATION:
+        tree.show(Path("/etc") / name)
+    tree.users()
+    tree.show(Path("/sys"))
+    tree.devices(accelerators)
+    size = f"size={scratch_bytes},mode=0777"
+    tree.empty(Path("/tmp"), size)
+    tree.empty(Path("/dev/shm"), size)
+    for path in sorted({*paths, *paths.values()}):  # a folder before what lies in it
+        tree.show(path, source=paths.get(path))
+    for name in HIDDEN:
+        tree.hide(package / name)
+    if not scratch.is_relative_to("/tmp"):
+        tree.empty(scratch, size)
+    tree.folder(scratch).chmod(0o777)
+    for path in writes:
+        if owner is not None:
+            os.chown(_on_machine(path), owner, owner)
+        tree.show(path, writable=True)
+    # Before the old tree goes: without capabilities outside, one may only repeat what is visible.
+    flags = system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC
+    system.mount("proc", tree.folder(Path("/proc")), "proc", flags)
+    tree.become()
+
+
+def _step_aside() -> None:
+    """Onto an empty root, with the machine's own tree in a folder of it."""
+    aside, flags = Path("/tmp"), system.MS_NOSUID | system.MS_NODEV
+    system.mount("", Path("/"), "", system.MS_REC | system.MS_PRIVATE)
+    system.mount("tmpfs", aside, "tmpfs", flags, "size=1m,mode=0755")
+    for folder in (_NEW, _MACHINE):
+        (aside / folder.relative_to("/")).mkdir()
+    system.pivot_root(aside, aside / _MACHINE.relative_to("/"))
+    os.chdir("/")
+    system.mount("tmpfs", _NEW, "tmpfs", flags, "size=16m,mode=0755")
+
+
+def _on_machine(path: Path) -> Path:
+    return _MACHINE / path.relative_to("/")
+
+
+class _Tree:
+    """What is to be the whole tree."""
+
+    def __init__(self) -> None:
+        self._shown: list[Path] = []
+
+    def at(self, path: Path) -> Path:
+        return _NEW / path.relative_to("/")
+
+    def folder(self, path: Path) -> Path:
+        inside = self.at(path)
+        inside.mkdir(parents=True, exist_ok=True)
+        return inside
+
+    def show(self, path: Path, *, source: Path | None = None, writable: bool = False) -> None:
+        """``source`` is where ``path`` leads to, if that is known."""
+        source, inside = _on_machine(source or path), self.at(path)
+        if source.is_symlink():
+            self.folder(path.parent)
+            if not inside.is_symlink():
+                inside.symlink_to(source.readlink())
+        elif source.is_dir() and (writable or not self._within(path)):
+            system.bind(source, self.folder(path), writable=writable)
+            self._shown.append(path)
+        elif source.is_file() and (writable or not self._within(path)):
+            self._file(path, writable=writable)
+
+    def _file(self, path: Path, *, writable: bool) -> None:
+        self.folder(path.parent)
+        self.at(path).touch()
+        system.bind(_on_machine(path), self.at(path), writable=writable)
+
+    def _within(self, path: Path) -> bool:
+        return any(path.is_relative_to(shown) for shown in self._shown)
+
+    def users(self) -> None:
+        """Of the machine's users only the worker's has a name here."""
+        worker = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
+        (self.folder(Path("/etc")) / "passwd").write_text(
+            f"root:x:0:0::/:/bin/false\nworker:x:{worker}::/tmp:/bin/false\n"
+        )
+
+    def hide(self, path: Path) -> None:
+        if self.at(path).is_dir():
+            system.mount("tmpfs", self.at(path), "tmpfs", system.MS_RDONLY, "size=4k,mode=0555")
+
+    def empty(self, path: Path, options: str) -> None:
+        flags = system.MS_NOSUID | system.MS_NODEV
+        system.mount("tmpfs", self.folder(path), "tmpfs", flags, options)
+
+    def devices(self, accelerators: bool) -> None:
+        dev = Path("/dev")
+        names = [dev / name for name in DEVICES]
+        if accelerators:
+            machine = _on_machine(dev)
+            found = [node for pattern in ACCELERATORS for node in sorted(machine.glob(pattern))]
+            names += [dev / node.name for node in found]
+        for path in names:
+            node = _on_machine(path)
+            if node.is_dir():
+                system.bind(node, self.folder(path), writable=True)
+            elif node.is_char_device():
+                self._file(path, writable=True)
+        for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1")):
+            self.at(dev / name).symlink_to(target)
+
+    def become(self) -> None:
+        """Nothing of the machine's own tree stays in sight."""
+        rest = self.folder(Path("/.rest"))
+        system.pivot_root(_NEW, rest)
+        os.chdir("/")
+        system.unmount(Path("/.rest"))
+        Path("/.rest").rmdir()
+        system.read_only(Path("/"), below=False)

@@ -1,0 +1,103 @@
+"""A filter of system calls: no sockets but local ones, no namespaces, no looking into others.
+
+A classic BPF program, see the kernel's Documentation/userspace-api/seccomp_filter.rst. A refused
+call fails with EPERM, so that libraries that only try it go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+
+from portkern.sandbox.jail import system
+
+_LD, _JEQ, _JSET, _JGE, _RET = 0x20, 0x15, 0x45, 0x35, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little-endian
+_X32 = 0x40000000
+_AF_UNIX = 1
+_NAMESPACES = (
+    system.NEWNS | system.NEWCGROUP | system.NEWUTS | system.NEWIPC | system.NEWUSER
+    | system.NEWPID | system.NEWNET
+)  # fmt: skip
+_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+#: Numbers on (x86-64, aarch64); None where the architecture has no such call.
+_DENIED: dict[str, tuple[int, int | None]] = {
+    # looking into other processes
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "kcmp": (312, 272), "pidfd_getfd": (438, 438), "perf_event_open": (298, 241),
+    # namespaces, mounts, other roots
+    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
+    "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "quotactl": (179, 60),
+    # wide interfaces of the kernel that no kernel of ours needs
+    "bpf": (321, 280), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "add_key": (248, 217),
+    "request_key": (249, 218), "keyctl": (250, 219), "syslog": (103, 116),
+    # the machine
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89),
+    "iopl": (172, None), "ioperm": (173, None), "vhangup": (153, 58),
+}  # fmt: skip
+_SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
+
+
+def supported() -> bool:
+    return platform.machine() in _AUDIT
+
+
+def install() -> None:
+    """For this process and all that come from it. Needs no_new_privileges()."""
+    program = _program()
+    lines = ctypes.create_string_buffer(b"".join(program))
+
+    class Filter(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("lines", ctypes.c_void_p)]
+
+    described = Filter(len(program), ctypes.cast(lines, ctypes.c_void_p))
+    system.prctl(
+        system.PR_SET_SECCOMP, ctypes.c_ulong(system.SECCOMP_MODE_FILTER), ctypes.byref(described)
+    )
+
+
+def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, yes, no, value)
+
+
+def _program() -> list[bytes]:
+    machine = platform.machine()
+    which = list(_AUDIT).index(machine)
+    refuse = _line(_RET, _ERRNO | errno.EPERM)
+    program = [
+        _line(_LD, _ARCH),
+        _line(_JEQ, _AUDIT[machine], yes=1),
+        _line(_RET, _KILL),
+        _line(_LD, _NUMBER),
+    ]
+    if machine == "x86_64":  # the x32 interface has numbers of its own
+        program += [_line(_JGE, _X32, no=1), refuse]
+    for numbers in _DENIED.values():
+        number = numbers[which]
+        if number is not None:
+            program += [_line(_JEQ, number, no=1), refuse]
+    # clone3's flags lie in memory, out of a filter's sight: glibc falls back to clone.
+    program += [_line(_JEQ, _CLONE3[which], no=1), _line(_RET, _ERRNO | errno.ENOSYS)]
+    program += [
+        _line(_JEQ, _SOCKET[which], no=4),
+        _line(_LD, _ARGUMENT),
+        _line(_JEQ, _AF_UNIX, no=1),
+        _line(_RET, _ALLOW),
+        refuse,
+        _line(_JEQ, _CLONE[which], no=3),
+        _line(_LD, _ARGUMENT),
+        _line(_JSET, _NAMESPACES, no=1),
+        refuse,
+        _line(_RET, _ALLOW),
+    ]
+    return program

@@ -1,0 +1,423 @@
+"""Workers from the judge's side: spawn, ask with a deadline, and see how they ended.
+
+Every worker is confined by :mod:`portkern.sandbox.jail`, shares an :class:`Arena` with the judge,
+and is gone with all that it started when its session closes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from portkern.errors import StorageError, WorkerError
+from portkern.sandbox.jail import Layers, Policy, owner
+from portkern.sandbox.shared_memory import Arena
+from portkern.toolchain.run_tool import cache_root
+
+#: What a worker sees of the judge's environment; API keys and tokens are not among it.
+ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
+ALLOWED_PREFIXES = (
+    "CUDA", "NVIDIA", "ROCM", "ROCR", "HIP", "HSA", "POCL", "OCL", "OMP_", "MKL_", "NUMBA_",
+    "GOMP_", "KMP_", "OPENBLAS_", "TRITON_", "JAX_", "XLA_", "PORTKERN_", "PYTHON", "TORCH_",
+    "DO_NOT_TRACK",
+)  # fmt: skip
+#: Threads that wait for work spin for some 0.1 ms and no longer: by default OpenMP's and OpenBLAS's
+#: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.
+#: Two threads of one team on one processor waited for 16 ms per region. What the user sets holds.
+SHORT_SPINS = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "20"}
+#: What is freed is used again: glibc gives large blocks back, and a baseline whose output is new in
+#: every call would spend twenty times as long on the kernel's clearing of pages as on its work.
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+#: How long a worker that has closed its connection may take to be gone.
+GRACE_S = 1.0
+#: A fork server that says nothing for so long is as good as dead; importing takes longest.
+START_S, REPLY_S = 300.0, 60.0
+#: The last bytes of what a worker printed, for the record.
+LOG_TAIL = 4000
+#: The longest reply, how deep it may be nested, and the longest of its texts that is kept.
+REPLY_BYTES, REPLY_LEVELS, TEXT_LENGTH = 8 << 20, 16, 1 << 16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the worker replied: data from the jail, to be checked like any other claim."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The worker reported an exception; ``error`` is its type's name."""
+
+    error: str
+    message: str
+    log: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """The worker ended without an answer; negative ``status`` is the signal that ended it.
+
+    ``cause``: ``memory``, it used more than granted; ``harness``, its fork server had ended.
+    """
+
+    status: int
+    log: str
+    cause: Literal["", "memory", "harness"] = ""
+
+    def __str__(self) -> str:
+        if self.cause == "memory":
+            return "killed for using more memory than a worker may"
+        if self.cause == "harness":
+            return "cut off: the fork server of its worker was killed"
+        if self.status < 0:
+            return f"killed by {_signal_name(-self.status)}"
+        return f"exited with status {self.status} instead of answering"
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """No answer within the deadline; the whole process group was killed."""
+
+    limit_s: float
+    log: str
+
+
+Outcome = Answer | Failed | Died | TimedOut
+
+
+def _signal_name(number: int) -> str:
+    """Most of the real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True)
+class End:
+    """``gone``: its fork server had ended first, and nobody knows."""
+
+    status: int = -signal.SIGKILL
+    exhausted: bool = False
+    gone: bool = False
+
+
+class ForkServer:
+    """One warm process per set of preloaded modules; started on first use and again when it has
+    been killed, thread-safe. Its workers do not outlive it."""
+
+    def __init__(self, preload: tuple[str, ...]) -> None:
+        self._preload = preload
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._layers: Layers | None = None
+        self._closed = False
+
+    @property
+    def layers(self) -> Layers:
+        """What its workers are confined by."""
+        with self._lock:
+            if self._layers is None:
+                self._start()
+            assert self._layers is not None
+            return self._layers
+
+    def spawn(
+        self, policy: Policy, environment: Mapping[str, str], *, arena: int, log: int
+    ) -> tuple[int, int, socket.socket]:
+        """The pids of a new worker and of its server, and the judge's end of its connection."""
+        ours, theirs = socket.socketpair()
+        request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
+        with ExitStack() as unless_spawned, theirs, self._lock:
+            unless_spawned.callback(ours.close)
+            # A server that was killed since the last request is noticed now.
+            for _ in range(2):
+                control = self._control or self._start()
+                reply = self._ask(control, request, [theirs.fileno(), arena, log])
+                if reply is not None and self._process is not None:
+                    unless_spawned.pop_all()
+                    return int(reply["pid"]), self._process.pid, ours
+        raise WorkerError("The fork server ended twice; see the lines it printed above")
+
+    def wait(self, pid: int, *, server: int) -> End:
+        """How a worker of the server with this pid ended; it has been killed if it had not."""
+        with self._lock:
+            if self._control is None or self._process is None or self._process.pid != server:
+                return End(gone=True)
+            reply = self._ask(self._control, {"wait": pid}, [])
+        return End(gone=True) if reply is None else End(**reply)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._stop()
+
+    def _ask(
+        self, control: socket.socket, request: dict[str, Any], handles: list[int]
+    ) -> dict[str, Any] | None:
+        """None when the server is gone; the next request needs another."""
+        try:
+            socket.send_fds(control, [json.dumps(request).encode()], handles)
+            reply = control.recv(1 << 16)
+        except OSError:  # also when it takes too long
+            reply = b""
+        if not reply:
+            self._stop(kill=True)
+            return None
+        answer: dict[str, Any] = json.loads(reply)
+        return answer
+
+    def _stop(self, *, kill: bool = False) -> None:
+        if self._control is not None:
+            self._control.close()  # the server ends when it reads this
+        if self._process is not None:
+            if kill:
+                self._process.kill()
+            self._process.wait()
+        self._control = self._process = None
+
+    def _start(self) -> socket.socket:
+        """Tried twice: whoever kills servers does not care how far they are."""
+        if self._closed:
+            raise WorkerError("This fork server was closed; ask for another")
+        told = b""
+        for _ in range(2):
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.settimeout(START_S)
+            module, handle = "portkern.worker.forkserver", str(theirs.fileno())
+            with theirs:
+                self._process = subprocess.Popen(  # -P: the folder it is started in has no modules
+                    [sys.executable, "-P", "-m", module, handle, *self._preload],
+                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment(),
+                )  # fmt: skip
+            with suppress(OSError):
+                told = self._control.recv(1 << 16)
+            if told:
+                self._layers = Layers.from_json(json.loads(told)["layers"])
+                self._control.settimeout(REPLY_S)
+                return self._control
+            self._stop(kill=True)
+        raise WorkerError("The fork server did not start; see the lines it printed above")
+
+
+def _environment() -> dict[str, str]:
+    return SHORT_SPINS | KEPT_MEMORY | {
+        name: value for name, value in os.environ.items()
+        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
+    }  # fmt: skip
+
+
+_SERVERS: dict[tuple[str, ...], ForkServer] = {}
+_SERVERS_LOCK = threading.Lock()
+
+
+def server(preload: tuple[str, ...]) -> ForkServer:
+    """The one for these modules; a new one after :func:`close_servers`."""
+    with _SERVERS_LOCK:
+        return _SERVERS.setdefault(preload, ForkServer(preload))
+
+
+def warm(preload: tuple[str, ...]) -> None:
+    """Start this server, and import its modules here, beside whatever is done meanwhile."""
+    started = server(preload)
+
+    def work() -> None:
+        with suppress(WorkerError, ImportError):  # whoever needs it will be told
+            _ = started.layers
+            for module in preload:
+                importlib.import_module(module)
+
+    threading.Thread(target=work).start()  # an import must not be cut off by the end
+
+
+def close_servers() -> None:
+    with _SERVERS_LOCK:
+        while _SERVERS:  # one that cannot be closed is not used again either
+            _, one = _SERVERS.popitem()
+            one.close()
+
+
+def layers() -> Layers:
+    """What workers on this machine are confined by."""
+    return server(()).layers
+
+
+class Session:
+    """One worker. Asking a dead one is an error; see :attr:`alive`.
+
+    It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``. Raises
+    WorkerError or StorageError when there can be none.
+    """
+
+    def __init__(
+        self, preload: tuple[str, ...], environment: Mapping[str, str], *,
+        reads: Iterable[Path] = (), device: bool = False,
+    ) -> None:  # fmt: skip
+        self.alive = False
+        self.scratch = _scratch()
+        self.arena = Arena()
+        self._log = os.memfd_create("portkern-log")
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
+        self._received = bytearray()
+        self._server = server(preload)
+        policy = Policy(self.scratch, tuple(reads), device=device)
+        # Its home is its scratch folder, so it is told where the judge's cache is now.
+        environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
+        try:
+            self.pid, self._server_pid, self._connection = self._server.spawn(
+                policy, environment, arena=self.arena.handle, log=self._log
+            )
+        except WorkerError:
+            self.close()
+            raise
+        self.alive = True
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def ask(self, do: str, *, timeout_s: float, **arguments: Any) -> Outcome:
+        """Send one request; the worker does not survive a missed deadline."""
+        if not self.alive:
+            raise WorkerError("This worker has ended; open another session")
+        deadline = time.monotonic() + timeout_s
+        self._connection.settimeout(timeout_s)  # of a worker that reads nothing
+        try:
+            self._connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            line = self._receive(deadline)
+        except TimeoutError:
+            line = None
+        except OSError:
+            line = b""  # it closed the connection while we wrote: the same as no answer
+        if line is None:
+            self._end()
+            return TimedOut(timeout_s, self.log())
+        if len(line) > REPLY_BYTES:
+            self._end()
+            return Failed("ReplyTooLong", f"more than {REPLY_BYTES >> 20} MiB", self.log())
+        reply = _parse(line)
+        if reply is None:
+            end = self._end(grace_s=GRACE_S)
+            cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
+            return Died(end.status, self.log(), "harness" if end.gone else cause)
+        if reply.get("ok") is True:
+            return Answer(reply)
+        return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
+
+    def log(self) -> str:
+        """The end of what the worker printed."""
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace")
+
+    def close(self) -> None:
+        if self.alive:
+            self._end()
+        if self.arena.handle >= 0:
+            os.close(self._log)
+        self.arena.close()
+        _remove(self.scratch)
+
+    def _receive(self, deadline: float) -> bytes | None:
+        """One line, or more than REPLY_BYTES of one; ``b""`` when the connection closed first,
+        None when time is up."""
+        end = self._received.find(b"\n")
+        while end < 0 and len(self._received) <= REPLY_BYTES:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not select.select([self._connection], [], [], remaining)[0]:
+                return None
+            chunk = self._connection.recv(1 << 16)
+            if not chunk:
+                return b""
+            found = chunk.find(b"\n")
+            end = len(self._received) + found if found >= 0 else -1
+            self._received += chunk
+        line = bytes(self._received[:end] if end >= 0 else self._received)
+        del self._received[: len(line) + 1]
+        return line
+
+    def _end(self, *, grace_s: float = 0.0) -> End:
+        """Kill all of it, and how the worker itself ended: by itself if it does in time."""
+        self.alive = False
+        with suppress(ProcessLookupError):
+            process = os.pidfd_open(self.pid)
+            select.select([process], [], [], grace_s)
+            os.close(process)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._connection.close()
+        return self._server.wait(self.pid, server=self._server_pid)
+
+
+def _scratch() -> Path:
+    """A new folder that only its owner's death leaves behind."""
+    called = owner.name()
+    try:
+        place = Path(tempfile.gettempdir())  # also an error when none can be written to
+        _sweep(place)
+        (place / called).mkdir(mode=0o700)
+    except OSError as error:
+        raise StorageError.of(error, Path(error.filename or "$TMPDIR")) from error
+    return place / called
+
+
+@cache
+def _sweep(place: Path) -> None:
+    """Remove the folders of judges that were killed; once is enough."""
+    for left in place.glob("portkern-*"):
+        if owner.gone(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        reply = _plain(json.loads(line), REPLY_LEVELS)
+    except (ValueError, RecursionError):  # of JSON that is nested too deeply
+        return None
+    return reply if isinstance(reply, dict) else None
+
+
+def _plain(value: Any, levels: int) -> Any:
+    """With texts that can be written as UTF-8, where JSON may name half a character, and that a
+    record can hold."""
+    if levels == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        return value[:TEXT_LENGTH].encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_plain(one, levels - 1) for one in value]
+    if isinstance(value, dict):
+        return {_plain(key, 1): _plain(one, levels - 1) for key, one in value.items()}
+    return value
+
+
+def _remove(folder: Path) -> None:
+    """A worker may have nested folders deeper than Python's own function reaches."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", folder], check=False)

@@ -1,0 +1,1 @@
+"""Builds what was translated, runs it at a target's warp width, and says what was found."""

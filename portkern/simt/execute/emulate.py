@@ -1,0 +1,330 @@
+"""The emulator venue of source backends: built beside the target's object code, run in the worker.
+
+Every call runs the kernel once as it is. Checkers that are asked for run it again: in a checked
+build, under other schedules, at the other width; their findings go with the call's outputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from portkern.errors import BackendUnavailable, BuildError, LaunchError, LaunchTimeout
+from portkern.simt.diagnostics import CODES, Diagnostic, Severity
+from portkern.simt.execute import runtime_library, source_lines
+from portkern.simt.execute.build import Source, build_library
+from portkern.simt.execute.machine import Language, settings
+from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, Mode, Run, spell
+from portkern.spec import abi
+from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing, Venue
+from portkern.spec.target import Target
+
+WHY_NOT = "simt-refused.json"
+FINDINGS = "simt-findings.jsonl"
+#: Two schedules may add floats in another order; what differs by more is no rounding.
+_ROUNDING = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+_TIME_LIMIT = "SX405"
+_OTHER_WIDTH_ONLY = "SX410"
+
+
+def venue(target: Target) -> Venue | Missing:
+    """Where sources for ``target`` run without it; Missing when there is no C++ compiler."""
+    box = runtime_library.find()
+    if isinstance(box, Missing):
+        return Missing(f"the SIMT executor: {box.reason}", box.remedy)
+    name = f"SIMT executor, {target.arch} (warp {target.warp})"
+    return Venue("emulator", name, version=box.folder.name)
+
+
+def prepare(request: Build, language: Language) -> tuple[Path, ...]:
+    """The executor's runtime and precompiled headers, for :meth:`Backend.prepare`."""
+    if not request.emulated or isinstance(runtime_library.find(), Missing):
+        return ()
+    box = runtime_library.ready()
+    box.headers(language, "fast")
+    if request.checked:
+        box.headers(language, "check")
+    return (box.folder,)
+
+
+def build_beside(source: Source, request: Build, workdir: Path) -> None:
+    """The libraries that :func:`load` opens, in the artifact's folder.
+
+    What the executor cannot run is no fault of the build for the target: the reason is left there.
+    """
+    try:
+        for mode in ("fast", "check") if request.checked else ("fast",):
+            library = build_library(source, request.target, mode, workdir)
+            library.rename(workdir / f"simt-{mode}.so")
+    except BuildError as error:
+        reason = {"message": str(error), "log": error.log}
+        (workdir / WHY_NOT).write_text(json.dumps(reason), encoding="utf-8")
+
+
+def load(artifact: Artifact, request: Build, venue: Venue, language: Language) -> Kernel:
+    """The kernel on the executor. Raises BackendUnavailable when it cannot run there."""
+    folder = artifact.path.parent
+    refused = folder / WHY_NOT
+    if refused.exists():
+        reason = json.loads(refused.read_text(encoding="utf-8"))
+        first = next((x for x in reason["log"].splitlines() if "error" in x), "")
+        raise BackendUnavailable(f"The SIMT executor: {reason['message']}; {first}".rstrip("; "))
+    chosen = frozenset(venue.sanitize)
+    emulator = Emulator(request, language, chosen, Path(FINDINGS).absolute())
+    emulator.open("fast", folder / "simt-fast.so")
+    if chosen & IN_CHECKED_BUILD:
+        emulator.open("check", folder / "simt-check.so")
+    return Kernel(
+        emulator.device, emulator.launch, emulator.take_findings, emulator.take_launches
+    )  # fmt: skip
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
+    library.simt_configure.restype = ctypes.c_char_p
+    library.simt_take_launches.restype = ctypes.c_char_p
+    library.simt_allocate.restype = ctypes.c_void_p
+    library.simt_allocate.argtypes = [ctypes.c_size_t]
+    library.simt_release.argtypes = [ctypes.c_void_p]
+    library.simt_mark_written.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library
+
+
+def configure(values: Mapping[str, str | int | float]) -> None:
+    wrong = _runtime().simt_configure(spell(values).encode())
+    if wrong:
+        raise ValueError(f"the SIMT runtime does not know the setting {wrong.decode()!r}")
+
+
+class Buffer:
+    """Guarded memory of the executor with a tensor's shape; freed with the object."""
+
+    def __init__(self, host: Any, *, written: bool) -> None:
+        self.shape, self.dtype = tuple(host.shape), host.dtype
+        self.bytes = host.numel() * host.element_size()
+        self._address = _runtime().simt_allocate(self.bytes)
+        if self._address is None:
+            raise MemoryError(f"no memory for a buffer of {self.bytes} bytes")
+        self.write(host)
+        if written:
+            _runtime().simt_mark_written(self._address, self.bytes)
+
+    def data_ptr(self) -> int:
+        return int(self._address)
+
+    def write(self, host: Any) -> None:
+        if self.bytes:
+            ctypes.memmove(self._address, host.contiguous().data_ptr(), self.bytes)
+
+    def read(self) -> Any:
+        import torch
+
+        host = torch.empty(self.shape, dtype=self.dtype)
+        if self.bytes:
+            ctypes.memmove(host.data_ptr(), self._address, self.bytes)
+        return host
+
+    def __del__(self) -> None:
+        _runtime().simt_release(self._address)
+
+
+class SimtDevice:
+    """Buffers in the executor's memory. It has no time of its own."""
+
+    method = "emulated: no timing"
+
+    def upload(self, host: Any) -> Buffer:
+        return Buffer(host, written=True)
+
+    def refill(self, buffer: Buffer, host: Any) -> Buffer:
+        return self.upload(host)  # what the checkers know of a buffer begins with it
+
+    def download(self, buffer: Buffer) -> Any:
+        return buffer.read()
+
+    def synchronize(self) -> None:
+        """Launches return when their kernel is done."""
+
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        samples = []
+        for call in calls:
+            start = time.perf_counter_ns()
+            call()
+            samples.append((time.perf_counter_ns() - start) / 1e3)
+        return samples
+
+
+@dataclass
+class Emulator:
+    """One kernel with its libraries and the checkers that were asked for."""
+
+    request: Build
+    language: Language
+    chosen: frozenset[str]
+    findings: Path
+    device: SimtDevice = field(default_factory=SimtDevice)
+    _functions: dict[str, Any] = field(default_factory=dict)
+    _found: list[Diagnostic] = field(default_factory=list)
+    _launched: dict[str, int] = field(default_factory=dict)
+    _counters: list[dict[str, Any]] = field(default_factory=list)
+
+    def open(self, mode: str, library: Path) -> None:
+        _runtime()
+        opened = ctypes.CDLL(str(library))
+        signature, entry = self.request.signature, self.request.candidate.entry
+        self._functions[mode] = abi.bind(opened, signature, entry, stream=True)
+
+    def take_findings(self) -> Sequence[Mapping[str, Any]]:
+        """Of the last call, as :meth:`Diagnostic.to_json`."""
+        return [one.to_json() for one in self._found]
+
+    def take_launches(self) -> Mapping[str, int]:
+        """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
+        return self._launched
+
+    def launch(self, call: Call) -> Sequence[Any]:
+        self._found, self._counters = [], []
+        _runtime().simt_take_launches()  # those of before
+        inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
+        plain = Run(workers=len(os.sched_getaffinity(0)), findings=self.findings)
+        self._run("fast", plain, call)
+        self._launched = _counted(_runtime().simt_take_launches().decode(errors="replace"))
+        results = [buffer.read() for buffer in call.outputs]
+        after = _Kept(call.inputs)
+        for again in self._further_runs(plain):
+            inputs.restore()
+            outputs.restore()
+            again(call, results)
+        after.restore()
+        for buffer, result in zip(call.outputs, results, strict=True):
+            buffer.write(result)
+        return call.outputs
+
+    def _further_runs(self, plain: Run) -> Iterator[Callable[[Call, Sequence[Any]], None]]:
+        if self.chosen & IN_CHECKED_BUILD:
+            yield lambda call, _: self._run("check", plain.checked(self.chosen), call)
+        if "schedule" in self.chosen:
+            for order, seed in SCHEDULES[1:]:
+                other = replace(plain, order=order, seed=seed, workers=1)
+                yield self._comparing(other, "SX601", f"order {order}, seed {seed}")
+            if "check" in self._functions:
+                other = replace(plain, order="lockstep", workers=1, limit_s=10 * plain.limit_s)
+                yield self._comparing(other, "SX601", "order lockstep", mode="check")
+        if "width" in self.chosen:
+            width = 32 if self.request.target.warp == 64 else 64
+            other = replace(plain, widen=True)
+            yield self._comparing(other, "SX602", f"warps of {width} lanes", warp=width)
+
+    def _comparing(
+        self, run: Run, code: str, how: str, *, warp: int | None = None, mode: Mode = "fast"
+    ) -> Callable[[Call, Sequence[Any]], None]:
+        def compare(call: Call, results: Sequence[Any]) -> None:
+            problem = ""
+            with self._apart(code) as found:
+                try:
+                    self._run(mode, run, call, warp=warp)
+                except LaunchError as error:
+                    if any(one.code == _OTHER_WIDTH_ONLY for one in self._found):
+                        return  # written for this target's width, and says so
+                    problem = str(error)
+            names = [spec.name for spec in self.request.signature.outputs]
+            for name, buffer, result in zip(names, call.outputs, results, strict=True):
+                problem = problem or _difference(name, buffer.read(), result)
+            problem = problem or next(
+                (str(one) for one in found if one.severity is Severity.ERROR), ""
+            )
+            if problem:
+                self._found.append(Diagnostic(code, f"{how}: {problem}"))
+
+        return compare
+
+    @contextmanager
+    def _apart(self, code: str) -> Iterator[list[Diagnostic]]:
+        """At a width that the target does not have, errors only explain the difference."""
+        before, self._found = self._found, []
+        found = self._found
+        try:
+            yield found
+        finally:
+            self._found = before if CODES[code].severity is Severity.NOTE else before + found
+
+    def _run(self, mode: str, run: Run, call: Call, *, warp: int | None = None) -> None:
+        facts = settings(self.request.target, self.language)
+        configure(facts | run.settings() | ({"warp": warp} if warp else {}))
+        self.findings.unlink(missing_ok=True)
+        _runtime().simt_forgive()
+        fresh = _Unwritten(call) if run.uninitialised else call
+        signature = self.request.signature
+        pointers = [buffer.data_ptr() for buffer in (*fresh.inputs, *fresh.outputs)]
+        by_value = abi.by_value(signature, call.dims, call.scalars)
+        code = self._functions[mode](*pointers, *by_value, None)
+        _runtime().simt_forget()
+        found, counters = source_lines.read(self.findings)
+        self._found += found
+        self._counters += counters
+        if code != 0:
+            raise self._launch_error(code, found)
+
+    def _launch_error(self, code: int, found: Sequence[Diagnostic]) -> LaunchError:
+        entry = self.request.candidate.entry
+        first = next((str(one) for one in found if one.severity is Severity.ERROR), "")
+        late = any(one.code == _TIME_LIMIT for one in found)
+        return (LaunchTimeout if late else LaunchError)(
+            f"{entry} returned {code}, expected 0 (the launch was accepted)"
+            + (f"; {first}" if first else "")
+        )
+
+
+def _counted(text: str) -> dict[str, int]:
+    """The lines of ``simt_take_launches``: ``3 scale<float>``."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: int(count) for count, _, name in lines}
+
+
+class _Kept:
+    """What buffers held, to be put back before the kernel runs again."""
+
+    def __init__(self, buffers: Sequence[Any]) -> None:
+        self._held = [(buffer, buffer.read()) for buffer in buffers]
+
+    def restore(self) -> None:
+        for buffer, content in self._held:
+            buffer.write(content)
+
+
+class _Unwritten:
+    """The same call on buffers that remember what was written to them: outputs count as not."""
+
+    def __init__(self, call: Call) -> None:
+        self.inputs = [Buffer(buffer.read(), written=True) for buffer in call.inputs]
+        self.outputs = [Buffer(buffer.read(), written=False) for buffer in call.outputs]
+
+
+def _difference(name: str, got: Any, expected: Any) -> str:
+    """Where two runs' outputs differ by more than the order of additions explains; '' if not."""
+    import torch
+
+    if torch.equal(got, expected) or got.numel() == 0:
+        return ""
+    a, b = got.double(), expected.double()
+    scale = float(b[b.isfinite()].abs().max()) if bool(b.isfinite().any()) else 1.0
+    close = torch.isclose(
+        a, b, rtol=0, atol=_ROUNDING.get(str(got.dtype)[len("torch.") :], 0.0) * max(scale, 1e-30),
+        equal_nan=True,
+    )  # fmt: skip
+    wrong = (~close).nonzero()
+    if not len(wrong):
+        return ""
+    at = tuple(int(i) for i in wrong[0])
+    return f"{len(wrong)} of {got.numel()} elements of {name!r} differ, first at {at}: " + (
+        f"{float(a[at]):g} against {float(b[at]):g}"
+    )

@@ -1,0 +1,72 @@
+"""Runs a program of :func:`.build.build_program`: always ends, always says how."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from portkern.simt.diagnostics import Diagnostic, Severity
+from portkern.simt.execute import source_lines
+from portkern.simt.execute.machine import Language, settings
+from portkern.simt.execute.options import Run, spell
+from portkern.spec.target import Target
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``status`` is the exit code, negative for a signal, None when the time was over.
+    ``counters`` has one entry per launch when they were asked for."""
+
+    status: int | None
+    output: str
+    findings: tuple[Diagnostic, ...]
+    counters: tuple[Mapping[str, Any], ...]
+
+    @property
+    def codes(self) -> set[str]:
+        return {one.code for one in self.findings}
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        return [one for one in self.findings if one.severity is Severity.ERROR]
+
+
+def run(
+    program: Path, how: Run | None = None, *, target: Target | None = None,
+    language: Language = "cuda", warp: int | None = None, timeout_s: float = 60.0,
+    arguments: Sequence[str] = (),
+) -> Outcome:  # fmt: skip
+    """``warp`` overrides the width that ``target`` has. Killed with its children after
+    ``timeout_s``, which is reported as SX405."""
+    with tempfile.TemporaryDirectory(prefix="simt-") as folder:
+        findings = Path(folder) / "findings.jsonl"
+        facts = settings(target, language) if target else {"hip": int(language == "hip")}
+        chosen = replace(how or Run(), findings=findings).settings()
+        chosen |= facts | ({"warp": warp} if warp else {})
+        status, output = _run([str(program), *arguments], spell(chosen), timeout_s)
+        found, counters = source_lines.read(findings)
+    if status is None and not any(one.code == "SX405" for one in found):
+        found.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
+    return Outcome(status, output, tuple(found), tuple(counters))
+
+
+def _run(argv: list[str], spelled: str, timeout_s: float) -> tuple[int | None, str]:
+    # A program's own leaks are not what it is run for.
+    environment = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, "PORTKERN_SIMT": spelled}
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", env=environment, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return None, output
+    return process.returncode, output

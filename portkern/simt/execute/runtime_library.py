@@ -1,0 +1,175 @@
+"""What all emulated kernels share, made once per machine: the runtime and precompiled headers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from portkern.errors import BackendUnavailable, ToolError
+from portkern.simt.execute.machine import Language
+from portkern.simt.execute.options import Mode
+from portkern.spec.backend import Missing
+from portkern.toolchain import host
+from portkern.toolchain.compilers import Compiler, compiler
+from portkern.toolchain.run_tool import cache_root, run_tool
+
+HERE = Path(__file__).parents[1]
+INCLUDE, RUNTIME = HERE / "include", HERE / "runtime"
+UMBRELLA: Mapping[Language, str] = {"cuda": "cuda_runtime.h", "hip": "hip/hip_runtime.h"}
+TORCH = "torch/extension.h"  # takes four times as long to read as an umbrella
+BUILD_TIMEOUT_S = 600.0  # zig builds a C++ library of its own the first time
+
+_COMMON = (
+    "-std=c++17", "-fPIC", "-w", "-UNDEBUG", "-fno-strict-aliasing", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=fast", "-fstack-clash-protection",
+)  # fmt: skip
+# A kernel is inlined into the loop over its threads, though -fPIC lets others replace it.
+_GCC = ("-fno-gnu-unique", "-fno-semantic-interposition")
+# Wrapping is what a GPU does; the checked build must see the overflow instead.
+_MODES: Mapping[Mode, tuple[str, ...]] = {
+    "fast": ("-O2", "-g1", "-fwrapv"),
+    "check": (
+        "-g1", "-DSIMT_CHECK=1", "-fsanitize=thread", "-fsanitize-recover=all",
+        "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift-exponent,bounds,alignment",
+    ),
+    "asan": ("-O1", "-g1", "-fwrapv", "-fsanitize=address,bounds,shift-exponent",
+             "-fsanitize-recover=all", "-fno-omit-frame-pointer"),
+}  # fmt: skip
+# What our headers inline must be inlined, or an access's place is in them.
+_GCC_CHECK = (
+    "-O1", "-finline-small-functions", "-fno-sanitize=object-size",
+    "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
+)  # fmt: skip
+_CLANG_CHECK = ("-O2", "-mllvm", "-tsan-distinguish-volatile=1",
+                "-mllvm", "-tsan-instrument-func-entry-exit=0")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """A compiler with the runtime built by it. ``folder`` holds the precompiled headers."""
+
+    compiler: Compiler
+    folder: Path
+
+    @property
+    def runtime(self) -> Path:
+        return self.folder / "libportkern_simt.so"
+
+    @property
+    def gcc(self) -> bool:
+        return self.compiler.name.endswith("g++") and "clang" not in self.compiler.name
+
+    def flags(self, mode: Mode) -> list[str]:
+        extra: tuple[str, ...] = _GCC if self.gcc else ()
+        if mode == "check":
+            extra += _GCC_CHECK if self.gcc else _CLANG_CHECK
+        return [*_COMMON, *_MODES[mode], *extra, *self._march()]
+
+    def _march(self) -> tuple[str, ...]:
+        """Fused multiply-add and half conversions in hardware, as GPUs have them."""
+        if platform.machine() != "x86_64" or not {"fma", "f16c", "avx2"} <= host.cpu_flags():
+            return ()
+        return ("-mcpu=x86_64_v3",) if self.compiler.name == "zig" else ("-march=x86-64-v3",)
+
+    def headers(self, language: Language, mode: Mode, *, torch: bool = False) -> list[str]:
+        """The flags that include the language's headers, precompiled at their first use; with
+        ``torch``, an extension's as well."""
+        included = [UMBRELLA[language], *([TORCH] if torch else [])]
+        name = f"{language}-torch-{mode}" if torch else f"{language}-{mode}"
+        if self.compiler.name == "zig":  # its driver makes no precompiled headers
+            return [part for header in included for part in ("-include", header)]
+        suffix = ".gch" if self.gcc else ".pch"
+        header = self.folder / name / "kernel.h"
+        made = Path(f"{header}{suffix}")
+        if not made.exists():
+            with _locked(self.folder):
+                if not made.exists():
+                    _precompile(self, header, made, included, mode)
+        return ["-include", str(header)] if self.gcc else ["-include-pch", str(made)]
+
+
+def find() -> Toolbox | Missing:
+    """The compiler of this machine, its runtime not yet built."""
+    found = compiler(platform.machine().replace("arm64", "aarch64"))
+    if isinstance(found, Missing):
+        return found
+    return Toolbox(found, cache_root() / "simt" / _digest(found))
+
+
+def ready() -> Toolbox:
+    """The toolbox with its runtime. Raises BackendUnavailable when there is no compiler."""
+    box = find()
+    if isinstance(box, Missing):
+        raise BackendUnavailable(f"The SIMT executor: {box}")
+    if not box.runtime.exists():
+        with _locked(box.folder):
+            if not box.runtime.exists():
+                _aside(box.runtime, lambda made: _build_runtime(box, made))
+    return box
+
+
+@cache
+def _digest(found: Compiler) -> str:
+    """Of the executor's sources and the compiler: what was built by others is not used."""
+    seen = hashlib.sha256(f"{found.name} {found.version} {host.cpu_name()}".encode())
+    for file in sorted([*RUNTIME.rglob("*"), *INCLUDE.rglob("*"), Path(__file__)]):
+        if file.is_file() and "__pycache__" not in file.parts:
+            seen.update(file.name.encode() + file.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _build_runtime(box: Toolbox, library: Path) -> None:
+    work = Path(tempfile.mkdtemp(dir=box.folder))
+    argv = [*box.compiler.argv, "-std=c++17", "-O2", "-g1", "-fPIC", "-Wall", "-Wextra",
+            *box._march(), "-I", str(INCLUDE)]  # fmt: skip
+
+    def compile_(source: Path) -> Path:
+        target = work / f"{source.stem}.o"
+        run_tool([*argv, "-c", source, "-o", target], timeout_s=BUILD_TIMEOUT_S, error=ToolError)
+        return target
+
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_, sorted(RUNTIME.glob("*.cpp"))))
+        run_tool(
+            [*box.compiler.argv, "-shared", f"-Wl,-soname,{box.runtime.name}", *objects,
+             "-lpthread", "-ldl", "-o", library],
+            timeout_s=BUILD_TIMEOUT_S, error=ToolError,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _precompile(
+    box: Toolbox, header: Path, made: Path, included: Sequence[str], mode: Mode
+) -> None:
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text("".join(f"#include <{one}>\n" for one in included), encoding="utf-8")
+    argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
+    _aside(
+        made,
+        lambda to: run_tool([*argv, header, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError),
+    )
+
+
+def _aside(final: Path, make: Callable[[Path], object]) -> None:
+    """Make a file under another name and move it into place, so that none sees half of it."""
+    aside = final.with_name(f".{os.getpid()}-{final.name}")
+    make(aside)
+    aside.rename(final)
+
+
+def _locked(folder: Path) -> AbstractContextManager[object]:
+    from filelock import FileLock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock", timeout=BUILD_TIMEOUT_S)

@@ -1,0 +1,178 @@
+"""Source lines of code addresses: what a checked access knows is where its instruction lies."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from portkern.simt.diagnostics import Diagnostic, merge
+from portkern.simt.execute.runtime_library import INCLUDE
+
+
+@dataclass(frozen=True)
+class Row:
+    """From ``address`` on, code comes from this line; ``line`` 0 ends a sequence."""
+
+    address: int
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """Code of a function that was inlined into the call at ``row``."""
+
+    low: int
+    high: int
+    row: Row
+
+
+def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, Any]]]:
+    """The findings of a run, each place once, and its counters, one entry per launch.
+
+    A line torn by a crash is the last one and is left out.
+    """
+    if not file.exists():
+        return [], []
+    found, counters = [], []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            data = json.loads(line)
+        except ValueError:
+            break
+        if "counters" in data:
+            counters.append(data)
+        else:
+            found.append(diagnostic(data))
+    return merge(found), counters
+
+
+def diagnostic(data: Mapping[str, Any]) -> Diagnostic:
+    """One line of a findings file, its addresses turned into places."""
+    place = _place(data, "")
+    other = _place(data, "other_")
+    return Diagnostic(
+        data["code"], data["message"], place.file if place else "", place.line if place else 0,
+        place.column if place else 0, data.get("kernel", ""), data.get("function", ""),
+        _index(data, "block"), _index(data, "thread"), int(data.get("count", 1)),
+        f"{other.file}:{other.line}" if other and place and other != place else "",
+    )  # fmt: skip
+
+
+def _index(data: Mapping[str, Any], key: str) -> tuple[int, int, int] | None:
+    x = data.get(key)
+    return (x[0], x[1], x[2]) if x else None
+
+
+def _place(data: Mapping[str, Any], prefix: str) -> Row | None:
+    if f"{prefix}line" in data:
+        return Row(0, data[f"{prefix}file"], data[f"{prefix}line"], data[f"{prefix}column"])
+    if f"{prefix}module" not in data:
+        return None
+    # A return address is that of the instruction after the call.
+    return locate(Path(data[f"{prefix}module"]), int(data[f"{prefix}pc"]) - 1)
+
+
+def locate(module: Path, pc: int) -> Row | None:
+    """The line of the author's code that ``pc`` (an offset into the module) belongs to.
+
+    What the compiler inlined from our own headers belongs to the author's call of it.
+    """
+    rows, inlined = _tables(module)
+    at = bisect.bisect_right(rows, pc, key=lambda row: row.address) - 1
+    if at < 0 or not rows[at].line:
+        return None
+    if not _ours(rows[at].file):
+        return rows[at]
+    calls = [call for call in inlined if call.low <= pc < call.high and not _ours(call.row.file)]
+    # Of two that cover the same addresses, the later one was inlined into the earlier.
+    inner = min(reversed(calls), key=lambda call: call.high - call.low, default=None)
+    return inner.row if inner else rows[at]
+
+
+@lru_cache(maxsize=4096)
+def _ours(file: str) -> bool:
+    return Path(file).is_relative_to(INCLUDE)
+
+
+@lru_cache(maxsize=64)
+def _tables(module: Path) -> tuple[list[Row], list[Inlined]]:
+    """All rows of a module's line tables by address, and the calls that were inlined."""
+    from elftools.elf.elffile import ELFFile
+
+    rows: list[Row] = []
+    inlined: list[Inlined] = []
+    if not module.is_file():
+        return rows, inlined
+    with module.open("rb") as stream:
+        elf = ELFFile(stream)
+        if not elf.has_dwarf_info():
+            return rows, inlined
+        dwarf = elf.get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            if program is not None:
+                rows += _rows(program)
+                inlined += _inlined(dwarf, unit, program)
+    return sorted(rows, key=lambda row: (row.address, row.line != 0)), inlined
+
+
+def _inlined(dwarf: Any, unit: Any, program: Any) -> Iterable[Inlined]:
+    version = program["version"]
+    names = [_file_name(program, entry, version) for entry in program["file_entry"]]
+    first = 0 if version >= 5 else 1
+    for die in unit.iter_DIEs():
+        if die.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in die.attributes:
+            continue
+        file = die.attributes["DW_AT_call_file"].value - first
+        line = die.attributes["DW_AT_call_line"].value
+        for low, high in _ranges(dwarf, unit, die):
+            if 0 <= file < len(names):
+                yield Inlined(low, high, Row(low, names[file], line, 0))
+
+
+def _ranges(dwarf: Any, unit: Any, die: Any) -> Iterable[tuple[int, int]]:
+    attributes = die.attributes
+    if "DW_AT_low_pc" in attributes and "DW_AT_high_pc" in attributes:
+        low, high = attributes["DW_AT_low_pc"].value, attributes["DW_AT_high_pc"]
+        yield low, high.value if high.form == "DW_FORM_addr" else low + high.value
+    elif "DW_AT_ranges" in attributes:
+        base = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+        origin = base.value if base else 0
+        for part in dwarf.range_lists().get_range_list_at_offset(
+            attributes["DW_AT_ranges"].value, unit
+        ):
+            if hasattr(part, "base_address"):
+                origin = part.base_address
+            else:
+                start = 0 if getattr(part, "is_absolute", False) else origin
+                yield start + part.begin_offset, start + part.end_offset
+
+
+def _rows(program: Any) -> Iterable[Row]:
+    version = program["version"]
+    names = [_file_name(program, entry, version) for entry in program["file_entry"]]
+    first = 0 if version >= 5 else 1  # DWARF 5 counts files from 0
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        if state.end_sequence:
+            yield Row(state.address, "", 0, 0)
+        else:
+            yield Row(state.address, names[state.file - first], state.line, state.column)
+
+
+def _file_name(program: Any, entry: Any, version: int) -> str:
+    folders = program["include_directory"]
+    name = Path(entry.name.decode(errors="replace"))
+    number = entry.dir_index - (0 if version >= 5 else 1)
+    if name.is_absolute() or not 0 <= number < len(folders) or (version >= 5 and number == 0):
+        return str(name)
+    return str(Path(folders[number].decode(errors="replace")) / name)

@@ -1,0 +1,1 @@
+"""Extensions written against PyTorch's C++ API, called from Python."""

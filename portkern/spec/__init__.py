@@ -1,0 +1,1 @@
+"""What is asked: operators, targets, candidates, backends, and where each is found."""

@@ -1,0 +1,274 @@
+"""The contract a toolchain fulfils. Implementations live in the top-level ``backends/``.
+
+The judge's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
+the jailed worker, because both touch the candidate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Scalar, Signature
+from portkern.spec.target import Target
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The toolchain works here; ``toolchain`` names its parts and their versions."""
+
+    toolchain: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something is not here: the reason, and what would bring it (``''`` if nothing would)."""
+
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+
+@dataclass(frozen=True)
+class Venue:
+    """Where an artifact runs. ``device`` is what the worker opens: ``cpu``, ``cuda:0``, …
+
+    ``environment`` is set in the worker before anything is imported. ``baseline`` is the torch
+    device on which the framework's own kernels are timed beside it; ``device`` unless given.
+    ``sanitize`` names checkers that look on while the kernel runs. ``version`` changes with an
+    emulator's own code: results of another are not reused.
+    """
+
+    kind: Literal["hardware", "emulator"]
+    name: str
+    device: str = "cpu"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    baseline: str = ""
+    sanitize: tuple[str, ...] = ()
+    version: str = ""
+
+    def __str__(self) -> str:
+        watched = f", sanitize: {' '.join(self.sanitize)}" if self.sanitize else ""
+        return f"{self.kind}: {self.name}{watched}"
+
+
+@dataclass(frozen=True)
+class Venues:
+    """The target's own hardware and an emulator of its execution model, or why not."""
+
+    hardware: Venue | Missing
+    emulator: Venue | Missing
+
+    @property
+    def best(self) -> Venue | Missing:
+        if isinstance(self.hardware, Venue) or isinstance(self.emulator, Missing):
+            return self.hardware
+        return self.emulator
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a build uses of the target, as its compiler or its object file says; None = unknown.
+
+    ``registers``, ``agprs``: per thread; AMD's count VGPRs (``agprs`` accumulation VGPRs) and
+    ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread; on AMD VGPRs
+    spilled, or a quarter of the scratch bytes where those are more.
+    ``shared_bytes``: static shared memory or LDS per block. ``threads``: per block, when fixed.
+    """
+
+    kernel: str
+    registers: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    threads: int | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Resources:
+        """Raises ValueError for what :func:`dataclasses.asdict` does not make."""
+        names = {one.name for one in fields(cls)}
+        numbers = [value for name, value in data.items() if name != "kernel"]
+        if not data.keys() <= names or type(data.get("kernel")) is not str:
+            raise ValueError(f"resources are of {sorted(names)}, got {sorted(data)}")
+        if not all(one is None or (type(one) is int and 0 <= one < 1 << 63) for one in numbers):
+            raise ValueError(f"resources are counted, got {numbers}")
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Build:
+    """One request to a toolchain: this source, for this op and dtype, on this target.
+
+    ``dims`` are the sizes of a representative workload, for toolchains that specialise on them.
+    ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
+    target's object code is enough. ``emulated`` asks for what an emulator runs as well, and
+    ``checked`` for what its checkers can look into; ``emulator`` is the venue's version.
+    """
+
+    candidate: Candidate
+    signature: Signature
+    dtype: str
+    target: Target
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+    runnable: bool = True
+    emulated: bool = False
+    checked: bool = False
+    emulator: str = ""
+
+
+#: Artifacts of these kinds are still source: they are no evidence of a build for the target.
+SOURCE_KINDS = ("python", "opencl", "stablehlo")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a build produced: files beneath ``path``'s folder, enough to load in another process."""
+
+    path: Path
+    kind: str
+    resources: tuple[Resources, ...] = ()
+    log: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Artifact:
+        """Raises ValueError for what :meth:`to_json` does not make."""
+        match data:
+            case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
+                if all(isinstance(one, dict) for one in used):
+                    return cls(Path(path), kind, tuple(map(Resources.from_json, used)), log)
+        raise ValueError(f"not an artifact: {str(data)[:200]}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one launch; buffers belong to the kernel's :class:`Device`."""
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+
+
+class Device(Protocol):
+    """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's."""
+
+    def upload(self, host: Any) -> Any: ...
+    def refill(self, buffer: Any, host: Any) -> Any:
+        """``host`` in the memory of ``buffer``, which has its form, where the framework's buffers
+        can be written; else in another one."""
+        ...
+
+    def download(self, buffer: Any) -> Any: ...
+    def synchronize(self) -> None: ...
+
+    def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        """Microseconds of each call; caches are cold where the device allows it."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How ``time`` measures, for the record: ``"cuda events, L2 flushed clean"``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded artifact: ``launch`` enqueues one call and returns the output buffers.
+
+    ``findings`` are what checkers saw in the last call: mappings with at least ``code``,
+    ``severity`` and ``message``. ``launches`` counts the kernels of the last call by name, where
+    the venue does; a GPU's are profiled without it.
+    """
+
+    device: Device
+    launch: Callable[[Call], Sequence[Any]]
+    findings: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    launches: Callable[[], Mapping[str, int]] | None = None
+
+
+class Backend(ABC):
+    """One toolchain. Holds no state; a target is data and never imports a toolchain."""
+
+    name: ClassVar[str]
+    #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
+    languages: ClassVar[Mapping[str, str]]
+    #: Modules that the fork server imports once so that each worker starts with them.
+    preload: ClassVar[tuple[str, ...]] = ()
+    #: What its emulator's ``sanitize`` may name, and what each checker looks for.
+    checkers: ClassVar[Mapping[str, str]] = {}
+    #: Names of knobs that are a block's number of threads, a target's ``block``.
+    thread_knobs: ClassVar[tuple[str, ...]] = ()
+    #: Whether kernels of this backend take outputs (``dps``) or return them.
+    style: ClassVar[Literal["dps", "return"]] = "dps"
+
+    @abstractmethod
+    def supports(self, target: Target) -> bool:
+        """Whether this toolchain can compile for ``target`` at all. Pure; touches no device."""
+
+    @abstractmethod
+    def probe(self, target: Target) -> Ready | Missing:
+        """Look for the compiler. Never raises for something that is absent."""
+
+    @abstractmethod
+    def venues(self, target: Target) -> Venues:
+        """Where an artifact for ``target`` runs on this machine. Never raises, opens no device."""
+
+    @abstractmethod
+    def build(self, request: Build, workdir: Path) -> Artifact:
+        """Compile into ``workdir``. Raises :class:`BuildError` with the compiler's log."""
+
+    @abstractmethod
+    def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        """Open the device and the artifact, in the worker."""
+
+    def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
+        """Those of :attr:`preload` that building needs: a compiler needs none."""
+        return self.preload
+
+    def builds_for(self, target: Target) -> str:
+        """Targets with equal answers share builds: products share their architecture's."""
+        return f"{target.arch} {target.march or ''}".strip()
+
+    def prepare(self, request: Build) -> Sequence[Path]:
+        """Make, outside of the jail, what all candidates share; folders that builds and runs read.
+
+        Must not look at the candidate's source.
+        """
+        return ()
+
+    def refuses(self, target: Target, knob: str, value: int) -> str:
+        """Why no kernel with this setting can run on ``target``; empty when one might."""
+        threads = knob in self.thread_knobs
+        if knob == "BLOCK" and not threads:
+            return ""  # elements, of which there may be any number
+        legal = target.knobs.get("block" if threads else knob.lower())
+        if legal is None or value in legal:
+            return ""
+        return f"{target.name} takes {knob} of {' '.join(map(str, legal))}"
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """What the worker that builds for ``target`` needs in its environment before any import."""
+        return {}
+
+    def declaration(self, signature: Signature, language: str) -> str:
+        """The head of the function that a kernel in ``language`` defines, for its author; Python's
+        unless said otherwise."""
+        taken = [t.name for t in signature.inputs]
+        taken += [t.name for t in signature.outputs] if self.style == "dps" else []
+        taken += [f"{s.name}={s.default}" for s in signature.scalars]
+        return f"def {signature.name}({', '.join(taken)}):"
+
+    def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
+        """Whether this language can express ``dtype`` at all; :class:`Missing` says why not."""
+        return True

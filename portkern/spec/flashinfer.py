@@ -1,0 +1,321 @@
+"""Operators and workloads in FlashInfer-Bench's JSON: its Definition, and its Workload as a Trace.
+
+What that format has and portkern does not (constraints, 8-bit floats, stored input tensors) is
+refused or, where it changes no result, dropped; each function says which.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from portkern.errors import ConfigError
+from portkern.spec.op import Op, Scalar, ScalarSpec, Signature, TensorSpec, Workload
+
+#: The dtypes that both have.
+DTYPES = (
+    "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool",
+)  # fmt: skip
+_SCALARS = dict.fromkeys(("float32", "float16", "bfloat16"), "float32")
+_SCALARS |= dict.fromkeys(("int64", "int32", "int16", "int8"), "int64") | {"bool": "bool"}
+_ZERO: Mapping[str, Scalar] = {"float32": 0.0, "int64": 0, "bool": False}
+_NAMESPACE = uuid.UUID("6f1f5a0e-6a0c-5b6e-9a50-0c8f6f1d2b11")
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """A Definition's ``run``; its source is executed at the first call, not when it is read.
+
+    ``arguments`` is the order in which ``run`` takes tensors and scalars.
+    """
+
+    name: str
+    source: str
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @cached_property
+    def run(self) -> Any:
+        namespace: dict[str, Any] = {"__name__": f"definition {self.name}"}
+        exec(compile(self.source, f"<definition {self.name}>", "exec"), namespace)
+        return namespace["run"]
+
+    def __call__(self, *tensors: Any, **scalars: Scalar) -> Any:
+        queue = iter(tensors)
+        given = [scalars[name] if name in scalars else next(queue) for name in self.arguments]
+        result = self.run(*given)
+        if not isinstance(result, dict):
+            return result
+        values = tuple(result[name] for name in self.outputs)
+        return values if len(values) > 1 else values[0]
+
+
+def read_definition(text: str) -> Op:
+    """An op without workloads. Const axes become lengths; scalars default to zero, since the
+    workloads carry their values; flops are not in the format and count as 0.
+
+    Raises ConfigError. Tags and constraints are dropped.
+    """
+    data = _parse(text, "definition")
+    name: str = _field(data, "name", str)
+    if not name.isidentifier():  # native kernels are called by it
+        raise _wrong("name", name, "an identifier")
+    lengths = {axis: _length(axis, spec) for axis, spec in _field(data, "axes", dict).items()}
+    inputs: dict[str, Any] = _field(data, "inputs", dict)
+    scalars = tuple(_scalar(n, spec) for n, spec in inputs.items() if _is_scalar(n, spec))
+    shaped = {n: spec for n, spec in inputs.items() if not _is_scalar(n, spec)}
+    tensors = _tensors(shaped, lengths, "inputs")
+    outputs = _tensors(_field(data, "outputs", dict), lengths, "outputs")
+    source = _reference_source(_field(data, "reference", str))
+    floats = [t.dtype for t in (*outputs, *tensors) if "float" in t.dtype]
+    return Op(
+        Signature(name, _variables(lengths, tensors), tensors, outputs, scalars),
+        _Reference(name, source, tuple(inputs), tuple(t.name for t in outputs)),
+        flops=lambda dims: 0.0,
+        workloads={},
+        dtypes=(floats[0] if floats else "float32",),
+        description=_field(data, "description", str, null=True) or "",
+        reference_source=source,
+    )
+
+
+def write_definition(op: Op, dtype: str) -> str:
+    """The Definition of ``op`` for cells of ``dtype``; the defaults of its scalars are not in it.
+
+    Raises ConfigError for a dtype or an axis that the format lacks, or a reference it cannot call.
+    """
+    signature = op.signature
+    bound = {axis for tensor in signature.inputs for axis in tensor.shape}
+    for axis in signature.axes:
+        if axis not in bound:
+            raise ConfigError(
+                f"Axes of {op.name!r} such as {axis!r} follow from others, "
+                "and the format has no such axes"
+            )
+    fixed = {
+        f"fixed_{length}": {"type": "const", "value": length}
+        for tensor in (*signature.inputs, *signature.outputs)
+        for length in tensor.shape
+        if isinstance(length, int)
+    }
+    scalars = {s.name: {"shape": None, "dtype": s.dtype} for s in signature.scalars}
+    inputs = {t.name: _tensor_json(t, dtype) for t in signature.inputs} | scalars
+    if isinstance(op.reference, _Reference):
+        inputs = {name: inputs[name] for name in op.reference.arguments}
+    return json.dumps(
+        {
+            "name": op.name,
+            "op_type": op.name,
+            "description": op.description,
+            "axes": {axis: {"type": "var"} for axis in signature.axes} | fixed,
+            "inputs": inputs,
+            "outputs": {t.name: _tensor_json(t, dtype) for t in signature.outputs},
+            "reference": _runnable(op, tuple(inputs)),
+            "tags": ["portkern"],
+        },
+        indent=2,
+    )
+
+
+def read_workloads(jsonl: str, op: Op) -> tuple[Workload, ...]:
+    """The workloads of ``op``, named by their uuid. Raises ConfigError for the first bad line."""
+    lines = [(n, line) for n, line in enumerate(jsonl.splitlines(), 1) if line.strip()]
+    return tuple(_workload(_parse(line, f"line {n}"), op, f"line {n}") for n, line in lines)
+
+
+def write_workloads(workloads: Sequence[Workload], op: Op) -> str:
+    """One Trace without a solution per line; every scalar is written out."""
+    return "".join(json.dumps(_trace(workload, op)) + "\n" for workload in workloads)
+
+
+def workload_uuid(workload: Workload, op: Op) -> str:
+    """Its name if that is a UUID already, else one that depends on nothing but the workload."""
+    try:
+        return str(uuid.UUID(workload.name))
+    except ValueError:
+        scalars = op.signature.scalar_values(workload.scalars)
+        parts = [op.name, workload.name, dict(workload.dims), scalars]
+        return str(uuid.uuid5(_NAMESPACE, json.dumps(parts, sort_keys=True)))
+
+
+def _trace(workload: Workload, op: Op) -> dict[str, Any]:
+    op.check(workload)
+    scalars = op.signature.scalar_values(workload.scalars)
+    inputs: dict[str, Any] = {t.name: {"type": "random"} for t in op.signature.inputs}
+    inputs |= {name: {"type": "scalar", "value": value} for name, value in scalars.items()}
+    axes = {axis: workload.dims[axis] for axis in op.signature.axes}
+    return {
+        "definition": op.name,
+        "workload": {"uuid": workload_uuid(workload, op), "axes": axes, "inputs": inputs},
+        "solution": None,
+        "evaluation": None,
+    }
+
+
+def _workload(data: dict[str, Any], op: Op, where: str) -> Workload:
+    definition = _field(data, "definition", str, at=where)
+    if definition != op.name:
+        raise _wrong(f"{where}: definition", definition, repr(op.name))
+    if data.get("solution") is not None:
+        raise _wrong(f"{where}: solution", data["solution"], "null")
+    workload = _field(data, "workload", dict, at=where)
+    axes = _field(workload, "axes", dict, at=where)
+    for axis, length in axes.items():
+        if type(length) is not int or length < 0:
+            raise _wrong(f"{where}: axes.{axis}", length, "a length, 0 or more")
+    inputs = _field(workload, "inputs", dict, at=where)
+    kinds: dict[str, str | None] = dict.fromkeys(t.name for t in op.signature.inputs)
+    kinds |= {s.name: s.dtype for s in op.signature.scalars}
+    if set(inputs) != set(kinds):
+        raise _wrong(f"{where}: inputs", sorted(inputs), str(sorted(kinds)))
+    scalars = {}
+    for name, kind in kinds.items():
+        value = _value(inputs[name], kind, f"{where}: inputs.{name}")
+        if value is not None:
+            scalars[name] = value
+    found = Workload(_field(workload, "uuid", str, at=where), axes, scalars)
+    op.check(found)
+    return found
+
+
+def _value(spec: Any, dtype: str | None, where: str) -> Scalar | None:
+    """A scalar's value; None for a tensor, whose values portkern draws itself."""
+    kind = _field(spec, "type", str, at=where)
+    if dtype is None:
+        if kind != "random":
+            raise _wrong(f"{where}.type", kind, "'random' for a tensor")
+        return None
+    if kind != "scalar":
+        raise _wrong(f"{where}.type", kind, "'scalar'")
+    value = spec.get("value")
+    fits = {"float32": (int, float), "int64": (int,), "bool": (bool,)}[dtype]
+    if type(value) not in fits:
+        raise _wrong(f"{where}.value", value, f"a value of {dtype}")
+    scalar: Scalar = float(value) if dtype == "float32" else value
+    return scalar
+
+
+def _length(axis: str, spec: Any) -> str | int:
+    """A const axis' length, a var axis' own name."""
+    kind = _field(spec, "type", str, at=f"axes.{axis}")
+    if kind == "var":
+        return axis
+    if kind != "const":
+        raise _wrong(f"axes.{axis}.type", kind, "'const' or 'var'")
+    value: int = _field(spec, "value", int, at=f"axes.{axis}")
+    return value
+
+
+def _variables(lengths: Mapping[str, str | int], inputs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    """The var axes; a workload's inputs must give each of them its length."""
+    bound = {axis for tensor in inputs for axis in tensor.shape}
+    variables = tuple(axis for axis, length in lengths.items() if isinstance(length, str))
+    for axis in variables:
+        if axis not in bound:
+            raise _wrong(f"axes.{axis}", "a var axis in no input", "a shape that binds it")
+    return variables
+
+
+def _is_scalar(name: str, spec: Any) -> bool:
+    return _field(spec, "shape", list, at=f"inputs.{name}", null=True) is None
+
+
+def _tensors(
+    specs: Mapping[str, Any], lengths: Mapping[str, str | int], where: str
+) -> tuple[TensorSpec, ...]:
+    return tuple(_tensor(name, spec, lengths, where) for name, spec in specs.items())
+
+
+def _tensor(name: str, spec: Any, lengths: Mapping[str, str | int], where: str) -> TensorSpec:
+    shape = _field(spec, "shape", list, at=f"{where}.{name}", null=True) or []
+    for axis in shape:
+        if axis not in lengths:
+            raise _wrong(f"{where}.{name}.shape", axis, f"an axis of {sorted(lengths)}")
+    return TensorSpec(name, tuple(lengths[axis] for axis in shape), _dtype(spec, f"{where}.{name}"))
+
+
+def _scalar(name: str, spec: Any) -> ScalarSpec:
+    dtype = _SCALARS[_dtype(spec, f"inputs.{name}")]
+    return ScalarSpec(name, dtype, _ZERO[dtype])
+
+
+def _dtype(spec: Any, where: str) -> str:
+    dtype: str = _field(spec, "dtype", str, at=where)
+    if dtype not in DTYPES:
+        raise _wrong(f"{where}.dtype", dtype, f"one of {', '.join(DTYPES)}")
+    return dtype
+
+
+def _tensor_json(tensor: TensorSpec, dtype: str) -> dict[str, Any]:
+    resolved = tensor.resolve(dtype)
+    if resolved not in DTYPES:
+        raise _wrong(f"{tensor.name}.dtype", resolved, f"one of {', '.join(DTYPES)}")
+    shape = [axis if isinstance(axis, str) else f"fixed_{axis}" for axis in tensor.shape]
+    return {"shape": shape, "dtype": resolved}
+
+
+def _reference_source(source: str) -> str:
+    if _run_arguments(source) is None:
+        raise _wrong("reference", source, "Python with a top-level function run()")
+    return source
+
+
+def _run_arguments(source: str) -> tuple[str, ...] | None:
+    """The parameters of the top-level ``run``; None without one."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # ValueError: a null byte
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "run":
+            return tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
+    return None
+
+
+def _runnable(op: Op, inputs: tuple[str, ...]) -> str:
+    """The reference as a module of its own; called with the inputs by position."""
+    source = op.reference_source
+    taken = _run_arguments(source)
+    scalars = tuple(name for name in inputs if name in {s.name for s in op.signature.scalars})
+    if taken is None or len(taken) != len(inputs):
+        raise _wrong(f"reference of {op.name}", source, f"run({', '.join(inputs)})")
+    if tuple(name for name in taken if name in scalars) != scalars:
+        raise _wrong(f"reference of {op.name}", f"run({', '.join(taken)})", f"scalars {scalars}")
+    if isinstance(op.reference, _Reference):
+        return source
+    # Annotations name what the module of the op imports (Any); here nothing evaluates them.
+    return f"from __future__ import annotations\n\n\n{source}"
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(where, text, f"JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise _wrong(where, data, "a JSON object")
+    return data
+
+
+def _field(data: Any, key: str, kind: type, *, at: str = "", null: bool = False) -> Any:
+    """``data[key]``, which must be there unless ``null``; bool does not pass for int."""
+    name = f"{at}.{key}" if at else key
+    if not isinstance(data, dict):
+        raise _wrong(at, data, "a JSON object")
+    value = data.get(key)
+    if value is None and null:
+        return None
+    if type(value) is not kind:
+        raise _wrong(name, value, f"a {kind.__name__}")
+    return value
+
+
+def _wrong(field: str, got: object, expected: str) -> ConfigError:
+    text = repr(got)
+    short = text if len(text) <= 60 else f"{text[:57]}..."
+    return ConfigError(f"FlashInfer-Bench {field}: got {short}, expected {expected}")

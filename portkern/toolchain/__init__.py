@@ -1,0 +1,1 @@
+"""How compilers and other tools are found and called, and how this machine's devices are opened."""

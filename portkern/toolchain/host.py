@@ -1,0 +1,117 @@
+"""What hardware this machine has, asked of the system and never of a GPU runtime.
+
+The judge's process must not create a CUDA context, so NVIDIA's tool and the kernel's sysfs answer.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from portkern.errors import ToolError
+from portkern.spec.target import Target
+from portkern.toolchain.run_tool import run_tool
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """``arch`` in the targets' spelling (``sm_90``, ``gfx942``); ``index`` counts per vendor."""
+
+    vendor: str
+    name: str
+    arch: str
+    index: int
+    driver: str
+
+    def is_a(self, target: Target) -> bool:
+        """Whether this is ``target``: the product when it is one, else the architecture."""
+        if self.vendor != target.vendor or self.arch != target.arch:
+            return False
+        return target.kind == "architecture" or any(m in self.name for m in target.device_names)
+
+
+def machine() -> str:
+    """What this machine is, in words that name no person's host."""
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{system}, {os.cpu_count()} CPUs, {cpu_name()}"
+
+
+@lru_cache
+def gpus() -> tuple[Gpu, ...]:
+    return (*_nvidia(), *_amd())
+
+
+def gpu_for(target: Target) -> Gpu | None:
+    """The first GPU here that is ``target``."""
+    return next((gpu for gpu in gpus() if gpu.is_a(target)), None)
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine's CPU executes code built for a CPU target."""
+    if target.vendor != "cpu" or not _machine_matches(target):
+        return False
+    return set(target.cpu_flags) <= cpu_flags()
+
+
+def _machine_matches(target: Target) -> bool:
+    return target.name.startswith(platform.machine().replace("arm64", "aarch64"))
+
+
+@lru_cache
+def cpu_flags() -> frozenset[str]:
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _cpuinfo(), re.MULTILINE)
+    return frozenset(match[1].split()) if match else frozenset()
+
+
+@lru_cache
+def cpu_name() -> str:
+    match = re.search(r"^model name\s*:\s*(.*)$", _cpuinfo(), re.MULTILINE)
+    return match[1].strip() if match else platform.machine()
+
+
+@lru_cache
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if path.exists() else ""
+
+
+def _nvidia() -> list[Gpu]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    query = "--query-gpu=index,name,compute_cap,driver_version"
+    try:
+        answer = run_tool([tool, query, "--format=csv,noheader"], timeout_s=20, error=ToolError)
+    except ToolError:
+        return []  # the tool without a driver: as good as no GPU
+    found = []
+    for line in answer.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == 4 and fields[0].isdigit():
+            index, name, capability, driver = fields
+            found.append(
+                Gpu("nvidia", name, f"sm_{capability.replace('.', '')}", int(index), driver)
+            )
+    return found
+
+
+def _amd() -> list[Gpu]:
+    """AMD's compute devices from the kernel driver; CPUs are nodes too, with no gfx version."""
+    found: list[Gpu] = []
+    for node in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
+        text = node.read_text()
+        match = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
+        if not match or int(match[1]) == 0:
+            continue
+        version = int(match[1])  # 90402 is gfx942: major, minor and stepping, two digits each
+        arch = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+        name = (node.parent / "name").read_text().strip() or arch
+        module = Path("/sys/module/amdgpu/version")
+        driver = module.read_text().strip() if module.exists() else ""
+        found.append(Gpu("amd", name, arch, len(found), driver))
+    return found

@@ -1,0 +1,1 @@
+"""Runs as MLflow shows them: matrices, generation runs, and the plugin that MLflow loads."""

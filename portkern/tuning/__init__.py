@@ -1,0 +1,1 @@
+"""The best knob settings of a kernel: the search for them, and the database that keeps them."""

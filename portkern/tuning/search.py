@@ -1,0 +1,212 @@
+"""The search for a kernel's best knob settings, on the hardware that it is to run on.
+
+Settings are judged like any kernel: the wrong ones are out, the rest race against the framework.
+Whoever leads then meets the defaults in one more race, which alone decides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from portkern.errors import ConfigError
+from portkern.records.record import Record
+from portkern.spec.backend import Backend
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Precision
+from portkern.spec.target import Target
+
+Settings = Mapping[str, int]
+#: Judges kernels of one problem side by side; ``fresh`` asks for a new race.
+Judge = Callable[[Sequence[Candidate], bool], Sequence[Record]]
+#: A lead below this is no reason to leave the defaults.
+LEAST_GAIN = 1.01
+BASELINE = "eager"
+#: As many suggestions in a row that were seen before end a search.
+PATIENCE = 20
+
+
+@dataclass(frozen=True)
+class Space:
+    """The legal values of each knob, the default first; ``refused`` says why others are not."""
+
+    choices: Mapping[str, tuple[int, ...]]
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, candidate: Candidate, backend: Backend, where: Target, precision: Precision = "strict"
+    ) -> Space:
+        """What ``where`` takes and an op of this ``precision`` allows. Raises ConfigError when the
+        kernel has no knob, or no legal value of one."""
+        if not candidate.knobs:
+            raise ConfigError(
+                f"The {candidate.language} kernel of {candidate.op!r} declares no knobs, expected "
+                "a constant with a comment such as 'knob: 128 256 512'"
+            )
+        choices: dict[str, tuple[int, ...]] = {}
+        refused: dict[str, str] = {}
+        for knob in candidate.knobs.values():
+            why = {
+                value: _imprecise(knob.name, value, precision)
+                or backend.refuses(where, knob.name, value)
+                for value in knob.choices
+            }
+            legal = sorted((v for v in why if not why[v]), key=lambda v: (v != knob.value, v))
+            refused |= {f"{knob.name}={value}": why[value] for value in why if why[value]}
+            if not legal:
+                raise ConfigError(f"No value of {knob.name} is legal: {why[knob.value]}")
+            choices[knob.name] = tuple(legal)
+        return cls(choices, refused)
+
+    @property
+    def size(self) -> int:
+        return math.prod(map(len, self.choices.values()))
+
+    @property
+    def default(self) -> Settings:
+        return {name: values[0] for name, values in self.choices.items()}
+
+    def everything(self) -> Iterator[Settings]:
+        """The default first."""
+        for values in itertools.product(*self.choices.values()):
+            yield dict(zip(self.choices, values, strict=True))
+
+
+def _imprecise(knob: str, value: int, precision: Precision) -> str:
+    """Kernels that can multiply in TF32 have a knob of that name."""
+    refused = knob == "TF32" and value and precision == "strict"
+    return "the op is held to strict precision" if refused else ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``score``: how many times as fast as the framework; 0 for what was not right or not timed."""
+
+    settings: Settings
+    record: Record
+
+    @property
+    def score(self) -> float:
+        return self.record.speedup[BASELINE].value if BASELINE in self.record.speedup else 0.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """``best`` are the default settings unless others won the last race by :data:`LEAST_GAIN`;
+    ``gain``: the defaults' median time over the best's, None where the defaults do not run."""
+
+    best: Settings
+    gain: float | None
+    trials: Sequence[Trial]
+    last: Sequence[Trial]
+
+
+def search(
+    candidate: Candidate, space: Space, judge: Judge, *, trials: int, batch: int, finalists: int,
+    seed: int,
+) -> Found:  # fmt: skip
+    """All settings when they are no more than ``trials``, else Optuna's suggestions."""
+    exhaustive = space.size <= trials
+    proposals = _All(space) if exhaustive else _Suggested(space, seed)
+    seen: list[Trial] = []
+    while len(seen) < trials:
+        asked = proposals.ask(min(batch, trials - len(seen)))
+        if not asked:
+            break
+        judged = _judge(candidate, asked, judge, fresh=False)
+        proposals.tell(judged)
+        seen += judged
+    leaders = sorted((one for one in seen if one.score), key=lambda one: -one.score)
+    if not leaders:
+        return Found(space.default, 1.0, seen, ())
+    chosen = [space.default, *(one.settings for one in leaders[:finalists])]
+    asked = [dict(pairs) for pairs in dict.fromkeys(tuple(one.items()) for one in chosen)]
+    return _decide(space, seen, _judge(candidate, asked, judge, fresh=True))
+
+
+def _judge(
+    candidate: Candidate, asked: Sequence[Settings], judge: Judge, *, fresh: bool
+) -> list[Trial]:
+    records = judge([candidate.turn(settings) for settings in asked], fresh)
+    return [Trial(settings, record) for settings, record in zip(asked, records, strict=True)]
+
+
+def _decide(space: Space, seen: Sequence[Trial], last: Sequence[Trial]) -> Found:
+    """The defaults are the first of ``last``; where they do not run, whoever does is the best."""
+    timed = [one for one in last if one.record.timing]
+    if not timed:
+        return Found(space.default, 1.0, seen, last)
+    best = min(timed, key=_median_us)
+    if last[0] not in timed:
+        return Found(best.settings, None, seen, last)
+    gain = _median_us(last[0]) / _median_us(best)
+    if gain < LEAST_GAIN:
+        return Found(space.default, 1.0, seen, last)
+    return Found(best.settings, gain, seen, last)
+
+
+def _median_us(trial: Trial) -> float:
+    assert trial.record.timing is not None
+    return trial.record.timing.median_us
+
+
+class _All:
+    def __init__(self, space: Space) -> None:
+        self._left = space.everything()
+
+    def ask(self, count: int) -> list[Settings]:
+        return list(itertools.islice(self._left, count))
+
+    def tell(self, judged: Sequence[Trial]) -> None:
+        """Nothing is learnt: everything is tried."""
+
+
+class _Suggested:
+    """Tree-structured Parzen estimators, the defaults first; no settings twice."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        try:
+            import optuna
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{space.size} settings are more than trials; pip install 'portkern[tune]' for "
+                f"Optuna to choose among them, or ask for trials={space.size}"
+            ) from error
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._distributions: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.CategoricalDistribution(values)
+            for name, values in space.choices.items()
+        }
+        self._failed = optuna.trial.TrialState.FAIL
+        self._open: dict[tuple[int, ...], optuna.trial.Trial] = {}
+        self._scores: dict[tuple[int, ...], float] = {}
+        self._study.enqueue_trial(dict(space.default))
+
+    def ask(self, count: int) -> list[Settings]:
+        asked: list[Settings] = []
+        repeated = 0
+        while len(asked) < count and repeated < PATIENCE:
+            trial = self._study.ask(self._distributions)
+            values = tuple(trial.params.values())
+            if values in self._open or values in self._scores:
+                repeated += 1
+                self._study.tell(trial, self._scores.get(values, 0.0))
+                continue
+            self._open[values] = trial
+            asked.append(dict(trial.params))
+        return asked
+
+    def tell(self, judged: Sequence[Trial]) -> None:
+        for one in judged:
+            values = tuple(one.settings.values())
+            trial = self._open.pop(values)
+            self._scores[values] = one.score
+            if one.score:
+                self._study.tell(trial, one.score)
+            else:
+                self._study.tell(trial, state=self._failed)

@@ -1,0 +1,1 @@
+"""What happens inside a confined worker: build, load, run and time."""

@@ -1,0 +1,144 @@
+"""Forks workers from a process that has imported the slow modules once. Run with ``-m``.
+
+It answers one request at a time on a SOCK_SEQPACKET socket (file descriptor ``argv[1]``) and
+ends when that socket closes. It never opens a device: CUDA contexts do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from portkern.sandbox import jail
+from portkern.sandbox.jail import Layers, Policy, limits, system
+from portkern.sandbox.jail.limits import Group
+from portkern.worker import worker
+
+MESSAGE_BYTES = 1 << 16
+#: A killed process that hangs in a driver is not waited for longer.
+ENDING_S = 10.0
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    limits.sweep()
+    layers = jail.probe()  # while there is one thread
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    # Python 3.12 warns about forking beside the threads that torch starts; the child only execs
+    # code that those threads hold no lock of.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides who ends on Ctrl-C
+    system.adopt_orphans()
+    server = Server(control, layers)
+    with suppress(ConnectionError):  # the judge was killed: so are the workers, when this ends
+        control.send(json.dumps({"layers": layers.to_json()}).encode())
+        while True:
+            message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
+            if not message:
+                return
+            request = json.loads(message)
+            if "spawn" in request:
+                reply = {"pid": server.spawn(request["spawn"], handles)}
+            else:
+                reply = server.wait(request["wait"])
+            control.send(json.dumps(reply).encode())
+
+
+class Server:
+    """The workers that were forked and not yet waited for."""
+
+    def __init__(self, control: socket.socket, layers: Layers) -> None:
+        self._control, self._layers = control, layers
+        self._groups: dict[int, Group | None] = {}
+        self._stuck: set[int] = set()  # killed, and not gone in time
+
+    def spawn(self, request: dict[str, Any], handles: list[int]) -> int:
+        policy = Policy.from_json(request["policy"])
+        group = Group.create(policy.limits) if "cgroup" in self._layers.active else None
+        pid = os.fork()
+        if pid:
+            for handle in handles:
+                os.close(handle)
+            self._groups[pid] = group
+            return pid
+        try:
+            _become_worker(request, policy, self._layers, group, self._control, handles)
+        finally:
+            os._exit(1)
+
+    def wait(self, pid: int) -> dict[str, Any]:
+        """How a worker that has ended or was killed ended, and all that it started with it."""
+        deadline = time.monotonic() + ENDING_S
+        status = self._reaped(pid, deadline)
+        group = self._groups.pop(pid)
+        self._end_orphans(deadline)
+        exhausted = group is not None and group.out_of_memory
+        if group is not None:
+            group.remove()
+        return {"status": status, "exhausted": exhausted}
+
+    def _end_orphans(self, deadline: float) -> None:
+        """What a worker leaves behind has become ours: the first process of its namespace, which
+        ends when all in it have, or those that it started in sessions of their own."""
+        while True:
+            text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+            orphans = {int(pid) for pid in text.split()} - set(self._groups) - self._stuck
+            if not orphans:
+                return
+            for pid in orphans:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                self._reaped(pid, deadline)
+
+    def _reaped(self, pid: int, deadline: float) -> int:
+        """Its exit status; that of a kill for one that is not gone by the deadline."""
+        pause_s = 0.0005
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                self._stuck.add(pid)
+                return -signal.SIGKILL
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.02)
+
+
+def _become_worker(
+    request: dict[str, Any], policy: Policy, layers: Layers, group: Group | None,
+    control: socket.socket, handles: list[int],
+) -> None:  # fmt: skip
+    connection, arena, log = handles
+    control.close()
+    os.setsid()
+    system.die_with_parent(signal.SIGKILL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, standard in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, standard)
+    stream = socket.socket(fileno=connection)
+    try:
+        if group is not None:
+            group.add(os.getpid())
+        jail.confine(policy, layers)
+    except OSError as error:
+        refused = {"ok": False, "error": "JailError", "message": f"No containment: {error}"}
+        stream.sendall(json.dumps(refused).encode() + b"\n")
+        return
+    os.environ.update(request["environment"])
+    os.environ["HOME"] = os.environ["TMPDIR"] = str(policy.scratch)
+    worker.serve(stream, arena)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
