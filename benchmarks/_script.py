@@ -45,8 +45,9 @@ def earlier(name: str, machine: Mapping[str, Any], but: Collection[str], key: st
 def provenance(records: Sequence[Record]) -> dict[str, Any]:
     """Where and with what these were made."""
     return {
-        "host": host.machine(), "torch": package_version("torch"),
+        "host": host.machine(),
+        "torch": package_version("torch"),
         "toolchains": {k: v for one in records for k, v in one.environment.toolchain.items()},
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "method": sorted({one.timing.method for one in records if one.timing}),
-    }  # fmt: skip
+    }

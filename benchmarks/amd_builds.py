@@ -51,15 +51,18 @@ def _row(name: str, backend: str, built: Sequence[Record]) -> dict[str, Any]:
     limits = target.load(name).limits
     assert isinstance(limits, AmdLimits)
     return {
-        "target": name, "backend": backend, "ops": len({op for op, _ in kernels}),
+        "target": name,
+        "backend": backend,
+        "ops": len({op for op, _ in kernels}),
         "kernels": len({(op, part.kernel) for op, part in kernels}),
         "spills": sum(part.spills or 0 for _, part in kernels),
         "vgprs": max((part.registers or 0) + (part.agprs or 0) for _, part in kernels),
         "lds_bytes": max(part.shared_bytes or 0 for _, part in kernels),
         "lds_limit": limits.lds_block_bytes,
         "occupancy": statistics.median(share for share, _ in full) if full else None,
-        "lowest_occupancy": lowest, "lowest_op": at,
-    }  # fmt: skip
+        "lowest_occupancy": lowest,
+        "lowest_op": at,
+    }
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -68,14 +68,18 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         name: other / timed[name] for name, other in against.items() if other and name in timed
     }
     return {
-        "op": records[0].op, "size": records[0].workload.name,
-        "time": max(one.time for one in records), "eager_ms": eager,
-        "portkern_ms": {name: timed.get(name) for name in LANGUAGES}, "ratio": ratios,
+        "op": records[0].op,
+        "size": records[0].workload.name,
+        "time": max(one.time for one in records),
+        "eager_ms": eager,
+        "portkern_ms": {name: timed.get(name) for name in LANGUAGES},
+        "ratio": ratios,
         "not_timed": {
             one.language: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records if not one.timing
+            for one in records
+            if not one.timing
         },
-    }  # fmt: skip
+    }
 
 
 def table(document: Mapping[str, Any]) -> str:

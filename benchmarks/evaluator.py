@@ -54,8 +54,10 @@ def main() -> None:
     gpu = [name for name in host_targets() if name != host_targets()[0]]
     measured: dict[str, Any] = {
         "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
-        "gpu": ", ".join(gpu), "layers": str(session.layers()), "load": os.getloadavg()[0],
-    }  # fmt: skip
+        "gpu": ", ".join(gpu),
+        "layers": str(session.layers()),
+        "load": os.getloadavg()[0],
+    }
     session.close_servers()
     if not chosen or "containment" in chosen:
         measured["containment"] = containment(int(words.get("pairs", 5)), words.get("earlier", ""))
@@ -120,9 +122,10 @@ def containment(pairs: int, earlier: str) -> dict[str, Any]:
         both = list(zip(taken[now], taken[way], strict=True))
         ratios = [one / other for one, other in both]
         found[way] = {
-            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+            "ratio": statistics.median(ratios),
+            "ratio_range": [min(ratios), max(ratios)],
             "per_candidate_s": statistics.median(one - other for one, other in both) / candidates,
-        }  # fmt: skip
+        }
     return found
 
 
@@ -136,9 +139,10 @@ def _matrix(way: str, earlier: str) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
         environment |= (
-            {"PYTHONPATH": earlier} if way == "earlier"
+            {"PYTHONPATH": earlier}
+            if way == "earlier"
             else {"PORTKERN_CONTAINMENT": "none" if way == "none" else "all"}
-        )  # fmt: skip
+        )
         argv = [sys.executable, "-c", RUN, *MATRIX, f"reports={folder}", "run=cost"]
         argv += ["budget_s=0"] if way == "rounds" else []
         seconds, _ = _timed(argv, environment, codes=(0, 1))
@@ -165,10 +169,14 @@ def verdicts(backend: str, repeats: int) -> dict[str, float]:
             argv = [sys.executable, __file__, "verdicts", backend, folder, *map(str, sources)]
             seconds, printed = _timed(argv, environment)
             first, second, imports = json.loads(printed.splitlines()[-1])
-            told.append({
-                "with_process": seconds - second, "first": first, "next": second,
-                "imports": imports,
-            })  # fmt: skip
+            told.append(
+                {
+                    "with_process": seconds - second,
+                    "first": first,
+                    "next": second,
+                    "imports": imports,
+                }
+            )
     return {name: statistics.median(one[name] for one in told) for name in told[0]}
 
 
@@ -199,9 +207,14 @@ def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
         start = time.perf_counter()
         candidate = catalogue.from_file(Path(source), op=op.name, backend=backend, entry=None)
         results = judge(
-            candidate, op, backend, default_target(backend), workloads,
-            folder=Path(folder) / "builds", options=Options(),
-        )  # fmt: skip
+            candidate,
+            op,
+            backend,
+            default_target(backend),
+            workloads,
+            folder=Path(folder) / "builds",
+            options=Options(),
+        )
         seconds.append(time.perf_counter() - start)
         if not isinstance(results, list) or not all(one.samples for one in results):
             raise SystemExit(f"It did not pass with a time: {results}")
@@ -282,27 +295,42 @@ def _evaluate_theirs(checkout: str, folder: str) -> None:
     os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"  # one architecture, as for portkern
     start = time.perf_counter()
     result = eval_kernel_against_ref(
-        REFERENCE, custom, measure_performance=True, num_correct_trials=CORRECT_TRIALS,
-        num_perf_trials=PERF_TRIALS, build_dir=folder, device=torch.device("cuda:0"),
-    )  # fmt: skip
+        REFERENCE,
+        custom,
+        measure_performance=True,
+        num_correct_trials=CORRECT_TRIALS,
+        num_perf_trials=PERF_TRIALS,
+        build_dir=folder,
+        device=torch.device("cuda:0"),
+    )
     seconds = time.perf_counter() - start
     if result is None or not (result.compiled and result.correctness):
         raise SystemExit(f"KernelBench did not accept the kernel: {result}")
-    print(json.dumps({
-        "call": seconds, "runtime_ms": float(result.runtime),
-        "correct_trials": CORRECT_TRIALS, "perf_trials": PERF_TRIALS,
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "call": seconds,
+                "runtime_ms": float(result.runtime),
+                "correct_trials": CORRECT_TRIALS,
+                "perf_trials": PERF_TRIALS,
+            }
+        )
+    )
 
 
 def _timed(
     argv: list[str], environment: dict[str, str], codes: tuple[int, ...] = (0,)
-) -> tuple[float, str]:  # fmt: skip
+) -> tuple[float, str]:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         start = time.perf_counter()
         done = subprocess.run(  # elsewhere: an earlier portkern must not find this one's modules
-            argv, env=os.environ | environment, stdout=out, stderr=err, check=False,
+            argv,
+            env=os.environ | environment,
+            stdout=out,
+            stderr=err,
+            check=False,
             cwd=tempfile.gettempdir(),
-        )  # fmt: skip
+        )
         seconds = time.perf_counter() - start
         texts = [file.read() for file in (out, err) if file.seek(0) == 0]
     if done.returncode not in codes:
@@ -312,8 +340,9 @@ def _timed(
 
 #: How this file calls itself: each is measured in a process of its own.
 MEASURED: dict[str, Callable[..., None]] = {
-    "verdicts": _judge_each, "kernelbench": _evaluate_theirs,
-}  # fmt: skip
+    "verdicts": _judge_each,
+    "kernelbench": _evaluate_theirs,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1] in MEASURED:

@@ -88,14 +88,17 @@ ROWS = (
     Row("softmax", "softmax", goal_ms=0.56, crfm="Softmax"),
     Row("layernorm", "layernorm", goal_ms=0.16, crfm="LayerNorm"),
     Row(
-        "layernorm mean 1000", "layernorm", goal_ms=0.17, crfm="LayerNorm2",
+        "layernorm mean 1000",
+        "layernorm",
+        goal_ms=0.17,
+        crfm="LayerNorm2",
         adversaries={"off-centre": _off_centre},
     ),
     Row("conv2d+relu+maxpool", "conv2d_relu_maxpool", goal_ms=0.40, crfm="Conv2D_ReLU_MaxPool"),
     Row("matmul bf16", "matmul", "bfloat16"),
     Row("matmul fp16", "matmul", "float16"),
     Row("attention bf16", "attention", "bfloat16"),
-)  # fmt: skip
+)
 
 
 def main() -> None:
@@ -126,25 +129,33 @@ def main() -> None:
         session.close_servers()
         told = subprocess.run(
             [
-                sys.executable, "-m", "benchmarks.headline",
-                f"errors={built}", f"rows={','.join(chosen)}",
+                sys.executable,
+                "-m",
+                "benchmarks.headline",
+                f"errors={built}",
+                f"rows={','.join(chosen)}",
             ],
-            stdout=subprocess.PIPE, check=True, cwd=ROOT,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            check=True,
+            cwd=ROOT,
+        )
     print(table(write(rows, gpu, records, json.loads(told.stdout.splitlines()[-1]))))
 
 
 def write(
-    rows: Sequence[Row], gpu: Target, records: Mapping[str, Sequence[Record]],
+    rows: Sequence[Row],
+    gpu: Target,
+    records: Mapping[str, Sequence[Record]],
     wrong: Mapping[str, Mapping[str, float]],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Of the rows that have records; ``wrong`` are the errors of their baselines. Rows that were
     not asked for stay in the file as they are, if they are of a machine like this one."""
     here = machine(gpu, [one for asked in records.values() for one in asked])
     made = {
         row.name: summary(row, gpu, records[row.name], wrong.get(row.name, {}))
-        for row in rows if row.name in records
-    }  # fmt: skip
+        for row in rows
+        if row.name in records
+    }
     name, asked = f"headline-{gpu.name}.json", {row.name for row in rows}
     made |= {row["name"]: row for row in _script.earlier(name, here, asked, "name")}
     document = {"machine": here, "rows": [made[row.name] for row in ROWS if row.name in made]}
@@ -158,11 +169,15 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
     return [
         turned(cell, row.knobs, op)
         for cell in Question(
-            [row.op], [gpu.name], ["all"], ["headline"], [row.dtype],
+            [row.op],
+            [gpu.name],
+            ["all"],
+            ["headline"],
+            [row.dtype],
             databases=(database.own(), database.shipped()),
         ).cells()
         if cell.backend.name in backends and not cell.hopeless
-    ]  # fmt: skip
+    ]
 
 
 def build(cell: Cell, cache: ArtifactCache) -> None:
@@ -171,9 +186,12 @@ def build(cell: Cell, cache: ArtifactCache) -> None:
 
 
 def race(
-    row: Row, cells: Sequence[Cell], cache: ArtifactCache, folder: Path,
+    row: Row,
+    cells: Sequence[Cell],
+    cache: ArtifactCache,
+    folder: Path,
     sources: Mapping[str, Baseline],
-) -> list[Record]:  # fmt: skip
+) -> list[Record]:
     """Of all cells, in one run."""
     others = {"crfm": sources[row.crfm]} if row.crfm in sources else {}
     options = Options(
@@ -213,9 +231,13 @@ def _compile(built: Path, name: str) -> bool:
     (built / name).mkdir()
     environment = {"TORCH_EXTENSIONS_DIR": str(built / name), "TORCH_CUDA_ARCH_LIST": "9.0"}
     done = subprocess.run(
-        [sys.executable, built / f"{name}.py"], env=os.environ | environment, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [sys.executable, built / f"{name}.py"],
+        env=os.environ | environment,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         print(f"headline: {name} does not build: {done.stdout[-500:]}", file=sys.stderr)
     return done.returncode == 0
@@ -302,18 +324,26 @@ def summary(
     theirs = {name: timing.median_us / 1e3 for name, timing in baselines.items()}
     mistakes = {name: one.errors.vs_fp64 for name, one in timed.items() if one.errors}
     return {
-        "name": row.name, "op": row.op, "dims": dict(workload.dims), "dtype": row.dtype,
-        "precision": row.precision, "time": max((one.time for one in records), default=""),
-        "error_vs_fp64": mistakes.get(best), "errors_vs_fp64": {**wrong, **mistakes},
+        "name": row.name,
+        "op": row.op,
+        "dims": dict(workload.dims),
+        "dtype": row.dtype,
+        "precision": row.precision,
+        "time": max((one.time for one in records), default=""),
+        "error_vs_fp64": mistakes.get(best),
+        "errors_vs_fp64": {**wrong, **mistakes},
         "baselines_ms": {name: theirs.get(name) for name in (*BASELINES, "crfm")},
         "portkern_ms": {name: ours.get(name) for name in BACKENDS},
         "behind_best": {name: ours[name] / ours[best] for name in ours},
-        "floor_ms": floor_ms(op, row, gpu), "goal_ms": row.goal_ms, "best": best,
+        "floor_ms": floor_ms(op, row, gpu),
+        "goal_ms": row.goal_ms,
+        "best": best,
         "not_timed": {
             one.backend: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records if one.verdict is not Verdict.PASSED
+            for one in records
+            if one.verdict is not Verdict.PASSED
         },
-    }  # fmt: skip
+    }
 
 
 def machine(gpu: Target, records: Sequence[Record]) -> dict[str, Any]:
@@ -331,11 +361,11 @@ def table(document: Mapping[str, Any]) -> str:
             for name, value in row["portkern_ms"].items()
         ]
         error = "" if row["error_vs_fp64"] is None else f"{row['error_vs_fp64']:.1e}"
-        lines.append("| " + " | ".join([
-            f"{row['name']} ({'×'.join(map(str, row['dims'].values()))}, {row['precision']})",
-            error, *map(_ms, row["baselines_ms"].values()), *ours, _ms(row["floor_ms"]),
-            _ms(row["goal_ms"]),
-        ]) + " |")  # fmt: skip
+        size = "×".join(map(str, row["dims"].values()))
+        baselines = map(_ms, row["baselines_ms"].values())
+        name = f"{row['name']} ({size}, {row['precision']})"
+        cells = [name, error, *baselines, *ours, _ms(row["floor_ms"]), _ms(row["goal_ms"])]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

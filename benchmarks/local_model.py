@@ -88,12 +88,25 @@ def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
     rows = []
     with tempfile.TemporaryDirectory() as reports:
         for op in given["ops"].split(","):
-            document = generate(read([
-                f"op={op}", f"target={given.get('target', 'x86_64')}", "workloads=ci", "final=[]",
-                "strategy=best_of_n", f"strategy.n={given.get('n', '10')}", "proposer=direct",
-                "proposer.asks=1", "budget.attempts=null", "track=false", "cache=false",
-                f"reports={reports}", *coder(model, api_base, given),
-            ]))  # fmt: skip
+            document = generate(
+                read(
+                    [
+                        f"op={op}",
+                        f"target={given.get('target', 'x86_64')}",
+                        "workloads=ci",
+                        "final=[]",
+                        "strategy=best_of_n",
+                        f"strategy.n={given.get('n', '10')}",
+                        "proposer=direct",
+                        "proposer.asks=1",
+                        "budget.attempts=null",
+                        "track=false",
+                        "cache=false",
+                        f"reports={reports}",
+                        *coder(model, api_base, given),
+                    ]
+                )
+            )
             right = document["statuses"].get("passed", 0)
             kept = ("op", "language", "attempts", "statuses", "cost", "seconds")
             rows.append(
@@ -105,9 +118,11 @@ def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
 def coder(model: str, api_base: str, given: Mapping[str, str]) -> list[str]:
     """Settings of ``portkern generate``."""
     return [
-        f"models.coder.model={model}", f"models.coder.api_base={api_base}", "inflight=1",
+        f"models.coder.model={model}",
+        f"models.coder.api_base={api_base}",
+        "inflight=1",
         f"models.coder.max_tokens={given.get('tokens', '1024')}",
-    ]  # fmt: skip
+    ]
 
 
 def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> Call:

@@ -21,9 +21,21 @@ from portkern.records.record import Record, RecordFile
 from portkern.spec import target
 
 OPS = (
-    "relu", "add", "gelu", "softmax", "layernorm", "rmsnorm", "sum", "transpose", "cumsum",
-    "cross_entropy", "rope", "silu_mul", "embedding", "argmax",
-)  # fmt: skip
+    "relu",
+    "add",
+    "gelu",
+    "softmax",
+    "layernorm",
+    "rmsnorm",
+    "sum",
+    "transpose",
+    "cumsum",
+    "cross_entropy",
+    "rope",
+    "silu_mul",
+    "embedding",
+    "argmax",
+)
 BACKENDS = ("cuda", "hip", "triton", "opencl", "pallas")
 Problem = tuple[str, str, str]
 
@@ -45,10 +57,13 @@ def table(records: Iterable[Record], dtype: str) -> str:
         shares = {one.backend: share(one) for one in asked}
         best = max(asked, key=share)
         cells = [
-            "" if name not in shares
-            else f"**{shares[name]:.0%}**" if name == best.backend else f"{shares[name]:.0%}"
+            ""
+            if name not in shares
+            else f"**{shares[name]:.0%}**"
+            if name == best.backend
+            else f"{shares[name]:.0%}"
             for name in BACKENDS
-        ]  # fmt: skip
+        ]
         ratios = [
             f"{best.speedup[name].value:.2f}" if name in best.speedup else ""
             for name in ("eager", "compile")

@@ -43,10 +43,18 @@ def main() -> None:
     given = words({"op", "target", "kernels", "delay_s"}, __doc__)
     count, delay_s = int(given.get("kernels", 16)), float(given.get("delay_s", 1.0))
     shape = [
-        f"op={given.get('op', 'softmax')}", f"target={given.get('target', 'x86_64')}", "final=[]",
-        "strategy=best_of_n", f"strategy.n={count}", "proposer=direct", f"budget.attempts={count}",
-        "track=false", "cache=false", "inflight=4", "seed=1",
-    ]  # fmt: skip
+        f"op={given.get('op', 'softmax')}",
+        f"target={given.get('target', 'x86_64')}",
+        "final=[]",
+        "strategy=best_of_n",
+        f"strategy.n={count}",
+        "proposer=direct",
+        f"budget.attempts={count}",
+        "track=false",
+        "cache=false",
+        "inflight=4",
+        "seed=1",
+    ]
     kernel = shipped(plan_of(read([*shape, "models.coder.model=x"])).task)
     assert kernel is not None
 
@@ -65,10 +73,17 @@ def main() -> None:
     print(
         f"\nthe device was in use for {share:.1%} of the time, {busy / len(spans):.2f} s a kernel"
     )
-    write("overlap.json", {
-        "host": host.machine(), "op": given.get("op", "softmax"), "kernels": len(spans),
-        "model_s": delay_s, "device_s_each": busy / len(spans), "device_busy": share,
-    })  # fmt: skip
+    write(
+        "overlap.json",
+        {
+            "host": host.machine(),
+            "op": given.get("op", "softmax"),
+            "kernels": len(spans),
+            "model_s": delay_s,
+            "device_s_each": busy / len(spans),
+            "device_busy": share,
+        },
+    )
 
 
 if __name__ == "__main__":

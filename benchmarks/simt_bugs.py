@@ -65,9 +65,16 @@ def find(case: Case, width: int, folder: Path, *, bug: bool) -> Finding:
     verdict = judge(case, width, folder, bug=bug)
     seen = verdict.seen
     return Finding(
-        case.name, str(case.group), bug, width, bug and case.caught(seen), verdict.clean,
-        seen.refused, tuple(sorted(seen.codes)), seen.status,
-    )  # fmt: skip
+        case.name,
+        str(case.group),
+        bug,
+        width,
+        bug and case.caught(seen),
+        verdict.clean,
+        seen.refused,
+        tuple(sorted(seen.codes)),
+        seen.status,
+    )
 
 
 def totals(found: Iterable[Finding]) -> dict[str, dict[str, int]]:
@@ -117,10 +124,7 @@ def main() -> int:
                     version = "mutant missed" if bug else "twin accused"
                     print(f"{case.name} at {width}: {version}: {one.seen()}", flush=True)
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ThreadPoolExecutor(os.cpu_count()) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(run, c, bug, Path(folder)) for c in cases() for bug in (True, False)]
     for job in jobs:
         job.result()  # what a job raised

@@ -62,9 +62,11 @@ def outputs(name: str, folder: Path) -> list[Agreement]:
     where = target.load(name)
     cells = [
         (registry.load(backend), ops.load(op), candidate, dtype)
-        for backend in ("cuda", "hip") for op in ops.SETS["basic"] for dtype in DTYPES
+        for backend in ("cuda", "hip")
+        for op in ops.SETS["basic"]
+        for dtype in DTYPES
         for candidate in catalogue.candidates(op, registry.load(backend))
-    ]  # fmt: skip
+    ]
     requests = [_request(op, candidate, dtype, where) for _, op, candidate, dtype in cells]
     folders = [folder / str(number) for number in range(len(cells))]
 
@@ -92,9 +94,14 @@ def _workloads(op: Op) -> list[Workload]:
 def _request(op: Op, candidate: Candidate, dtype: str, where: Target) -> Build:
     first = _workloads(op)[0]
     return Build(
-        candidate, op.signature, dtype, where, first.dims,
-        op.signature.scalar_values(first.scalars), emulated=True,
-    )  # fmt: skip
+        candidate,
+        op.signature,
+        dtype,
+        where,
+        first.dims,
+        op.signature.scalar_values(first.scalars),
+        emulated=True,
+    )
 
 
 def _agreement(
@@ -111,9 +118,11 @@ def _agreement(
         kinds = [getattr(torch, spec.resolve(dtype)) for spec in op.signature.outputs]
         empty = [torch.zeros(s, dtype=k) for s, k in zip(shapes, kinds, strict=True)]
         call = Call(
-            [device.upload(x) for x in case.inputs], [device.upload(x) for x in empty],
-            workload.dims, scalars,
-        )  # fmt: skip
+            [device.upload(x) for x in case.inputs],
+            [device.upload(x) for x in empty],
+            workload.dims,
+            scalars,
+        )
         returned = kernel.launch(call)
         device.synchronize()
         results.append([device.download(buffer) for buffer in returned])
@@ -164,8 +173,20 @@ def sanitizer(arch: str, folder: Path) -> list[Hardware]:
 
 def _nvcc(case: Case, bug: bool, arch: str, folder: Path) -> Path | None:
     out = folder / f"{case.name}-{'bug' if bug else 'twin'}"
-    argv = ["nvcc", "-std=c++17", f"-arch={arch}", "-lineinfo", "-O2", "-w", "-rdc=false",
-            "-I", str(case.path.parent), str(case.path), "-o", str(out)]  # fmt: skip
+    argv = [
+        "nvcc",
+        "-std=c++17",
+        f"-arch={arch}",
+        "-lineinfo",
+        "-O2",
+        "-w",
+        "-rdc=false",
+        "-I",
+        str(case.path.parent),
+        str(case.path),
+        "-o",
+        str(out),
+    ]
     done = subprocess.run(argv + ["-DBUG"] * bug, capture_output=True, text=True, check=False)
     return out if done.returncode == 0 else None
 
@@ -187,9 +208,13 @@ def _on_gpu(case: Case, bug: bool, program: Path | None) -> Hardware:
 
 def _run(argv: list[str]) -> tuple[int | None, str]:
     process = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         text, _ = process.communicate(timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:

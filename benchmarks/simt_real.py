@@ -42,9 +42,12 @@ def main() -> None:
     if "only" in given or len(collections) < len(runs):
         return
     report.write(
-        collections, Path(given.get("json", ROOT / "benchmarks/results/simt-real.json")),
-        Path(given.get("page", ROOT / "docs/simt-real-code.md")), COMMAND, load,
-    )  # fmt: skip
+        collections,
+        Path(given.get("json", ROOT / "benchmarks/results/simt-real.json")),
+        Path(given.get("page", ROOT / "docs/simt-real-code.md")),
+        COMMAND,
+        load,
+    )
 
 
 def show(collection: report.Collection) -> None:
@@ -52,8 +55,10 @@ def show(collection: report.Collection) -> None:
         f"{how}: {a} of {b}" for how in report.HOWS for a, b in [collection.matches(how)]
     )
     compiled = collection.files - len(collection.refused)
-    print(f"{collection.name}: {compiled} of {collection.files} files compile; matches {done}; "
-          f"{dict(collection.seconds)}")  # fmt: skip
+    print(
+        f"{collection.name}: {compiled} of {collection.files} files compile; matches {done}; "
+        f"{dict(collection.seconds)}"
+    )
     for place in report.places(collection):
         if place.about is None:
             print(f"  not classified: {place.file} {place.one}")

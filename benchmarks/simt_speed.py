@@ -205,10 +205,14 @@ def main() -> int:
         measured = build_kernels(Path(folder)) | run_kernels(Path(folder))
     load = statistics.mean(os.getloadavg()[:1])
     document: dict[str, Any] = {
-        "machine": {"cpu": host.cpu_name(), "cores": os.cpu_count(),
-                    "compiler": box.compiler.version, "load": round(load, 2)},
+        "machine": {
+            "cpu": host.cpu_name(),
+            "cores": os.cpu_count(),
+            "compiler": box.compiler.version,
+            "load": round(load, 2),
+        },
         "figures": {name: float(f"{value:.4g}") for name, value in sorted(measured.items())},
-    }  # fmt: skip
+    }
     out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for name, value in document["figures"].items():
         print(f"{name:32} {value:g}")

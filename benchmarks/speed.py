@@ -91,9 +91,11 @@ def setup() -> dict[str, float]:
             clone = Path(folder) / "portkern"
             subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
             environment = {
-                "INSTALLER": installer, "PORTKERN_CACHE_DIR": f"{folder}/cache",
-                "UV_CACHE_DIR": f"{folder}/uv", "PIP_NO_CACHE_DIR": "1",
-            }  # fmt: skip
+                "INSTALLER": installer,
+                "PORTKERN_CACHE_DIR": f"{folder}/cache",
+                "UV_CACHE_DIR": f"{folder}/uv",
+                "PIP_NO_CACHE_DIR": "1",
+            }
             demo = ["make", "-C", str(clone), "demo"]
             found[f"demo_cold_{installer}_s"] = seconds(demo, environment)
             found[f"demo_warm_{installer}_s"] = seconds(demo, environment)

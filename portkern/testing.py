@@ -54,19 +54,32 @@ SMALL_BYTES = 1 << 16
 
 
 def judge(
-    candidate: Candidate, op: Op, backend: Backend, where: Target, workloads: list[Workload], *,
-    dtype: str = "float32", folder: Path, options: Options = QUICK, torch_ops: TorchOps = "forbid",
-) -> Built | list[Result]:  # fmt: skip
+    candidate: Candidate,
+    op: Op,
+    backend: Backend,
+    where: Target,
+    workloads: list[Workload],
+    *,
+    dtype: str = "float32",
+    folder: Path,
+    options: Options = QUICK,
+    torch_ops: TorchOps = "forbid",
+) -> Built | list[Result]:
     """Build a candidate and judge it on its best venue: the results, or the build that has none."""
     ready, venue = backend.probe(where), backend.venues(where).best
     assert isinstance(ready, Ready), ready
     emulated = isinstance(venue, Venue) and venue.kind == "emulator"
     request = Build(
-        candidate, op.signature, dtype, where, workloads[0].dims,
+        candidate,
+        op.signature,
+        dtype,
+        where,
+        workloads[0].dims,
         op.signature.scalar_values(workloads[0].scalars),
-        runnable=isinstance(backend.venues(where).hardware, Venue), emulated=emulated,
+        runnable=isinstance(backend.venues(where).hardware, Venue),
+        emulated=emulated,
         emulator=venue.version if isinstance(venue, Venue) else "",
-    )  # fmt: skip
+    )
     [built] = build.build_all(
         [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
     )

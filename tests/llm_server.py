@@ -68,17 +68,21 @@ def completion(say: Say, asked: Mapping[str, Any]) -> dict[str, Any]:
     if say.reasoning:
         message["reasoning_content"] = say.reasoning
     body: dict[str, Any] = {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": asked["model"],
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": asked["model"],
         "choices": [{"index": 0, "finish_reason": say.finish, "message": message}],
-    }  # fmt: skip
+    }
     if say.usage:
         prompt = "".join(str(one["content"]) for one in asked["messages"])
         tokens_in = tokens(prompt) if say.tokens_in is None else say.tokens_in
         tokens_out = tokens(say.text or "") if say.tokens_out is None else say.tokens_out
         body["usage"] = {
-            "prompt_tokens": tokens_in, "completion_tokens": tokens_out,
+            "prompt_tokens": tokens_in,
+            "completion_tokens": tokens_out,
             "total_tokens": tokens_in + tokens_out,
-        }  # fmt: skip
+        }
     return body
 
 

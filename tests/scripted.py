@@ -45,9 +45,15 @@ class ScriptedModels(Models):
         if known is None:
             text = self._answer(request, len(self.store))
             known = Call.of(
-                request, reply=text, answered=request.model, finish="stop", tokens_in=10,
-                tokens_out=5, usd=None, charged_tokens=15,
-            )  # fmt: skip
+                request,
+                reply=text,
+                answered=request.model,
+                finish="stop",
+                tokens_in=10,
+                tokens_out=5,
+                usd=None,
+                charged_tokens=15,
+            )
             self.store.add(known)
         return known.answer
 
@@ -71,18 +77,29 @@ class ScriptedBench(Bench):
 
     def _record(self, candidate: Candidate, work: Any, worth: str) -> Record:
         workload = {
-            "set": work.set, "name": work.workload.name, "dims": dict(work.workload.dims),
+            "set": work.set,
+            "name": work.workload.name,
+            "dims": dict(work.workload.dims),
             "dtype": self.task.dtype,
-        }  # fmt: skip
+        }
         common = {
-            "id": candidate.digest, "op": self.task.op.name, "source_hash": candidate.digest,
-            "workload": workload, "target": self.task.target.name,
-        }  # fmt: skip
+            "id": candidate.digest,
+            "op": self.task.op.name,
+            "source_hash": candidate.digest,
+            "workload": workload,
+            "target": self.task.target.name,
+        }
         if not re.fullmatch(r"[\d.]+", worth):
             return report_records.make(
-                **common, verdict=Verdict(worth), detail=f"{worth} it is", evidence="none",
-                timing=None, speedup={}, baselines={}, roofline=None,
-            )  # fmt: skip
+                **common,
+                verdict=Verdict(worth),
+                detail=f"{worth} it is",
+                evidence="none",
+                timing=None,
+                speedup={},
+                baselines={},
+                roofline=None,
+            )
         value = float(worth)
         return report_records.make(
             **common, speedup={"eager": {"value": value, "ci95": (value, value)}}
@@ -118,20 +135,23 @@ class Played:
         return [one.parents for one in self.attempts]
 
 
-def play(
-    folder: Path, answer: Answer, *overrides: str, calls: Calls | None = None,
-) -> Played:  # fmt: skip
+def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = None) -> Played:
     """A run of ``portkern generate`` with these overrides."""
     given = [
-        "op=relu", "target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "inflight=1",
-        f"models.coder.model={MODEL}", "cache=false", *overrides,
-    ]  # fmt: skip
+        "op=relu",
+        "target=x86_64",
+        "backend=cpu",
+        "workloads=ci",
+        "final=[]",
+        "inflight=1",
+        f"models.coder.model={MODEL}",
+        "cache=false",
+        *overrides,
+    ]
     plan = plan_of(read(given))
     run = Run(plan, folder)
     run.models = ScriptedModels(run.models, answer, plan)
-    run.bench = ScriptedBench(
-        plan.task, folder, run.bench._cache, plan.judging, stage=plan.stage
-    )  # fmt: skip
+    run.bench = ScriptedBench(plan.task, folder, run.bench._cache, plan.judging, stage=plan.stage)
     return Played(run, run.execute())
 
 

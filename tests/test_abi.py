@@ -37,5 +37,9 @@ def test_binding_sets_one_type_per_parameter() -> None:
     libc = ctypes.CDLL(None)
     bound = abi.bind(libc, ops.load("layernorm").signature, "abs", stream=True)
     assert bound.argtypes == [
-        *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p,
-    ]  # fmt: skip
+        *[ctypes.c_void_p] * 4,
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_float,
+        ctypes.c_void_p,
+    ]

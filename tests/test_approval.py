@@ -37,20 +37,48 @@ def approver(folder: Path, answers: str = "", mode: str = "ideas") -> tuple[Appr
 @pytest.mark.parametrize(
     ("answer", "numbers"),
     [
-        ("all", [1, 2, 3]), ("ALL ", [1, 2, 3]), (True, [1, 2, 3]), ("none", []), (False, []),
-        ([], []), ("2", [2]), (2, [2]), ("1, 3", [1, 3]), ("3 1", [3, 1]), ("1,1,1", [1]),
-        ([3, 1, 3], [3, 1]), (["2"], [2]),
+        ("all", [1, 2, 3]),
+        ("ALL ", [1, 2, 3]),
+        (True, [1, 2, 3]),
+        ("none", []),
+        (False, []),
+        ([], []),
+        ("2", [2]),
+        (2, [2]),
+        ("1, 3", [1, 3]),
+        ("3 1", [3, 1]),
+        ("1,1,1", [1]),
+        ([3, 1, 3], [3, 1]),
+        (["2"], [2]),
     ],
-)  # fmt: skip
+)
 def test_an_answer_names_ideas_by_number(answer: object, numbers: list[int]) -> None:
     assert chosen(answer, IDEAS) == [IDEAS[number - 1] for number in numbers]
 
 
 @pytest.mark.parametrize(
     "answer",
-    ["", "0", "4", "-1", "maybe", "1; 2", "1.5", "9" * 5000, "²", 0, 4, 1.0, [1.5], [True], [[1]],
-     {"1": True}, [None], "all of them"],
-)  # fmt: skip
+    [
+        "",
+        "0",
+        "4",
+        "-1",
+        "maybe",
+        "1; 2",
+        "1.5",
+        "9" * 5000,
+        "²",
+        0,
+        4,
+        1.0,
+        [1.5],
+        [True],
+        [[1]],
+        {"1": True},
+        [None],
+        "all of them",
+    ],
+)
 def test_what_is_no_answer_is_told_what_one_is(answer: object) -> None:
     with pytest.raises(ConfigError, match="expected numbers from 1 to 3, 'all' or 'none'"):
         chosen(answer, IDEAS)
@@ -182,8 +210,10 @@ def test_without_a_terminal_a_file_asks_and_is_answered_in_place(tmp_path: Path)
     waiting.until(lambda: "waiting for 'approved' in" in waiting.sink.getvalue())
     asked = waiting.path.read_text("utf-8")
     assert yaml.safe_load(asked) == {
-        "slot": 7, "ideas": dict(enumerate(IDEAS, 1)), "approved": None,
-    }  # fmt: skip
+        "slot": 7,
+        "ideas": dict(enumerate(IDEAS, 1)),
+        "approved": None,
+    }
     assert asked.startswith("# Ideas of slot 7.")
     assert waiting.answer("[3, 1]") == [IDEAS[0], IDEAS[2]]
     assert not waiting.path.exists()

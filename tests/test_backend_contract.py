@@ -13,9 +13,13 @@ from portkern.toolchain import host
 
 #: Without the hardware; a GPU of the vendor that is here takes the place.
 TARGETS = {
-    "cpu": "x86_64", "opencl": "opencl_generic", "cuda": "sm_90", "triton": "sm_90",
-    "pallas": "sm_90", "hip": "gfx942",
-}  # fmt: skip
+    "cpu": "x86_64",
+    "opencl": "opencl_generic",
+    "cuda": "sm_90",
+    "triton": "sm_90",
+    "pallas": "sm_90",
+    "hip": "gfx942",
+}
 
 
 @pytest.fixture(scope="class", params=registry.names())

@@ -19,17 +19,27 @@ SOFTMAX = next(row for row in headline.ROWS if row.name == "softmax")
 
 def timed(median_us: float, **changes: Any) -> Any:
     timing = {
-        "median_us": median_us, "p20_us": median_us, "p80_us": median_us, "n": 9,
-        "samples": [median_us], "method": "cuda events",
-    }  # fmt: skip
+        "median_us": median_us,
+        "p20_us": median_us,
+        "p80_us": median_us,
+        "n": 9,
+        "samples": [median_us],
+        "method": "cuda events",
+    }
     return make(timing=timing, **changes)
 
 
 def wrong(**changes: Any) -> Any:
     return make(
-        timing=None, baselines={}, speedup={}, errors=None, evidence="built",
-        verdict=Verdict.WRONG, detail="off\nlog", **changes,
-    )  # fmt: skip
+        timing=None,
+        baselines={},
+        speedup={},
+        errors=None,
+        evidence="built",
+        verdict=Verdict.WRONG,
+        detail="off\nlog",
+        **changes,
+    )
 
 
 # ---- headline
@@ -113,9 +123,10 @@ def test_a_share_is_of_a_copy() -> None:
 def test_the_newest_record_of_a_cell_counts() -> None:
     size = {"set": "typical", "name": "1x1", "dims": {}, "dtype": "float32"}
     records = [
-        timed(9.0, key="a", workload=size), timed(1.0, key="a", workload=size),
+        timed(9.0, key="a", workload=size),
+        timed(1.0, key="a", workload=size),
         timed(1.0, key="b", workload={**size, "set": "ci"}),
-    ]  # fmt: skip
+    ]
     [(problem, asked)] = memory_bound.problems(records, "float32").items()
     assert problem == ("relu", "1x1", "h200")
     assert [one.timing.median_us for one in asked if one.timing] == [1.0]

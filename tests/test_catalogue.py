@@ -99,8 +99,11 @@ def wrong_with(backend: Backend, outcome: Artifact | Failure, where: Target) -> 
             yield f"{used.kernel} spills: {used}"
         if where.is_gpu and used.registers is not None and used.threads is not None:
             fits = occupancy(
-                where, registers=used.registers, agprs=used.agprs or 0,
-                shared_bytes=used.shared_bytes or 0, threads=used.threads,
-            )  # fmt: skip
+                where,
+                registers=used.registers,
+                agprs=used.agprs or 0,
+                shared_bytes=used.shared_bytes or 0,
+                threads=used.threads,
+            )
             if not fits.blocks:
                 yield f"{used.kernel} is never launched, for its {fits.limited_by}: {used}"

@@ -18,9 +18,12 @@ from portkern.toolchain import host
 
 def question(**changes: list[str]) -> Question:
     fields: dict[str, Any] = {
-        "ops": ["relu"], "targets": ["x86_64"], "backends": ["cpu"], "workloads": ["ci"],
+        "ops": ["relu"],
+        "targets": ["x86_64"],
+        "backends": ["cpu"],
+        "workloads": ["ci"],
         "dtypes": ["float32"],
-    }  # fmt: skip
+    }
     return Question(**(fields | changes))
 
 

@@ -30,9 +30,13 @@ PAUSE_S = (0.1, 1.5)
 WEIGHTS = {"parent": 1, "server": 2, "worker": 5}
 ALONE = 0.2
 QUESTION = (
-    "ops=[relu,add]", f"targets=[{host_targets()[0]},sm_90]", "backends=[cpu,triton]",
-    "rounds=1", "track=false", "json=true",
-)  # fmt: skip
+    "ops=[relu,add]",
+    f"targets=[{host_targets()[0]},sm_90]",
+    "backends=[cpu,triton]",
+    "rounds=1",
+    "track=false",
+    "json=true",
+)
 #: A machine this busy may make honest kernels look suspicious; like crashes they are tried again.
 RESUMES = 6
 
@@ -47,9 +51,10 @@ class Run:
         self.servers: set[int] = set()
         self._argv = [*PORTKERN, "matrix", *QUESTION, f"run={name}", f"reports={folder}"]
         self._environment = os.environ | {
-            "PORTKERN_CACHE_DIR": str(folder / f"cache-{name}"), "TMPDIR": str(self.scratch),
+            "PORTKERN_CACHE_DIR": str(folder / f"cache-{name}"),
+            "TMPDIR": str(self.scratch),
             "PORTKERN_CHAOS_TOKEN": self.token,
-        }  # fmt: skip
+        }
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -84,12 +89,17 @@ class Run:
     def left_behind(self) -> list[str]:
         """Processes, folders and cgroups that outlive the run."""
         left = [str(path) for path in self.scratch.glob("portkern-*")]
-        left += map(str, (self.scratch.parent / f"cache-{self.file.path.parent.name}").glob(
-            "builds/.building-*"))  # fmt: skip
+        left += map(
+            str,
+            (self.scratch.parent / f"cache-{self.file.path.parent.name}").glob(
+                "builds/.building-*"
+            ),
+        )
         left += [
-            group for group in _cgroups()
+            group
+            for group in _cgroups()
             if any(fnmatch(group, f"*/portkern-*-{pid}-*") for pid in self.servers)
-        ]  # fmt: skip
+        ]
         return left + [f"{p.pid} {p.info['cmdline']}" for p in _bearing(self.token)]
 
 
@@ -110,10 +120,22 @@ def _bearing(token: str) -> list[psutil.Process]:
 def _said(records: dict[str, Record]) -> list[Any]:
     """What must not depend on who was killed when. Inputs and times are drawn anew in each run."""
     return sorted(
-        (r.op, r.workload.name, r.backend, r.language, r.target, r.verdict, r.evidence,
-         r.source_hash, r.missing, r.timing is None, sorted(r.speedup), r.errors is None)
+        (
+            r.op,
+            r.workload.name,
+            r.backend,
+            r.language,
+            r.target,
+            r.verdict,
+            r.evidence,
+            r.source_hash,
+            r.missing,
+            r.timing is None,
+            sorted(r.speedup),
+            r.errors is None,
+        )
         for r in records.values()
-    )  # fmt: skip
+    )
 
 
 def _torment(run: Run, chance: random.Random) -> Counter[str]:

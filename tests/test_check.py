@@ -96,9 +96,7 @@ def controls(case: Case) -> dict[str, torch.Tensor]:
 
 
 #: What a kernel might compute in to be faster.
-BELOW = {
-    "float32": torch.bfloat16, "float16": torch.float8_e4m3fn, "bfloat16": torch.float8_e4m3fn,
-}  # fmt: skip
+BELOW = {"float32": torch.bfloat16, "float16": torch.float8_e4m3fn, "bfloat16": torch.float8_e4m3fn}
 
 
 @pytest.mark.parametrize("name", ROUNDED)
@@ -227,9 +225,10 @@ def test_weights_of_four_bits_in_the_clothes_of_eight_fail() -> None:
     assert problems(case, (a @ (weight & ~15).float()) * scale)
 
 
-@pytest.mark.parametrize(("name", "dims"), [
-    ("sum", {"outer": 8, "reduce": 512, "inner": 4}), ("cumsum", {"rows": 8, "cols": 512}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [("sum", {"outer": 8, "reduce": 512, "inner": 4}), ("cumsum", {"rows": 8, "cols": 512})],
+)
 def test_a_sum_kept_in_halves_fails_where_it_cancels(name: str, dims: dict[str, int]) -> None:
     case = adversary(name, "cancelling", "float32", **dims)
     x, axis = case.inputs[0].half(), 1

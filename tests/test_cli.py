@@ -81,7 +81,7 @@ def check(source: Path, tmp_path: Path, *more: str) -> int:
         ("return 0;", 1, "wrong (built): "),
         ("abort();", 1, "crashed (built): the kernel was killed by SIGABRT"),
     ],
-)  # fmt: skip
+)
 def test_check_judges_a_file(
     body: str, code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,11 +122,15 @@ def test_check_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("x.double().clamp_min(0)", 1, "wrong", "output 'y' is float64[1000], expected float32"),
         ("numpy.maximum(x.numpy(), 0)", 1, "crashed", "object of type ndarray, expected a Tensor"),
     ],
-)  # fmt: skip
+)
 def test_check_judges_a_function_that_returns_its_output(
-    returned: str, code: int, verdict: str, told: str, tmp_path: Path,
+    returned: str,
+    code: int,
+    verdict: str,
+    told: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     source = tmp_path / "mine.py"
     source.write_text(f"import numpy\nimport torch\n\ndef run(x):\n    return {returned}\n")
     argv = ["entry=run", "style=return", "torch_ops=allow", "json=true"]
@@ -152,8 +156,9 @@ def run(x, weight, bias, eps):
     assert portkern("check", *argv, *more, f"reports={tmp_path}") == 0
     records = json.loads(capsys.readouterr().out)["records"]
     assert {(r["workload"]["dtype"], r["verdict"]) for r in records} == {
-        ("float32", "passed"), ("bfloat16", "passed"),
-    }  # fmt: skip
+        ("float32", "passed"),
+        ("bfloat16", "passed"),
+    }
 
 
 def test_a_function_of_tensors_without_the_entry_is_told_what_was_expected(

@@ -156,8 +156,9 @@ def test_each_rule_that_is_broken_is_told_with_its_line_and_reason(tmp_path: Pat
     ],
 )
 def test_comments_do_not_count(language: str, source: str) -> None:
-    never, must = (Constraints.model_validate({key: ({"pattern": "atomicAdd"},)})
-                   for key in ("never", "must"))  # fmt: skip
+    never, must = (
+        Constraints.model_validate({key: ({"pattern": "atomicAdd"},)}) for key in ("never", "must")
+    )
     assert never.broken_by(source, language) == []
     assert len(must.broken_by(source, language)) == 1
 
@@ -202,8 +203,10 @@ def test_a_pinned_comment_and_pinned_lines_together_are_kept() -> None:
     constraints = Constraints(pinned=("// generated: keep", "int a;\nint b;  // two\n"))
     assert constraints.broken_by("// generated: keep\nint a;\nint b; // two\n", "c++") == []
     assert len(constraints.broken_by("int a;", "c++")) == 2
-    assert constraints.told[1:] == ["Keep this line as it is: int a;",
-                                    "Keep this line as it is: int b;  // two"]  # fmt: skip
+    assert constraints.told[1:] == [
+        "Keep this line as it is: int a;",
+        "Keep this line as it is: int b;  // two",
+    ]
 
 
 @given(
@@ -245,10 +248,12 @@ def test_what_no_compiler_said_is_not_exceeded() -> None:
 @pytest.mark.parametrize(
     ("asked", "policy", "holds"),
     [
-        (None, "allow_tf32", "allow_tf32"), ("strict", "allow_reduced", "strict"),
-        ("allow_reduced", "strict", "strict"), ("allow_tf32", "allow_reduced", "allow_tf32"),
+        (None, "allow_tf32", "allow_tf32"),
+        ("strict", "allow_reduced", "strict"),
+        ("allow_reduced", "strict", "strict"),
+        ("allow_tf32", "allow_reduced", "allow_tf32"),
     ],
-)  # fmt: skip
+)
 def test_people_may_ask_for_more_precision_not_for_less(
     asked: Any, policy: Any, holds: str
 ) -> None:

@@ -32,12 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _cheats() -> list[object]:
     return [
         pytest.param(
-            case, id=case.name,
+            case,
+            id=case.name,
             marks=[pytest.mark.xfail(reason=NOT_YET[case.name], raises=AssertionError, strict=True)]
-            if case.name in NOT_YET else [],
+            if case.name in NOT_YET
+            else [],
         )
         for case in suite.cases("cheats")
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("case", _cheats())

@@ -33,9 +33,13 @@ def backend() -> Backend:
 
 
 def request(
-    source: str, *, op: str = "relu", dtype: str = "float32", where: str = "x86_64",
+    source: str,
+    *,
+    op: str = "relu",
+    dtype: str = "float32",
+    where: str = "x86_64",
     language: str = "c++",
-) -> Build:  # fmt: skip
+) -> Build:
     signature = ops.load(op).signature
     dims = ops.load(op).workloads["ci"][0].dims
     candidate = Candidate(op, "cpu", language, source, entry=op)
@@ -51,9 +55,11 @@ def shipped(op: str, language: str = "c++") -> str:
 def call(kernel: Kernel, inputs: list[Any], outputs: list[Any], **scalars: float) -> Any:
     device = kernel.device
     arguments = Call(
-        [device.upload(t) for t in inputs], [device.upload(t) for t in outputs],
-        {"n": inputs[0].numel(), "rows": inputs[0].shape[0], "cols": inputs[0].shape[-1]}, scalars,
-    )  # fmt: skip
+        [device.upload(t) for t in inputs],
+        [device.upload(t) for t in outputs],
+        {"n": inputs[0].numel(), "rows": inputs[0].shape[0], "cols": inputs[0].shape[-1]},
+        scalars,
+    )
     return device.download(kernel.launch(arguments)[0])
 
 
@@ -173,9 +179,10 @@ def test_a_wrong_prototype_is_the_compilers_error_on_the_authors_line(
 
 
 @pytest.mark.parametrize(
-    "source", ["", "int relu(float* x, scalar_t* y, int64_t n) { return 0; }"],
+    "source",
+    ["", "int relu(float* x, scalar_t* y, int64_t n) { return 0; }"],
     ids=["nothing", "a C++ overload"],
-)  # fmt: skip
+)
 def test_a_missing_entry_is_told_the_expected_prototype(
     backend: Backend, tmp_path: Path, source: str
 ) -> None:
@@ -236,16 +243,18 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     ]
     subprocess.run(
         [*found.argv, *flags, found.march(target), "probe.cpp", "-o", "probe.so"],
-        cwd=folder, check=True,
-    )  # fmt: skip
+        cwd=folder,
+        check=True,
+    )
     library = ctypes.CDLL(str(folder / "probe.so"))
 
     def convert(function: str, x: Any, kind: Any) -> Any:
         y = numpy.zeros(x.size, kind)
         getattr(library, function)(
-            x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p),
+            x.ctypes.data_as(ctypes.c_void_p),
+            y.ctypes.data_as(ctypes.c_void_p),
             ctypes.c_int64(x.size),
-        )  # fmt: skip
+        )
         return y
 
     return convert

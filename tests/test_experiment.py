@@ -45,9 +45,15 @@ MODELLED = [*QUICK, f"models.coder.model={MODEL}"]
 
 @pytest.mark.parametrize(
     ("n", "c", "k", "value"),
-    [(10, 3, 1, 0.3), (5, 2, 3, 0.9), (4, 0, 4, 0.0), (10, 1, 10, 1.0), (3, 3, 1, 1.0),
-     (200, 2, 100, 1 - 100 * 99 / (200 * 199))],
-)  # fmt: skip
+    [
+        (10, 3, 1, 0.3),
+        (5, 2, 3, 0.9),
+        (4, 0, 4, 0.0),
+        (10, 1, 10, 1.0),
+        (3, 3, 1, 1.0),
+        (200, 2, 100, 1 - 100 * 99 / (200 * 199)),
+    ],
+)
 def test_pass_at_k_has_its_published_values(n: int, c: int, k: int, value: float) -> None:
     assert pass_at_k(n, c, k) == pytest.approx(value, abs=1e-12)
 
@@ -129,9 +135,15 @@ def test_a_curve_goes_on_with_its_last_value(
 
 @pytest.mark.parametrize(
     ("counts", "middle"),
-    [([3, 1, 2], 2), ([1, 2], 1.5), ([1, None, 5], 5), ([1, None], None), ([None], None),
-     ([], None)],
-)  # fmt: skip
+    [
+        ([3, 1, 2], 2),
+        ([1, 2], 1.5),
+        ([1, None, 5], 5),
+        ([1, None], None),
+        ([None], None),
+        ([], None),
+    ],
+)
 def test_what_was_never_reached_is_later_than_anything(
     counts: list[int | None], middle: float | None
 ) -> None:
@@ -163,21 +175,25 @@ def test_a_kernel_that_was_written_twice_ended_twice_the_same() -> None:
     log = log_of(
         attempt(0, Status.PASSED, score=2.0, speedups={"n": 2.0}),
         attempt(1, Status.BUILD_FAILED, detail="it does not build\nrelu.cpp:3:1: error: no such x"),
-        attempt(2, Status.DUPLICATE, digest="d0"), attempt(3, Status.DUPLICATE, digest="d1"),
-    )  # fmt: skip
+        attempt(2, Status.DUPLICATE, digest="d0"),
+        attempt(3, Status.DUPLICATE, digest="d1"),
+    )
     first, second, third, fourth = endings(log, frozenset())
     assert third.correct and third.score == 2.0 and third.faster(1.9) and not third.faster(2.0)
-    assert (fourth.status, fourth.error) == (second.status, second.error) == (
-        Status.BUILD_FAILED, "error: no such x",
-    )  # fmt: skip
+    assert (
+        (fourth.status, fourth.error)
+        == (second.status, second.error)
+        == (Status.BUILD_FAILED, "error: no such x")
+    )
     assert not second.built and first.built
 
 
 def test_a_reply_without_code_counts_and_no_reply_does_not() -> None:
     log = log_of(
         attempt(0, Status.NO_CODE, digest="", calls=("a",)),
-        attempt(1, Status.NO_CODE, digest="", calls=("b",)), attempt(2, Status.UNAVAILABLE),
-    )  # fmt: skip
+        attempt(1, Status.NO_CODE, digest="", calls=("b",)),
+        attempt(2, Status.UNAVAILABLE),
+    )
     assert [end.status for end in endings(log, {"a"})] == [Status.NO_CODE, None, None]
 
 
@@ -192,12 +208,12 @@ def test_what_is_correct_and_was_not_timed_is_not_known_to_be_fast() -> None:
     [
         ("g++ failed\nrelu.cpp:12:5: error: 'y' was not declared", "error: 'y' was not declared"),
         ("g++ failed\nrelu.cpp:99:1: warning: w\nrelu.cpp:14: error: x", "error: x"),
-        ("nvcc failed\nrelu.cu(7): error: expected a \";\"", 'error: expected a ";"'),
+        ('nvcc failed\nrelu.cu(7): error: expected a ";"', 'error: expected a ";"'),
         ("failed\nTraceback (most recent call last):\n  File\nKeyError: 'x'\n\n", "KeyError: 'x'"),
         ("it took too long", "it took too long"),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_the_first_error_is_the_same_on_another_line(log: str, line: str) -> None:
     assert first_error(log) == line
 
@@ -213,12 +229,14 @@ def read(*overrides: str) -> verb.Asked:
     ("question", "differ"),
     [
         (["name=baseline", "ops=[relu,softmax]", "seeds=[0,1]", *MODELLED], set()),
-        (["name=feedback", "op=relu", "arms=[full,verdict,none]", *MODELLED],
-         {"memory", "feedback"}),
+        (
+            ["name=feedback", "op=relu", "arms=[full,verdict,none]", *MODELLED],
+            {"memory", "feedback"},
+        ),
         (["name=search", "op=relu", *QUICK], {"strategy"}),
         (["name=search", "op=relu", *MODELLED], {"strategy", "proposer"}),
     ],
-)  # fmt: skip
+)
 def test_jobs_of_one_op_and_seed_differ_in_their_arms_alone(
     question: list[str], differ: set[str]
 ) -> None:
@@ -255,10 +273,14 @@ def test_one_sample_is_greedy_and_several_are_not() -> None:
 
 def test_settings_are_those_of_one_arm() -> None:
     asked = read(
-        "name=search", "op=relu", "seeds=0", "strategies=[refine,evolutionary]",
-        "settings.evolutionary.strategy.population=8", "settings.refine.strategy.parent=last",
+        "name=search",
+        "op=relu",
+        "seeds=0",
+        "strategies=[refine,evolutionary]",
+        "settings.evolutionary.strategy.population=8",
+        "settings.refine.strategy.parent=last",
         *QUICK,
-    )  # fmt: skip
+    )
     refine, evolutionary = (plan.axes["strategy"] for plan in asked.plans)
     assert (refine["parent"], evolutionary["population"]) == ("last", 8)
 
@@ -266,8 +288,11 @@ def test_settings_are_those_of_one_arm() -> None:
 def test_arms_are_compared_seed_by_seed() -> None:
     question = Question(("relu",), ("a", "b"), (0, 1), 3)
     assert [job.name for job in question.jobs({"a": [], "b": []})] == [
-        "relu-a-0", "relu-b-0", "relu-a-1", "relu-b-1",
-    ]  # fmt: skip
+        "relu-a-0",
+        "relu-b-0",
+        "relu-a-1",
+        "relu-b-1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -277,33 +302,50 @@ def test_arms_are_compared_seed_by_seed() -> None:
         (["name=serch", "op=relu"], "No experiment 'serch'; did you mean 'search'?"),
         (["name=search"], "Got no operator, or both op= and ops=; name one or several with ops="),
         (["name=search", "op=relo"], "No op 'relo'; did you mean 'relu'?"),
-        (["name=search", "op=relu", "strategies=[refin]"],
-         "No strategy 'refin'; did you mean 'refine'?"),
-        (["name=search", "op=relu", "arms=[full]"],
-         "Got arms=['full'], which name=search does not have"),
+        (
+            ["name=search", "op=relu", "strategies=[refin]"],
+            "No strategy 'refin'; did you mean 'refine'?",
+        ),
+        (
+            ["name=search", "op=relu", "arms=[full]"],
+            "Got arms=['full'], which name=search does not have",
+        ),
         (["name=search", "op=relu", "attempts=0"], "Got attempts=0, expected 1 or more"),
         (["name=search", "op=relu", "seeds=[a]"], "Got seeds=['a'], expected whole numbers"),
         (["name=search", "op=relu", "seeds=[1,1]"], "Two jobs are relu-refine-1; name each op"),
-        (["name=search", "op=relu", "seed=1"],
-         "Got 'seed=1', which an experiment decides; use seeds="),
+        (
+            ["name=search", "op=relu", "seed=1"],
+            "Got 'seed=1', which an experiment decides; use seeds=",
+        ),
         (["name=search", "op=relu", "budget.attempts=3"], "use n=, turns= or attempts="),
-        (["name=search", "op=relu", "strategy.turns=3"],
-         "for one of refine, branching, evolutionary, bandit, best_of_n set settings.refine.str"),
+        (
+            ["name=search", "op=relu", "strategy.turns=3"],
+            "for one of refine, branching, evolutionary, bandit, best_of_n set settings.refine.str",
+        ),
         (["name=search", "op=relu", "settings.refine=3"], "expected settings.<arm>.<key>=<value>"),
         (["name=search", "op=relu", "settings.beam.strategy.width=3"], "No arm 'beam'; available"),
-        (["name=search", "op=relu", "settings.refine.strategy.turn=3"],
-         "No option 'strategy.turn'"),
+        (
+            ["name=search", "op=relu", "settings.refine.strategy.turn=3"],
+            "No option 'strategy.turn'",
+        ),
         (["name=search", "op=relu", "taget=h200"], "No option 'taget'; did you mean 'target'?"),
         (["name=search", "op=relu", "target=h201"], "No target 'h201'"),
         (["name=search", "op=relu", "run=a/b"], "Got run='a/b', expected a folder name"),
-        (["name=baseline", "op=relu"], "name=baseline asks a language model to write, and none is "
-         "named; set models.coder.model=<litellm id>"),
-        (["name=feedback", "op=relu", "memory=all", "models.coder.model=x/y"],
-         "for one of full, none set settings.full.memory=all"),
-        (["name=feedback", "op=relu", "arms=[ful]", "models.coder.model=x/y"],
-         "No arm 'ful'; did you mean 'full'?"),
+        (
+            ["name=baseline", "op=relu"],
+            "name=baseline asks a language model to write, and none is "
+            "named; set models.coder.model=<litellm id>",
+        ),
+        (
+            ["name=feedback", "op=relu", "memory=all", "models.coder.model=x/y"],
+            "for one of full, none set settings.full.memory=all",
+        ),
+        (
+            ["name=feedback", "op=relu", "arms=[ful]", "models.coder.model=x/y"],
+            "No arm 'ful'; did you mean 'full'?",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_question_that_makes_no_sense_is_one_line_and_nothing_runs(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -447,10 +489,15 @@ def test_feedback_tells_compile_errors_by_turn_and_what_becomes_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = (1.0, 1.1, 1.2, 1.3, 1.4)
-    Script(monkeypatch, {
-        "full-0": turns(*MENDED), "full-1": turns(*right),
-        "none-0": turns(*BROKEN), "none-1": turns(*BROKEN),
-    })  # fmt: skip
+    Script(
+        monkeypatch,
+        {
+            "full-0": turns(*MENDED),
+            "full-1": turns(*right),
+            "none-0": turns(*BROKEN),
+            "none-1": turns(*BROKEN),
+        },
+    )
     told = run(tmp_path, "name=feedback", "op=relu", "turns=5", "seeds=[0,1]", *MODELLED)
     full, none = told["results"]["arms"]["full"], told["results"]["arms"]["none"]
     assert values(full["by_turn"]["compile_errors"]) == [0.5, 0.0, 0.0, 0.5, 0.0]
@@ -492,14 +539,23 @@ def test_with_feedback_a_prompt_holds_it_and_without_it_does_not(
 def test_search_tells_curves_areas_and_how_soon_the_best_was_near(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Script(monkeypatch, {
-        "refine-0": turns(1.0, 1.5, 2.0, 1.0), "refine-1": turns(1.0, "wrong", 1.96, 1.0),
-        "best_of_n": turns("build_failed: x", 1.0, 1.0, 1.2),
-    })  # fmt: skip
+    Script(
+        monkeypatch,
+        {
+            "refine-0": turns(1.0, 1.5, 2.0, 1.0),
+            "refine-1": turns(1.0, "wrong", 1.96, 1.0),
+            "best_of_n": turns("build_failed: x", 1.0, 1.0, 1.2),
+        },
+    )
     told = run(
-        tmp_path, "name=search", "op=relu", "strategies=[best_of_n,refine]", "attempts=4",
-        "seeds=[0,1]", *MODELLED,
-    )  # fmt: skip
+        tmp_path,
+        "name=search",
+        "op=relu",
+        "strategies=[best_of_n,refine]",
+        "attempts=4",
+        "seeds=[0,1]",
+        *MODELLED,
+    )
     found = told["results"]["ops"]["relu"]
     assert found["best"] == 2.0
     assert list(found["strategies"]) == ["refine", "best_of_n"]  # the largest area first
@@ -525,10 +581,15 @@ def test_operators_count_alike_however_much_is_gained_on_them(
     def answer(*worths: float) -> Answer:
         return lambda request, count: kernel(worths[count], "softmax", about=str(count))
 
-    Script(monkeypatch, {
-        "relu-refine": turns(1.0, 2.0), "relu-best": turns(2.0, 1.0),
-        "softmax-refine": answer(8.0, 9.0), "softmax-best": answer(10.0, 1.0),
-    })  # fmt: skip
+    Script(
+        monkeypatch,
+        {
+            "relu-refine": turns(1.0, 2.0),
+            "relu-best": turns(2.0, 1.0),
+            "softmax-refine": answer(8.0, 9.0),
+            "softmax-best": answer(10.0, 1.0),
+        },
+    )
     given = ["strategies=[refine,best_of_n]", "attempts=2", "seeds=0", *MODELLED]
     run(tmp_path, "name=search", "ops=[relu,softmax]", *given)
     page = (tmp_path / "it" / "experiment.md").read_text()
@@ -642,10 +703,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hostile(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    Script(monkeypatch, {
-        "full-0": turns(*MENDED), "none-0": turns(*BROKEN), "full-1": turns(*MENDED),
-        "none-1": turns(*BROKEN),
-    })  # fmt: skip
+    Script(
+        monkeypatch,
+        {
+            "full-0": turns(*MENDED),
+            "none-0": turns(*BROKEN),
+            "full-1": turns(*MENDED),
+            "none-1": turns(*BROKEN),
+        },
+    )
     real = generate.generate
 
     def generated(options: generate.GenerateOptions) -> dict[str, Any]:
@@ -663,8 +729,10 @@ def test_the_page_refers_to_nothing_outside_itself_and_runs_no_script(written: P
     page = (written / "experiment.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//cdn|@import|url\(|\bsrc=|<link|<img|<script", page)
     assert set(re.findall(r'href="([^"]*)"', page)) == {
-        "relu-full-0/attempts.html", "relu-none-0/attempts.html", "relu-full-1/attempts.html",
-    }  # fmt: skip
+        "relu-full-0/attempts.html",
+        "relu-none-0/attempts.html",
+        "relu-full-1/attempts.html",
+    }
     assert "default-src 'none'; style-src 'unsafe-inline'" in page
     assert "prefers-color-scheme: dark" in page
     assert "&lt;/style&gt;&lt;script&gt;" in page
@@ -758,8 +826,11 @@ def test_a_browser_has_nothing_to_complain_about(written: Path) -> None:
     profile = f"--user-data-dir={written / 'profile'}"
     done = subprocess.run(
         [str(BROWSER), *flags, profile, (written / "experiment.html").as_uri()],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0
     assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert "without feedback</text>" in done.stdout
@@ -786,9 +857,17 @@ def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_withou
 
     with Server(answer) as server:
         told = run(
-            tmp_path, "name=feedback", "op=relu", "turns=3", "seeds=[0]", "rounds=2", *MODELLED,
-            "budget_s=0.01", f"models.coder.api_base={server.url}", "inflight=1",
-        )  # fmt: skip
+            tmp_path,
+            "name=feedback",
+            "op=relu",
+            "turns=3",
+            "seeds=[0]",
+            "rounds=2",
+            *MODELLED,
+            "budget_s=0.01",
+            f"models.coder.api_base={server.url}",
+            "inflight=1",
+        )
     full, none = told["results"]["arms"]["full"], told["results"]["arms"]["none"]
     assert values(full["by_turn"]["compile_errors"]) == [1.0, 0.0, 1.0]
     assert values(full["compile_errors_mended_by_turn"]) == [1.0, None]
@@ -802,10 +881,20 @@ def test_a_search_on_this_machine_has_real_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [
-        "experiment", "name=search", "op=relu", "strategies=[refine,best_of_n]", "attempts=2",
-        "seeds=[0]", "target=x86_64", "workloads=ci", "final=[]", "rounds=2", "budget_s=0.01",
-        "track=false", f"reports={tmp_path}",
-    ]  # fmt: skip
+        "experiment",
+        "name=search",
+        "op=relu",
+        "strategies=[refine,best_of_n]",
+        "attempts=2",
+        "seeds=[0]",
+        "target=x86_64",
+        "workloads=ci",
+        "final=[]",
+        "rounds=2",
+        "budget_s=0.01",
+        "track=false",
+        f"reports={tmp_path}",
+    ]
     assert main.run(argv) == 0
     folder = tmp_path / "experiment-search-relu-x86_64-cpp"
     told = json.loads((folder / "experiment.json").read_text())

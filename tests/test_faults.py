@@ -177,9 +177,7 @@ def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_judged(
         session = opened.session
         soon(lambda: os.kill(session.pid, signal.SIGKILL), after_s=0.2)
         lost, found = trial.run(SMALL)[0], trial.run(LARGE)[0]
-    assert (lost.verdict, lost.detail) == (
-        Verdict.CRASHED, "the kernel was killed by SIGKILL",
-    )  # fmt: skip
+    assert (lost.verdict, lost.detail) == (Verdict.CRASHED, "the kernel was killed by SIGKILL")
     assert found.verdict is Verdict.PASSED
 
 
@@ -363,14 +361,27 @@ def test_the_command_ends_with_one_line_on_a_full_disk(tiny: Path, tmp_path: Pat
 
 def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     argv = [
-        sys.executable, "-m", "portkern.cli.main", "matrix", "ops=relu", f"targets={HOST.name}",
-        "backends=cpu", "run=one", f"reports={reports}", "rounds=1", "json=true",
+        sys.executable,
+        "-m",
+        "portkern.cli.main",
+        "matrix",
+        "ops=relu",
+        f"targets={HOST.name}",
+        "backends=cpu",
+        "run=one",
+        f"reports={reports}",
+        "rounds=1",
+        "json=true",
         f"track={'true' if environment else 'false'}",
-    ]  # fmt: skip
+    ]
     return subprocess.run(
-        argv, capture_output=True, text=True, check=False, env=os.environ | environment,
+        argv,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
         cwd=tmp_path,
-    )  # fmt: skip
+    )
 
 
 # ---- memory
@@ -664,16 +675,22 @@ def relu(x, y):
     kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
 """
 GPU_FAULTS = {
-    "cuda": (CUDA_RELU, {
-        "illegal access": "y[i + (1ll << 40)] = x[0];",
-        "hang": "for (volatile scalar_t* seen = y; seen[0] == seen[0];) __threadfence();",
-    }),
-    "triton": (TRITON_RELU, {
-        "illegal access": "tl.store(y + offset.to(tl.int64) + (1 << 40), 1.0)",
-        "hang": "while tl.load(x + n, volatile=True) == tl.load(x + n, volatile=True):\n"
-                "        pass",
-    }),
-}  # fmt: skip
+    "cuda": (
+        CUDA_RELU,
+        {
+            "illegal access": "y[i + (1ll << 40)] = x[0];",
+            "hang": "for (volatile scalar_t* seen = y; seen[0] == seen[0];) __threadfence();",
+        },
+    ),
+    "triton": (
+        TRITON_RELU,
+        {
+            "illegal access": "tl.store(y + offset.to(tl.int64) + (1 << 40), 1.0)",
+            "hang": "while tl.load(x + n, volatile=True) == tl.load(x + n, volatile=True):\n"
+            "        pass",
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("fault", ["illegal access", "hang"])

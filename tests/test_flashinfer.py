@@ -138,12 +138,17 @@ def test_an_op_the_format_cannot_hold_is_refused() -> None:
         write_definition(ops.load("relu"), "float64")
     swapped = Op(
         Signature(
-            "f", ("n",), (TensorSpec("x", ("n",)),), (TensorSpec("y", ("n",)),),
+            "f",
+            ("n",),
+            (TensorSpec("x", ("n",)),),
+            (TensorSpec("y", ("n",)),),
             (ScalarSpec("a", "float32", 0.0), ScalarSpec("b", "float32", 0.0)),
         ),
-        lambda x, a, b: x, flops=lambda d: 0.0, workloads={},
+        lambda x, a, b: x,
+        flops=lambda d: 0.0,
+        workloads={},
         reference_source="def run(x, b, a):\n    return x\n",
-    )  # fmt: skip
+    )
     with pytest.raises(ConfigError, match=r"got 'run\(x, b, a\)', expected scalars \('a', 'b'\)"):
         write_definition(swapped, "float32")
 
@@ -185,10 +190,12 @@ def operators(draw: st.DrawFn) -> Op:
     taken = ", ".join([t.name for t in inputs] + [s.name for s in scalars])
     return Op(
         Signature(name, axes, tuple(inputs), tuple(outputs), tuple(scalars)),
-        lambda *tensors: None, flops=lambda d: 0.0, workloads={},
+        lambda *tensors: None,
+        flops=lambda d: 0.0,
+        workloads={},
         reference_source=f"def run({taken}):\n    ...\n",
         description=draw(st.text(max_size=20)),
-    )  # fmt: skip
+    )
 
 
 def draw_workload(draw: Callable[..., Any], op: Op) -> Workload:

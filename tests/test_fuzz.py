@@ -40,14 +40,37 @@ from portkern.worker import output_guards
 
 SOFTMAX = ops.load("softmax")
 BATCH = settings(
-    deadline=None, derandomize=True, max_examples=150,
+    deadline=None,
+    derandomize=True,
+    max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+)
 #: What JSON can say and Python can misread.
 ODD: Any = st.sampled_from(
-    [float("nan"), float("inf"), -float("inf"), -1, -0.0, 1 << 63, 10**400, True, "", "1", "nan",
-     "\ud800", "\0", "../x", "/etc/passwd", "a" * 100_000, [], {}, [[]], [{}], None]
-)  # fmt: skip
+    [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        -1,
+        -0.0,
+        1 << 63,
+        10**400,
+        True,
+        "",
+        "1",
+        "nan",
+        "\ud800",
+        "\0",
+        "../x",
+        "/etc/passwd",
+        "a" * 100_000,
+        [],
+        {},
+        [[]],
+        [{}],
+        None,
+    ]
+)
 JSON = st.recursive(
     ODD | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -111,13 +134,32 @@ def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"[" * 100_000, b'{"ok": true, "a": ' + b"[" * 500 + b"]" * 500 + b"}",
-        b'{"ok": ' + b"9" * 5000 + b"}", b'{"ok": NaN}', b'{"ok": true', b"\xff\xfe{}", b"\0", b"",
-        b"[]", b"null", b'{"ok": 1}',
+        b"[" * 100_000,
+        b'{"ok": true, "a": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b'{"ok": ' + b"9" * 5000 + b"}",
+        b'{"ok": NaN}',
+        b'{"ok": true',
+        b"\xff\xfe{}",
+        b"\0",
+        b"",
+        b"[]",
+        b"null",
+        b'{"ok": 1}',
     ],
-    ids=["deep", "rather deep", "long number", "nan", "cut off", "not UTF-8", "nul", "empty",
-         "list", "null", "one"],
-)  # fmt: skip
+    ids=[
+        "deep",
+        "rather deep",
+        "long number",
+        "nan",
+        "cut off",
+        "not UTF-8",
+        "nul",
+        "empty",
+        "list",
+        "null",
+        "one",
+    ],
+)
 def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
     assert not isinstance(asked(line + b"\n"), Answer)
 
@@ -182,11 +224,14 @@ def called() -> Iterator[tuple[Arena, Slots]]:
         yield (
             arena,
             Slots(
-                [arena.put(one) for one in case.inputs], [arena.put(block)],
+                [arena.put(one) for one in case.inputs],
+                [arena.put(block)],
                 [arena.put(output_guards.poison(shape, "float32"))],
-                [arena.put(one) for one in case.inputs], [arena.put(margins)], [margins],
+                [arena.put(one) for one in case.inputs],
+                [arena.put(margins)],
+                [margins],
             ),
-        )  # fmt: skip
+        )
 
 
 FORM = {"shape": [32, 129], "dtype": "float32"}
@@ -271,13 +316,32 @@ def answered(session: Reply, cache: ArtifactCache) -> Built:
 
 RESOURCES = mixed("agprs", "sgprs", "spills", "more", kernel="k", registers=8, threads=32)
 ARTIFACT = mixed("path", path="a.so", kind="cubin", log="", resources=[]) | st.fixed_dictionaries(
-    {"path": st.just("a.so"), "kind": st.just("cubin"), "log": st.just(""),
-     "resources": st.lists(RESOURCES, max_size=2)}
-)  # fmt: skip
+    {
+        "path": st.just("a.so"),
+        "kind": st.just("cubin"),
+        "log": st.just(""),
+        "resources": st.lists(RESOURCES, max_size=2),
+    }
+)
 NAMES = st.sampled_from(
-    ["a.so", "./a.so", "a.so/b", "artifact.json", "artifact.json/x", "..", "../out", "/tmp/out", "",
-     ".", "a\0b", "x" * 300, "d/" * 40 + "x", "a/../../out", "\udc80"]
-)  # fmt: skip
+    [
+        "a.so",
+        "./a.so",
+        "a.so/b",
+        "artifact.json",
+        "artifact.json/x",
+        "..",
+        "../out",
+        "/tmp/out",
+        "",
+        ".",
+        "a\0b",
+        "x" * 300,
+        "d/" * 40 + "x",
+        "a/../../out",
+        "\udc80",
+    ]
+)
 SIZES = st.integers(-2, 20) | ODD
 FILES = st.lists(st.tuples(NAMES | st.text(), SIZES).map(list) | JSON, max_size=4)
 SOUND = st.lists(st.sampled_from([["a.so", 4], ["d/b", 3], ["artifact.json", 2]]), max_size=3)

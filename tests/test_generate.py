@@ -29,9 +29,16 @@ extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
 """
 WRONG = GOOD.replace("? scalar_t(0.0f)", "? x[i]")
 QUICK = [
-    "op=relu", "target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "rounds=2",
-    "budget_s=0.02", "track=false", "cache=false",
-]  # fmt: skip
+    "op=relu",
+    "target=x86_64",
+    "backend=cpu",
+    "workloads=ci",
+    "final=[]",
+    "rounds=2",
+    "budget_s=0.02",
+    "track=false",
+    "cache=false",
+]
 
 
 def code(source: str, tag: str = "cpp") -> str:
@@ -44,9 +51,11 @@ def generate(reports: Path, *given: str) -> int:
 
 def served(server: Server, *given: str) -> list[str]:
     return [
-        f"models.coder.model={MODEL}", f"models.coder.api_base={server.url}",
-        "models.coder.backoff_s=0.01", *given,
-    ]  # fmt: skip
+        f"models.coder.model={MODEL}",
+        f"models.coder.api_base={server.url}",
+        "models.coder.backoff_s=0.01",
+        *given,
+    ]
 
 
 def attempts(folder: Path) -> list[Attempt]:
@@ -61,23 +70,33 @@ def test_replies_of_every_kind_end_in_attempts_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script: list[Say | str] = [
-        "I am sorry.", "I am sorry again.",  # asked twice
-        code("", "cpp"), code("def relu(x):\n    return x\n", "python"),
+        "I am sorry.",
+        "I am sorry again.",  # asked twice
+        code("", "cpp"),
+        code("def relu(x):\n    return x\n", "python"),
         *[Say(code(GOOD % "cut")[:60], finish="length")] * 2,
         code("int relu() { return nonsense; }\n"),
         code(WRONG % "w"),
-        refuse(429, retry_after="0.01"), code(GOOD % "a"),  # waits, and is told nothing of it
+        refuse(429, retry_after="0.01"),
+        code(GOOD % "a"),  # waits, and is told nothing of it
         code(GOOD % "a"),
         code(GOOD % "b"),
-    ]  # fmt: skip
+    ]
     with Server(script) as server:
         given = served(server, "strategy=best_of_n", "strategy.n=8", "proposer=direct")
         assert generate(tmp_path, *given, "inflight=1", "run=all") == 0
     folder = tmp_path / "all"
     statuses = [str(one.status) for one in attempts(folder)]
     assert statuses == [
-        "no_code", "no_code", "no_code", "build_failed", "wrong", "passed", "duplicate", "passed",
-    ]  # fmt: skip
+        "no_code",
+        "no_code",
+        "no_code",
+        "build_failed",
+        "wrong",
+        "passed",
+        "duplicate",
+        "passed",
+    ]
     told = [one.detail for one in attempts(folder)]
     assert told[0] == "the reply holds no code block"
     assert told[1] == "the reply holds python code, expected c++"
@@ -120,14 +139,19 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
 
     with Server(answer) as server:
         given = served(
-            server, "strategy=refine", "proposer=direct", "strategy.turns=6", "run=killed",
+            server,
+            "strategy=refine",
+            "proposer=direct",
+            "strategy.turns=6",
+            "run=killed",
             f"reports={tmp_path}",
-        )  # fmt: skip
+        )
         argv = [sys.executable, "-m", "portkern.cli.main", "generate", *QUICK, *given]
         child = subprocess.Popen(
             [sys.executable, "-c", "from portkern.cli.main import main; main()", *argv[3:]],
-            start_new_session=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+        )
         log = tmp_path / "killed" / "attempts.jsonl"
         deadline = time.monotonic() + 120
         while not log.exists() or len(log.read_text().splitlines()) < 2:
@@ -157,9 +181,12 @@ def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
     donor = (tmp_path / "first" / "best.py").read_text()
     with Server(lambda asked, count: code(GOOD % count)) as server:
         given = served(
-            server, "strategy=best_of_n", "proposer=translate", "run=second",
+            server,
+            "strategy=best_of_n",
+            "proposer=translate",
+            "run=second",
             f"proposer.donor={tmp_path / 'first'}",
-        )  # fmt: skip
+        )
         for count in (1, 2):
             assert generate(tmp_path, *given, "strategy.n=2", f"budget.attempts={count}") == 0
     found = attempts(tmp_path / "second")
@@ -197,9 +224,13 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
 
     with Server(answer) as server:
         given = served(
-            server, "strategy=best_of_n", "strategy.n=5", "proposer=direct", "inflight=2",
+            server,
+            "strategy=best_of_n",
+            "strategy.n=5",
+            "proposer=direct",
+            "inflight=2",
             "models.coder.retries=2",
-        )  # fmt: skip
+        )
         assert generate(tmp_path, *given, "run=whole") == 0
         whole = attempts(tmp_path / "whole")
         down += [seed for seed in paid if f"<{seed}>" in whole[3].source]
@@ -236,9 +267,15 @@ def test_what_was_out_when_a_model_went_down_is_not_paid_again(tmp_path: Path) -
         alone = served(server, "strategy=single", "proposer=direct", "cache=false", "run=alone")
         assert generate(tmp_path, *alone) == 0  # its slot is the first of the others, too
         given = served(
-            server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "inflight=2",
-            "models.coder.retries=0", "cache=false", "run=cut",
-        )  # fmt: skip
+            server,
+            "strategy=best_of_n",
+            "strategy.n=2",
+            "proposer=direct",
+            "inflight=2",
+            "models.coder.retries=0",
+            "cache=false",
+            "run=cut",
+        )
         assert generate(tmp_path, *given) == 3
         assert not attempts(tmp_path / "cut")
         assert generate(tmp_path, *given) == 0
@@ -281,8 +318,11 @@ def test_a_multirun_makes_a_run_of_each_combination(
     document = json.loads(capsys.readouterr().out)
     jobs = [(one["op"], one["axes"]["strategy"]["kind"]) for one in document["jobs"]]
     assert sorted(jobs) == [
-        ("add", "best_of_n"), ("add", "single"), ("relu", "best_of_n"), ("relu", "single"),
-    ]  # fmt: skip
+        ("add", "best_of_n"),
+        ("add", "single"),
+        ("relu", "best_of_n"),
+        ("relu", "single"),
+    ]
     assert len(list(tmp_path.iterdir())) == 4
 
 

@@ -87,7 +87,7 @@ BAD_PYTHON = [
     ("G204", "import portkern.evaluator.compare"),
     ("G204", "import sys\nsys.modules['__main__'].x"),
     ("G303", "import os\nos.environ['TRITON_INTERPRET'] = '1'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("language", ["triton", "numba", "pallas", "opencl"])
@@ -179,7 +179,7 @@ BAD_NATIVE = [
     ("G403", 'void f() { asm(".incbin \\"/etc/passwd\\""); }'),
     ("G405", 'void f() { asm volatile("syscall" : "=a"(r)); }'),
     ("G405", "void f() { syscall(39); }"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("language", ["c++", "cuda", "hip"])
@@ -260,47 +260,66 @@ def test_words_in_comments_strings_and_identifiers_mean_nothing(words: str) -> N
         ("cuda", "namespace tile { int open(int); }\nvoid f() { tile::open(1); }"),
         ("cuda", "int cublas_like_tile(int n); void f() { cublas_like_tile(1); }"),
         # allocation, views, types
-        ("triton", "import torch\ndef op(x, y):\n    part = torch.empty(4, dtype=torch.float32, "
-         "device=x.device)\n    k[(1,)](x.contiguous().view(-1).t(), part.reshape(2, 2))"),
+        (
+            "triton",
+            "import torch\ndef op(x, y):\n    part = torch.empty(4, dtype=torch.float32, "
+            "device=x.device)\n    k[(1,)](x.contiguous().view(-1).t(), part.reshape(2, 2))",
+        ),
         ("triton", "import torch.nn.functional as F\ndef op(x): return F.pad(x, (0, 1))"),
         ("triton", "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x"),
         ("pallas", "def op(x): return run(jnp.pad(x, 1).reshape(-1), False).astype(jnp.float32)"),
         ("numba", "import numpy as np\n@numba.njit\ndef op(x, y): y[0] = np.sum(x) + x.max()"),
         ("numba", "@numba.njit(fastmath={'contract'})\ndef op(x, y): y[0] = x[0] * x[1] + x[2]"),
         # in the kernel the language's operators are the kernel
-        ("pallas", "def mm(a_ref, b_ref, c_ref): c_ref[...] = a_ref[...] @ b_ref[...]\n"
-         "def op(a, b):\n    f = mm\n    return pl.pallas_call(f)(a, b)"),
+        (
+            "pallas",
+            "def mm(a_ref, b_ref, c_ref): c_ref[...] = a_ref[...] @ b_ref[...]\n"
+            "def op(a, b):\n    f = mm\n    return pl.pallas_call(f)(a, b)",
+        ),
         ("triton", "@triton.jit\ndef k2(x): tl.store(x, tl.sum(tl.load(x)) + tl.load(x).sum())"),
         ("pallas", "def op(x): return pl.pallas_call(lambda a, b: jnp.dot(a[...], b[...]))(x)"),
-        ("pallas", "from jax.experimental.pallas import pallas_call as call\n"
-         "def mm(a_ref, c_ref): c_ref[...] = jnp.dot(a_ref[...], a_ref[...])\n"
-         "def op(a): return call(mm)(a)"),
+        (
+            "pallas",
+            "from jax.experimental.pallas import pallas_call as call\n"
+            "def mm(a_ref, c_ref): c_ref[...] = jnp.dot(a_ref[...], a_ref[...])\n"
+            "def op(a): return call(mm)(a)",
+        ),
         # a reference that the kernel's entry does not use
-        ("triton", "import torch\ndef reference(x): return torch.softmax(x, 0) @ x\n"
-         "def op(x, y): k[(1,)](x)\nif __name__ == '__main__':\n    reference(1)"),
+        (
+            "triton",
+            "import torch\ndef reference(x): return torch.softmax(x, 0) @ x\n"
+            "def op(x, y): k[(1,)](x)\nif __name__ == '__main__':\n    reference(1)",
+        ),
         # ordinary caution
         ("numba", "try:\n    import numpy\nexcept ImportError:\n    pass\ncache: dict = {}"),
-        ("triton", "import time, torch, os\nif __name__ == '__main__':\n    os.system('x')\n"
-         "    torch.softmax(1)"),
+        (
+            "triton",
+            "import time, torch, os\nif __name__ == '__main__':\n    os.system('x')\n"
+            "    torch.softmax(1)",
+        ),
         ("c++", "#if 0\nvoid f() { system(0); }\n#endif\n#include <vector>"),
         ("c++", "#pragma omp parallel for simd reduction(+ : s) // not fast-math\nfor (;;) {}"),
         ("c++", "#pragma GCC unroll 4\n#pragma GCC ivdep\nfor (;;) {}"),
         ("c++", "__attribute__((always_inline)) inline void f() {}"),
         ("cuda", '#include <cuda_fp16.h>\n#include <cub/cub.cuh>\n#include "harness.h"'),
-        ("cuda", "#include <torch/extension.h>\ntorch::Tensor f(torch::Tensor x) {\n"
-         "  auto y = torch::empty_like(x); TORCH_CHECK(x.is_cuda());\n"
-         "  auto s = at::cuda::getCurrentCUDAStream(); return y; }"),
+        (
+            "cuda",
+            "#include <torch/extension.h>\ntorch::Tensor f(torch::Tensor x) {\n"
+            "  auto y = torch::empty_like(x); TORCH_CHECK(x.is_cuda());\n"
+            "  auto s = at::cuda::getCurrentCUDAStream(); return y; }",
+        ),
     ],
-)  # fmt: skip
+)
 def test_honest_sources_have_no_hits(language: str, source: str) -> None:
     assert [str(hit) for hit in inspect(language, source)] == []
 
 
 SHIPPED = [
     (name, candidate)
-    for name in registry.names() for op in ops.names()
+    for name in registry.names()
+    for op in ops.names()
     for candidate in catalogue.candidates(op, registry.load(name))
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -364,13 +383,39 @@ def test_what_is_too_deep_to_be_read_is_not_let_through() -> None:
     assert not inspect("c++", "int x = " + "(" * 5000 + "1" + ")" * 5000 + ";")
 
 
-_PIECES = st.sampled_from([
-    "import os\n", "os.system('x')\n", "def f(x):\n    ", "class A(", ")", "x[", "]",
-    "lambda a: ", "#define A(x) ", "#include <", "\\\n", '"""', "'", "getattr(os, ", "@",
-    " = ", "*",
-    "__import__(", "#if 0\n", "#endif\n", "asm(", "<<<1,2>>>", "pl.pallas_call(", "\0", "\ud800",
-    "{", "}", ";", "\r",
-])  # fmt: skip
+_PIECES = st.sampled_from(
+    [
+        "import os\n",
+        "os.system('x')\n",
+        "def f(x):\n    ",
+        "class A(",
+        ")",
+        "x[",
+        "]",
+        "lambda a: ",
+        "#define A(x) ",
+        "#include <",
+        "\\\n",
+        '"""',
+        "'",
+        "getattr(os, ",
+        "@",
+        " = ",
+        "*",
+        "__import__(",
+        "#if 0\n",
+        "#endif\n",
+        "asm(",
+        "<<<1,2>>>",
+        "pl.pallas_call(",
+        "\0",
+        "\ud800",
+        "{",
+        "}",
+        ";",
+        "\r",
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)

@@ -58,12 +58,20 @@ def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Inside:
     def run(code: str, *, limits: dict[str, int] | None = None, **policy: int) -> Any:
         scratch = tmp_path / "scratch"
         scratch.mkdir(exist_ok=True)
-        asked = {"scratch": str(scratch), "layers": request.param, "code": HELPERS + code,
-                 "policy": policy, "limits": limits or {}}  # fmt: skip
+        asked = {
+            "scratch": str(scratch),
+            "layers": request.param,
+            "code": HELPERS + code,
+            "policy": policy,
+            "limits": limits or {},
+        }
         ended = subprocess.run(
-            [sys.executable, "-c", INSIDE, json.dumps(asked)], capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", INSIDE, json.dumps(asked)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         return json.loads(ended.stdout) if ended.returncode == 0 else ended
 
     return run
@@ -113,12 +121,20 @@ def test_what_python_imports_is_there_by_the_name_that_it_uses(tmp_path: Path) -
     """An environment that is reached through a link."""
     (tmp_path / "venv").symlink_to(sys.prefix)
     code = "import numpy, portkern\nfound = numpy.__file__"
-    asked = {"scratch": str(tmp_path / "scratch"), "layers": "all", "code": code, "policy": {},
-             "limits": {}}  # fmt: skip
+    asked = {
+        "scratch": str(tmp_path / "scratch"),
+        "layers": "all",
+        "code": code,
+        "policy": {},
+        "limits": {},
+    }
     ended = subprocess.run(
         [tmp_path / "venv" / "bin" / Path(sys.executable).name, "-c", INSIDE, json.dumps(asked)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout).startswith(str(tmp_path / "venv"))
 
@@ -157,7 +173,8 @@ found = {first: rest[0] for first, *rest in words if rest}
 def test_a_fork_bomb_ends_at_its_share(inside: Inside, request: pytest.FixtureRequest) -> None:
     if os.getuid() == 0 and request.node.callspec.params["inside"] != "all":
         pytest.skip("the kernel does not count root's processes; a cgroup does")
-    found = inside("""
+    found = inside(
+        """
 import signal, time
 children = []
 try:
@@ -171,21 +188,27 @@ except OSError:
 for child in children:
     os.kill(child, signal.SIGKILL)
 found = len(children)
-""", limits={"tasks": 64})  # fmt: skip
+""",
+        limits={"tasks": 64},
+    )
     assert 0 < found < 64
 
 
 def test_a_memory_bomb_is_an_error_in_the_worker(inside: Inside) -> None:
-    found = inside("""
+    found = inside(
+        """
 def bomb():
     held = [bytearray(1 << 26) for _ in range(1000)]
 found = attempt(bomb)
-""", limits={"memory_bytes": 1 << 29})  # fmt: skip
+""",
+        limits={"memory_bytes": 1 << 29},
+    )
     assert found == "MemoryError"
 
 
 def test_a_file_grows_to_its_limit_only(inside: Inside) -> None:
-    found = inside("""
+    found = inside(
+        """
 import signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def fill():
@@ -193,7 +216,9 @@ def fill():
         for _ in range(64):
             file.write(bytes(1 << 20))
 found = attempt(fill)
-""", limits={"file_bytes": 8 << 20})  # fmt: skip
+""",
+        limits={"file_bytes": 8 << 20},
+    )
     assert found == "OSError"
 
 
@@ -201,13 +226,16 @@ found = attempt(fill)
 def test_the_scratch_is_of_limited_size(inside: Inside, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["inside"] != "all":
         pytest.skip("a folder on the machine's disk has the disk's size")
-    found = inside("""
+    found = inside(
+        """
 def fill():
     for number in range(64):
         with open(f"file-{number}", "wb") as file:
             file.write(bytes(1 << 20))
 found = attempt(fill)
-""", scratch_bytes=16 << 20)  # fmt: skip
+""",
+        scratch_bytes=16 << 20,
+    )
     assert found == "OSError"
 
 

@@ -43,9 +43,13 @@ class Scripted:
     parts: list[Scripted] = field(default_factory=list)
 
     async def ask(
-        self, role: str, messages: Sequence[Message], *, prompt: str = "",
+        self,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        prompt: str = "",
         temperature: float | None = None,
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         self.asked.append((role, prompt, messages))
         said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if isinstance(said, Exception):
@@ -82,10 +86,17 @@ def task(where: str = "h200", backend: str = "cuda", op: str = "softmax") -> Tas
 
 def attempt(status: Status | str = Status.PASSED, **changes: Any) -> Attempt:
     told: dict[str, Any] = {
-        "id": "1.0", "slot": 1, "number": 0, "op": "softmax", "target": "h200", "backend": "cuda",
-        "language": "cuda", "source": "int mine;", "status": Status(status),
+        "id": "1.0",
+        "slot": 1,
+        "number": 0,
+        "op": "softmax",
+        "target": "h200",
+        "backend": "cuda",
+        "language": "cuda",
+        "source": "int mine;",
+        "status": Status(status),
         "score": 1.5 if status == Status.PASSED else 0.0,
-    }  # fmt: skip
+    }
     return Attempt.model_validate(told | changes)
 
 
@@ -94,9 +105,7 @@ def context(
 ) -> tuple[Context, Scripted]:
     llm, known = Scripted(list(said) or ["nobody should ask"]), Log()
     known.add(log)
-    found = Context(
-        of or task(), known, cast(Memory, None), llm, Random(0), unused, unused, set()
-    )  # fmt: skip
+    found = Context(of or task(), known, cast(Memory, None), llm, Random(0), unused, unused, set())
     return found, llm
 
 
@@ -115,9 +124,15 @@ def answer(**fields: Any) -> str:
 REPAIR = answer(problem="Index i is not bounded", why="rows end", fix="check i < cols")
 BOTTLENECK = answer(problem="memory at 83 %", method="load 16 bytes", plan="float4", bound="memory")
 REFLECTION = answer(
-    problem="waits", why="stalls", fix="prefetch", bound="latency bound", lessons=["a", "b"],
-    avoid="atomics", **{"try": ["shuffles"]}, fix_helped=True,
-)  # fmt: skip
+    problem="waits",
+    why="stalls",
+    fix="prefetch",
+    bound="latency bound",
+    lessons=["a", "b"],
+    avoid="atomics",
+    **{"try": ["shuffles"]},
+    fix_helped=True,
+)
 
 
 # ---- which there are
@@ -125,8 +140,9 @@ REFLECTION = answer(
 
 def test_judges_are_known_by_name_and_say_which_models_they_ask() -> None:
     assert {file.stem for file in CONF.glob("*.yaml")} == {
-        *critic.names(), "bottleneck_reflector"
-    } - {"chain"}  # fmt: skip
+        *critic.names(),
+        "bottleneck_reflector",
+    } - {"chain"}
     assert load("none").roles == load("rules").roles == ()
     assert load("critic", role="critic").roles == ("critic",)
     chain = load("chain", chain=["rules", {"kind": "critic", "role": "critic"}, "reflector"])
@@ -278,9 +294,7 @@ BEST = attempt(id="0.0", slot=0, source="int best;", score=9.0, speedups={"n1": 
 def test_a_judge_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -> None:
     blocks = [Block(kind="timing", title="Time", text="33.4 µs of mine")]
     seen = attempt(score=7.0, feedback=blocks, metrics={"memory_pct": 83.1}, parents=("0.0",))
-    said = answer(
-        problem="p", method="m", fix="f", instructions="i", plausible=False, reason="r"
-    )  # fmt: skip
+    said = answer(problem="p", method="m", fix="f", instructions="i", plausible=False, reason="r")
     where, llm = context(said, log=[BEST])
     assert diagnose(load(kind), seen, where)
     text = llm.text()
@@ -361,9 +375,11 @@ def test_a_judge_may_be_asked_for_repairs_alone() -> None:
 
 def test_lessons_are_drawn_with_what_was_measured_first() -> None:
     parent = attempt(
-        "wrong", id="0.0", slot=0,
+        "wrong",
+        id="0.0",
+        slot=0,
         diagnosis=Diagnosis(judge="reflector", problem="off by one", fix="use < for <="),
-    )  # fmt: skip
+    )
     where, llm = context(REFLECTION, log=[parent])
     told = diagnose(load("reflector", lessons=4), attempt(parents=("0.0",)), where)
     assert told and (told.problem, told.fix, told.bound) == ("waits", "prefetch", "latency")
@@ -428,9 +444,13 @@ def voting(good: Sequence[int], of: Sequence[Draft]) -> Scripted:
 
     class Verifier(Scripted):
         async def ask(
-            self, role: str, messages: Sequence[Message], *, prompt: str = "",
+            self,
+            role: str,
+            messages: Sequence[Message],
+            *,
+            prompt: str = "",
             temperature: float | None = None,
-        ) -> Reply:  # fmt: skip
+        ) -> Reply:
             text = messages[-1].content
             number = next(
                 i for i, one in enumerate(of) if one.candidate and one.candidate.source in text
@@ -511,9 +531,10 @@ def test_only_attempts_above_the_threshold_are_doubted_and_the_doubt_is_a_note()
     assert not llm.asked
     told = diagnose(checker, attempt(score=8.0), where)
     assert told == Diagnosis(
-        judge="reward_checker", lessons=("Doubted: it keeps the first result",),
+        judge="reward_checker",
+        lessons=("Doubted: it keeps the first result",),
         problem="8 times as fast as the framework may not be real: it keeps the first result",
-    )  # fmt: skip
+    )
 
 
 def test_a_plausible_speedup_is_left_alone() -> None:

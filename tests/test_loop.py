@@ -20,29 +20,27 @@ from portkern.cli.verbs.generate import plan_of, read
 from portkern.errors import ConfigError, ModelDown, ModelError
 from portkern.records.record import Record
 from portkern.spec.candidate import Candidate
-from tests.scripted import (
-    MODEL,
-    ScriptedBench,
-    ScriptedModels,
-    by_prompt,
-    in_turn,
-    kernel,
-    play,
-)
+from tests.scripted import MODEL, ScriptedBench, ScriptedModels, by_prompt, in_turn, kernel, play
 
 EVOLVING = (
-    "strategy=evolutionary", "proposer=evolve", "strategy.population=3", "strategy.init=2",
-    "strategy.islands=2", "strategy.barrier=false", "budget.attempts=14", "memory=last",
-)  # fmt: skip
+    "strategy=evolutionary",
+    "proposer=evolve",
+    "strategy.population=3",
+    "strategy.init=2",
+    "strategy.islands=2",
+    "strategy.barrier=false",
+    "budget.attempts=14",
+    "memory=last",
+)
 CRFM = ("preset=crfm", "budget.attempts=24")
 
 
 def varied(request: Request, count: int) -> str:
     """A kernel whose worth follows from the call's seed alone."""
     rng = random.Random(request.params["seed"])
-    return kernel(rng.choice(["wrong", "build_failed", f"{rng.uniform(0.5, 3):.3f}"]), about=str(
-        rng.random()
-    ))  # fmt: skip
+    return kernel(
+        rng.choice(["wrong", "build_failed", f"{rng.uniform(0.5, 3):.3f}"]), about=str(rng.random())
+    )
 
 
 class Slow(ScriptedModels):
@@ -148,11 +146,14 @@ def anything(request: Request, count: int) -> str:
     [
         ["strategy=best_of_n", "proposer=direct", "strategy.n=6"],
         ["strategy=best_of_n", "proposer=tool_agent", "strategy.n=3"],
-        ["preset=crfm"], ["preset=stark"], ["preset=cudaforge"], ["preset=ai_cuda_engineer"],
+        ["preset=crfm"],
+        ["preset=stark"],
+        ["preset=cudaforge"],
+        ["preset=ai_cuda_engineer"],
         ["preset=kernelagent_opt"],
     ],
     ids=lambda how: how[-1] if len(how) == 1 else how[1],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 def test_whoever_asks_a_model_that_is_down_the_run_stops_and_goes_on_from_there(
     how: list[str], share: float, tmp_path: Path
@@ -198,9 +199,13 @@ def test_a_run_with_other_settings_in_the_same_folder_is_refused(tmp_path: Path)
 
 def test_equal_candidates_are_judged_once_and_are_one_attempt(tmp_path: Path) -> None:
     played = play(
-        tmp_path, in_turn(kernel(2.0)), "strategy=best_of_n", "strategy.n=5", "proposer=direct",
+        tmp_path,
+        in_turn(kernel(2.0)),
+        "strategy=best_of_n",
+        "strategy.n=5",
+        "proposer=direct",
         "inflight=5",
-    )  # fmt: skip
+    )
     assert [str(one.status) for one in played.attempts] == ["passed", *["duplicate"] * 4]
     assert played.attempts[1].detail == "the same kernel as attempt 0.0"
     bench = played.run.bench
@@ -244,12 +249,15 @@ def test_a_spent_budget_of_tokens_ends_a_run_and_leaves_whole_slots(tmp_path: Pa
 def test_what_each_attempt_cost_is_the_cost_of_its_calls(tmp_path: Path) -> None:
     fix = '{"problem": "p", "fix": "f", "why": "w", "method": "m", "plan": "q"}'
     played = play(
-        tmp_path, by_prompt({"direct": [kernel(1.1), kernel(1.2)], "judge_bottleneck": [fix]}),
-        "preset=cudaforge", "budget.attempts=2",
-    )  # fmt: skip
+        tmp_path,
+        by_prompt({"direct": [kernel(1.1), kernel(1.2)], "judge_bottleneck": [fix]}),
+        "preset=cudaforge",
+        "budget.attempts=2",
+    )
     assert [one.calls for one in played.attempts] == [
-        ("0/coder#1", "0.0.judge/judge#1"), ("1/coder#1", "1.0.judge/judge#1"),
-    ]  # fmt: skip
+        ("0/coder#1", "0.0.judge/judge#1"),
+        ("1/coder#1", "1.0.judge/judge#1"),
+    ]
     assert [one.cost.tokens_out for one in played.attempts] == [10, 10]
     assert played.attempts[0].cost.usd is None  # nobody knows the price
 
@@ -259,9 +267,12 @@ def test_what_each_attempt_cost_is_the_cost_of_its_calls(tmp_path: Path) -> None
 
 def test_a_model_that_never_returns_code_ends_in_attempts_without_code(tmp_path: Path) -> None:
     played = play(
-        tmp_path, in_turn("I would rather not."), "strategy=refine", "proposer=direct",
+        tmp_path,
+        in_turn("I would rather not."),
+        "strategy=refine",
+        "proposer=direct",
         "budget.attempts=3",
-    )  # fmt: skip
+    )
     assert [one.status for one in played.attempts] == [Status.NO_CODE] * 3
     assert played.attempts[0].detail == "the reply holds no code block"
     assert len(played.attempts[0].calls) == 2  # it was asked twice
@@ -277,9 +288,7 @@ def test_an_error_after_which_no_call_succeeds_ends_the_run(tmp_path: Path) -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tests.scripted, "ScriptedModels", Dead)
-        played = play(
-            tmp_path, varied, "strategy=best_of_n", "proposer=direct", "strategy.n=50"
-        )  # fmt: skip
+        played = play(tmp_path, varied, "strategy=best_of_n", "proposer=direct", "strategy.n=50")
     assert len(played.attempts) == 1
     assert played.stopped == "no such key; set the environment variable KEY"
 
@@ -291,9 +300,13 @@ def test_what_breaks_a_constraint_is_rejected_and_not_judged(tmp_path: Path) -> 
     )
     replies = [kernel(2.0, about="x").replace("{}", "{ goto a; }"), kernel(1.5)]
     played = play(
-        tmp_path / "run", in_turn(*replies), "strategy=refine", "proposer=direct",
-        "budget.attempts=2", f"constraints={rules}",
-    )  # fmt: skip
+        tmp_path / "run",
+        in_turn(*replies),
+        "strategy=refine",
+        "proposer=direct",
+        "budget.attempts=2",
+        f"constraints={rules}",
+    )
     first, second = played.attempts
     assert first.status is Status.REJECTED and "we cannot read it" in first.detail
     assert not first.records
@@ -323,9 +336,14 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
         patch.setattr(tests.scripted, "ScriptedModels", Writing)
         patch.setattr(tests.scripted, "ScriptedBench", Timed)
         play(
-            tmp_path, varied, "strategy=best_of_n", "proposer=direct", "strategy.n=40",
-            "inflight=4", "budget.attempts=40",
-        )  # fmt: skip
+            tmp_path,
+            varied,
+            "strategy=best_of_n",
+            "proposer=direct",
+            "strategy.n=40",
+            "inflight=4",
+            "budget.attempts=40",
+        )
     busy = sum(end - start for start, end in spans)
     assert busy / (spans[-1][1] - spans[0][0]) >= 0.8
 
@@ -360,7 +378,7 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
         (["approve=all"], "No approve mode 'all'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_what_does_not_go_together_is_said_with_the_way_out(
     given: list[str], message: str, tmp_path: Path
 ) -> None:
@@ -379,10 +397,18 @@ def test_a_group_chosen_beside_a_preset_is_its_own_again() -> None:
 
 
 def test_a_role_without_a_model_has_the_coders(tmp_path: Path) -> None:
-    plan = plan_of(read([
-        "op=relu", "target=x86_64", "preset=stark", f"models.coder.model={MODEL}",
-        "models.judge.model=openai/other", "models.judge.temperature=0",
-    ]))  # fmt: skip
+    plan = plan_of(
+        read(
+            [
+                "op=relu",
+                "target=x86_64",
+                "preset=stark",
+                f"models.coder.model={MODEL}",
+                "models.judge.model=openai/other",
+                "models.judge.temperature=0",
+            ]
+        )
+    )
     run = Run(plan, tmp_path)
     assert run.models.role("planner").model == MODEL
     assert run.models.role("planner").temperature == 0.8

@@ -27,9 +27,12 @@ HOST = host_targets()[0]
 
 def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell]:
     fields: dict[str, Any] = {
-        "ops": ["relu"], "targets": [HOST], "backends": ["cpu"], "workloads": ["ci"],
+        "ops": ["relu"],
+        "targets": [HOST],
+        "backends": ["cpu"],
+        "workloads": ["ci"],
         "dtypes": ["float32"],
-    }  # fmt: skip
+    }
     found = Question(**(fields | changes)).cells()
     if candidate is None:
         return found
@@ -41,9 +44,14 @@ def run(
 ) -> tuple[list[Record], list[Progress]]:
     seen: list[Progress] = []
     matrix = Matrix(
-        asked, "test", RecordFile(folder / "records.jsonl"), ArtifactCache(folder / "artifacts"),
-        QUICK, fresh=fresh, report=seen.append,
-    )  # fmt: skip
+        asked,
+        "test",
+        RecordFile(folder / "records.jsonl"),
+        ArtifactCache(folder / "artifacts"),
+        QUICK,
+        fresh=fresh,
+        report=seen.append,
+    )
     return matrix.execute(), seen
 
 
@@ -124,10 +132,18 @@ def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     argv = [
-        sys.executable, "-m", "portkern.cli.main", "matrix", "ops=[relu,add,transpose]",
-        f"targets=[{HOST}]", "backends=cpu", "run=killed", f"reports={tmp_path}", "track=false",
+        sys.executable,
+        "-m",
+        "portkern.cli.main",
+        "matrix",
+        "ops=[relu,add,transpose]",
+        f"targets=[{HOST}]",
+        "backends=cpu",
+        "run=killed",
+        f"reports={tmp_path}",
+        "track=false",
         "json=true",
-    ]  # fmt: skip
+    ]
     path = tmp_path / "killed" / "records.jsonl"
     first = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120

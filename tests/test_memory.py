@@ -52,18 +52,24 @@ LANGUAGES = [
 ]
 #: A target that each backend builds for.
 TARGETS = {
-    "cpu": "x86_64", "cuda": "h200", "hip": "mi300x", "opencl": "opencl_generic",
-    "pallas": "h200", "triton": "h200",
-}  # fmt: skip
+    "cpu": "x86_64",
+    "cuda": "h200",
+    "hip": "mi300x",
+    "opencl": "opencl_generic",
+    "pallas": "h200",
+    "triton": "h200",
+}
 
 
 def task_of(op: str = "softmax", backend: str = "cuda", language: str = "") -> Task:
     known, kernels = ops.load(op), registry.load(backend)
     return Task(
-        known, target.load(TARGETS[backend]), kernels,
+        known,
+        target.load(TARGETS[backend]),
+        kernels,
         language or next(iter(kernels.languages.values())),
         workloads={name: known.workloads[name] for name in SHOWN_SETS},
-    )  # fmt: skip
+    )
 
 
 TASK = task_of()
@@ -73,11 +79,16 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
     """Correct when it has a score, and timed unless that is said."""
     slot, number = map(int, name.split("."))
     told: dict[str, Any] = {
-        "status": Status.PASSED if score else Status.WRONG, "detail": "" if score else "is off",
-        "source": f"// source of {name}\nint softmax;", "digest": f"digest-{name}",
-        "language": "cuda", "backend": "cuda", "op": "softmax", "target": "h200",
+        "status": Status.PASSED if score else Status.WRONG,
+        "detail": "" if score else "is off",
+        "source": f"// source of {name}\nint softmax;",
+        "digest": f"digest-{name}",
+        "language": "cuda",
+        "backend": "cuda",
+        "op": "softmax",
+        "target": "h200",
         "speedups": {"4096x1024": score} if score else {},
-    }  # fmt: skip
+    }
     return Attempt(id=name, slot=slot, number=number, score=score, **(told | facts))
 
 
@@ -106,7 +117,7 @@ def load(folder: Path, /, *, task: Task = TASK, **options: Any) -> memory.Recall
 
 def view(
     folder: Path, log: Log, slot: Slot, /, *, role: str = "coder", **options: Any
-) -> list[Block]:  # fmt: skip
+) -> list[Block]:
     """As a fresh memory gives it that was told of the log."""
     loaded = load(folder, **options)
     for one in log:
@@ -167,10 +178,12 @@ def test_names_are_of_options() -> None:
         ({"k": 0}, "Got memory.k=0, expected greater than or equal to 1"),
         ({"history": 5}, "Got memory.history=5, expected a name or a list of names"),
         ({"order": "best"}, "Got memory.order='best', expected 'worst_to_best' or 'oldest_first'"),
-        ({"graph": "/none.json", "knowledge": "graph"}, "Cannot read /none.json: [Errno 2] No such "
-         "file or directory: '/none.json'"),
+        (
+            {"graph": "/none.json", "knowledge": "graph"},
+            "Cannot read /none.json: [Errno 2] No such file or directory: '/none.json'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_line(options: dict[str, Any], told: str, folder: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load(folder, **options)
@@ -333,8 +346,10 @@ def test_the_tree_tells_each_role_what_it_needs(folder: Path) -> None:
     assert coder[2].title == "What was tried on its siblings"
     debugger = view(folder, TREE, slot, role="debugger", history="tree_ctx")
     assert [block.title for block in debugger] == [
-        "The kernel to build on (1.1)", "What failed beside it", "What mended 1.0 (2.0)",
-    ]  # fmt: skip
+        "The kernel to build on (1.1)",
+        "What failed beside it",
+        "What mended 1.0 (2.0)",
+    ]
     assert "// source of 2.0" in debugger[2].text
 
 
@@ -378,11 +393,18 @@ def marked(name: str, island: int, score: float, parents: tuple[str, ...], arm: 
     """Whose every text bears its name."""
     mark = f"mark-{name}-end"
     return attempt(
-        name, score, island=island, parents=parents, arm=arm, idea=f"idea {mark}",
-        rationale=f"because {mark}", source=f"code of {mark} softmax", detail=f"detail {mark}",
+        name,
+        score,
+        island=island,
+        parents=parents,
+        arm=arm,
+        idea=f"idea {mark}",
+        rationale=f"because {mark}",
+        source=f"code of {mark} softmax",
+        detail=f"detail {mark}",
         feedback=(Block(kind="x", title="x", text=f"feedback {mark}"),),
         diagnosis=Diagnosis(judge="x", problem=f"problem {mark}", lessons=(f"lesson {mark}",)),
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -398,17 +420,27 @@ def archipelagos(draw: st.DrawFn) -> tuple[Log, Slot]:
     known = [one.id for one in log]
     some = st.lists(st.sampled_from(known), max_size=2, unique=True) if known else st.just([])
     slot = Slot(
-        parents=tuple(draw(some)), shown=tuple(draw(some)), number=len(log),
-        island=draw(st.integers(0, 2)), arm=draw(st.sampled_from(["", "tile"])),
-    )  # fmt: skip
+        parents=tuple(draw(some)),
+        shown=tuple(draw(some)),
+        number=len(log),
+        island=draw(st.integers(0, 2)),
+        arm=draw(st.sampled_from(["", "tile"])),
+    )
     return log, slot
 
 
 EVERYTHING: dict[str, Any] = {
-    "history": HISTORIES, "knowledge": [name for name in KNOWLEDGE if name != "embed"],
-    "corpora": CORPORA, "k": 100, "best": 9, "leaders": 9, "insights": 9, "graph": "none",
-    "max_total": 10**9, "max_chars": 10**6,
-}  # fmt: skip
+    "history": HISTORIES,
+    "knowledge": [name for name in KNOWLEDGE if name != "embed"],
+    "corpora": CORPORA,
+    "k": 100,
+    "best": 9,
+    "leaders": 9,
+    "insights": 9,
+    "graph": "none",
+    "max_total": 10**9,
+    "max_chars": 10**6,
+}
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -446,9 +478,10 @@ def test_the_op_s_own_kernel_is_not_shown_unless_asked_for(
     for op in ("relu", "softmax", "matmul", "bmm"):
         task = task_of(op, backend, language)
         own = [
-            kernel.source.strip() for kernel in catalogue.candidates(op, task.backend)
+            kernel.source.strip()
+            for kernel in catalogue.candidates(op, task.backend)
             if kernel.language == language
-        ]  # fmt: skip
+        ]
         options = {"knowledge": "bm25", "corpora": CORPORA, "k": 500, "max_total": 10**7}
         options |= {"max_chars": 10**6}
         hidden = joined(load(folder, task=task, **options).view(Slot(), "coder", Log(), task))
@@ -465,15 +498,17 @@ def test_the_op_s_own_kernel_is_not_shown_unless_asked_for(
 def test_an_imported_op_under_another_name_is_the_same_op() -> None:
     softmax, matmul, bmm = map(ops.load, ("softmax", "matmul", "bmm"))
     signature = softmax.signature.__class__(
-        "softmax_h4096", softmax.signature.axes, softmax.signature.inputs,
-        softmax.signature.outputs,
-    )  # fmt: skip
+        "softmax_h4096", softmax.signature.axes, softmax.signature.inputs, softmax.signature.outputs
+    )
     imported = softmax.__class__(
         signature, softmax.reference, softmax.flops, {}, reference_source=softmax.reference_source
     )
-    titles = [one.title for one in documents.kernels(Task(
-        imported, target.load("h200"), registry.load("cuda"), "cuda",
-    ))]  # fmt: skip
+    titles = [
+        one.title
+        for one in documents.kernels(
+            Task(imported, target.load("h200"), registry.load("cuda"), "cuda")
+        )
+    ]
     assert "The catalogue's kernel of softmax" not in titles
     assert "The catalogue's kernel of layernorm" in titles
     assert matmul.reference_source == bmm.reference_source  # and yet they are two
@@ -675,11 +710,14 @@ def test_vectors_are_the_same_in_every_process() -> None:
     )
     seen = {
         subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True,
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert len(seen) == 1
 
 
@@ -712,14 +750,18 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "embeddings.word_embeddings.weight": weight(len(vocabulary), 16),
         "embeddings.position_embeddings.weight": weight(12, 16),
         "embeddings.token_type_embeddings.weight": weight(2, 16),
-        "embeddings.LayerNorm.weight": weight(16), "embeddings.LayerNorm.bias": weight(16),
-    }  # fmt: skip
+        "embeddings.LayerNorm.weight": weight(16),
+        "embeddings.LayerNorm.bias": weight(16),
+    }
     for layer in (f"encoder.layer.{number}." for number in range(2)):
         sizes = {
-            "attention.self.query": (16, 16), "attention.self.key": (16, 16),
-            "attention.self.value": (16, 16), "attention.output.dense": (16, 16),
-            "intermediate.dense": (32, 16), "output.dense": (16, 32),
-        }  # fmt: skip
+            "attention.self.query": (16, 16),
+            "attention.self.key": (16, 16),
+            "attention.self.value": (16, 16),
+            "attention.output.dense": (16, 16),
+            "intermediate.dense": (32, 16),
+            "output.dense": (16, 32),
+        }
         for name, shape in sizes.items():
             weights[f"{layer}{name}.weight"] = weight(*shape)
             weights[f"{layer}{name}.bias"] = weight(shape[0])
@@ -730,9 +772,12 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {f"bert.{name}": tensor for name, tensor in weights.items()}, folder / "model.safetensors"
     )
     config = {
-        "model_type": "bert", "num_hidden_layers": 2, "num_attention_heads": 4,
-        "max_position_embeddings": 12, "layer_norm_eps": 1e-12,
-    }  # fmt: skip
+        "model_type": "bert",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 12,
+        "layer_norm_eps": 1e-12,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
@@ -746,17 +791,24 @@ def test_the_encoder_computes_what_torch_s_own_layers_do(encoder_folder: Path) -
     w = encoder._weights
     x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][:6]
     x = torch.nn.functional.layer_norm(
-        x + w["embeddings.token_type_embeddings.weight"][0], (16,),
-        w["embeddings.LayerNorm.weight"], w["embeddings.LayerNorm.bias"], 1e-12,
-    )  # fmt: skip
+        x + w["embeddings.token_type_embeddings.weight"][0],
+        (16,),
+        w["embeddings.LayerNorm.weight"],
+        w["embeddings.LayerNorm.bias"],
+        1e-12,
+    )
     for number in range(2):
         own = {k.removeprefix(f"encoder.layer.{number}."): v for k, v in w.items()}
         layer = torch.nn.TransformerEncoderLayer(
             16, 4, 32, dropout=0.0, activation="gelu", layer_norm_eps=1e-12, batch_first=True
         )
-        names = {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm",
-                 "linear1": "intermediate.dense", "linear2": "output.dense",
-                 "self_attn.out_proj": "attention.output.dense"}  # fmt: skip
+        names = {
+            "norm1": "attention.output.LayerNorm",
+            "norm2": "output.LayerNorm",
+            "linear1": "intermediate.dense",
+            "linear2": "output.dense",
+            "self_attn.out_proj": "attention.output.dense",
+        }
         parts = ("weight", "bias")
         state = {f"{a}.{part}": own[f"{b}.{part}"] for a, b in names.items() for part in parts}
         for part in parts:
@@ -783,9 +835,15 @@ def test_a_long_text_counts_whole_and_vectors_are_kept(encoder_folder: Path) -> 
 
 def test_the_encoder_looks_up_when_its_folder_is_given(encoder_folder: Path, folder: Path) -> None:
     told = view(
-        folder, Log(), Slot(), knowledge="embed", model=str(encoder_folder), k=1, min_score=-1,
+        folder,
+        Log(),
+        Slot(),
+        knowledge="embed",
+        model=str(encoder_folder),
+        k=1,
+        min_score=-1,
         corpora="hints",
-    )  # fmt: skip
+    )
     assert [block.kind for block in told] == ["embed/tiny"]
 
 
@@ -828,23 +886,33 @@ def test_without_a_folder_the_target_s_own_facts_are_told(folder: Path) -> None:
     told = view(folder, Log(), Slot(), knowledge="kb")
     titles = [block.title.rpartition(": ")[2] for block in told]
     assert titles == [
-        "hints", "legal values of tuning parameters", "what is not certain",
+        "hints",
+        "legal values of tuning parameters",
+        "what is not certain",
         "where that is known from",
-    ]  # fmt: skip
+    ]
     assert TASK.target.hints[0] in told[0].text
 
 
 def test_of_a_folder_what_is_about_the_task_is_told(folder: Path, tmp_path: Path) -> None:
-    for name in ("constraints/general", "guidance/reduction", "guidance/triton", "hardware/sm_90",
-                 "hardware/mi300x", "guidance/cuda"):  # fmt: skip
+    for name in (
+        "constraints/general",
+        "guidance/reduction",
+        "guidance/triton",
+        "hardware/sm_90",
+        "hardware/mi300x",
+        "guidance/cuda",
+    ):
         file = tmp_path / "kb" / f"{name}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"about {name}\n")
     told = view(folder, Log(), Slot(), knowledge="kb", folder=str(tmp_path / "kb"))
     assert [block.text for block in told] == [
-        "about constraints/general", "about guidance/cuda", "about guidance/reduction",
+        "about constraints/general",
+        "about guidance/cuda",
+        "about guidance/reduction",
         "about hardware/sm_90",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_folder_that_is_none_of_ours_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -862,8 +930,13 @@ def test_a_folder_that_is_none_of_ours_is_refused(folder: Path, tmp_path: Path) 
 def test_ops_are_grouped_by_what_they_say_of_themselves() -> None:
     found = {op: family(ops.load(op)) for op in ops.names()}
     assert {op for op, kind in found.items() if kind == "contraction"} == {
-        "attention", "bmm", "conv2d", "conv2d_relu_maxpool", "int8_matmul", "matmul",
-    }  # fmt: skip
+        "attention",
+        "bmm",
+        "conv2d",
+        "conv2d_relu_maxpool",
+        "int8_matmul",
+        "matmul",
+    }
     assert found["softmax"] == found["layernorm"] == found["argmax"] == "reduction"
     assert found["relu"] == found["rope"] == "elementwise"
     assert found["embedding"] == "indexed"
@@ -947,12 +1020,19 @@ def test_a_damaged_file_of_skills_names_its_line(folder: Path) -> None:
 
 NAMES = st.sampled_from(["tile", "wide loads", "unroll", "pad"])
 EXAMPLES = st.builds(
-    Example, run=st.sampled_from("ab"), attempt=st.integers(0, 4).map(lambda n: f"{n}.0"),
-    digest=st.sampled_from(["x", "y"]), island=st.integers(0, 1), op=st.just("sum"),
-    target=st.just("h200"), backend=st.just("cuda"), language=st.just("cuda"),
-    before=st.text(max_size=8), after=st.text(max_size=8),
+    Example,
+    run=st.sampled_from("ab"),
+    attempt=st.integers(0, 4).map(lambda n: f"{n}.0"),
+    digest=st.sampled_from(["x", "y"]),
+    island=st.integers(0, 1),
+    op=st.just("sum"),
+    target=st.just("h200"),
+    backend=st.just("cuda"),
+    language=st.just("cuda"),
+    before=st.text(max_size=8),
+    after=st.text(max_size=8),
     gain=st.none() | st.floats(0.1, 9),
-)  # fmt: skip
+)
 
 
 @st.composite
@@ -1003,7 +1083,9 @@ def test_the_shipped_graph_has_ways_to_every_method_and_no_numbers() -> None:
         reached |= fresh
         todo += fresh
     assert reached == {arm.name for arm in shipped.methods()}
-    assert all(arm.text and arm.resource in ("", "memory", "compute", "cache") for arm in shipped.methods())  # fmt: skip  # noqa: E501
+    assert all(
+        arm.text and arm.resource in ("", "memory", "compute", "cache") for arm in shipped.methods()
+    )
     assert not [step for step in shipped.steps if step.examples]
 
 

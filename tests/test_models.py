@@ -47,19 +47,35 @@ def litellm_is_there() -> None:
 
 
 def make(
-    server: Server | None = None, *, store: Calls | None = None, meter: Meter | None = None,
-    budget: Budget | None = None, seed: int = 0, prices: Mapping[str, Price] | None = None,
-    replay: Calls | None = None, cache: CallCache | None = None, **role: Any,
-) -> Models:  # fmt: skip
+    server: Server | None = None,
+    *,
+    store: Calls | None = None,
+    meter: Meter | None = None,
+    budget: Budget | None = None,
+    seed: int = 0,
+    prices: Mapping[str, Price] | None = None,
+    replay: Calls | None = None,
+    cache: CallCache | None = None,
+    **role: Any,
+) -> Models:
     """One model for all roles, whose pauses are short. Without a server nobody listens."""
     options = {
-        "model": MODEL, "api_base": server.url if server else "http://127.0.0.1:9/v1",
-        "max_tokens": 64, "timeout_s": 20.0, "backoff_s": 0.01, **role,
-    }  # fmt: skip
+        "model": MODEL,
+        "api_base": server.url if server else "http://127.0.0.1:9/v1",
+        "max_tokens": 64,
+        "timeout_s": 20.0,
+        "backoff_s": 0.01,
+        **role,
+    }
     return Models(
-        {"coder": Role.of("coder", options)}, store=store, meter=meter or Meter(budget), seed=seed,
-        prices=Prices(prices or {}), replay=replay, cache=cache,
-    )  # fmt: skip
+        {"coder": Role.of("coder", options)},
+        store=store,
+        meter=meter or Meter(budget),
+        seed=seed,
+        prices=Prices(prices or {}),
+        replay=replay,
+        cache=cache,
+    )
 
 
 def said(text: str) -> list[Message]:
@@ -105,9 +121,7 @@ def test_an_answer_comes_back_with_what_it_took() -> None:
 
 def test_a_role_is_asked_as_it_is_configured() -> None:
     with Server(["x", "x"]) as server:
-        models = make(
-            server, seed=3, temperature=0.25, top_p=0.9, extra={"presence_penalty": 0.5}
-        )  # fmt: skip
+        models = make(server, seed=3, temperature=0.25, top_p=0.9, extra={"presence_penalty": 0.5})
         ask(models)
         asyncio.run(models.caller("s1").ask("coder", said("b"), temperature=1.0))
         first, second = (one.body for one in server.requests)
@@ -128,11 +142,19 @@ def test_an_answer_that_was_cut_says_so() -> None:
     [
         Say(None),
         Say(""),
-        Say(body={"id": "1", "object": "chat.completion", "created": 1, "model": "m",
-                  "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 0}}),
+        Say(
+            body={
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 0},
+            }
+        ),
     ],
     ids=["null", "empty", "no choice"],
-)  # fmt: skip
+)
 def test_an_empty_answer_is_an_answer(say: Say) -> None:
     with Server([say]) as server:
         assert ask(make(server)) == Reply("", "s0/coder#1", MODEL)
@@ -164,9 +186,11 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
     async def several(models: Models) -> list[Reply]:
         scope = models.caller("s0")
         asked = [
-            scope.ask("coder", said("a")), scope.ask("coder", said("b")),
-            scope.ask("judge", said("c")), scope.within("p0").ask("coder", said("d")),
-        ]  # fmt: skip
+            scope.ask("coder", said("a")),
+            scope.ask("coder", said("b")),
+            scope.ask("judge", said("c")),
+            scope.within("p0").ask("coder", said("d")),
+        ]
         return list(await asyncio.gather(*asked))
 
     with Server(slow_first) as server:
@@ -461,7 +485,7 @@ def test_a_budget_of_usd_is_never_exceeded() -> None:
     with Server(lambda body, n: Say("x", tokens_in=50, tokens_out=100)) as server:
         models = make(
             server, concurrency=8, max_tokens=100, budget=Budget(usd=0.0015), prices=DOLLAR
-        )  # fmt: skip
+        )
         found = ask_each(models, ["x"] * 12)
     answered = [one for one in found if isinstance(one, Reply)]
     assert models.store[answered[0].call].usd == pytest.approx(250e-6)
@@ -494,8 +518,9 @@ def test_meters_count_what_is_left() -> None:
     now = [100.0]
     meter = Meter(
         Budget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
-        spent=Spent(attempts=1, wall_s=20), clock=lambda: now[0],
-    )  # fmt: skip
+        spent=Spent(attempts=1, wall_s=20),
+        clock=lambda: now[0],
+    )
     now[0] += 5
     meter.spend_attempts(1)
     meter.spend_device(4.0)
@@ -789,9 +814,11 @@ litellm()
 
 
 def test_a_key_is_sent_where_it_belongs_and_found_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("MY_LLM", KEY)
     monkeypatch.setenv("OTHER_API_KEY", "another-secret-value")
     caplog.set_level(logging.DEBUG)

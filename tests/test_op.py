@@ -21,10 +21,12 @@ def moments() -> Op:
         return x.mean(-1), x.var(-1, correction=correction)
 
     signature = Signature(
-        "moments", ("rows", "cols"), (TensorSpec("x", ("rows", "cols")),),
+        "moments",
+        ("rows", "cols"),
+        (TensorSpec("x", ("rows", "cols")),),
         (TensorSpec("mean", ("rows",)), TensorSpec("var", ("rows",))),
         (ScalarSpec("correction", "int64", 1),),
-    )  # fmt: skip
+    )
     work = Workload("4x8", {"rows": 4, "cols": 8}, {"correction": 0})
     return Op(
         signature, run, flops=lambda d: 3.0 * d["rows"] * d["cols"], workloads={"ci": (work,)}

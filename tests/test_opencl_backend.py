@@ -60,9 +60,11 @@ def call(kernel: Kernel, op: str, dims: dict[str, int], inputs: list[Any]) -> An
         torch.full(t.sizes(dims), torch.nan, dtype=inputs[0].dtype) for t in signature.outputs
     ]
     arguments = Call(
-        [device.upload(t) for t in inputs], [device.upload(t) for t in outputs], dims,
+        [device.upload(t) for t in inputs],
+        [device.upload(t) for t in outputs],
+        dims,
         signature.scalar_values({}),
-    )  # fmt: skip
+    )
     return device.download(kernel.launch(arguments)[0])
 
 
@@ -123,9 +125,13 @@ def test_knobs_reach_the_program_as_macros(backend: Backend, tmp_path: Path) -> 
     )
     build = request(source, where="opencl_generic")
     turned = Build(
-        build.candidate.turn({"VALUE": 5}), build.signature, build.dtype, build.target,
-        build.dims, build.scalars,
-    )  # fmt: skip
+        build.candidate.turn({"VALUE": 5}),
+        build.signature,
+        build.dtype,
+        build.target,
+        build.dims,
+        build.scalars,
+    )
     y = call(loaded(backend, turned, tmp_path), "relu", {"n": 7}, [torch.randn(7)])
     assert y.tolist() == [5.0] * 7
 
@@ -225,9 +231,13 @@ def test_pocl_works_without_binutils_by_zigs_linker(tmp_path: Path) -> None:
     )
     cache = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}  # nothing linked earlier is found there
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
         env={**os.environ, **cache, "PATH": str(tmp_path / "bin")},
-    )  # fmt: skip
+    )
     folder, found = answer.stdout.splitlines()
     assert "-lgcc" in Path(folder, "ld").read_text()
     assert "ClDescription" in found, found

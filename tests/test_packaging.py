@@ -140,9 +140,12 @@ def test_uv_is_told_what_pip_is_configured_with(monkeypatch: pytest.MonkeyPatch)
     ids=["cpu", "cuda", "rocm", "xpu"],
 )
 def test_what_is_installed_depends_on_the_torch_that_is_there(
-    requires: list[str], constraints: str, extras: set[str],
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:  # fmt: skip
+    requires: list[str],
+    constraints: str,
+    extras: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
     torch = SETUP.Torch("2.13.0+x", requires)
     monkeypatch.setattr(SETUP, "VENV", tmp_path)
     text = SETUP.write_constraints(torch).read_text()

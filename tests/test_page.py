@@ -22,10 +22,16 @@ HOSTILE = '</pre><script>alert(1)</script> & "quotes" | `code` 漢字 \x1b[31mre
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--enable-logging=stderr",
-)  # fmt: skip
+)
 in_a_browser = pytest.mark.skipif(
     BROWSER is None, reason=f"no browser on PATH: none of {', '.join(NAMES)}"
 )
@@ -35,15 +41,25 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
     """Correct and timed when it has a score."""
     slot, number = map(int, name.split("."))
     told: dict[str, Any] = {
-        "status": Status.PASSED if score else Status.WRONG, "author": "openai/scripted",
-        "source": f"int relu() {{\n  return {slot};\n}}\n", "digest": name, "operator": "mutate",
+        "status": Status.PASSED if score else Status.WRONG,
+        "author": "openai/scripted",
+        "source": f"int relu() {{\n  return {slot};\n}}\n",
+        "digest": name,
+        "operator": "mutate",
         "detail": "" if score else "max error 0.31 at [3, 7]",
         "speedups": {"4096": score} if score else {},
-    }  # fmt: skip
+    }
     return Attempt(
-        id=name, slot=slot, number=number, score=score, op="relu", target="h200", backend="cuda",
-        language="cuda", **(told | facts),
-    )  # fmt: skip
+        id=name,
+        slot=slot,
+        number=number,
+        score=score,
+        op="relu",
+        target="h200",
+        backend="cuda",
+        language="cuda",
+        **(told | facts),
+    )
 
 
 def logged(*attempts: Attempt) -> Log:
@@ -60,10 +76,12 @@ def summary(best: str | None = None, **told: str) -> dict[str, Any]:
 def family() -> Log:
     """A root with two children, of which one has a child; a second root."""
     return logged(
-        attempt("0.0", 1.0, operator="init"), attempt("1.0", 1.5, parents=("0.0",), idea="tile"),
-        attempt("2.0", parents=("0.0",), idea="fuse"), attempt("3.0", 2.5, parents=("1.0",)),
+        attempt("0.0", 1.0, operator="init"),
+        attempt("1.0", 1.5, parents=("0.0",), idea="tile"),
+        attempt("2.0", parents=("0.0",), idea="fuse"),
+        attempt("3.0", 2.5, parents=("1.0",)),
         attempt("4.0", 0.7),
-    )  # fmt: skip
+    )
 
 
 def long(seed: int = 0, count: int = 60) -> Log:
@@ -79,22 +97,40 @@ def long(seed: int = 0, count: int = 60) -> Log:
         if k > 30:
             parents = (known[-1],)  # a long chain
         lines[drawn.randrange(60)] = f"  const int changed_{k} = {k};"
-        status = drawn.choice([Status.PASSED] * 5 + [Status.WRONG, Status.BUILD_FAILED,
-                              Status.DUPLICATE, Status.NO_CODE, Status.REJECTED])  # fmt: skip
+        status = drawn.choice(
+            [Status.PASSED] * 5
+            + [Status.WRONG, Status.BUILD_FAILED, Status.DUPLICATE, Status.NO_CODE, Status.REJECTED]
+        )
         passed = status is Status.PASSED
-        idea = " ".join(drawn.choices(["stage", "tile", "rows", "of", "shared", "memory", "padded",
-                                       "vectorise"], k=drawn.choice([3, 8, 60])))  # fmt: skip
-        log.add([attempt(
-            f"{k}.0", drawn.uniform(0.5, 1.0 + k / 20) if passed else 0.0, parents=parents,
-            status=status, idea=idea, arm=drawn.choice(["", "tiling"]), operator="plan",
-            source="" if status is Status.NO_CODE else "\n".join(lines) + "\n",
-            rationale=f"Because {idea}.", calls=("0/coder#1", "0/planner#1"),
-            cost=Cost(usd=0.0123, tokens_in=900, tokens_out=200),
-            detail="" if passed else "kernel.cu:12: error: " + "no such thing; " * 30,
-            feedback=(Block(kind="timing", title="Timing", text="median_us: 12.3 µs"),),
-            diagnosis=Diagnosis(judge="rules", problem="memory at 83 %", fix="load more", why="so"),
-            notes=("2 of 3 verifiers expect it to work",),
-        )])  # fmt: skip
+        idea = " ".join(
+            drawn.choices(
+                ["stage", "tile", "rows", "of", "shared", "memory", "padded", "vectorise"],
+                k=drawn.choice([3, 8, 60]),
+            )
+        )
+        log.add(
+            [
+                attempt(
+                    f"{k}.0",
+                    drawn.uniform(0.5, 1.0 + k / 20) if passed else 0.0,
+                    parents=parents,
+                    status=status,
+                    idea=idea,
+                    arm=drawn.choice(["", "tiling"]),
+                    operator="plan",
+                    source="" if status is Status.NO_CODE else "\n".join(lines) + "\n",
+                    rationale=f"Because {idea}.",
+                    calls=("0/coder#1", "0/planner#1"),
+                    cost=Cost(usd=0.0123, tokens_in=900, tokens_out=200),
+                    detail="" if passed else "kernel.cu:12: error: " + "no such thing; " * 30,
+                    feedback=(Block(kind="timing", title="Timing", text="median_us: 12.3 µs"),),
+                    diagnosis=Diagnosis(
+                        judge="rules", problem="memory at 83 %", fix="load more", why="so"
+                    ),
+                    notes=("2 of 3 verifiers expect it to work",),
+                )
+            ]
+        )
     return log
 
 
@@ -153,10 +189,12 @@ def test_every_attempt_of_a_long_run_is_there_once(tmp_path: Path) -> None:
 def test_a_chain_of_a_thousand_attempts_needs_no_recursion(tmp_path: Path) -> None:
     names = [f"{k}.0" for k in range(1000)]
     log = Log()
-    log.add([
-        attempt(name, parents=(before,) if before else (), source="")
-        for name, before in zip(names, ["", *names], strict=False)
-    ])  # fmt: skip
+    log.add(
+        [
+            attempt(name, parents=(before,) if before else (), source="")
+            for name, before in zip(names, ["", *names], strict=False)
+        ]
+    )
     assert Outline(written(tmp_path, log)[0]).levels[-1] == ("999.0", 999)
 
 
@@ -219,8 +257,14 @@ def test_a_long_difference_is_cut_and_says_so() -> None:
 
 def test_calls_prices_diagnoses_and_notes_are_told(tmp_path: Path) -> None:
     html, _ = written(tmp_path, long(count=3))
-    for said in ("2 calls of models, 0.0123 USD", "Diagnosis (rules)", "load more", "Timing",
-                 "2 of 3 verifiers expect it to work", "By openai/scripted, plan"):  # fmt: skip
+    for said in (
+        "2 calls of models, 0.0123 USD",
+        "Diagnosis (rules)",
+        "load more",
+        "Timing",
+        "2 of 3 verifiers expect it to work",
+        "By openai/scripted, plan",
+    ):
         assert said in html
 
 
@@ -231,9 +275,18 @@ def test_text_of_models_and_compilers_never_becomes_markup(tmp_path: Path) -> No
     blocks = (Block(kind="compile", title=HOSTILE, text=HOSTILE),)
     diagnosis = Diagnosis(judge=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
     bad = attempt(
-        "0.0", idea=HOSTILE, rationale=HOSTILE, source=HOSTILE, detail=HOSTILE, author=HOSTILE,
-        arm=HOSTILE, donor=HOSTILE, notes=(HOSTILE,), feedback=blocks, diagnosis=diagnosis,
-    )  # fmt: skip
+        "0.0",
+        idea=HOSTILE,
+        rationale=HOSTILE,
+        source=HOSTILE,
+        detail=HOSTILE,
+        author=HOSTILE,
+        arm=HOSTILE,
+        donor=HOSTILE,
+        notes=(HOSTILE,),
+        feedback=blocks,
+        diagnosis=diagnosis,
+    )
     told = summary(None, **{HOSTILE: HOSTILE}) | {"author": HOSTILE}
     html, markdown = written(tmp_path, logged(bad), told)
     outline = Outline(html)
@@ -316,8 +369,9 @@ def test_light_dark_and_narrow_are_drawn_without_sideways_scrolling(tmp_path: Pa
     for scheme in (1, 0):
         shot = tmp_path / f"{scheme}.png"
         preference = f"--blink-settings=preferredColorScheme={scheme}"
-        browse(tmp_path / "attempts.html", preference, "--window-size=1200,900",
-               f"--screenshot={shot}")  # fmt: skip
+        browse(
+            tmp_path / "attempts.html", preference, "--window-size=1200,900", f"--screenshot={shot}"
+        )
         pictures.append(shot.read_bytes())
     assert all(one.startswith(b"\x89PNG") and len(one) > 30_000 for one in pictures)
     assert pictures[0] != pictures[1]

@@ -93,9 +93,19 @@ def test_one_shot_is_one_greedy_call(tmp_path: Path) -> None:
 
 
 def test_caesar_shows_the_last_kernel_and_its_result_for_ten_turns(tmp_path: Path) -> None:
-    played = run(tmp_path, "caesar", by_prompt({"direct": [
-        kernel("build_failed", about="first"), kernel("wrong", about="second"), kernel(1.5),
-    ]}))  # fmt: skip
+    played = run(
+        tmp_path,
+        "caesar",
+        by_prompt(
+            {
+                "direct": [
+                    kernel("build_failed", about="first"),
+                    kernel("wrong", about="second"),
+                    kernel(1.5),
+                ]
+            }
+        ),
+    )
     assert [one.parents for one in played.attempts[:3]] == [(), ("0.0",), ("1.0",)]
     assert "// first" in played.text(1) and "build failed" in played.text(1).lower()
     assert "// second" in played.text(2) and "// first" not in played.text(2)
@@ -130,10 +140,18 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
 def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_kernel(
     tmp_path: Path,
 ) -> None:
-    played = run(tmp_path, "cudaforge", by_prompt({
-        "direct": [kernel("wrong"), kernel(2.0), kernel(1.5), kernel(1.8)],
-        "judge_repair": [FIX], "judge_bottleneck": [FIX],
-    }), "budget.attempts=4")  # fmt: skip
+    played = run(
+        tmp_path,
+        "cudaforge",
+        by_prompt(
+            {
+                "direct": [kernel("wrong"), kernel(2.0), kernel(1.5), kernel(1.8)],
+                "judge_repair": [FIX],
+                "judge_bottleneck": [FIX],
+            }
+        ),
+        "budget.attempts=4",
+    )
     assert played.prompts[:4] == ["direct", "judge_repair", "direct", "judge_bottleneck"]
     assert [one.parents for one in played.attempts] == [(), ("0.0",), ("1.0",), ("2.0",)]
     assert played.attempts[1].diagnosis.fix.startswith("unroll by four")
@@ -144,10 +162,13 @@ def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_ker
 
 
 def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: Path) -> None:
-    answer = by_prompt({
-        "translate": [kernel("wrong"), kernel(1.1), kernel(1.2)],
-        "judge_repair": [FIX], "judge_bottleneck": [FIX],
-    })  # fmt: skip
+    answer = by_prompt(
+        {
+            "translate": [kernel("wrong"), kernel(1.1), kernel(1.2)],
+            "judge_repair": [FIX],
+            "judge_bottleneck": [FIX],
+        }
+    )
     played = run(tmp_path, "kforge", answer, "budget.attempts=3")
     assert [one.phase for one in played.attempts] == ["functional", "functional", "optimise"]
     assert all(one.donor for one in played.attempts)
@@ -166,19 +187,27 @@ def test_pragma_plans_writes_and_is_told_in_words_from_the_best(tmp_path: Path) 
 
 
 def test_tritonforges_arbiter_ends_the_loop_at_the_first_small_gain(tmp_path: Path) -> None:
-    answer = by_prompt({
-        "direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)],
-        "judge_bottleneck": [FIX],
-    })  # fmt: skip
+    answer = by_prompt(
+        {"direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)], "judge_bottleneck": [FIX]}
+    )
     played = run(tmp_path, "tritonforge", answer)
     assert [one.score for one in played.attempts] == [1.0, 1.5, 1.52]
 
 
 def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path) -> None:
-    answer = by_prompt({"direct": [
-        kernel("wrong", about="a"), kernel("wrong", about="b"), kernel("wrong", about="c"),
-        kernel("wrong", about="d"), kernel("wrong", about="e"), kernel(1.0), kernel(2.0),
-    ]})  # fmt: skip
+    answer = by_prompt(
+        {
+            "direct": [
+                kernel("wrong", about="a"),
+                kernel("wrong", about="b"),
+                kernel("wrong", about="c"),
+                kernel("wrong", about="d"),
+                kernel("wrong", about="e"),
+                kernel(1.0),
+                kernel(2.0),
+            ]
+        }
+    )
     played = run(tmp_path, "kernelfalcon", answer)
     assert [one.island for one in played.attempts] == [0, 1, 2, 3, 0, 1]
     assert played.attempts[-1].correct
@@ -204,8 +233,15 @@ def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_pa
     answer = by_prompt({"direct": wrong, "judge_wrong": [FIX], "judge_failure": [FIX]})
     played = run(tmp_path, "geak", answer, "strategy.k=1", "budget.attempts=8")
     assert [bool(one.parents) for one in played.attempts] == [
-        False, True, True, True, True, False, True, True,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
     direct = [k for k, name in enumerate(played.prompts) if name == "direct"]
     assert "// try 0" in played.text(direct[2]) and "// try 1" in played.text(direct[2])
     assert played.calls[0].params["temperature"] == 1.0
@@ -214,18 +250,16 @@ def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_pa
 def test_kernelband_takes_actions_from_its_menu_of_six(tmp_path: Path) -> None:
     played = run(tmp_path, "kernelband", usual(), "budget.attempts=8")
     arms = {one.arm for one in played.attempts if one.parents}
-    assert arms <= {
-        "tiling", "vectorization", "fusion", "pipeline", "reordering", "access_layout",
-    }  # fmt: skip
+    assert arms <= {"tiling", "vectorization", "fusion", "pipeline", "reordering", "access_layout"}
     assert len(arms) >= 3
     with pytest.raises(ConfigError, match=r"feedback\.counters="):
         run(tmp_path / "blind", "kernelband", usual(), "feedback=default")
 
 
 def test_starks_debugger_mends_what_failed_and_its_planner_marks_lines(tmp_path: Path) -> None:
-    answer = by_prompt({
-        "plan": [PLAN], "realise": [kernel("wrong", about="bad")], "debug": [kernel(1.3)],
-    })  # fmt: skip
+    answer = by_prompt(
+        {"plan": [PLAN], "realise": [kernel("wrong", about="bad")], "debug": [kernel(1.3)]}
+    )
     played = run(tmp_path, "stark", answer, "budget.attempts=4", "strategy.epsilon=0.0")
     assert played.prompts[0:2] == ["plan", "realise"]
     debugged = [one for one in played.attempts if one.operator == "debug"]
@@ -341,9 +375,7 @@ def test_tritorx_ends_with_the_first_correct_kernel(tmp_path: Path) -> None:
     assert [str(one.status) for one in played.attempts] == ["build_failed", "wrong", "passed"]
 
 
-def test_kevins_chains_see_results_of_earlier_turns_without_their_reasoning(
-    tmp_path: Path,
-) -> None:
+def test_kevins_chains_see_results_of_earlier_turns_without_their_reasoning(tmp_path: Path) -> None:
     played = run(tmp_path, "kevin_infer", usual(), "strategy.k=2", "strategy.turns=3")
     assert len(played.attempts) == 6
     assert {one.island for one in played.attempts} == {0, 1}

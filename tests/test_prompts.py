@@ -39,9 +39,13 @@ AUTHORS = [name for name in prompts.names() if not name.startswith(("judge_", "a
 JUDGES = [name for name in prompts.names() if name.startswith("judge_") and name != "judge_again"]
 #: A target for each backend, with hints and knobs or without.
 PLACES = {
-    "cuda": ("h200", "sm_80"), "hip": ("mi300x", "gfx1100"), "triton": ("h200", "gfx942"),
-    "cpu": ("x86_64",), "opencl": ("opencl_generic",), "pallas": ("x86_64", "sm_90"),
-}  # fmt: skip
+    "cuda": ("h200", "sm_80"),
+    "hip": ("mi300x", "gfx1100"),
+    "triton": ("h200", "gfx942"),
+    "cpu": ("x86_64",),
+    "opencl": ("opencl_generic",),
+    "pallas": ("x86_64", "sm_90"),
+}
 #: Without scalars and with one.
 OPS = ("relu", "layernorm")
 
@@ -62,24 +66,37 @@ def _tasks() -> Iterator[Task]:
 def task(op: str = "relu", backend: str = "cuda", place: str = "h200", language: str = "") -> Task:
     loaded, made = registry.load(backend), load_op(op)
     return Task(
-        made, target.load(place), loaded, language or next(iter(loaded.languages.values())),
-        "float32", {name: made.workloads[name] for name in ("ci", "typical")},
+        made,
+        target.load(place),
+        loaded,
+        language or next(iter(loaded.languages.values())),
+        "float32",
+        {name: made.workloads[name] for name in ("ci", "typical")},
         Constraints(advice=("prefer one pass",)),
-    )  # fmt: skip
+    )
 
 
 def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
     told: dict[str, Any] = {
-        "status": Status.PASSED if score else Status.WRONG, "source": f"the code of {name}\n",
-        "digest": name, "idea": f"the idea of {name}", "speedups": {"a": score} if score else {},
+        "status": Status.PASSED if score else Status.WRONG,
+        "source": f"the code of {name}\n",
+        "digest": name,
+        "idea": f"the idea of {name}",
+        "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31\nand more",
         "feedback": (Block(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
         "diagnosis": Diagnosis(judge="rules", problem=f"{name} waits", fix="wait less", why="so"),
-    }  # fmt: skip
+    }
     return Attempt(
-        id=name, slot=int(name.split(".")[0]), number=0, op="relu", target="h200", backend="cuda",
-        score=score, **(told | facts),
-    )  # fmt: skip
+        id=name,
+        slot=int(name.split(".")[0]),
+        number=0,
+        op="relu",
+        target="h200",
+        backend="cuda",
+        score=score,
+        **(told | facts),
+    )
 
 
 PASSED, WRONG = attempt("0.0", 1.25), attempt("1.0")
@@ -106,9 +123,7 @@ def writer(
     log = Log()
     log.add(attempts)
     nothing: Any = None
-    context = Context(
-        task, log, recall or Nobody(), nothing, Random(0), nothing, nothing, set()
-    )  # fmt: skip
+    context = Context(task, log, recall or Nobody(), nothing, Random(0), nothing, nothing, set())
     return Writer(Options(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder")
 
 
@@ -121,26 +136,54 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
     """All that the templates of authors name."""
     asked = writer(task, slot)
     lines = (1, 2) if slot.parents else None
-    return asked.facts("coder") | {
-        "idea": Idea("tile", "it is reused"), "tried": [PASSED, WRONG], "wanted": 3,
-        "exemplars": asked.parents, "inspirations": [WRONG], "level": "strategy",
-        "plan": Plan("tile", "it is reused", lines), "marks": (BEGIN, END), "numbered": "   1 code",
-        "anchored": "code", "arms": [Arm("tiling", "Tile it."), Arm("bare")], "tools": TOOLS,
-        "turns": 9, "tries": 2, "others": ["hip", "cpu"],
-        "donors": donors(task.op.name, task.backend.name, task.target.name),
-        "mapping": [("blockIdx.x", "get_group_id(0)")], "why": "it is empty", "form": "file",
-    } | more  # fmt: skip
+    return (
+        asked.facts("coder")
+        | {
+            "idea": Idea("tile", "it is reused"),
+            "tried": [PASSED, WRONG],
+            "wanted": 3,
+            "exemplars": asked.parents,
+            "inspirations": [WRONG],
+            "level": "strategy",
+            "plan": Plan("tile", "it is reused", lines),
+            "marks": (BEGIN, END),
+            "numbered": "   1 code",
+            "anchored": "code",
+            "arms": [Arm("tiling", "Tile it."), Arm("bare")],
+            "tools": TOOLS,
+            "turns": 9,
+            "tries": 2,
+            "others": ["hip", "cpu"],
+            "donors": donors(task.op.name, task.backend.name, task.target.name),
+            "mapping": [("blockIdx.x", "get_group_id(0)")],
+            "why": "it is empty",
+            "form": "file",
+        }
+        | more
+    )
 
 
 def judged(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
     """All that the templates of judges name."""
     return {
-        "task": task, "attempt": attempt, "reference": "def run(x): ...", "precision": "strict",
-        "limits": {"threads block": 1024}, "constraints": task.constraints.told, "metrics": "a: 1",
-        "best": 1.5, "wanted": 1, "words": 20, "problem_words": 20, "why_words": 30,
-        "fix_words": 20, "before": WRONG, "guide": task.guide, "side": "whether it compiles",
+        "task": task,
+        "attempt": attempt,
+        "reference": "def run(x): ...",
+        "precision": "strict",
+        "limits": {"threads block": 1024},
+        "constraints": task.constraints.told,
+        "metrics": "a: 1",
+        "best": 1.5,
+        "wanted": 1,
+        "words": 20,
+        "problem_words": 20,
+        "why_words": 30,
+        "fix_words": 20,
+        "before": WRONG,
+        "guide": task.guide,
+        "side": "whether it compiles",
         "draft": Draft(task.candidate("the code", author="x")),
-    } | more  # fmt: skip
+    } | more
 
 
 def text(name: str, given: dict[str, Any]) -> str:
@@ -191,9 +234,19 @@ def test_nothing_optional_leaves_a_hole() -> None:
     bare = replace(bare, target=bare.target.model_copy(update={"hints": [], "knobs": {}}))
     for name in AUTHORS:
         given = facts(
-            bare, Slot(parents=("1.0",)), tried=[], exemplars=[], inspirations=[], donors=[],
-            mapping=[], arms=[], told=[], plan=Plan("tile"), idea=Idea("tile"), level="code",
-        )  # fmt: skip
+            bare,
+            Slot(parents=("1.0",)),
+            tried=[],
+            exemplars=[],
+            inspirations=[],
+            donors=[],
+            mapping=[],
+            arms=[],
+            told=[],
+            plan=Plan("tile"),
+            idea=Idea("tile"),
+            level="code",
+        )
         shown = text(name, given)
         tidy(shown, given)
         for heading in ("Hints", "Legal values", "Constraints", "Scalars", "What was tried"):
@@ -280,9 +333,10 @@ def test_templates_hold_no_fact_that_data_hold(template: Path) -> None:
 
 def test_every_part_is_used() -> None:
     used = {
-        name for file in TEMPLATES
+        name
+        for file in TEMPLATES
         for name in re.findall(r'{% (?:include|import|from) "(\w+)"', file.read_text("utf-8"))
-    }  # fmt: skip
+    }
     assert used == {file.stem for file in TEMPLATES if file.stem.startswith("_")}
 
 
@@ -318,8 +372,13 @@ def test_a_document_stands_below_the_headings_of_a_prompt() -> None:
 def test_guides_stand_in_their_section(name: str) -> None:
     shown = text("direct", facts(task("relu", name, PLACES[name][0]), Slot()))
     parts = re.findall(r"^## (.*)$", shown, re.MULTILINE)
-    assert parts == ["Operation", "Target", "How kernels are written here", "Constraints",
-                     "Your answer"]  # fmt: skip
+    assert parts == [
+        "Operation",
+        "Target",
+        "How kernels are written here",
+        "Constraints",
+        "Your answer",
+    ]
 
 
 # ---- nothing is said twice
@@ -384,6 +443,8 @@ def test_code_that_the_memory_cut_is_left_out_too() -> None:
 def test_code_of_others_stays_in_the_memorys_words() -> None:
     asked = writer(task(), Slot(parents=("1.0",)), recall=recalled("best"))
     assert "the code of 0.0" in once("mutate", asked, asked.parents)
-    assert "the code of 1.0" in text("direct", facts(task(), Slot()) | writer(
-        task(), Slot(parents=("1.0",)), recall=recalled("last")
-    ).facts("coder"))  # fmt: skip
+    assert "the code of 1.0" in text(
+        "direct",
+        facts(task(), Slot())
+        | writer(task(), Slot(parents=("1.0",)), recall=recalled("last")).facts("coder"),
+    )

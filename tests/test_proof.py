@@ -103,8 +103,10 @@ def test_routines_of_the_vendor_are_seen_and_other_words_stay_printed(
 
 WORK = Work(
     Candidate("softmax", "cuda", "cuda", "__global__ void scale() {} // at::native fill", "run"),
-    (Resources("reduce<4>"),), "forbid", gpu=True,
-)  # fmt: skip
+    (Resources("reduce<4>"),),
+    "forbid",
+    gpu=True,
+)
 HOST = replace(WORK, gpu=False)
 
 
@@ -117,9 +119,18 @@ def held(work: Work = WORK, *, us: float = 100.0, **told: object) -> Proof:
 
 
 @pytest.mark.parametrize(
-    "operator", ["aten::softmax", "aten::_softmax", "aten::relu_", "aten::matmul", "aten::conv2d",
-                 "aten::native_layer_norm", "aten::_scaled_mm", "Torch-Compiled Region: 0/0"],
-)  # fmt: skip
+    "operator",
+    [
+        "aten::softmax",
+        "aten::_softmax",
+        "aten::relu_",
+        "aten::matmul",
+        "aten::conv2d",
+        "aten::native_layer_norm",
+        "aten::_scaled_mm",
+        "Torch-Compiled Region: 0/0",
+    ],
+)
 def test_an_operator_that_is_the_work_is_refused_however_short(operator: str) -> None:
     found = held(HOST, operators=[launch(operator, 0.1)])
     assert found.verdict is Verdict.REJECTED
@@ -127,9 +138,19 @@ def test_an_operator_that_is_the_work_is_refused_however_short(operator: str) ->
 
 
 @pytest.mark.parametrize(
-    "operator", ["aten::empty_like", "aten::copy_", "aten::_to_copy", "aten::t", "aten::contiguous",
-                 "aten::as_strided", "aten::zeros", "aten::item", "aten::detach"],
-)  # fmt: skip
+    "operator",
+    [
+        "aten::empty_like",
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::t",
+        "aten::contiguous",
+        "aten::as_strided",
+        "aten::zeros",
+        "aten::item",
+        "aten::detach",
+    ],
+)
 def test_making_moving_and_viewing_tensors_is_no_work(operator: str) -> None:
     assert held(HOST, operators=[launch(operator, 99.0)]) == Proof()
 
@@ -151,9 +172,15 @@ def test_a_routine_that_native_code_calls_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["scale(float*)", "void (anonymous namespace)::scale<float, 4>(float*)", "scale.kd",
-               "void mine::reduce<4>(int)", "reduce"],
-)  # fmt: skip
+    "kernel",
+    [
+        "scale(float*)",
+        "void (anonymous namespace)::scale<float, 4>(float*)",
+        "scale.kd",
+        "void mine::reduce<4>(int)",
+        "reduce",
+    ],
+)
 def test_kernels_of_the_source_and_of_the_artifact_are_its_own(kernel: str) -> None:
     found = held(launches=[launch(kernel)])
     assert found.verdict is Verdict.PASSED
@@ -161,9 +188,16 @@ def test_kernels_of_the_source_and_of_the_artifact_are_its_own(kernel: str) -> N
 
 
 @pytest.mark.parametrize(
-    "kernel", ["void at::native::vectorized_elementwise_kernel<4>(int)", "ampere_sgemm_128x64_nn",
-               "void at::native::scale<4>(float*)", "fill", "cublas", "Cijk_Ailk_Bljk_SB_MT64x64"],
-)  # fmt: skip
+    "kernel",
+    [
+        "void at::native::vectorized_elementwise_kernel<4>(int)",
+        "ampere_sgemm_128x64_nn",
+        "void at::native::scale<4>(float*)",
+        "fill",
+        "cublas",
+        "Cijk_Ailk_Bljk_SB_MT64x64",
+    ],
+)
 def test_a_kernel_that_is_not_its_own_did_the_work_when_it_took_most_of_the_time(
     kernel: str,
 ) -> None:
@@ -183,8 +217,7 @@ def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
-    [{"launches": 3}, {"operators": [{}]}, {"routines": [1]}, {"ended": True}],
+    "told", [{"launches": 3}, {"operators": [{}]}, {"routines": [1]}, {"ended": True}]
 )
 def test_a_trace_that_cannot_be_read_or_was_ended_is_suspicious(told: dict[str, Any]) -> None:
     assert held(**told).verdict is Verdict.SUSPICIOUS
@@ -208,9 +241,13 @@ def on(
 
 
 def judged(
-    backend: Backend, where: Target, candidate: Candidate, folder: Path,
-    torch_ops: TorchOps = "forbid", workload: Workload | None = None,
-) -> Result:  # fmt: skip
+    backend: Backend,
+    where: Target,
+    candidate: Candidate,
+    folder: Path,
+    torch_ops: TorchOps = "forbid",
+    workload: Workload | None = None,
+) -> Result:
     for there in (backend.probe(where), backend.venues(where).best):
         if isinstance(there, Missing):
             pytest.skip(f"{backend.name}: {there}")
@@ -234,8 +271,9 @@ def test_the_executor_counts_the_launches_of_each_kernel(folder: Path) -> None:
 def test_device_source_that_computes_on_the_host_is_refused(folder: Path) -> None:
     result = on(CUDA, SM_90, "relu", CUDA_ON_HOST, folder)
     assert (result.verdict, result.detail) == (
-        Verdict.REJECTED, "it launched no kernel, expected at least one",
-    )  # fmt: skip
+        Verdict.REJECTED,
+        "it launched no kernel, expected at least one",
+    )
 
 
 LIGHT = "def relu(x):\n    return x.clamp_min(0)\n"

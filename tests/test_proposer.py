@@ -47,19 +47,27 @@ extern "C" int relu(const scalar_t* x) {
 """
 PYTHON = "import triton\n\n\ndef relu(x, y):\n    y.copy_(x)\n"
 PLACES = {
-    "c++": ("cpu", "x86_64"), "numba": ("cpu", "x86_64"), "cuda": ("cuda", "h200"),
-    "hip": ("hip", "mi300x"), "triton": ("triton", "h200"), "opencl": ("opencl", "opencl_generic"),
+    "c++": ("cpu", "x86_64"),
+    "numba": ("cpu", "x86_64"),
+    "cuda": ("cuda", "h200"),
+    "hip": ("hip", "mi300x"),
+    "triton": ("triton", "h200"),
+    "opencl": ("opencl", "opencl_generic"),
     "pallas": ("pallas", "h200"),
-}  # fmt: skip
+}
 
 
 def task(language: str = "c++", op: str = "relu") -> Task:
     backend, place = PLACES[language]
     made = load_op(op)
     return Task(
-        made, target.load(place), registry.load(backend), language, "float32",
+        made,
+        target.load(place),
+        registry.load(backend),
+        language,
+        "float32",
         {name: made.workloads[name] for name in ("ci", "typical")},
-    )  # fmt: skip
+    )
 
 
 CPP, TRITON = task(), task("triton")
@@ -100,27 +108,39 @@ EXAMPLE = block("int status = relu(x, y, n);\nif (relu(x, y, n)) { abort(); }\n"
 @pytest.mark.parametrize(
     "text",
     [
-        block(C), f"Words.\n\n{block(C)}\nMore words.", block(C, "c++"), block(C, "C"),
-        block(C, "  cpp "), block(C, "cpp title=relu.cpp"), block(C, "{.cpp}"), block(C, ""),
-        block(C, fence="~~~"), block(C, fence="`````"), block(C).rstrip(), block(C) * 2,
+        block(C),
+        f"Words.\n\n{block(C)}\nMore words.",
+        block(C, "c++"),
+        block(C, "C"),
+        block(C, "  cpp "),
+        block(C, "cpp title=relu.cpp"),
+        block(C, "{.cpp}"),
+        block(C, ""),
+        block(C, fence="~~~"),
+        block(C, fence="`````"),
+        block(C).rstrip(),
+        block(C) * 2,
         FIRST + block(C),  # the last one that defines the entry
         block(C) + EXAMPLE,  # a call defines nothing, however long
         block("int helper(int);\n") + block(C),
         block("import torch\n" * 99, "python") + block(C),
         f"{block('')}{block(C)}",  # an empty one before it
-        block(C).replace("\n", "\r\n"), block(C).replace("\n", "\r"),
+        block(C).replace("\n", "\r\n"),
+        block(C).replace("\n", "\r"),
         f"1. First:\n\n   {block(C).replace(chr(10), chr(10) + '   ')}\n2. Done.",
         f"{FENCE}markdown\nHere it is:\n{block(C)}{FENCE}\nDone.",
-        f"<think>maybe {FIRST}</think>\n{block(C)}", f"maybe {FIRST}</think>\n{block(C)}",
+        f"<think>maybe {FIRST}</think>\n{block(C)}",
+        f"maybe {FIRST}</think>\n{block(C)}",
         f"<thinking>so\n</thinking>{block(C)}<think>was that right?",
         f"{FENCE}cpp\nint broken(\n\nBetter:\n\n{block(C)}",  # a block without an end
         json.dumps({"thought": "tile", "code": C}),
         json.dumps({"thought": "tile", "code": block(C)}),
         block(json.dumps({"code": C}), "json"),
         f"Sure:\n{json.dumps({'kernel': C, 'name': 'x'}, indent=1)}",
-        C, f"Here is the kernel:\n\n{C}",
+        C,
+        f"Here is the kernel:\n\n{C}",
     ],
-)  # fmt: skip
+)
 def test_a_kernel_is_found(text: str) -> None:
     assert found(text).strip() == C.strip()
 
@@ -128,15 +148,21 @@ def test_a_kernel_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        block(PYTHON, "python"), block(PYTHON, "py"), block(PYTHON, ""), block(PYTHON, "triton"),
-        block(PYTHON, "Python"), block(C) + block(PYTHON, "python"),
+        block(PYTHON, "python"),
+        block(PYTHON, "py"),
+        block(PYTHON, ""),
+        block(PYTHON, "triton"),
+        block(PYTHON, "Python"),
+        block(C) + block(PYTHON, "python"),
         block(PYTHON, "python") + block("relu(x, y)\n" * 99, "python"),
-        f"- {FENCE}x{FENCE} and\n  {FENCE}python\n" + re.sub("(?m)^(?=.)", "  ", PYTHON)
+        f"- {FENCE}x{FENCE} and\n  {FENCE}python\n"
+        + re.sub("(?m)^(?=.)", "  ", PYTHON)
         + f"  {FENCE}",
-        json.dumps({"thought": "t", "code": block(PYTHON, "python")}), PYTHON,
+        json.dumps({"thought": "t", "code": block(PYTHON, "python")}),
+        PYTHON,
         f"The file:\n\n{PYTHON}",
     ],
-)  # fmt: skip
+)
 def test_a_kernel_of_python_is_found(text: str) -> None:
     assert found(text, TRITON).strip() == PYTHON.strip()
 
@@ -222,9 +248,16 @@ def test_c_is_not_taken_for_python(text: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "<think>long", "I would", f"{FENCE}cpp", f"{FENCE}cpp\n{C}", json.dumps({"code": C})[:-9],
-     block(C) + f"{FENCE}cpp\nint relu("],
-)  # fmt: skip
+    [
+        "",
+        "<think>long",
+        "I would",
+        f"{FENCE}cpp",
+        f"{FENCE}cpp\n{C}",
+        json.dumps({"code": C})[:-9],
+        block(C) + f"{FENCE}cpp\nint relu(",
+    ],
+)
 def test_a_reply_that_was_cut_off_says_so(text: str) -> None:
     assert "cut off at max_tokens" in refused(text, cut=True)
 
@@ -245,13 +278,43 @@ def test_half_a_character_from_an_escape_can_be_stored() -> None:
 
 REPLIES = st.lists(
     st.sampled_from(
-        ["```", "```cpp\n", "\n```\n", "~~~", "    ```\n", "<think>", "</think>", "{", "}", "[",
-         "]", ",", '"code": ', '"', "int relu(int a) {\n", "}\n", "def relu(x):\n", "  pass\n",
-         "import x\n", "\r\n", "\\", "\\n", "<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n",
-         "1", "\ud800", "\x00", "é", "- item\n", "    "]
-    ) | st.text(max_size=4),
+        [
+            "```",
+            "```cpp\n",
+            "\n```\n",
+            "~~~",
+            "    ```\n",
+            "<think>",
+            "</think>",
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            '"code": ',
+            '"',
+            "int relu(int a) {\n",
+            "}\n",
+            "def relu(x):\n",
+            "  pass\n",
+            "import x\n",
+            "\r\n",
+            "\\",
+            "\\n",
+            "<<<<<<< SEARCH\n",
+            "=======\n",
+            ">>>>>>> REPLACE\n",
+            "1",
+            "\ud800",
+            "\x00",
+            "é",
+            "- item\n",
+            "    ",
+        ]
+    )
+    | st.text(max_size=4),
     max_size=30,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @settings(max_examples=300, deadline=None)
@@ -280,9 +343,22 @@ def test_any_reply_is_edits_plans_ideas_and_json_or_none(text: str) -> None:
     json.dumps(list(replies.values(text)))
 
 
-@pytest.mark.parametrize("text", ["[" * 50_000, "{" * 50_000, '[{"a":' * 5_000, "9" * 9_000,
-                                  f"[{'9' * 9_000}]", "`" * 50_000, "(" * 20_000, "<think>" * 9_000,
-                                  "- " * 20_000, "relu(" * 9_000, "relu " * 9_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        "{" * 50_000,
+        '[{"a":' * 5_000,
+        "9" * 9_000,
+        f"[{'9' * 9_000}]",
+        "`" * 50_000,
+        "(" * 20_000,
+        "<think>" * 9_000,
+        "- " * 20_000,
+        "relu(" * 9_000,
+        "relu " * 9_000,
+    ],
+)
 def test_a_reply_of_one_thing_many_times_takes_no_time(text: str) -> None:
     for one in (CPP, TRITON):
         assert isinstance(read(text, one), Unread)
@@ -297,14 +373,20 @@ def test_a_reply_of_one_thing_many_times_takes_no_time(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "held"),
     [
-        ('{"a": 1}', [{"a": 1}]), ('As in [0]: {"a": [1]}', [[0], {"a": [1]}]),
-        (block('{"a": 1,\n}\n', "json"), [{"a": 1}]), ('[1, 2, ], [3,]', [[1, 2], [3]]),
+        ('{"a": 1}', [{"a": 1}]),
+        ('As in [0]: {"a": [1]}', [[0], {"a": [1]}]),
+        (block('{"a": 1,\n}\n', "json"), [{"a": 1}]),
+        ("[1, 2, ], [3,]", [[1, 2], [3]]),
         ('{"a": "x,]}", "b": [",}",],}', [{"a": "x,]}", "b": [",}"]}]),
-        ('{"a": "two\nlines"}', [{"a": "two\nlines"}]), ("int f() { return a[0]; }", [[0]]),
-        ("{a: 1} [b] {'c': 1}", []), ("", []), ("{,} [,]", [{}, []]),
-        ('{"a": Infinity}', [{"a": float("inf")}]), ("[-1, true] [ null ]", [[-1, True], [None]]),
+        ('{"a": "two\nlines"}', [{"a": "two\nlines"}]),
+        ("int f() { return a[0]; }", [[0]]),
+        ("{a: 1} [b] {'c': 1}", []),
+        ("", []),
+        ("{,} [,]", [{}, []]),
+        ('{"a": Infinity}', [{"a": float("inf")}]),
+        ("[-1, true] [ null ]", [[-1, True], [None]]),
     ],
-)  # fmt: skip
+)
 def test_json_is_found_in_whatever_words(text: str, held: list[Any]) -> None:
     assert list(replies.values(text)) == held
 
@@ -330,13 +412,17 @@ def edit(old: str, new: str) -> str:
         (edit("int a;\nint b;\n", ""), "int a2;\n  int c;\nint b;\n"),
         (edit("  int c;\nint b;\n", "z\n"), "int a;\nint b;\nint a2;\nz\n"),
         (block(edit("int a;\n", "x\n"), ""), "x\nint b;\nint a2;\n  int c;\nint b;\n"),
-        ("I do.\n" + edit("int a;\n", "q\n") + "And\n" + edit("q\n", "r\n"),
-         "r\nint b;\nint a2;\n  int c;\nint b;\n"),
+        (
+            "I do.\n" + edit("int a;\n", "q\n") + "And\n" + edit("q\n", "r\n"),
+            "r\nint b;\nint a2;\n  int c;\nint b;\n",
+        ),
         (edit("int a;  \n", "x\n").replace("\n", "\r\n"), "x\nint b;\nint a2;\n  int c;\nint b;\n"),
-        ("<think>" + edit("no\n", "no\n") + "</think>" + edit("int a2;\n", ""),
-         "int a;\nint b;\n  int c;\nint b;\n"),
+        (
+            "<think>" + edit("no\n", "no\n") + "</think>" + edit("int a2;\n", ""),
+            "int a;\nint b;\n  int c;\nint b;\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_edits_change_the_lines_that_they_find(text: str, after: str) -> None:
     told = reading.edited(SOURCE, text)
     assert isinstance(told, Code) and told.source == after
@@ -420,9 +506,13 @@ class Models:
     inner: dict[str, Models] = field(default_factory=dict)
 
     async def ask(
-        self, role: str, messages: Sequence[Message], *, prompt: str = "",
+        self,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        prompt: str = "",
         temperature: float | None = None,
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         one = Asked(self.scope, role, prompt, temperature, tuple(messages))
         count = sum(other.template == one.template for other in self.asked)
         self.asked.append(one)
@@ -473,15 +563,25 @@ class Memory:
 
 def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
     told: dict[str, Any] = {
-        "status": Status.PASSED if score else Status.WRONG, "digest": name, "idea": f"idea {name}",
+        "status": Status.PASSED if score else Status.WRONG,
+        "digest": name,
+        "idea": f"idea {name}",
         "source": f"int relu() {{\n  // code {name}\n  return 0;\n}}\n",
-        "speedups": {"a": score} if score else {}, "detail": "" if score else "max error 0.31",
+        "speedups": {"a": score} if score else {},
+        "detail": "" if score else "max error 0.31",
         "feedback": (Block(kind="timing", title="Timing", text=f"measured of {name}"),),
-    }  # fmt: skip
+    }
     return Attempt(
-        id=name, slot=int(name.split(".")[0]), number=0, op="relu", target="x86_64",
-        backend="cpu", language="c++", score=score, **(told | facts),
-    )  # fmt: skip
+        id=name,
+        slot=int(name.split(".")[0]),
+        number=0,
+        op="relu",
+        target="x86_64",
+        backend="cpu",
+        language="c++",
+        score=score,
+        **(told | facts),
+    )
 
 
 FAST, SLOW, BAD = attempt("0.0", 2.0), attempt("1.0", 0.5), attempt("2.0")
@@ -517,12 +617,19 @@ def load(kind: str, **options: Any) -> Proposer:
 
 
 def expand(
-    proposer: Proposer, answer: Answer, slot: Slot | None = None, *,
-    attempts: Sequence[Attempt] = FAMILY, task: Task = CPP, memory: Memory | None = None,
+    proposer: Proposer,
+    answer: Answer,
+    slot: Slot | None = None,
+    *,
+    attempts: Sequence[Attempt] = FAMILY,
+    task: Task = CPP,
+    memory: Memory | None = None,
     approved: Callable[[Sequence[str]], Sequence[str]] = lambda ideas: ideas,
     judge: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
-    seed: int = 0, shuffle: int = 0, taken: set[str] | None = None,
-) -> Expansion:  # fmt: skip
+    seed: int = 0,
+    shuffle: int = 0,
+    taken: set[str] | None = None,
+) -> Expansion:
     log, models, seen = Log(), Models(answer, shuffle=Random(shuffle)), list[str]()
     log.add(attempts)
     recall = memory or Memory()
@@ -537,7 +644,7 @@ def expand(
 
     context = Context(
         task, log, recall, models, Random(seed), look, approve, set() if taken is None else taken
-    )  # fmt: skip
+    )
     drafts = asyncio.run(proposer.propose(replace(slot or Slot(), number=7), context))
     counted = [call for draft in drafts for call in draft.calls]
     assert sorted(counted) == sorted(models.calls), "each call is counted once"
@@ -546,9 +653,7 @@ def expand(
 
 PLAN = json.dumps({"plan": "stage it", "why": "it is reused", "lines": [2, 2]})
 IDEAS = json.dumps([{"idea": f"idea {k}", "why": f"why {k}"} for k in range(9)])
-TOOLS = [
-    f'{{"tool": "write"}}\n{block(C)}', '{"tool": "try", "why": "I hope"}', '{"tool": "done"}',
-]  # fmt: skip
+TOOLS = [f'{{"tool": "write"}}\n{block(C)}', '{"tool": "try", "why": "I hope"}', '{"tool": "done"}']
 KINDS = sorted(set(proposers.names()) - {"catalogue"})
 
 
@@ -589,8 +694,10 @@ def test_every_group_loads_and_states_the_defaults() -> None:
         ({"kind": "direct", "ask": 1}, "No option of proposer direct 'ask'; did you mean 'asks'"),
         ({"kind": "direct", "asks": 0}, "proposer.asks: got 0; "),
         ({"kind": "direct", "temperature": -1}, "proposer.temperature: got -1; "),
-        ({"kind": "direct", "temperature_step": 0.1},
-         "proposer.temperature_step: got 0.1; set temperature too"),
+        (
+            {"kind": "direct", "temperature_step": 0.1},
+            "proposer.temperature_step: got 0.1; set temperature too",
+        ),
         ({"kind": "direct", "authors": {}}, "proposer.authors: got {}; expected a role"),
         ({"kind": "direct", "authors": {"coder": 0}}, "expected a role with a weight above 0"),
         ({"kind": "direct", "authors": {"coder": -1}}, "proposer.authors.coder: got -1; "),
@@ -599,7 +706,7 @@ def test_every_group_loads_and_states_the_defaults() -> None:
         ({"kind": "contrastive", "exemplars": 1}, "proposer.exemplars: got 1; "),
         ({"kind": "tool_agent", "tries": 0}, "proposer.tries: got 0; "),
     ],
-)  # fmt: skip
+)
 def test_options_that_make_no_sense_are_told_in_one_line(
     options: Mapping[str, Any], said: str
 ) -> None:
@@ -609,11 +716,18 @@ def test_options_that_make_no_sense_are_told_in_one_line(
 
 
 SLOTS = [
-    Slot(), Slot(n=3), Slot(parents=("0.0",)), Slot(parents=("2.0",), n=2), Slot(parents=("3.0",)),
-    Slot(parents=("0.0", "1.0"), operator="crossover"), Slot(parents=("9.9",)), Slot(ideas=2, n=2),
-    Slot(parents=("1.0",), operator="diff", shown=("0.0", "3.0", "9.9")), Slot(arm="tile it"),
+    Slot(),
+    Slot(n=3),
+    Slot(parents=("0.0",)),
+    Slot(parents=("2.0",), n=2),
+    Slot(parents=("3.0",)),
+    Slot(parents=("0.0", "1.0"), operator="crossover"),
+    Slot(parents=("9.9",)),
+    Slot(ideas=2, n=2),
+    Slot(parents=("1.0",), operator="diff", shown=("0.0", "3.0", "9.9")),
+    Slot(arm="tile it"),
     Slot(parents=("0.0",), phase="functional", island=3),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -647,9 +761,11 @@ def test_authors_are_drawn_by_weight_and_seed(kind: str) -> None:
     made = load(kind, authors={"coder": 0, "a": 3, "b": 1})
     assert "coder" not in made.roles and {"a", "b"} <= set(made.roles)
     drawn = Counter(
-        one.role for seed in range(80) for one in expand(made, good, seed=seed).asked
+        one.role
+        for seed in range(80)
+        for one in expand(made, good, seed=seed).asked
         if one.role != "planner"
-    )  # fmt: skip
+    )
     assert set(drawn) == {"a", "b"} and drawn["a"] > 1.5 * drawn["b"]
 
 
@@ -800,8 +916,7 @@ def test_a_donor_can_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("donor", "said"),
-    [("cuda", "Nobody has a kernel of 'relu'"), ("cudaa", "did you mean 'cuda'")],
+    ("donor", "said"), [("cuda", "Nobody has a kernel of 'relu'"), ("cudaa", "did you mean 'cuda'")]
 )
 def test_a_donor_that_cannot_be_is_told_before_the_run_begins(donor: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
@@ -868,7 +983,7 @@ def test_a_run_for_another_target_or_in_another_language_may_be_the_donor(tmp_pa
         ((FAST,), None, "a run without a verified kernel; expected a run that has one"),
     ],
     ids=["no folder", "no run", "other op", "nothing verified", "none stood the end"],
-)  # fmt: skip
+)
 def test_a_run_that_cannot_be_the_donor_is_told_with_the_way_out(
     attempts: tuple[Attempt, ...] | None, best: str | None, said: str, tmp_path: Path
 ) -> None:
@@ -927,8 +1042,10 @@ def test_contrastive_draws_from_distinct_steps_and_rather_fast_ones() -> None:
 @pytest.mark.parametrize(
     ("slot", "template"),
     [
-        (Slot(), "direct"), (Slot(operator="init", parents=("0.0",)), "direct"),
-        (Slot(operator="mutate"), "direct"), (Slot(parents=("0.0",)), "mutate"),
+        (Slot(), "direct"),
+        (Slot(operator="init", parents=("0.0",)), "direct"),
+        (Slot(operator="mutate"), "direct"),
+        (Slot(parents=("0.0",)), "mutate"),
         (Slot(parents=("0.0", "1.0")), "crossover"),
         (Slot(parents=("0.0", "1.0"), operator="mutate"), "mutate"),
         (Slot(parents=("0.0",), operator="crossover"), "mutate"),
@@ -937,7 +1054,7 @@ def test_contrastive_draws_from_distinct_steps_and_rather_fast_ones() -> None:
         (Slot(parents=("0.0",), operator="diff"), "diff"),
         (Slot(parents=("0.0",), operator="debug"), "mutate"),
     ],
-)  # fmt: skip
+)
 def test_the_operator_decides_as_far_as_there_are_parents(slot: Slot, template: str) -> None:
     told = expand(load("evolve"), good, slot)
     assert told.templates == [(template, "coder")]
@@ -997,8 +1114,11 @@ def test_ideas_come_from_the_planner_and_kernels_of_each_from_coders() -> None:
     told = expand(load("ideas_then_code"), good, Slot(parents=("0.0",), ideas=2, n=2))
     assert told.templates == [("ideas", "planner"), *[("implement", "coder")] * 4]
     assert [(one.idea, one.rationale) for one in told.drafts] == [
-        ("idea 0", "why 0"), ("idea 0", "why 0"), ("idea 1", "why 1"), ("idea 1", "why 1"),
-    ]  # fmt: skip
+        ("idea 0", "why 0"),
+        ("idea 0", "why 0"),
+        ("idea 1", "why 1"),
+        ("idea 1", "why 1"),
+    ]
     assert "code 0.0" in told.asked[0].text and "2 ideas" in told.asked[0].text
     implemented = [one.text for one in told.asked[1:]]
     assert all("code 0.0" in text for text in implemented)
@@ -1008,15 +1128,18 @@ def test_ideas_come_from_the_planner_and_kernels_of_each_from_coders() -> None:
 
 def test_what_was_tried_is_told_once_with_its_best_result() -> None:
     tried = [
-        attempt("0.0", 1.5, idea="tile"), attempt("1.0", idea="tile"),
-        attempt("2.0", 2.5, idea="tile"), attempt("4.0", idea="fuse"),
+        attempt("0.0", 1.5, idea="tile"),
+        attempt("1.0", idea="tile"),
+        attempt("2.0", 2.5, idea="tile"),
+        attempt("4.0", idea="fuse"),
         attempt("5.0", 1.0, idea="stage", speedups={}),
-    ]  # fmt: skip
+    ]
     text = expand(load("ideas_then_code"), good, attempts=tried).asked[0].text
     assert re.findall(r"^- (tile|fuse|stage): (.*)$", text, re.MULTILINE) == [
-        ("tile", "Correct, 2.5 times as fast as the framework"), ("fuse", "Wrong: max error 0.31"),
+        ("tile", "Correct, 2.5 times as fast as the framework"),
+        ("fuse", "Wrong: max error 0.31"),
         ("stage", "Correct, not timed"),
-    ]  # fmt: skip
+    ]
 
 
 def test_of_very_many_ideas_the_newest_are_told() -> None:
@@ -1060,12 +1183,16 @@ def test_a_planner_without_ideas_is_asked_again_with_the_reason() -> None:
         ('[{"idea": "tile"}, {"idea": "Tile"}, {"idea": ""}, {"x": 1}, 3]', ["tile"]),
         ('[{"idea": "tile"}, {"idea": "fus', ["tile"]),
         ('[{"idea": "tile\\n  the rows", "why": null}]', ["tile the rows"]),
-        ("1. **Tile**: rows\n2) fuse\n\n- stage\n" + block("- no\n"),
-         ["Tile: rows", "fuse", "stage"]),
+        (
+            "1. **Tile**: rows\n2) fuse\n\n- stage\n" + block("- no\n"),
+            ["Tile: rows", "fuse", "stage"],
+        ),
         ('<think>["no"]</think>["tile"]', ["tile"]),
-        ("I have none.", []), ("", []), ("[1, 2]", []),
+        ("I have none.", []),
+        ("", []),
+        ("[1, 2]", []),
     ],
-)  # fmt: skip
+)
 def test_ideas_are_found_in_many_forms(text: str, ideas: list[str]) -> None:
     assert [one.text for one in read_ideas(text)] == ideas
 
@@ -1113,12 +1240,14 @@ def test_marks_that_a_coder_leaves_in_are_taken_out() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("  // code 0.0\n", "  // other\n  // more\n", 0), ("  // code 0.0\n", "", 0),
+        ("  // code 0.0\n", "  // other\n  // more\n", 0),
+        ("  // code 0.0\n", "", 0),
         ("  // code 0.0\n", "  // before\n  // code 0.0\n  // after\n", 0),
-        ("  return 0;\n", "  return 1;\n", 3), ("int relu() {\n", "int  relu() {\n", 1),
+        ("  return 0;\n", "  return 1;\n", 3),
+        ("int relu() {\n", "int  relu() {\n", 1),
         ("}\n", "}\nint more;\n", 5),
     ],
-)  # fmt: skip
+)
 def test_what_changed_outside_of_the_plan_is_noted(old: str, new: str, line: int) -> None:
     answer = by_template(macro=PLAN, micro=block(FAST.source.replace(old, new)))
     notes = expand(load("macro_micro"), answer, Slot(parents=("0.0",))).draft.notes
@@ -1139,14 +1268,19 @@ def test_a_planner_without_a_plan_is_asked_again_and_then_given_up() -> None:
         (PLAN, Plan("stage it", "it is reused", (2, 2))),
         ('{"action": "tiling: rows", "lines": [1, 99]}', Plan("tiling: rows", "", (1, 4))),
         ('{"plan": "a", "lines": ["2", "3"]}', Plan("a", "", (2, 3))),
-        *[(f'{{"plan": "a", "lines": {lines}}}', Plan("a"))
-          for lines in ("[3, 2]", "[9, 9]", "[0, 2]", '"23"', "[1, Infinity]", "[1]", "null")],
+        *[
+            (f'{{"plan": "a", "lines": {lines}}}', Plan("a"))
+            for lines in ("[3, 2]", "[9, 9]", "[0, 2]", '"23"', "[1, Infinity]", "[1]", "null")
+        ],
         ('{"lines": [1, 2]} {"plan": "draft"} {"plan": "b"}', Plan("b")),
-        (f'int a[2] = {{1}};\n{block(PLAN, "json")}', Plan("stage it", "it is reused", (2, 2))),
-        ("Stage the\nrows.", Plan("Stage the rows.")), ("<think>no</think> Yes.", Plan("Yes.")),
-        ("", None), ('{"plan": ""', None), ("<think>", None),
+        (f"int a[2] = {{1}};\n{block(PLAN, 'json')}", Plan("stage it", "it is reused", (2, 2))),
+        ("Stage the\nrows.", Plan("Stage the rows.")),
+        ("<think>no</think> Yes.", Plan("Yes.")),
+        ("", None),
+        ('{"plan": ""', None),
+        ("<think>", None),
     ],
-)  # fmt: skip
+)
 def test_plans_are_found_in_many_forms(text: str, plan: Plan | None) -> None:
     assert read_plan(text, 4) == plan
 
@@ -1200,10 +1334,13 @@ def with_tools(*replies: str, **options: Any) -> tuple[Proposer, Answer]:
 
 def test_each_try_is_a_draft_with_its_calls_counted_once() -> None:
     made, answer = with_tools(
-        '{"tool": "show"}', f'{{"tool": "write"}}\n{block(C)}', '{"tool": "try", "why": "first"}',
+        '{"tool": "show"}',
+        f'{{"tool": "write"}}\n{block(C)}',
+        '{"tool": "try", "why": "first"}',
         '{"tool": "edit"}\n' + edit("  return helper();\n", "  return 2;\n"),
-        '{"tool": "try", "why": "second"}', '{"tool": "done"}',
-    )  # fmt: skip
+        '{"tool": "try", "why": "second"}',
+        '{"tool": "done"}',
+    )
     told = expand(made, answer, Slot(n=3))
     assert [len(one.calls) for one in told.drafts] == [3, 3]
     assert [one.idea for one in told.drafts] == ["first", "second"]
@@ -1311,8 +1448,10 @@ def test_menus_are_whole(path: Path) -> None:
 
 
 def test_a_menu_offers_what_the_targets_vendor_has() -> None:
-    names = {language: {arm.name for arm in menu.arms("menu/primitives", task(language))}
-             for language in ("cuda", "hip", "c++", "opencl")}  # fmt: skip
+    names = {
+        language: {arm.name for arm in menu.arms("menu/primitives", task(language))}
+        for language in ("cuda", "hip", "c++", "opencl")
+    }
     assert "async_copy" in names["cuda"] - names["hip"]
     assert "simd" in names["c++"] - names["cuda"]
     assert all(names.values())
@@ -1358,16 +1497,28 @@ def play(slots: Sequence[Slot], one: Task = CPP, seed: int = 0) -> list[list[Dra
         parents = tuple(known[int(p) % len(known)] for p in slot.parents if known)
         slot = replace(slot, number=number, parents=parents)
         context = Context(
-            one, log.snapshot(), Memory(), nothing, Random(f"{seed}:{number}"), nothing, nothing,
+            one,
+            log.snapshot(),
+            Memory(),
+            nothing,
+            Random(f"{seed}:{number}"),
+            nothing,
+            nothing,
             taken,
-        )  # fmt: skip
+        )
         drafts = asyncio.run(made.propose(slot, context))
         told.append(drafts)
-        log.add([
-            attempt(f"{number}.{k}", 1.0, source=draft.candidate.source if draft.candidate else "",
-                    digest=draft.candidate.digest if draft.candidate else "")
-            for k, draft in enumerate(drafts)
-        ])  # fmt: skip
+        log.add(
+            [
+                attempt(
+                    f"{number}.{k}",
+                    1.0,
+                    source=draft.candidate.source if draft.candidate else "",
+                    digest=draft.candidate.digest if draft.candidate else "",
+                )
+                for k, draft in enumerate(drafts)
+            ]
+        )
     return told
 
 
@@ -1382,8 +1533,9 @@ def values(candidate: Candidate) -> dict[str, int]:
 def test_the_first_kernel_is_the_one_that_ships() -> None:
     for language in PLACES:
         one = task(language, "softmax")
-        (shipped,) = [k for k in catalogue.candidates("softmax", one.backend)
-                      if k.language == language]  # fmt: skip
+        (shipped,) = [
+            k for k in catalogue.candidates("softmax", one.backend) if k.language == language
+        ]
         ((draft,),) = play([Slot()], one)
         assert draft.candidate is not None and draft.candidate.digest == shipped.digest
         assert (draft.idea, draft.operator, draft.calls) == (SHIPPED, "init", ())
@@ -1480,10 +1632,12 @@ def test_a_value_that_the_target_does_not_take_is_never_proposed(
     backend = type(one.backend)
     default = next(iter(catalogue.candidates("relu", one.backend))).knobs["BLOCK"].value
     monkeypatch.setattr(
-        backend, "refuses",
-        lambda self, where, name, value:
-            "no" if name == "BLOCK" and (which == "all" or value == default) else "",
-    )  # fmt: skip
+        backend,
+        "refuses",
+        lambda self, where, name, value: (
+            "no" if name == "BLOCK" and (which == "all" or value == default) else ""
+        ),
+    )
     told = play([Slot(), Slot(parents=("0",), ideas=3, n=9), *[Slot(n=9)] * 5], one)
     assert all(values(kernel)["BLOCK"] != default for kernel in made(told))
     if which == "all":
@@ -1504,10 +1658,11 @@ def test_strict_precision_has_no_tf32() -> None:
 SLOT = st.builds(
     Slot,
     parents=st.lists(st.integers(0, 40).map(str), max_size=3).map(tuple),
-    n=st.integers(1, 5), ideas=st.integers(0, 4),
+    n=st.integers(1, 5),
+    ideas=st.integers(0, 4),
     arm=st.sampled_from(["", "BLOCK", "STAGES", "no such knob"]),
     operator=st.sampled_from(["", "init", "mutate", "diff", "crossover"]),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=40, deadline=None)

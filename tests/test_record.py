@@ -32,13 +32,23 @@ TIMING = Timing(median_us=1.0, p20_us=0.9, p80_us=1.1, n=3, samples=[0.9, 1.0, 1
 
 def record(**changes: Any) -> Record:
     fields: dict[str, Any] = {
-        "run": "r", "id": "0", "time": "2026-01-01T00:00:00+00:00", "key": "k", "op": "relu",
+        "run": "r",
+        "id": "0",
+        "time": "2026-01-01T00:00:00+00:00",
+        "key": "k",
+        "op": "relu",
         "workload": WorkloadRef(set="ci", name="8", dims={"n": 8}, dtype="float32"),
-        "backend": "cpu", "language": "c++", "target": "x86_64", "venue": "hardware: CPU",
-        "source_hash": "0", "author": "catalogue", "verdict": Verdict.PASSED,
-        "evidence": Evidence.MEASURED, "timing": TIMING,
+        "backend": "cpu",
+        "language": "c++",
+        "target": "x86_64",
+        "venue": "hardware: CPU",
+        "source_hash": "0",
+        "author": "catalogue",
+        "verdict": Verdict.PASSED,
+        "evidence": Evidence.MEASURED,
+        "timing": TIMING,
         "environment": Environment(machine="m", device="CPU", harness_version="0"),
-    }  # fmt: skip
+    }
     return Record(**(fields | changes))
 
 
@@ -50,12 +60,15 @@ def record(**changes: Any) -> Record:
         ({"verdict": Verdict.WRONG}, "only a passed cell is measured"),
         ({"verdict": Verdict.PASSED, "evidence": Evidence.BUILT, "timing": None}, "ran somewhere"),
         (
-            {"evidence": Evidence.VERIFIED, "timing": None,
-             "speedup": {"eager": Speedup(value=2.0, ci95=(1.9, 2.1))}},
+            {
+                "evidence": Evidence.VERIFIED,
+                "timing": None,
+                "speedup": {"eager": Speedup(value=2.0, ci95=(1.9, 2.1))},
+            },
             "a speedup needs a timing",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_state_that_must_not_exist_cannot_be_built(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         record(**changes)

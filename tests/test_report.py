@@ -176,10 +176,16 @@ def test_no_records_is_a_report_too(tmp_path: Path) -> None:
 
 def test_hostile_text_in_every_field_breaks_no_view(tmp_path: Path) -> None:
     bad = unmeasured(
-        Verdict.CRASHED, Evidence.BUILT, op=HOSTILE, detail=HOSTILE, author=HOSTILE,
-        backend=HOSTILE, target=HOSTILE, guard=[HOSTILE],
+        Verdict.CRASHED,
+        Evidence.BUILT,
+        op=HOSTILE,
+        detail=HOSTILE,
+        author=HOSTILE,
+        backend=HOSTILE,
+        target=HOSTILE,
+        guard=[HOSTILE],
         workload={"set": HOSTILE, "name": HOSTILE, "dims": {HOSTILE: 3}, "dtype": HOSTILE},
-    )  # fmt: skip
+    )
     done = report.write([bad, *records()], tmp_path, title=HOSTILE)
     assert not done.skipped
     ElementTree.parse(tmp_path / "junit.xml")

@@ -22,10 +22,17 @@ records: Callable[[], list[Record]] = runpy.run_path(
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--enable-logging=stderr",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+)
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason=f"no browser on PATH: none of {', '.join(NAMES)}"
@@ -97,8 +104,10 @@ def test_the_address_filters_the_matrix(page: Path) -> None:
     shown = dom(page, "backend=cuda&dtype=float32&set=typical")
     assert 'data-records="54"' in shown  # 3 targets, 9 ops, 2 sizes
     assert {key.partition(":")[2] for key in _cells(shown)} == {
-        "cuda@h200", "cuda@sm_80", "cuda@sm_100",
-    }  # fmt: skip
+        "cuda@h200",
+        "cuda@sm_80",
+        "cuda@sm_100",
+    }
     assert re.search(r'data-filter="backend=cuda" aria-pressed="true"', shown)
 
 

@@ -33,8 +33,10 @@ def start() -> Iterator[Start]:
 
         process = subprocess.Popen(
             [sys.executable, "-c", f"print('here', flush=True)\n{code}"],
-            stdout=subprocess.PIPE, text=True, preexec_fn=place,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=place,
+        )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline()
         return process.pid

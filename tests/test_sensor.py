@@ -62,8 +62,12 @@ def record(which: str = "ci", number: int = 0, **changes: Any) -> Record:
 
 def failed(verdict: str, detail: str = "", **changes: Any) -> Record:
     nothing: dict[str, Any] = {
-        "timing": None, "speedup": {}, "baselines": {}, "errors": None, "resources": [],
-    }  # fmt: skip
+        "timing": None,
+        "speedup": {},
+        "baselines": {},
+        "errors": None,
+        "resources": [],
+    }
     return record(
         **{**nothing, "verdict": verdict, "evidence": "none", "detail": detail, **changes}
     )
@@ -180,8 +184,9 @@ def test_errors_come_first_each_once_with_the_source_line_and_without_notes() ->
 def test_the_source_line_is_added_where_the_compiler_shows_none() -> None:
     log = 'softmax.cu(2): error: identifier "oops" is undefined\n1 error detected'
     assert trimmed(log)[:2] == [
-        'softmax.cu(2): error: identifier "oops" is undefined', "    2 | y[0] = oops;"
-    ]  # fmt: skip
+        'softmax.cu(2): error: identifier "oops" is undefined',
+        "    2 | y[0] = oops;",
+    ]
 
 
 def test_how_templates_came_to_be_and_dumps_of_arguments_are_cut() -> None:
@@ -238,9 +243,11 @@ def test_a_build_that_fails_is_all_there_is_to_say() -> None:
 def test_a_wrong_result_is_told_with_its_size_its_errors_and_what_was_right() -> None:
     errors = {"max_abs": 0.31, "max_rel": 0.02, "vs_fp64": 1e-2, "reference_vs_fp64": 3e-8}
     wrong = failed(
-        "wrong", "3 of 64 elements are off; the worst is 1, expected 2 ± 1e-06 (heavy inputs)",
-        number=1, errors=errors,
-    )  # fmt: skip
+        "wrong",
+        "3 of 64 elements are off; the worst is 1, expected 2 ± 1e-06 (heavy inputs)",
+        number=1,
+        errors=errors,
+    )
     told = measure("correctness", [record(), wrong])
     assert told.stop
     assert told.title == "It is wrong"
@@ -288,10 +295,15 @@ def test_a_place_that_lacks_the_hardware_is_no_fault_of_the_kernel() -> None:
 def test_findings_are_told_once_errors_first_and_no_more_than_asked_for() -> None:
     findings = [
         {"code": "SX602", "severity": "note", "message": "depends on the width"},
-        {"code": "SX201", "severity": "error", "message": "race on tile", "place": "softmax.hip:9",
-         "also": "softmax.hip:12"},
+        {
+            "code": "SX201",
+            "severity": "error",
+            "message": "race on tile",
+            "place": "softmax.hip:9",
+            "also": "softmax.hip:12",
+        },
         {"code": "x", "severity": "warning", "message": "hm"},
-    ]  # fmt: skip
+    ]
     told = measure("simt", [record(findings=findings), record(findings=findings)], findings=2)
     assert told.text.splitlines() == [
         "softmax.hip:9: SX201 race on tile (and softmax.hip:12), 2 times; "
@@ -307,15 +319,31 @@ def test_findings_are_told_once_errors_first_and_no_more_than_asked_for() -> Non
 
 def test_resources_are_told_against_the_targets_limits_with_what_limits_occupancy() -> None:
     used = [
-        {"kernel": "small", "registers": 32, "spills": 0, "shared_bytes": 0, "threads": 256,
-         "occupancy": 1.0},
-        {"kernel": "large", "registers": 128, "spills": 24, "shared_bytes": 4096, "threads": 512,
-         "occupancy": 0.25},
-    ]  # fmt: skip
+        {
+            "kernel": "small",
+            "registers": 32,
+            "spills": 0,
+            "shared_bytes": 0,
+            "threads": 256,
+            "occupancy": 1.0,
+        },
+        {
+            "kernel": "large",
+            "registers": 128,
+            "spills": 24,
+            "shared_bytes": 4096,
+            "threads": 512,
+            "occupancy": 0.25,
+        },
+    ]
     told = measure("resources", [record(resources=used), record(resources=used)])
     assert told.metrics == {
-        "registers": 128, "spills": 24, "shared_bytes": 4096, "threads": 512, "occupancy": 0.25,
-    }  # fmt: skip
+        "registers": 128,
+        "spills": 24,
+        "shared_bytes": 4096,
+        "threads": 512,
+        "occupancy": 0.25,
+    }
     assert told.text.splitlines() == [
         "small: 32 of 255 registers per thread, no spills, 0 of 232448 B shared memory per block, "
         "256 threads per block, occupancy 100% (64 of 64 warps), limited by the threads of its "
@@ -346,9 +374,10 @@ def test_what_is_not_known_of_a_build_is_not_made_up() -> None:
 def test_time_is_told_by_workload_and_measured_on_the_largest() -> None:
     small = record(speedup={"eager": {"value": 4.0, "ci95": [3.9, 4.1]}})
     large = record(
-        "typical", speedup={"eager": {"value": 1.0, "ci95": [0.9, 1.1]}},
+        "typical",
+        speedup={"eager": {"value": 1.0, "ci95": [0.9, 1.1]}},
         roofline={"bytes": 8, "flops": 1, "fraction": 0.71, "basis": "datasheet memory 4800 GB/s"},
-    )  # fmt: skip
+    )
     told = measure("timing", [small, large])
     assert large.timing
     assert told.metrics["median_us"] == large.timing.median_us
@@ -374,9 +403,10 @@ def test_every_metric_that_a_set_gives_is_read_from_counters_that_it_collects(na
     words = load(sets()[name])
     collected = words.collected(name)
     gives = [
-        metric for metric, rule in words.metrics.items()
+        metric
+        for metric, rule in words.metrics.items()
         if collected & {*rule.first, *rule.add} and rule.per in (collected | {""})
-    ]  # fmt: skip
+    ]
     assert list(words.sets[name].gives) == gives
     assert {*words.metrics} <= {*UNITS}
     # … and from numbers alone: each metric comes out of a launch that has all of them.
@@ -403,9 +433,10 @@ def test_published_sets_are_as_large_as_their_names_say() -> None:
 def test_launches_are_averaged_by_their_time_and_bytes_are_those_of_a_call() -> None:
     words = load("ncu")
     time, busy, read = (
-        "gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__time_duration.sum",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         "dram__bytes_read.sum",
-    )  # fmt: skip
+    )
     launches = [
         Launch("a", {time: 3000.0, busy: 80.0, read: 10.0}),
         Launch("b", {time: 1000.0, busy: 40.0, read: 30.0}),
@@ -445,11 +476,14 @@ def test_bytes_and_seconds_are_converted_where_ncu_chose_larger_units() -> None:
     text = (DATA / "ncu24.csv").read_text()
     names, units, first, *_ = [line for line in text.splitlines() if line.startswith('"')]
     told, _ = ncu_neutral(
-        "\n".join([
-            names, units.replace('"byte",', '"Mbyte",').replace('"ns"', '"us"'),
-            first.replace('"67162112"', '"67.162112"').replace('"33,408"', '"33.41"'),
-        ])
-    )  # fmt: skip
+        "\n".join(
+            [
+                names,
+                units.replace('"byte",', '"Mbyte",').replace('"ns"', '"us"'),
+                first.replace('"67162112"', '"67.162112"').replace('"33,408"', '"33.41"'),
+            ]
+        )
+    )
     assert told["bytes_read"] == 67162112 / 2
     assert told["kernel_us"] == pytest.approx(33.41 / 2)
 
@@ -538,8 +572,10 @@ def test_kernels_are_known_by_their_bare_names(name: str, expected: str) -> None
 def test_metrics_are_listed_with_units_or_told_where_they_stand_out() -> None:
     metrics = {"memory_pct": 83.14, "occupancy_pct": 71.0, "bytes_read": 134_217_728.0}
     assert rendering.render(metrics, "raw").splitlines() == [
-        "memory_pct: 83.1 %", "occupancy_pct: 71 %", "bytes_read: 134.2 MB",
-    ]  # fmt: skip
+        "memory_pct: 83.1 %",
+        "occupancy_pct: 71 %",
+        "bytes_read: 134.2 MB",
+    ]
     assert rendering.render(metrics, "nl") == (
         "Device memory works at 83.1 % of its bandwidth, close to its limit."
     )

@@ -139,10 +139,23 @@ def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
     source.write_text("")
     headers = box.headers("cuda", "fast", torch=True)
     read = subprocess.run(
-        [*box.compiler.argv, *box.flags("fast"), "-DTORCH_EXTENSION_NAME=x", *headers,
-         "-I", str(runtime_library.INCLUDE), "-H", "-fsyntax-only", "-x", "c++", str(source)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            *box.compiler.argv,
+            *box.flags("fast"),
+            "-DTORCH_EXTENSION_NAME=x",
+            *headers,
+            "-I",
+            str(runtime_library.INCLUDE),
+            "-H",
+            "-fsyntax-only",
+            "-x",
+            "c++",
+            str(source),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert read.stderr.startswith(f"! {box.folder}"), read.stderr[:200]
 
 
@@ -243,27 +256,50 @@ def test_a_kernel_s_error_is_raised_and_a_fault_stays(bindings: Extension) -> No
 def test_views_are_torch_s(tensors: Extension) -> None:
     x = torch.arange(24.0).reshape(2, 3, 4)
     want = [
-        x.view(6, 4), x.view(2, -1), x.transpose(0, 2).reshape(4, 6), x.permute(2, 0, 1), x[1],
-        x.select(-1, 2).t(), x.flatten(1), x.unsqueeze(-1), x[:, :, 1:4:2], x.narrow(1, 1, 2),
-        x.transpose(1, 2), x[0].unsqueeze(0).expand(5, 3, 4), x.transpose(0, 1), x.double(), x,
-    ]  # fmt: skip
+        x.view(6, 4),
+        x.view(2, -1),
+        x.transpose(0, 2).reshape(4, 6),
+        x.permute(2, 0, 1),
+        x[1],
+        x.select(-1, 2).t(),
+        x.flatten(1),
+        x.unsqueeze(-1),
+        x[:, :, 1:4:2],
+        x.narrow(1, 1, 2),
+        x.transpose(1, 2),
+        x[0].unsqueeze(0).expand(5, 3, 4),
+        x.transpose(0, 1),
+        x.double(),
+        x,
+    ]
     got = tensors.views(x)
     assert len(got) == len(want)
     assert all(same(g, w) for g, w in zip(got, want, strict=True))
     y = x[0]
     assert tensors.strides_of_views(x) == [
-        [4, 1], [1, 12, 4], [12, 4, 2], [*x.transpose(0, 1).unsqueeze(0).stride()],
-        [*torch.empty_like(y.t()).stride()], [3, 1], [0, 4, 1],
-    ]  # fmt: skip
+        [4, 1],
+        [1, 12, 4],
+        [12, 4, 2],
+        [*x.transpose(0, 1).unsqueeze(0).stride()],
+        [*torch.empty_like(y.t()).stride()],
+        [3, 1],
+        [0, 4, 1],
+    ]
 
 
 def test_tensors_are_made_as_torch_makes_them(tensors: Extension) -> None:
     want = [
-        torch.zeros(2, 3), torch.ones(3, dtype=torch.int64), torch.full((2,), -1.5),
-        torch.full((2,), 7), torch.arange(5), torch.arange(1, 4, 0.5, dtype=torch.float64),
-        torch.tensor([1, 2, 3]), torch.tensor([0.5, 2], dtype=torch.bfloat16),
-        torch.zeros(2, dtype=torch.int8), torch.ones(0, 4),
-    ]  # fmt: skip
+        torch.zeros(2, 3),
+        torch.ones(3, dtype=torch.int64),
+        torch.full((2,), -1.5),
+        torch.full((2,), 7),
+        torch.arange(5),
+        torch.arange(1, 4, 0.5, dtype=torch.float64),
+        torch.tensor([1, 2, 3]),
+        torch.tensor([0.5, 2], dtype=torch.bfloat16),
+        torch.zeros(2, dtype=torch.int8),
+        torch.ones(0, 4),
+    ]
     got = tensors.made()
     assert [(t.dtype, t.shape) for t in got] == [(t.dtype, t.shape) for t in want]
     assert all(same(g, w) for g, w in zip(got, want, strict=True))
@@ -272,8 +308,19 @@ def test_tensors_are_made_as_torch_makes_them(tensors: Extension) -> None:
 def test_arithmetic_broadcasts_and_promotes_as_torch_does(tensors: Extension) -> None:
     a, b = torch.arange(12.0).reshape(3, 4) - 5, torch.tensor([1.0, -2, 0.5, 3])
     i = a.int()
-    want = [a + b, a - b, b * a, a / b, 1 - a, a * 0.5, -a, (a + b) * 2 - 1, i + 1, i / 2,
-            a.half() + b]  # fmt: skip
+    want = [
+        a + b,
+        a - b,
+        b * a,
+        a / b,
+        1 - a,
+        a * 0.5,
+        -a,
+        (a + b) * 2 - 1,
+        i + 1,
+        i / 2,
+        a.half() + b,
+    ]
     got = tensors.arithmetic(a, b)
     assert [t.dtype for t in got] == [t.dtype for t in want]
     assert all(same(g, w) for g, w in zip(got, want, strict=True))
@@ -285,10 +332,26 @@ def test_reductions_and_sorting_are_torch_s(tensors: Extension) -> None:
     least, least_at = x.min(0, keepdim=True)
     ordered, order = x.sort(stable=True, dim=1, descending=True)
     want = [
-        x.sum(), x.sum(0), x.sum(-1, keepdim=True), x.mean(), x.mean(1), x.max(), x.min(),
-        x.amax(0), values, places, least, least_at, ordered, order, x.argsort(0),
-        x.int().sum(), x[:, [2, 0]], torch.stack([x, x], 1), torch.cat([x, x], 1),
-    ]  # fmt: skip
+        x.sum(),
+        x.sum(0),
+        x.sum(-1, keepdim=True),
+        x.mean(),
+        x.mean(1),
+        x.max(),
+        x.min(),
+        x.amax(0),
+        values,
+        places,
+        least,
+        least_at,
+        ordered,
+        order,
+        x.argsort(0),
+        x.int().sum(),
+        x[:, [2, 0]],
+        torch.stack([x, x], 1),
+        torch.cat([x, x], 1),
+    ]
     got = tensors.reductions(x)
     assert len(got) == len(want)
     assert [i for i, (g, w) in enumerate(zip(got, want, strict=True)) if not same(g, w)] == []

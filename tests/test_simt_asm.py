@@ -113,7 +113,7 @@ def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: s
             for (x, kind), (y, _) in zip(
                 parts(ours[: len(theirs), i], operand), parts(theirs[:, i], operand), strict=True
             )
-        ]  # fmt: skip
+        ]
         if one.same and not all(same(one, x, y, kind) for x, y, kind in pairs):
             wrong.append(one.name)
     assert not wrong
@@ -158,10 +158,10 @@ def test_a_statement_is_a_block_of_one_line() -> None:
         ("{.reg .b32 %%t<3>; mov.u32 %%t2, 1;}", "", "", "simt_r_t2 = static_cast<uint32_t>(1);"),
         ("cp.async.wait_group %0;", "", "n", "simt::ptx::cp_async_wait((i0));"),
         ("bar.sync %0, 64 ; // all", "", "r", "bar_sync(simt_0, static_cast<uint32_t>(64));"),
-        (".pragma \"nounroll\"; membar.gl;", "", "", "simt::fence(simt::Scope::device);"),
+        ('.pragma "nounroll"; membar.gl;', "", "", "simt::fence(simt::Scope::device);"),
         ("ld.global.cv.u32 %0, [%1];", "=r", "l", "simt::poll();"),
     ],
-)  # fmt: skip
+)
 def test_operands_become_registers_and_constants(
     template: str, outputs: str, inputs: str, written: str
 ) -> None:
@@ -169,8 +169,9 @@ def test_operands_become_registers_and_constants(
 
 
 def test_names_stand_for_operands() -> None:
-    statement = Asm("neg.s32 %[to], %[from];", (Operand("=r", "x", "to"),),
-                    (Operand("r", "y", "from"),), 1)  # fmt: skip
+    statement = Asm(
+        "neg.s32 %[to], %[from];", (Operand("=r", "x", "to"),), (Operand("r", "y", "from"),), 1
+    )
     result = translate(statement)
     assert isinstance(result, str) and "simt_0 = simt::ptx::neg<int32_t>(simt_1);" in result
 
@@ -220,7 +221,7 @@ MMA = "mma.sync.aligned.m16n8k16.row.col"
         ("SX010", "tcgen05.wait::ld.sync.aligned;", "", "", "tcgen05"),
         ("SX010", "setmaxnreg.inc.sync.aligned.u32 240;", "", "", "setmaxnreg"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_modelled_is_named(
     code: str, template: str, outputs: str, inputs: str, reason: str
 ) -> None:

@@ -109,10 +109,7 @@ def test_a_result_that_depends_on_the_schedule_is_found(check: Any) -> None:
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [
-        ("venue=emulater", "did you mean 'emulator'?"),
-        ("sanitize=raes", "did you mean 'races'?"),
-    ],
+    [("venue=emulater", "did you mean 'emulator'?"), ("sanitize=raes", "did you mean 'races'?")],
 )
 def test_a_mistyped_option_is_answered_with_the_right_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, words: str

@@ -55,8 +55,19 @@ EIGHT_BITS = {
     ("fp8", True): _eight_bits(4, 8, fnuz=True),
     ("bf8", True): _eight_bits(5, 16, fnuz=True),
 }
-BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64, "s32": 32, "s8": 8, "u8": 8, "fp8": 8,
-        "bf8": 8, "s4": 4, "u4": 4}  # fmt: skip
+BITS = {
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "f64": 64,
+    "s32": 32,
+    "s8": 8,
+    "u8": 8,
+    "fp8": 8,
+    "bf8": 8,
+    "s4": 4,
+    "u4": 4,
+}
 
 
 def encode(values: Numbers, kind: str, fnuz: bool) -> NDArray[numpy.uint64]:
@@ -144,9 +155,11 @@ class Operands:
 @pytest.fixture(scope="module")
 def amd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build.build_program(
-        SOURCES / "amd.hip", tmp_path_factory.mktemp("amd") / "amd", target=target.load("gfx942"),
+        SOURCES / "amd.hip",
+        tmp_path_factory.mktemp("amd") / "amd",
+        target=target.load("gfx942"),
         language="hip",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])

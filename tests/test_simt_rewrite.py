@@ -70,10 +70,45 @@ def compiles(tmp_path: Path) -> Callable[..., str]:
 # ---- tokens -------------------------------------------------------------------------------
 
 PIECES = st.sampled_from(
-    ["<<<", ">>>", "<", ">", "k", "1'000", "0x1p-3", ".5e+3f", '"a\\"b"', "'\\''", 'R"x(a)")x"',
-     'u8R"(', '"', "'", "//", "/*", "*/", "\\\n", "\n", "\r\n", " ", "#", "##", "define", "...",
-     "{", "}", "(", ")", ";", "->", "::", "é", "\\", "__shared__", "asm"]
-)  # fmt: skip
+    [
+        "<<<",
+        ">>>",
+        "<",
+        ">",
+        "k",
+        "1'000",
+        "0x1p-3",
+        ".5e+3f",
+        '"a\\"b"',
+        "'\\''",
+        'R"x(a)")x"',
+        'u8R"(',
+        '"',
+        "'",
+        "//",
+        "/*",
+        "*/",
+        "\\\n",
+        "\n",
+        "\r\n",
+        " ",
+        "#",
+        "##",
+        "define",
+        "...",
+        "{",
+        "}",
+        "(",
+        ")",
+        ";",
+        "->",
+        "::",
+        "é",
+        "\\",
+        "__shared__",
+        "asm",
+    ]
+)
 
 
 @given(st.lists(PIECES).map("".join) | st.text())
@@ -171,13 +206,26 @@ def test_what_has_a_type_is_copied(argument: str) -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        "k", "ns::k", "::ns::k", "k<T, (N>2)>", "ns::k<A<B<C>>, 4>", "(*fp)", "table[i]",
-        "table[i].fn", "obj.k", "this->k", "a.b->k<int>", "obj.template k<T>",
+        "k",
+        "ns::k",
+        "::ns::k",
+        "k<T, (N>2)>",
+        "ns::k<A<B<C>>, 4>",
+        "(*fp)",
+        "table[i]",
+        "table[i].fn",
+        "obj.k",
+        "this->k",
+        "a.b->k<int>",
+        "obj.template k<T>",
         "A<T>::template k<U>",
-        "get<T>(n)", "static_cast<void (*)(int)>(k)", "std::get<0>(kernels)", "k<sizeof(T) >= 4>",
+        "get<T>(n)",
+        "static_cast<void (*)(int)>(k)",
+        "std::get<0>(kernels)",
+        "k<sizeof(T) >= 4>",
         "(n > 4 ? k<4> : k<8>)",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize(
     "before", ["", "if (x) ", "else ", "for (;;) ", "return ", "(void)", "a; "]
 )
@@ -192,11 +240,18 @@ def test_any_expression_that_names_a_kernel_is_launched(kernel: str, before: str
 @pytest.mark.parametrize(
     "shape",
     [
-        "g, b", "dim3(1, 2), {32, 1}", "g, x<y<z<3>>>(1)", "g, smem<T>", "a < b ? a : b, c > d",
-        "g, b, x<y>", "(n + 3) >> 2, b", "g, f<A<B<C>>>(1), h<D<E>>(2)", "cdiv<int>(n, 4), 256",
+        "g, b",
+        "dim3(1, 2), {32, 1}",
+        "g, x<y<z<3>>>(1)",
+        "g, smem<T>",
+        "a < b ? a : b, c > d",
+        "g, b, x<y>",
+        "(n + 3) >> 2, b",
+        "g, f<A<B<C>>>(1), h<D<E>>(2)",
+        "cdiv<int>(n, 4), 256",
         "CONFIGURATION",
     ],
-)  # fmt: skip
+)
 def test_the_shape_ends_where_the_launch_brackets_do(shape: str) -> None:
     assert f"::simt::Shape({shape}), " in rewritten(f"void f() {{ k<<<{shape}>>>(x); }}")
 
@@ -267,12 +322,14 @@ def test_a_hip_launch_of_unknown_arguments_is_left_to_the_headers() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        "cudaLaunchKernel({}(k<a, b>), g, b, args)", "hipLaunchCooperativeKernel({}(k), g)",
-        "cudaFuncSetAttribute({}(&k), a, 1)", "cudaFuncGetAttributes(&attributes, {}(k))",
+        "cudaLaunchKernel({}(k<a, b>), g, b, args)",
+        "hipLaunchCooperativeKernel({}(k), g)",
+        "cudaFuncSetAttribute({}(&k), a, 1)",
+        "cudaFuncGetAttributes(&attributes, {}(k))",
         "cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, {}(k<a, b>), 256, 0)",
         "hipOccupancyMaxPotentialBlockSize(&g, &b, {}(k), 0, 0)",
     ],
-)  # fmt: skip
+)
 def test_a_kernel_handed_to_the_runtime_keeps_its_type(call: str, cast: str) -> None:
     assert rewritten(call.format(cast) + ";") == call.format("") + ";"
 
@@ -313,20 +370,31 @@ def test_a_launch_in_a_kernel_does_not_compile_where_it_is_used() -> None:
 
 @pytest.mark.parametrize(
     "head",
-    ["void f()", "__host__ __device__ void f()", "#define D __device__\nvoid f()", "struct A { A()",
-     "template <class T> void S<T>::f() const", "namespace { extern \"C\" int main()"],
-)  # fmt: skip
+    [
+        "void f()",
+        "__host__ __device__ void f()",
+        "#define D __device__\nvoid f()",
+        "struct A { A()",
+        "template <class T> void S<T>::f() const",
+        'namespace { extern "C" int main()',
+    ],
+)
 def test_a_launch_in_a_host_function_is_one(head: str) -> None:
     assert "::simt::launch(" in rewritten(f"{head} {{ k<<<1, 2>>>(); }}")
 
 
 @pytest.mark.parametrize(
     "head",
-    ["__device__ int f(A a = {1})", "#define D static __device__\nD void f()",
-     "struct A { int n; __device__ A() : n{1}", "auto f = [=] __device__ (int i)",
-     "void h() { g([=] __device__ (int i) mutable", "template <class T> __global__ void k(T a)",
-     "void h() { struct { __device__ void f() const"],
-)  # fmt: skip
+    [
+        "__device__ int f(A a = {1})",
+        "#define D static __device__\nD void f()",
+        "struct A { int n; __device__ A() : n{1}",
+        "auto f = [=] __device__ (int i)",
+        "void h() { g([=] __device__ (int i) mutable",
+        "template <class T> __global__ void k(T a)",
+        "void h() { struct { __device__ void f() const",
+    ],
+)
 def test_a_launch_in_a_device_function_is_not(head: str) -> None:
     assert "SX006" in rewritten(f"{head} {{ k<<<1, 2>>>(); }}")
 
@@ -462,9 +530,15 @@ def test_a_macro_for_the_word_is_the_word() -> None:
 
 @pytest.mark.parametrize(
     "declaration",
-    ["__shared__ float a[4] = {0};", "__shared__ auto x;", "__shared__;", "__shared__ T f(3);",
-     "__shared__ int a b;", "__shared__ foo<;"],
-)  # fmt: skip
+    [
+        "__shared__ float a[4] = {0};",
+        "__shared__ auto x;",
+        "__shared__;",
+        "__shared__ T f(3);",
+        "__shared__ int a b;",
+        "__shared__ foo<;",
+    ],
+)
 def test_a_declaration_that_is_none_is_found_and_left(declaration: str) -> None:
     source = f"__global__ void k() {{\n\n  {declaration}\n}}\n"
     result = rewrite(source, "k.cu")
@@ -508,9 +582,12 @@ def test_extern_shared_memory_of_the_file_is_a_pointer_and_may_be_declared_again
 
 @pytest.mark.parametrize(
     "head",
-    ["__global__ void {}k(A a = {{1}})", "{}__global__ void k(int a)",
-     "template <int N>\n__global__ void\n{}\nk(int a)"],
-)  # fmt: skip
+    [
+        "__global__ void {}k(A a = {{1}})",
+        "{}__global__ void k(int a)",
+        "template <int N>\n__global__ void\n{}\nk(int a)",
+    ],
+)
 def test_launch_bounds_become_the_first_statement(head: str) -> None:
     source = head.format("__launch_bounds__(N * 2, 1) ") + " { f(); }\n"
     expected = head.format(" ") + " { ::simt::launch_bounds(N * 2, 1); f(); }\n"
@@ -676,9 +753,14 @@ def test_a_compiler_barrier_stays_one() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ['asm volatile("rdtsc;" : "=a"(lo), "=d"(hi))', 'asm("pause")', 'asm("x" MACRO : "=A"(t))',
-     'asm volatile("fmla v0.4s, %0" : : "w"(t))', 'asm goto("jmp %l0" :::: label)'],
-)  # fmt: skip
+    [
+        'asm volatile("rdtsc;" : "=a"(lo), "=d"(hi))',
+        'asm("pause")',
+        'asm("x" MACRO : "=A"(t))',
+        'asm volatile("fmla v0.4s, %0" : : "w"(t))',
+        'asm goto("jmp %l0" :::: label)',
+    ],
+)
 def test_assembly_of_the_host_stays(statement: str) -> None:
     source = f"void f() {{ {statement}; }}\n"
     assert rewritten(source) == source
@@ -694,9 +776,15 @@ def test_ptx_is_no_host_s_assembly_even_where_nothing_marks_the_function() -> No
 
 @pytest.mark.parametrize(
     ("header", "code"),
-    [("cute/tensor.hpp", "SX004"), ("cutlass/cutlass.h", "SX004"), ("cuda/barrier", "SX002"),
-     ("texture_fetch_functions.h", "SX003"), ("nvshmem/nvshmem.h", "SX005"), ("nccl.h", "SX005")],
-)  # fmt: skip
+    [
+        ("cute/tensor.hpp", "SX004"),
+        ("cutlass/cutlass.h", "SX004"),
+        ("cuda/barrier", "SX002"),
+        ("texture_fetch_functions.h", "SX003"),
+        ("nvshmem/nvshmem.h", "SX005"),
+        ("nccl.h", "SX005"),
+    ],
+)
 @pytest.mark.parametrize("form", ["#include <{}>", '#  include "{}" // why'])
 def test_a_library_without_a_model_is_an_error_of_the_preprocessor(
     header: str, code: str, form: str
@@ -707,9 +795,17 @@ def test_a_library_without_a_model_is_an_error_of_the_preprocessor(
 
 @pytest.mark.parametrize(
     "line",
-    ["#include <vector>", '#include "cuda_utils.cuh"', "#include HEADER", "#include <omp.h>",
-     "#include <torch/extension.h>", "#include <simt/core.h>", "#include", "#include <"],
-)  # fmt: skip
+    [
+        "#include <vector>",
+        '#include "cuda_utils.cuh"',
+        "#include HEADER",
+        "#include <omp.h>",
+        "#include <torch/extension.h>",
+        "#include <simt/core.h>",
+        "#include",
+        "#include <",
+    ],
+)
 def test_other_includes_stay(line: str) -> None:
     assert rewritten(f"{line}\n") == f"{line}\n"
 
@@ -735,10 +831,23 @@ def test_an_include_guard_is_no_condition() -> None:
 
 
 def test_broken_input_is_no_reason_to_raise() -> None:
-    for source in ("k<<<1, 2>>>(", "__shared__ float", 'asm("', "}}}} {{{", "#define", "#include",
-                   "#if\n#else\n#else\n#endif\n#endif", "__launch_bounds__(", '"\\', 'R"(', "/*",
-                   "ext_vector_type(", "cudaLaunchKernel(", "\x00\ufeff\x00",
-                   ">>>(x)"):  # fmt: skip
+    for source in (
+        "k<<<1, 2>>>(",
+        "__shared__ float",
+        'asm("',
+        "}}}} {{{",
+        "#define",
+        "#include",
+        "#if\n#else\n#else\n#endif\n#endif",
+        "__launch_bounds__(",
+        '"\\',
+        'R"(',
+        "/*",
+        "ext_vector_type(",
+        "cudaLaunchKernel(",
+        "\x00\ufeff\x00",
+        ">>>(x)",
+    ):
         rewrite(source, "k.cu")
 
 
@@ -770,24 +879,31 @@ def test_a_log_tells_what_was_not_modelled_and_where() -> None:
     ("source", "expected"),
     [
         ("void k(cudaTextureObject_t t) {\n  tex2D<float>(t, 1, 2);\n}", [("SX003", 1)]),
-        ("texture<float, 2> image;\nint f() { return tex1Dfetch(3); }",
-         [("SX003", 1), ("SX003", 2)]),
+        (
+            "texture<float, 2> image;\nint f() { return tex1Dfetch(3); }",
+            [("SX003", 1), ("SX003", 2)],
+        ),
         ("void k(hipSurfaceObject_t s);", [("SX003", 1)]),
         ("void f() {\n  struct cudaResourceDesc d;\n  d = {};\n}", [("SX003", 2)]),
         ("template <class T> T f(T o) {\n  return tex3DLod<T>(o, 1, 2, 3, 4);\n}", [("SX003", 2)]),
         ("\nvoid k(const CUtensorMap m);", [("SX002", 2)]),
         ("namespace cuda {}\nvoid k() {\n  cuda::barrier<0> b;\n}", [("SX002", 3)]),
-        ("auto t = cute::make_tensor(1);\nusing H = cutlass::half_t;",
-         [("SX004", 1), ("SX004", 2)]),
+        (
+            "auto t = cute::make_tensor(1);\nusing H = cutlass::half_t;",
+            [("SX004", 1), ("SX004", 2)],
+        ),
         ("namespace cg {}\nvoid k() {\n  auto c = cg::this_cluster();\n}", [("SX009", 3)]),
-        ("#define PAIR __cluster_dims__(2)\n#define UNUSED __cluster_dims__(4)\nvoid PAIR k();",
-         [("SX009", 3)]),
+        (
+            "#define PAIR __cluster_dims__(2)\n#define UNUSED __cluster_dims__(4)\nvoid PAIR k();",
+            [("SX009", 3)],
+        ),
         ("void k() { tex2D(1); }\nint tex2D(int);", [("SX003", 1)]),
         ("int tex2D(int);\nvoid k() { tex2D(1, 2); }", []),
         ("struct A { int texture; } a;\nint b = a.tex2D;", []),
-        ("int a = texel;", []), ("int cos3(int);\nint a = cos2(1);", []),
+        ("int a = texel;", []),
+        ("int cos3(int);\nint a = cos2(1);", []),
     ],
-)  # fmt: skip
+)
 @needs_gxx
 def test_an_unknown_name_of_what_is_not_modelled_has_that_s_number(
     source: str, expected: list[tuple[str, int]], compiles: Callable[..., str]
@@ -810,8 +926,11 @@ def test_clang_s_words_for_an_unknown_name_are_known_too() -> None:
         "k.cu:5:9: error: use of undeclared identifier 'exp3'; did you mean 'tex2D'?\n"
     )
     assert [(d.code, d.line) for d in unmodelled(log, "k.cu")] == [
-        ("SX003", 1), ("SX003", 2), ("SX009", 3), ("SX002", 4)
-    ]  # fmt: skip
+        ("SX003", 1),
+        ("SX003", 2),
+        ("SX009", 3),
+        ("SX002", 4),
+    ]
 
 
 # ---- files that include each other --------------------------------------------------------
@@ -825,13 +944,18 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def test_a_tree_keeps_its_shape_and_its_includes(tmp_path: Path) -> None:
-    write(tmp_path / "in", {
-        "app/main.cu": '#include "../lib/a.cuh"\n#include "gone.h"\nint main() {}\n',
-        "lib/a.cuh": '#pragma once\n#include "sub/../b.h"\n#include <c.cuh>\n#include <plain.h>\n',
-        "lib/b.h": '#include "a.cuh"\n__device__ void f() { __shared__ int x; }\n',
-        "extra/c.cuh": "#pragma once\n__global__ void k();\n",
-        "extra/plain.h": "int plain;\n",
-    })  # fmt: skip
+    write(
+        tmp_path / "in",
+        {
+            "app/main.cu": '#include "../lib/a.cuh"\n#include "gone.h"\nint main() {}\n',
+            "lib/a.cuh": (
+                '#pragma once\n#include "sub/../b.h"\n#include <c.cuh>\n#include <plain.h>\n'
+            ),
+            "lib/b.h": '#include "a.cuh"\n__device__ void f() { __shared__ int x; }\n',
+            "extra/c.cuh": "#pragma once\n__global__ void k();\n",
+            "extra/plain.h": "int plain;\n",
+        },
+    )
     search = [tmp_path / "in/extra", tmp_path / "in/nothing"]
     tree = rewrite_tree(tmp_path / "in/app/main.cu", tmp_path / "out", search=search)
     assert tree.found == ()
@@ -846,10 +970,17 @@ def test_a_tree_keeps_its_shape_and_its_includes(tmp_path: Path) -> None:
 
 
 def test_files_of_a_tree_know_each_other_s_macros(tmp_path: Path) -> None:
-    write(tmp_path, {
-        "k.cu": '#include "defs.h"\n__global__ void k() { LOCAL int x; asm(OP); pool[0] = 1; }\n',
-        "defs.h": '#define LOCAL __shared__\n#define OP "bar.sync 0;"\n__shared__ int pool[4];\n',
-    })  # fmt: skip
+    write(
+        tmp_path,
+        {
+            "k.cu": (
+                '#include "defs.h"\n__global__ void k() { LOCAL int x; asm(OP); pool[0] = 1; }\n'
+            ),
+            "defs.h": (
+                '#define LOCAL __shared__\n#define OP "bar.sync 0;"\n__shared__ int pool[4];\n'
+            ),
+        },
+    )
     text = rewrite_tree(tmp_path / "k.cu", tmp_path / "out").main.read_text()
     assert shared("x", "int") in text
     assert "SX001" not in text
@@ -949,10 +1080,7 @@ def test_what_is_not_modelled_is_reported_only_where_it_is_used(
     )
     assert compiles(source) == ""
     log = compiles(source + "void f() {\n  used(1);\n  OP(y);\n}\n", expect=1)
-    assert sorted((d.code, d.line) for d in unmodelled(log, "k.cu")) == [
-        ("SX001", 4),
-        ("SX010", 7),
-    ]
+    assert sorted((d.code, d.line) for d in unmodelled(log, "k.cu")) == [("SX001", 4), ("SX010", 7)]
 
 
 @needs_gxx
@@ -1068,10 +1196,17 @@ int main() {
 """
     bound = "more threads than 4"
     assert run(source) == [
-        "k<int>: 1 x 5", bound, "common: 6 bytes at a multiple of 2",
-        "total: 4 bytes at a multiple of 64", "last: 8 bytes at a multiple of 64",
-        bound, bound, bound, bound, str(10 + 10 + 5),
-    ]  # fmt: skip
+        "k<int>: 1 x 5",
+        bound,
+        "common: 6 bytes at a multiple of 2",
+        "total: 4 bytes at a multiple of 64",
+        "last: 8 bytes at a multiple of 64",
+        bound,
+        bound,
+        bound,
+        bound,
+        str(10 + 10 + 5),
+    ]
 
 
 @needs_gxx

@@ -40,9 +40,14 @@ def run(tmp_path: Path) -> Runner:
     """Builds ``source`` with the prelude and runs it; ``mode`` check looks for memory errors."""
 
     def runner(
-        source: str, how: Run | None = None, *, mode: Mode = "fast", warp: int | None = None,
-        at: str = "", timeout_s: float = 30.0,
-    ) -> Outcome:  # fmt: skip
+        source: str,
+        how: Run | None = None,
+        *,
+        mode: Mode = "fast",
+        warp: int | None = None,
+        at: str = "",
+        timeout_s: float = 30.0,
+    ) -> Outcome:
         file = tmp_path / "kernel.cu"
         file.write_text(PRELUDE + textwrap.dedent(source), encoding="utf-8")
         where = target.load(at) if at else None
@@ -62,14 +67,16 @@ def numbers(outcome: Outcome) -> list[float]:
 
 
 def test_every_thread_of_every_block_runs_once(run: Runner) -> None:
-    counted = numbers(run("""
+    counted = numbers(
+        run("""
         __global__ void k(int* x) {
             int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
             int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
             x[b * 30 + t] += b * 100 + t;
         }
         int main() { int* x = device<int>(24 * 30); k<<<dim3(4, 3, 2), dim3(5, 3, 2)>>>(x); show(x, 24 * 30); }
-    """))  # fmt: skip
+    """)
+    )
     assert counted == [b * 100 + t for b in range(24) for t in range(30)]
 
 
@@ -113,14 +120,16 @@ def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None
 
 
 def test_votes_of_a_barrier_count_all_threads(run: Runner) -> None:
-    assert numbers(run("""
+    assert numbers(
+        run("""
         __global__ void k(int* x) {
             int c = __syncthreads_count(threadIdx.x % 3 == 0);
             int a = __syncthreads_and(threadIdx.x < 99), o = __syncthreads_or(threadIdx.x == 98);
             if (threadIdx.x == 5) { x[0] = c; x[1] = a != 0; x[2] = o != 0; }
         }
         int main() { int* x = device<int>(3); k<<<1, 100>>>(x); show(x, 3); }
-    """)) == [34, 0, 1]  # fmt: skip
+    """)
+    ) == [34, 0, 1]
 
 
 def test_a_polling_thread_lets_the_one_it_waits_for_run(run: Runner) -> None:
@@ -146,7 +155,8 @@ def test_a_block_may_wait_for_a_later_block(run: Runner) -> None:
 
 
 def test_a_cooperative_grid_meets_at_its_barrier(run: Runner) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         #include <cooperative_groups.h>
         __global__ void k(int* x, int* y) {
             x[blockIdx.x * 32 + threadIdx.x] = blockIdx.x;
@@ -159,7 +169,9 @@ def test_a_cooperative_grid_meets_at_its_barrier(run: Runner) -> None:
             cudaLaunchCooperativeKernel((void*)k, dim3(8), dim3(32), arguments, 0, 0);
             show(y, 256);
         }
-    """, mode="check")  # fmt: skip
+    """,
+        mode="check",
+    )
     assert numbers(outcome) == [7 - b for b in range(8) for _ in range(32)]
     assert not outcome.findings
 
@@ -169,23 +181,29 @@ def test_a_cooperative_grid_meets_at_its_barrier(run: Runner) -> None:
 
 @pytest.mark.parametrize("warp", [32, 64])
 def test_the_warp_has_the_width_of_the_target(run: Runner, warp: int) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         __global__ void k(int* x) { x[threadIdx.x] = __popcll((unsigned long long)__activemask()) * 100 + warpSize; }
         int main() { int* x = device<int>(64); k<<<1, 64>>>(x); show(x, 64); }
-    """, warp=warp)  # fmt: skip
+    """,
+        warp=warp,
+    )
     assert {v % 100 for v in numbers(outcome)} == {warp}
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_butterfly_sums_a_warp(run: Runner, order: Order) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         __global__ void k(float* x) {
             float v = threadIdx.x;
             for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d);
             x[threadIdx.x] = v;
         }
         int main() { float* x = device<float>(96); k<<<1, 96>>>(x); show(x, 96); }
-    """, Run(order=order, seed=5))  # fmt: skip
+    """,
+        Run(order=order, seed=5),
+    )
     assert numbers(outcome) == [
         sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)
     ]
@@ -209,7 +227,9 @@ def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
 def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
     run: Runner, order: Order, intended: bool
 ) -> None:
-    sums = numbers(run("""
+    sums = numbers(
+        run(
+            """
         __global__ void k(int* x) {
             __shared__ volatile int s[192];
             const int t = threadIdx.x;
@@ -227,7 +247,11 @@ def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
             if (t % 32 == 0) x[t / 32] = s[t];
         }
         int main() { int* x = device<int>(3); k<<<1, 96>>>(x); show(x, 3); }
-    """, Run(order=order), mode="check"))  # fmt: skip
+    """,
+            Run(order=order),
+            mode="check",
+        )
+    )
     expected = [sum(t * t for t in range(w, w + 32)) for w in (0, 32, 64)]
     assert (sums == expected) == intended
 
@@ -276,7 +300,8 @@ def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
 
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_a_local_array_may_be_as_large_as_on_a_gpu(run: Runner, mode: Mode) -> None:
-    large = run("""
+    large = run(
+        """
         __global__ void k(int* x) {
             unsigned char all[500 * 1024];
             for (int i = 0; i < 500; ++i) all[i * 1024 + threadIdx.x] = i;
@@ -286,30 +311,40 @@ def test_a_local_array_may_be_as_large_as_on_a_gpu(run: Runner, mode: Mode) -> N
             x[threadIdx.x] = sum;
         }
         int main() { int* x = device<int>(64); k<<<4, 64>>>(x); show(x, 64); }
-    """, mode=mode)  # fmt: skip
+    """,
+        mode=mode,
+    )
     assert numbers(large) == [sum(i % 256 for i in range(500))] * 64
     assert not large.findings
 
 
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_recursion_without_end_is_a_stack_overflow(run: Runner, mode: Mode) -> None:
-    outcome = run(f"""
+    outcome = run(
+        f"""
         __device__ int deep(int* x, int n) {{ volatile int a[64]; a[n % 64] = n; return n < 0 ? 0 : deep(x, n + 1) + a[n % 64]; }}
         __global__ void k(int* x) {{ x[0] = deep(x, 0); }}
         {LAUNCH}
-    """, mode=mode, timeout_s=5.0)  # fmt: skip
+    """,
+        mode=mode,
+        timeout_s=5.0,
+    )
     assert outcome.codes == {"SX404"} and outcome.status == 1
 
 
 @pytest.mark.parametrize(
     ("launch", "code"),
     [
-        ("k<<<1, 0>>>(x)", "SX401"), ("k<<<1, 1025>>>(x)", "SX401"),
-        ("k<<<dim3(1, 65536), 1>>>(x)", "SX401"), ("k<<<1, dim3(1, 1, 65)>>>(x)", "SX401"),
-        ("k<<<1, 64, 49153>>>(x)", "SX402"), ("k<<<1, 64, 300000>>>(x)", "SX402"),
-        ("b<<<1, 64>>>(x)", "SX403"), ("s<<<1, 64, 40000>>>(x)", "SX402"),
+        ("k<<<1, 0>>>(x)", "SX401"),
+        ("k<<<1, 1025>>>(x)", "SX401"),
+        ("k<<<dim3(1, 65536), 1>>>(x)", "SX401"),
+        ("k<<<1, dim3(1, 1, 65)>>>(x)", "SX401"),
+        ("k<<<1, 64, 49153>>>(x)", "SX402"),
+        ("k<<<1, 64, 300000>>>(x)", "SX402"),
+        ("b<<<1, 64>>>(x)", "SX403"),
+        ("s<<<1, 64, 40000>>>(x)", "SX402"),
     ],
-)  # fmt: skip
+)
 def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, code: str) -> None:
     outcome = run(f"""
         __global__ void k(int* x) {{ x[0] = 1; }}
@@ -345,10 +380,22 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
     box, file = runtime_library.ready(), tmp_path / "kernel.cpp"
     file.write_text(rewrite(source, "kernel.cu", library=False).text, encoding="utf-8")
     run_tool(
-        [*box.compiler.argv, *box.flags(mode), f"-std={standard}", "-I", runtime_library.INCLUDE,
-         "-include", "cuda_runtime.h", file, box.runtime, f"-Wl,-rpath,{box.folder}",
-         "-o", tmp_path / "kernel"], timeout_s=120.0,
-    )  # fmt: skip
+        [
+            *box.compiler.argv,
+            *box.flags(mode),
+            f"-std={standard}",
+            "-I",
+            runtime_library.INCLUDE,
+            "-include",
+            "cuda_runtime.h",
+            file,
+            box.runtime,
+            f"-Wl,-rpath,{box.folder}",
+            "-o",
+            tmp_path / "kernel",
+        ],
+        timeout_s=120.0,
+    )
     outcome = program.run(tmp_path / "kernel")
     assert [(one.code, one.line) for one in outcome.findings] == [("SX408", 13)]
 
@@ -362,15 +409,23 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
         ("x[threadIdx.x + 1] = 1;", "SX101", 2),
         ("__shared__ int s[32];\ns[threadIdx.x] = 1;", "SX103", 3),
         ("__shared__ int s[32];\nint* p = s;\np[threadIdx.x] = 1;", "SX102", 4),
-        ("__shared__ int s[64];\nif (threadIdx.x) s[threadIdx.x] = 1;\nx[threadIdx.x] = s[threadIdx.x];", "SX107", 4),
-        ("__shared__ int s[64];\ns[threadIdx.x] = 1;\nx[threadIdx.x] = s[63 - threadIdx.x];", "SX201", 4),
+        (
+            "__shared__ int s[64];\nif (threadIdx.x) s[threadIdx.x] = 1;\nx[threadIdx.x] = s[threadIdx.x];",
+            "SX107",
+            4,
+        ),
+        (
+            "__shared__ int s[64];\ns[threadIdx.x] = 1;\nx[threadIdx.x] = s[63 - threadIdx.x];",
+            "SX201",
+            4,
+        ),
         ("x[threadIdx.x / 64] = threadIdx.x;", "SX202", 2),
         ("x[0] += 1;", "SX202", 2),
         ("int t = threadIdx.x;\nx[t] = t * 100000000;", "SX501", 3),
         ("x[threadIdx.x] = 1 << (threadIdx.x + 1);", "SX502", 2),
         ("*(long*)(x + threadIdx.x % 2) = 1;", "SX106", 2),
     ],
-)  # fmt: skip
+)
 def test_a_memory_error_is_found_in_a_checked_build(
     run: Runner, body: str, code: str, line: int
 ) -> None:
@@ -380,22 +435,30 @@ def test_a_memory_error_is_found_in_a_checked_build(
 
 
 def test_blocks_that_write_one_word_race(run: Runner) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         __global__ void k(int* x) { if (threadIdx.x == 0) x[0] = blockIdx.x; }
         int main() { int* x = device<int>(1); k<<<4, 32>>>(x); return cudaDeviceSynchronize(); }
-    """, mode="check")  # fmt: skip
+    """,
+        mode="check",
+    )
     assert outcome.codes == {"SX203"}
 
 
 @pytest.mark.parametrize(
     "access",
     [
-        "atomicAdd(&x[n], 1)", "atomicAdd((float*)&x[n], 1.0f)", "atomicMax(&x[n], 1)",
-        "atomicOr(&x[n], 1)", "atomicCAS(&x[n], 1, 2)", "atomicExch(&x[n], 1)",
-        "x[0] += __ldcg(&x[n])", "__stcs(&x[n], 1)",
+        "atomicAdd(&x[n], 1)",
+        "atomicAdd((float*)&x[n], 1.0f)",
+        "atomicMax(&x[n], 1)",
+        "atomicOr(&x[n], 1)",
+        "atomicCAS(&x[n], 1, 2)",
+        "atomicExch(&x[n], 1)",
+        "x[0] += __ldcg(&x[n])",
+        "__stcs(&x[n], 1)",
         'asm volatile("st.global.u32 [%0], %1;" :: "l"(&x[n]), "r"(1))',
     ],
-)  # fmt: skip
+)
 def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
     run: Runner, access: str
 ) -> None:
@@ -405,10 +468,13 @@ def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
 
 
 def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         __global__ void k(char* x) { __shared__ char s[64]; s[threadIdx.x] = threadIdx.x; x[threadIdx.x] = s[threadIdx.x]; }
         int main() { char* x = device<char>(64); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
-    """, mode="check")  # fmt: skip
+    """,
+        mode="check",
+    )
     assert not outcome.findings and outcome.status == 0
 
 
@@ -532,7 +598,8 @@ def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runn
 
 
 def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         extern __constant__ float filter[4];
         struct Table { static __constant__ int steps[2]; };
         #define KEPT static __constant__
@@ -562,19 +629,27 @@ def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
             k<<<1, 1>>>(x);
             show(x, 1);
         }
-    """, mode="check")  # fmt: skip
+    """,
+        mode="check",
+    )
     assert numbers(outcome) == [2 * 2 + 10 + 20 + 7]
     assert [(one.code, one.line) for one in outcome.findings] == [
-        ("SX111", 14), ("SX111", 15), ("SX111", 16)
-    ]  # fmt: skip
+        ("SX111", 14),
+        ("SX111", 15),
+        ("SX111", 16),
+    ]
 
 
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:
-    outcome = run("""
+    outcome = run(
+        """
         __global__ void good(float* x) { __shared__ float s[32][33]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x] = s[31 - threadIdx.x][0]; }
         __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x * 32] = s[31 - threadIdx.x][0]; }
         int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
-    """, Run(counters=True), mode="check")  # fmt: skip
+    """,
+        Run(counters=True),
+        mode="check",
+    )
     good, bad = (one["counters"] for one in outcome.counters)
     assert (good["transactions"], bad["transactions"]) == (4, 32)
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)

@@ -15,8 +15,33 @@ from .simt.suite import BUGS, Case, Group, Seen, Sign, cases, version
 
 CASES = cases()
 #: Porting pitfalls that compile silently and that a run on a CPU can show.
-SILENT_PITFALLS = {1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 22, 26, 31, 33, 37, 40, 43, 49,
-                   51, 53, 54}  # fmt: skip
+SILENT_PITFALLS = {
+    1,
+    2,
+    4,
+    5,
+    6,
+    7,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+    16,
+    22,
+    26,
+    31,
+    33,
+    37,
+    40,
+    43,
+    49,
+    51,
+    53,
+    54,
+}
 BLOCKED_AT_BUILD = {3, 8, 17, 18, 19, 20, 27, 28, 29, 30, 36, 38, 44, 45, 46, 47}
 
 
@@ -91,8 +116,9 @@ def test_a_sign_reads_back_and_shows() -> None:
 
 def test_a_faulty_header_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "one.cu"
-    path.write_text("// what: x\n// expect: wrong\n// widths: 48\n// sanitizer: none\n"
-                    "// group: races\n")  # fmt: skip
+    path.write_text(
+        "// what: x\n// expect: wrong\n// widths: 48\n// sanitizer: none\n// group: races\n"
+    )
     with pytest.raises(ValueError, match=r"one\.cu: widths '48'"):
         Case.parse(path)
     path.write_text("// what: x\n// colour: red\n")

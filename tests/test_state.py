@@ -57,33 +57,41 @@ def no_collection() -> Iterator[None]:
 
 
 CHANGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "the framework's default dtype was torch.float32 and is torch.float64":
-        lambda: set_to(torch.set_default_dtype, torch.float64, torch.float32),
-    f"the framework's number of threads was {torch.get_num_threads()} and is 7":
-        lambda: set_to(torch.set_num_threads, 7, torch.get_num_threads()),
-    "the framework's precision of float32 products was highest and is high":
-        lambda: set_to(torch.set_float32_matmul_precision, "high", "highest"),
-    "the framework's deterministic mode was False and is True":
-        lambda: set_to(torch.use_deterministic_algorithms, True, False),
+    "the framework's default dtype was torch.float32 and is torch.float64": lambda: set_to(
+        torch.set_default_dtype, torch.float64, torch.float32
+    ),
+    f"the framework's number of threads was {torch.get_num_threads()} and is 7": lambda: set_to(
+        torch.set_num_threads, 7, torch.get_num_threads()
+    ),
+    "the framework's precision of float32 products was highest and is high": lambda: set_to(
+        torch.set_float32_matmul_precision, "high", "highest"
+    ),
+    "the framework's deterministic mode was False and is True": lambda: set_to(
+        torch.use_deterministic_algorithms, True, False
+    ),
     "the framework's gradient mode was True and is False": torch.no_grad,
     "the framework's inference mode was False and is True": torch.inference_mode,
     "the framework's function modes left on was 0 and is 1": lambda: torch.device("meta"),
     "the framework's autocast on CPUs was False and is True": lambda: torch.autocast("cpu"),
     "numpy's handling of errors": lambda: numpy.errstate(divide="ignore"),
     "Python's garbage collection was True and is False": no_collection,
-    "Python's thread switch interval was 5 ms and is 1 ms":
-        lambda: set_to(sys.setswitchinterval, 0.001, 0.005),
-    "Python's recursion limit was":
-        lambda: set_to(sys.setrecursionlimit, 5000, sys.getrecursionlimit()),
-    "the treatment of subnormal numbers was to keep them and is to flush them to zero":
-        lambda: set_to(torch.set_flush_denormal, True, False),
+    "Python's thread switch interval was 5 ms and is 1 ms": lambda: set_to(
+        sys.setswitchinterval, 0.001, 0.005
+    ),
+    "Python's recursion limit was": lambda: set_to(
+        sys.setrecursionlimit, 5000, sys.getrecursionlimit()
+    ),
+    "the treatment of subnormal numbers was to keep them and is to flush them to zero": lambda: (
+        set_to(torch.set_flush_denormal, True, False)
+    ),
     "torch.relu was replaced": lambda: replaced(torch, "relu"),
     "torch.Tensor.detach was replaced": lambda: replaced(torch.Tensor, "detach"),
-    "portkern.toolchain.torch_device.TorchDevice.download was replaced":
-        lambda: replaced(TorchDevice, "download"),
+    "portkern.toolchain.torch_device.TorchDevice.download was replaced": lambda: replaced(
+        TorchDevice, "download"
+    ),
     "time.perf_counter_ns was replaced": lambda: replaced(time, "perf_counter_ns"),
     "builtins.sorted was replaced": lambda: replaced(builtins, "sorted"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("told", CHANGES)
@@ -121,9 +129,12 @@ def test_the_functions_that_it_asks_with_cannot_be_replaced_afterwards() -> None
     before = Snapshot()
     with (
         set_to(torch.set_default_dtype, torch.float64, torch.float32),
-        set_to(lambda f: setattr(torch, "get_default_dtype", f),
-               lambda: torch.float32, torch.get_default_dtype),
-    ):  # fmt: skip
+        set_to(
+            lambda f: setattr(torch, "get_default_dtype", f),
+            lambda: torch.float32,
+            torch.get_default_dtype,
+        ),
+    ):
         assert "the framework's default dtype" in "\n".join(before.changes())
 
 
@@ -208,9 +219,14 @@ CPU, HERE = registry.load("cpu"), load(host_targets()[0])
 def judged(source: str, folder: Path) -> Result:
     candidate = Candidate("relu", "cpu", "numba", source, "relu", style="return")
     results = judge(
-        candidate, ops.load("relu"), CPU, HERE, [Workload("some", {"n": 1000})], folder=folder,
+        candidate,
+        ops.load("relu"),
+        CPU,
+        HERE,
+        [Workload("some", {"n": 1000})],
+        folder=folder,
         torch_ops="allow",
-    )  # fmt: skip
+    )
     assert isinstance(results, list), results
     return results[0]
 

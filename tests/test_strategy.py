@@ -31,9 +31,12 @@ from portkern.errors import ConfigError
 
 CONF = Path(__file__).parents[1] / "conf" / "strategy"
 ARMS = [
-    Arm("tiling", resource="cache"), Arm("vectorization", resource="memory"),
-    Arm("fusion", resource="memory"), Arm("pipeline", resource="compute"), Arm("rename"),
-]  # fmt: skip
+    Arm("tiling", resource="cache"),
+    Arm("vectorization", resource="memory"),
+    Arm("fusion", resource="memory"),
+    Arm("pipeline", resource="compute"),
+    Arm("rename"),
+]
 ARM_NAMES = [arm.name for arm in ARMS]
 #: What comes of a slot.
 World = Callable[[Slot], Sequence[Attempt]]
@@ -52,14 +55,25 @@ def attempt(slot: Slot, k: int = 0, score: float = 0.0, **facts: Any) -> Attempt
     """Correct when it has a score."""
     name = f"{slot.number}.{k}"
     told: dict[str, Any] = {
-        "status": Status.PASSED if score else Status.WRONG, "source": f"kernel {name}",
+        "status": Status.PASSED if score else Status.WRONG,
+        "source": f"kernel {name}",
         "digest": name,
-    }  # fmt: skip
+    }
     return Attempt(
-        id=name, slot=slot.number, number=k, parents=slot.parents, arm=slot.arm, score=score,
-        operator=slot.operator, phase=slot.phase, island=slot.island, op="relu", target="sm_90",
-        backend="cuda", **(told | facts),
-    )  # fmt: skip
+        id=name,
+        slot=slot.number,
+        number=k,
+        parents=slot.parents,
+        arm=slot.arm,
+        score=score,
+        operator=slot.operator,
+        phase=slot.phase,
+        island=slot.island,
+        op="relu",
+        target="sm_90",
+        backend="cuda",
+        **(told | facts),
+    )
 
 
 def scores(*values: float | None) -> World:
@@ -82,17 +96,33 @@ def chaos(seed: int) -> World:
         source = "\n".join(f"line {drawn.randrange(9)}" for _ in range(drawn.randrange(1, 9)))
         metrics = {
             name: drawn.uniform(0, 100) if drawn.random() < 0.9 else math.inf
-            for name in ("median_us", "registers", "occupancy", "threads", "rating", "memory_pct",
-                         "compute_pct", "l2_pct")
+            for name in (
+                "median_us",
+                "registers",
+                "occupancy",
+                "threads",
+                "rating",
+                "memory_pct",
+                "compute_pct",
+                "l2_pct",
+            )
             if drawn.random() < 0.7
-        }  # fmt: skip
+        }
         facts: dict[str, Any] = {"source": source, "metrics": metrics}
         if drawn.random() < 0.02:
             facts["diagnosis"] = Diagnosis(judge="rules", problem="none", stop=True)
         if drawn.random() < 0.5:
             return attempt(slot, k, drawn.choice([0.5, 1.0, drawn.uniform(0.1, 9)]), **facts)
-        status = drawn.choice([Status.WRONG, Status.BUILD_FAILED, Status.SCREENED,
-                               Status.DUPLICATE, Status.UNAVAILABLE, Status.NO_CODE])  # fmt: skip
+        status = drawn.choice(
+            [
+                Status.WRONG,
+                Status.BUILD_FAILED,
+                Status.SCREENED,
+                Status.DUPLICATE,
+                Status.UNAVAILABLE,
+                Status.NO_CODE,
+            ]
+        )
         if status is Status.NO_CODE:
             facts["source"] = ""
         return attempt(slot, k, **(facts | {"status": status}))
@@ -120,9 +150,13 @@ class Course:
 
 
 def play(
-    search: Search, world: World, *, window: int = 1, limit: int = 60,
+    search: Search,
+    world: World,
+    *,
+    window: int = 1,
+    limit: int = 60,
     between: Callable[[Search], Search] = lambda search: search,
-) -> Course:  # fmt: skip
+) -> Course:
     """As the loop does: up to ``window`` slots are out, and come back in the order of asking.
     ``limit`` slots are the budget."""
     course = Course()
@@ -169,12 +203,19 @@ def check(slot: Slot, log: Log) -> None:
 
 maybe = st.none() | st.integers(1, 6)
 LINE = {
-    "turns": maybe, "parent": st.sampled_from(["last", "best"]), "offspring": st.integers(1, 3),
-    "phases": st.sampled_from([[], ["functional", "optimise"]]), "debug_trap": maybe,
+    "turns": maybe,
+    "parent": st.sampled_from(["last", "best"]),
+    "offspring": st.integers(1, 3),
+    "phases": st.sampled_from([[], ["functional", "optimise"]]),
+    "debug_trap": maybe,
     "stop_gain": st.none() | st.just(1.05),
-}  # fmt: skip
-OPERATORS = [{"init": 1}, {"crossover": 2, "mutate": 1}, {"diff": 0.6, "mutate": 0.3,
-             "crossover": 0.1}, {"mutate": 1, "init": 0.5}]  # fmt: skip
+}
+OPERATORS = [
+    {"init": 1},
+    {"crossover": 2, "mutate": 1},
+    {"diff": 0.6, "mutate": 0.3, "crossover": 0.1},
+    {"mutate": 1, "init": 0.5},
+]
 EDGES = [{}, {"": ["tiling", "fusion"], "tiling": ["pipeline"], "pipeline": ["tiling"]}]
 OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "single": {},
@@ -182,42 +223,67 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "refine": LINE | {"until": st.sampled_from(["", "correct"])},
     "parallel_refine": LINE | {"k": st.integers(1, 4), "early_exit": st.booleans()},
     "branching": {
-        "rounds": maybe, "ideas": st.integers(1, 3), "impls": st.integers(1, 3),
-        "seeds": st.integers(1, 3), "bank": st.integers(0, 4),
+        "rounds": maybe,
+        "ideas": st.integers(1, 3),
+        "impls": st.integers(1, 3),
+        "seeds": st.integers(1, 3),
+        "bank": st.integers(0, 4),
     },
     "beam": {
-        "width": st.integers(1, 3), "expand": st.integers(1, 3), "rounds": maybe,
-        "turns": st.integers(1, 3), "repeat": st.integers(1, 3), "arms": st.integers(0, 3),
+        "width": st.integers(1, 3),
+        "expand": st.integers(1, 3),
+        "rounds": maybe,
+        "turns": st.integers(1, 3),
+        "repeat": st.integers(1, 3),
+        "arms": st.integers(0, 3),
         "keep": st.sampled_from(["pool", "children"]),
     },
     "evolutionary": {
-        "islands": st.integers(1, 4), "population": st.integers(2, 5), "init": st.integers(1, 3),
+        "islands": st.integers(1, 4),
+        "population": st.integers(2, 5),
+        "init": st.integers(1, 3),
         "mode": st.sampled_from(["single", "elite", "diverse", "map_elites"]),
         "features": st.sampled_from([["complexity"], ["complexity", "diversity", "registers"]]),
-        "bins": st.integers(1, 4), "batch": st.integers(1, 4), "barrier": st.booleans(),
-        "generations": maybe, "trials": st.none() | st.integers(1, 30),
-        "operators": st.sampled_from(OPERATORS), "tournament": st.integers(1, 3),
-        "selection": st.sampled_from(["rank", "tournament"]), "inspirations": st.integers(0, 3),
+        "bins": st.integers(1, 4),
+        "batch": st.integers(1, 4),
+        "barrier": st.booleans(),
+        "generations": maybe,
+        "trials": st.none() | st.integers(1, 30),
+        "operators": st.sampled_from(OPERATORS),
+        "tournament": st.integers(1, 3),
+        "selection": st.sampled_from(["rank", "tournament"]),
+        "inspirations": st.integers(0, 3),
         "migrate_every": maybe,
     },
     "bandit": {
-        "items": st.sampled_from(["clusters", "parents"]), "trials": maybe | st.just(40),
-        "clusters": st.integers(1, 3), "tau": st.integers(1, 5), "mask": st.booleans(),
+        "items": st.sampled_from(["clusters", "parents"]),
+        "trials": maybe | st.just(40),
+        "clusters": st.integers(1, 3),
+        "tau": st.integers(1, 5),
+        "mask": st.booleans(),
     },
     "tree_eps": {
-        "trials": maybe | st.just(40), "epsilon": st.floats(0, 1), "root_throttle": maybe,
-        "prune_after": maybe, "leaf_bias": st.floats(0, 1), "stagnation": maybe | st.just(15),
+        "trials": maybe | st.just(40),
+        "epsilon": st.floats(0, 1),
+        "root_throttle": maybe,
+        "prune_after": maybe,
+        "leaf_bias": st.floats(0, 1),
+        "stagnation": maybe | st.just(15),
         "score": st.sampled_from(["speed", "rating"]),
         "shown": st.sampled_from([[], ["siblings"], ["children", "siblings", "leaderboard"]]),
     },
     "mcts_graph": {
-        "trials": maybe | st.just(40), "depth": st.integers(1, 4), "edges": st.sampled_from(EDGES),
+        "trials": maybe | st.just(40),
+        "depth": st.integers(1, 4),
+        "edges": st.sampled_from(EDGES),
     },
     "staged": {
-        "sequence": st.lists(st.sampled_from(ARM_NAMES), max_size=4), "tries": st.integers(1, 4),
-        "rollback": st.booleans(), "min_gain": st.sampled_from([1.0, 1.1]),
+        "sequence": st.lists(st.sampled_from(ARM_NAMES), max_size=4),
+        "tries": st.integers(1, 4),
+        "rollback": st.booleans(),
+        "min_gain": st.sampled_from([1.0, 1.1]),
     },
-}  # fmt: skip
+}
 every_kind = pytest.mark.parametrize("kind", strategies.names())
 few = settings(max_examples=50, deadline=None)
 
@@ -287,10 +353,20 @@ def test_a_run_that_is_told_again_beside_its_complete_log_asks_the_same(
 
 @pytest.mark.parametrize(
     ("kind", "slots"),
-    {"bandit": 20, "beam": 10, "best_of_n": 10, "branching": 9, "evolutionary": 35,
-     "mcts_graph": 100, "parallel_refine": 40, "refine": 10, "single": 1, "staged": 15,
-     "tree_eps": 30}.items(),
-)  # fmt: skip
+    {
+        "bandit": 20,
+        "beam": 10,
+        "best_of_n": 10,
+        "branching": 9,
+        "evolutionary": 35,
+        "mcts_graph": 100,
+        "parallel_refine": 40,
+        "refine": 10,
+        "single": 1,
+        "staged": 15,
+        "tree_eps": 30,
+    }.items(),
+)
 def test_all_end_by_themselves_when_their_options_say_so(kind: str, slots: int) -> None:
     early_exit = {"early_exit": False} if kind == "parallel_refine" else {}
 
@@ -363,7 +439,7 @@ def test_there_is_a_group_for_every_kind() -> None:
         ({"kind": "evolutionary", "mode": "single"}, "'crossover' takes two parents, and there is"),
         ({"kind": "evolutionary", "migrate_every": 5}, "strategy.migrate_every=5 on one island"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_options_is_said_in_one_line(
     options: Mapping[str, Any], message: str
 ) -> None:
@@ -525,8 +601,9 @@ def test_a_beam_of_two_by_two() -> None:
     for start in (2, 6, 10):
         members = course.slots[start : start + 4]
         assert Counter(slot.parents for slot in members) == {
-            (f"{start - 1}.0",): 2, (f"{start - 2}.0",): 2,
-        }  # fmt: skip
+            (f"{start - 1}.0",): 2,
+            (f"{start - 2}.0",): 2,
+        }
         for slot, other in (members[:2], members[2:]):
             assert slot.arm != other.arm and {slot.arm, other.arm} <= set(ARM_NAMES)
 
@@ -682,8 +759,10 @@ def test_the_fastest_are_copied_to_the_next_island_all_at_once() -> None:
     course = play(search, lambda s: [attempt(s, score=1.0 + s.number if s.number < 6 else 0)])
     assert isinstance(search, Evolutionary)
     assert [island.members for island in search.state.islands] == [
-        ["5.0", "3.0", "0.0"], ["4.0", "3.0", "1.0"], ["5.0", "4.0", "2.0"],
-    ]  # fmt: skip
+        ["5.0", "3.0", "0.0"],
+        ["4.0", "3.0", "1.0"],
+        ["5.0", "4.0", "2.0"],
+    ]
     assert len(course.slots) == 12
 
 
@@ -720,9 +799,10 @@ def test_the_fastest_stays_in_every_population_and_it_never_outgrows_its_size(
     data: st.DataObject, mode: Any
 ) -> None:
     attempts = [
-        one for number in range(data.draw(st.integers(1, 12)))
+        one
+        for number in range(data.draw(st.integers(1, 12)))
         for one in chaos(data.draw(st.integers(0, 99)))(Slot(number=number))
-    ]  # fmt: skip
+    ]
     size = data.draw(st.integers(1, 5))
     left = Policy(mode, size, ("complexity", "diversity")).survivors(attempts)
     fastest = max((one.score for one in attempts), default=0.0)
@@ -971,7 +1051,5 @@ def test_any_method_comes_first_where_edges_do_not_say_which() -> None:
 
 def test_without_edges_any_method_may_follow_any_other() -> None:
     course = play(load("mcts_graph", depth=2), lambda s: [attempt(s, score=1.0 + len(s.parents))])
-    pairs = {
-        (course.log[slot.parents[0]].arm, slot.arm) for slot in course.slots if slot.parents
-    }  # fmt: skip
+    pairs = {(course.log[slot.parents[0]].arm, slot.arm) for slot in course.slots if slot.parents}
     assert pairs == {(a, b) for a in ARM_NAMES for b in ARM_NAMES if a != b}

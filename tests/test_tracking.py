@@ -34,28 +34,46 @@ ENVIRONMENT = Environment(
 
 def measured(op: str, *, target: str = "h200", workload: str = "8x8", ratio: float = 2.0) -> Record:
     timing = Timing(median_us=10, p20_us=9, p80_us=11, n=1, samples=[10], method="cuda events")
-    return Record.model_validate({
-        **_place(op, target, workload), "verdict": Verdict.PASSED, "evidence": Evidence.MEASURED,
-        "timing": timing, "baselines": {"eager": timing},
-        "speedup": {"eager": Speedup(value=ratio, ci95=(ratio, ratio))},
-    })  # fmt: skip
+    return Record.model_validate(
+        {
+            **_place(op, target, workload),
+            "verdict": Verdict.PASSED,
+            "evidence": Evidence.MEASURED,
+            "timing": timing,
+            "baselines": {"eager": timing},
+            "speedup": {"eager": Speedup(value=ratio, ci95=(ratio, ratio))},
+        }
+    )
 
 
 def ended(op: str, verdict: Verdict, *, target: str = "h200", workload: str = "8x8") -> Record:
-    return Record.model_validate({
-        **_place(op, target, workload), "verdict": verdict, "evidence": Evidence.NONE,
-        "detail": "max error 3.2\nlog",
-    })  # fmt: skip
+    return Record.model_validate(
+        {
+            **_place(op, target, workload),
+            "verdict": verdict,
+            "evidence": Evidence.NONE,
+            "detail": "max error 3.2\nlog",
+        }
+    )
 
 
 def _place(op: str, target: str, workload: str) -> dict[str, Any]:
     ref = WorkloadRef(set="ci", name=workload, dims={"n": 8}, dtype="float32")
     return {
-        "run": "demo", "id": f"{op}-{target}-{workload}", "time": "2026-01-02T03:04:05Z",
-        "key": f"{op}-{target}-{workload}", "op": op, "workload": ref, "backend": "cuda",
-        "language": "cuda", "target": target, "venue": "hardware: NVIDIA H200",
-        "source_hash": "0" * 16, "author": "catalogue", "environment": ENVIRONMENT,
-    }  # fmt: skip
+        "run": "demo",
+        "id": f"{op}-{target}-{workload}",
+        "time": "2026-01-02T03:04:05Z",
+        "key": f"{op}-{target}-{workload}",
+        "op": op,
+        "workload": ref,
+        "backend": "cuda",
+        "language": "cuda",
+        "target": target,
+        "venue": "hardware: NVIDIA H200",
+        "source_hash": "0" * 16,
+        "author": "catalogue",
+        "environment": ENVIRONMENT,
+    }
 
 
 def client(uri: str) -> Any:

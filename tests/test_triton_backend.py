@@ -158,9 +158,14 @@ def test_it_runs_on_hardware_only_where_the_hardware_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "glue", ["y.copy_(x.clamp_min(0))", "torch.maximum(x, x * 0, out=y)", "x = x.abs() + x[:1]",
-             "x = torch.where(x > 0, x, torch.zeros_like(x)).to(x.device)"]
-)  # fmt: skip
+    "glue",
+    [
+        "y.copy_(x.clamp_min(0))",
+        "torch.maximum(x, x * 0, out=y)",
+        "x = x.abs() + x[:1]",
+        "x = torch.where(x > 0, x, torch.zeros_like(x)).to(x.device)",
+    ],
+)
 def test_a_host_function_may_use_the_framework_where_there_is_no_gpu(
     glue: str, tmp_path: Path
 ) -> None:

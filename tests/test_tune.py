@@ -75,8 +75,11 @@ def test_tritons_warps_and_stages_are_the_targets() -> None:
         "NUM_WARPS = 4  # knob: 4 32\nNUM_STAGES = 2  # knob: 2 5\nBLOCK = 512  # knob: 512 9\n"
     )
     kernel = Candidate("relu", "triton", "triton", source, "relu")
-    assert space(kernel, "gfx942").choices == {"NUM_WARPS": (4,), "NUM_STAGES": (2,),
-                                               "BLOCK": (512, 9)}  # fmt: skip
+    assert space(kernel, "gfx942").choices == {
+        "NUM_WARPS": (4,),
+        "NUM_STAGES": (2,),
+        "BLOCK": (512, 9),
+    }
     assert space(kernel, "sm_90").size == 8
 
 
@@ -172,19 +175,31 @@ def test_suggestions_are_never_tried_twice_and_begin_with_the_defaults() -> None
 def entry(**changes: object) -> Tuned:
     [kernel] = catalogue.candidates("softmax", registry.load("cuda"))
     facts: dict[str, object] = {
-        "target": "sm_90", "device": "a GPU", "backend": "cuda", "language": "cuda",
-        "op": "softmax", "dtype": "float32", "shape": tuned.shape_class(SOFTMAX),
-        "family": kernel.family, "settings": {"BLOCK": 128}, "gain": 1.5,
-        "workload": SOFTMAX.name, "time": "2026-01-01T00:00:00+00:00",
-    }  # fmt: skip
+        "target": "sm_90",
+        "device": "a GPU",
+        "backend": "cuda",
+        "language": "cuda",
+        "op": "softmax",
+        "dtype": "float32",
+        "shape": tuned.shape_class(SOFTMAX),
+        "family": kernel.family,
+        "settings": {"BLOCK": 128},
+        "gain": 1.5,
+        "workload": SOFTMAX.name,
+        "time": "2026-01-01T00:00:00+00:00",
+    }
     return Tuned.model_validate(facts | changes)
 
 
 def kernels(database: Database, **question: object) -> dict[str, int]:
     asked: dict[str, object] = {
-        "ops": ["softmax"], "targets": ["sm_90"], "backends": ["cuda"], "workloads": ["typical"],
-        "dtypes": ["float32"], "databases": [database],
-    }  # fmt: skip
+        "ops": ["softmax"],
+        "targets": ["sm_90"],
+        "backends": ["cuda"],
+        "workloads": ["typical"],
+        "dtypes": ["float32"],
+        "databases": [database],
+    }
     cells = Question(**(asked | question)).cells()  # type: ignore[arg-type]
     return {c.workload.name: c.candidate.knobs["BLOCK"].value for c in cells if c.candidate}
 
@@ -268,9 +283,17 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = [
-        "tune", "ops=softmax", "backends=cpu", "workloads=ci", "trials=3", "batch=3", "rounds=2",
-        "budget_s=0.05", "database=mine.jsonl", "json=true",
-    ]  # fmt: skip
+        "tune",
+        "ops=softmax",
+        "backends=cpu",
+        "workloads=ci",
+        "trials=3",
+        "batch=3",
+        "rounds=2",
+        "budget_s=0.05",
+        "database=mine.jsonl",
+        "json=true",
+    ]
     assert run(words) == 0
     told = json.loads(capsys.readouterr().out)["tuned"]
     timed = [one for one in told if "settings" in one]
@@ -281,9 +304,14 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
     [where] = {one.target for one in written}
     assert where in host_targets()
     question = Question(
-        ["softmax"], [where], ["cpu"], ["ci"], ["float32"], Stage("hardware"),
+        ["softmax"],
+        [where],
+        ["cpu"],
+        ["ci"],
+        ["float32"],
+        Stage("hardware"),
         databases=[Database(Path("mine.jsonl"))],
-    )  # fmt: skip
+    )
     for cell in question.cells():
         assert cell.candidate
         for one in written:

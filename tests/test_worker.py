@@ -44,9 +44,22 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     }
     told = set().union(*asked.values())
     assert told == {
-        "self", "request", "artifact", "venue", "inputs", "outputs", "results", "after", "fences",
-        "dims", "scalars", "seeds", "calls", "call", "traced",
-    }  # fmt: skip
+        "self",
+        "request",
+        "artifact",
+        "venue",
+        "inputs",
+        "outputs",
+        "results",
+        "after",
+        "fences",
+        "dims",
+        "scalars",
+        "seeds",
+        "calls",
+        "call",
+        "traced",
+    }
     assert not {"answers", "check"} & set(vars(worker))
 
 

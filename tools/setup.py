@@ -48,9 +48,15 @@ class Installer(NamedTuple):
         """Install; ``quiet`` keeps what the installer says for the caller."""
         pipe = subprocess.PIPE if quiet else None
         return subprocess.run(
-            [*self.argv, *arguments], cwd=ROOT, env={**os.environ, **self.env}, check=False,
-            stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True,
-        )  # fmt: skip
+            [*self.argv, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **self.env},
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+        )
 
 
 class Torch(NamedTuple):
@@ -176,8 +182,11 @@ def pip_settings() -> dict[str, list[str]]:
     for line in listed.stdout.splitlines():
         key, _, value = line.partition("=")
         section, _, option = key.rpartition(".")
-        rank = ("global", "install", ":env:").index(section) if section in (
-            "global", "install", ":env:") else -1  # fmt: skip
+        rank = (
+            ("global", "install", ":env:").index(section)
+            if section in ("global", "install", ":env:")
+            else -1
+        )
         if rank >= found.get(option, (0, []))[0]:
             found[option] = rank, str(ast.literal_eval(value)).split()
     return {option: values for option, (_, values) in found.items()}

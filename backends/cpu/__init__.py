@@ -25,10 +25,17 @@ from .elf import defines
 
 HARNESS = Path(__file__).parent / "harness.h"
 TYPES = {
-    "float32": "float", "float16": "half_t", "bfloat16": "bf16_t", "float64": "double",
-    "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "bool",
-}  # fmt: skip
+    "float32": "float",
+    "float16": "half_t",
+    "bfloat16": "bf16_t",
+    "float64": "double",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
 # No -ffast-math: it breaks NaN and infinity, and a library linked with it flushes subnormals
 # to zero in the whole process.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-Wall", "-fno-math-errno", "-fno-trapping-math")
@@ -126,8 +133,10 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     compile_ = [*found.argv, *FLAGS, found.march(request.target), *found.openmp, "-c"]
     log = run_tool(
         [*compile_, "-I", HARNESS.parent, file, "-o", artifact],
-        timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env,
-    )  # fmt: skip
+        timeout_s=BUILD_TIMEOUT_S,
+        cwd=workdir,
+        env=env,
+    )
     if not defines(artifact, entry):
         wanted = abi.prototype(signature, entry, TYPES)
         raise BuildError(f"The source defines no C function {entry!r}; expected {wanted}", log=log)

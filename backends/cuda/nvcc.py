@@ -57,14 +57,30 @@ def build(
     number = arch(request.target)
     log = run_tool(
         [
-            nvcc.path, *(library if request.runnable else ["-cubin"]),
-            "-gencode", f"arch=compute_{number},code=sm_{number}", "-I", INCLUDE,
+            nvcc.path,
+            *(library if request.runnable else ["-cubin"]),
+            "-gencode",
+            f"arch=compute_{number},code=sm_{number}",
+            "-I",
+            INCLUDE,
             *(["-DPORTKERN_HOPPER=1"] if number == "90a" else []),
-            "-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "--keep", "--keep-dir", workdir,
-            *flags, path, "-o", output,
+            "-O3",
+            "-std=c++17",
+            "-lineinfo",
+            "-Xptxas",
+            "-v",
+            "--keep",
+            "--keep-dir",
+            workdir,
+            *flags,
+            path,
+            "-o",
+            output,
         ],
-        timeout_s=BUILD_S, cwd=workdir, env={"TMPDIR": str(workdir)},
-    )  # fmt: skip
+        timeout_s=BUILD_S,
+        cwd=workdir,
+        env={"TMPDIR": str(workdir)},
+    )
     ptx = path.with_suffix(".ptx")
     declared = ptx.read_text() if ptx.exists() else ""
     kind = "shared library" if request.runnable else "cubin"

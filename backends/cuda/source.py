@@ -11,10 +11,17 @@ from portkern.spec.backend import Build
 
 #: CUDA's names of the dtypes that tensors may have.
 TYPES = {
-    "float64": "double", "float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16",
-    "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "bool",
-}  # fmt: skip
+    "float64": "double",
+    "float32": "float",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
 # Each costs 0.1 to 0.3 s of compile time, so only the dtypes in use bring theirs.
 _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
@@ -33,9 +40,13 @@ def prelude(request: Build) -> str:
     """CUDA's headers, ``scalar_t`` and the entry's prototype."""
     headers = ["cuda_runtime.h", *(_HEADERS[d] for d in sorted(dtypes(request)) if d in _HEADERS)]
     return abi.prelude(
-        request.signature, request.candidate.entry, request.dtype, TYPES,
-        include="\n".join(f"#include <{h}>" for h in headers), stream="cudaStream_t",
-    )  # fmt: skip
+        request.signature,
+        request.candidate.entry,
+        request.dtype,
+        TYPES,
+        include="\n".join(f"#include <{h}>" for h in headers),
+        stream="cudaStream_t",
+    )
 
 
 def numbered(request: Build, before: str, suffix: str) -> str:

@@ -105,9 +105,13 @@ def _prelude(request: Build) -> str:
     used = (_HEADERS[d] for d in sorted(source.dtypes(request)) if d in _HEADERS)
     headers = ["hip/hip_runtime.h", *used]
     return abi.prelude(
-        request.signature, request.candidate.entry, request.dtype, TYPES,
-        include="\n".join(f"#include <{h}>" for h in headers), stream="hipStream_t",
-    )  # fmt: skip
+        request.signature,
+        request.candidate.entry,
+        request.dtype,
+        TYPES,
+        include="\n".join(f"#include <{h}>" for h in headers),
+        stream="hipStream_t",
+    )
 
 
 def _amd_hardware(target: Target) -> Venue | Missing:

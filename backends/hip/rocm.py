@@ -35,11 +35,21 @@ def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact
     library = ["-shared", "-fPIC", "--save-temps=obj"]  # the code object is kept beside it
     log = run_tool(
         [
-            hipcc.path, "-x", "hip", arch, "-O3", "-std=c++17",
-            *(library if request.runnable else device), source, "-o", output,
+            hipcc.path,
+            "-x",
+            "hip",
+            arch,
+            "-O3",
+            "-std=c++17",
+            *(library if request.runnable else device),
+            source,
+            "-o",
+            output,
         ],
-        timeout_s=clang.BUILD_S, cwd=workdir, env={"TMPDIR": str(workdir)},
-    )  # fmt: skip
+        timeout_s=clang.BUILD_S,
+        cwd=workdir,
+        env={"TMPDIR": str(workdir)},
+    )
     if not request.runnable:
         return Artifact(output, "hsaco", codeobject.resources(output), log)
     objects = sorted(workdir.glob(f"*{request.target.arch}*.out"))

@@ -60,9 +60,10 @@ class ClDevice:
         profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
         self.queue = cl.CommandQueue(self.context, properties=profiling)
         self.method = (
-            "OpenCL profiling markers, L2 flushed clean" if self.gpu
+            "OpenCL profiling markers, L2 flushed clean"
+            if self.gpu
             else "host clock around launch and finish, caches warm"
-        )  # fmt: skip
+        )
         self._flush: Any = None
         self._read: Any = None
 

@@ -64,10 +64,13 @@ def visible() -> list[tuple[dict[str, Any], Any]]:
             continue
         for index, device in enumerate(driver.get_devices()):
             description = {
-                "platform": number, "index": index, "kind": kinds.get(device.type, "other"),
-                "name": device.name.strip(), "vendor": device.vendor.strip(),
+                "platform": number,
+                "index": index,
+                "kind": kinds.get(device.type, "other"),
+                "name": device.name.strip(),
+                "vendor": device.vendor.strip(),
                 "driver": f"{driver.name}: {device.driver_version}",
-            }  # fmt: skip
+            }
             found.append((description, device))
     return found
 
@@ -96,9 +99,13 @@ def devices() -> tuple[ClDescription, ...] | Missing:
     argv = [sys.executable, "-W", "ignore", "-c", _ASK]
     try:
         child = subprocess.run(
-            argv, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL,
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
             env={**os.environ, **environment()},
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return Missing(f"the OpenCL drivers did not answer within {TIMEOUT_S:g} s")
     lines = [json.loads(line) for line in child.stdout.splitlines() if line[:1] in "{["]

@@ -23,9 +23,13 @@ from portkern.spec.target import Target
 _CUSTOM_CALL = "__gpu$xla.gpu.triton"
 #: JAX 0.11 reads the compute capability off a device's name; AMD's is its architecture.
 _DEVICE_KINDS = {
-    "sm_80": "NVIDIA A100", "sm_86": "NVIDIA A10", "sm_89": "NVIDIA L40", "sm_90": "NVIDIA H200",
-    "sm_100": "NVIDIA B200", "sm_120": "NVIDIA RTX PRO 6000",
-}  # fmt: skip
+    "sm_80": "NVIDIA A100",
+    "sm_86": "NVIDIA A10",
+    "sm_89": "NVIDIA L40",
+    "sm_90": "NVIDIA H200",
+    "sm_100": "NVIDIA B200",
+    "sm_120": "NVIDIA RTX PRO 6000",
+}
 
 
 @dataclass(frozen=True)

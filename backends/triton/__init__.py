@@ -46,8 +46,10 @@ class TritonBackend(Backend):
         versions = {name: package_version(name) for name in DISTRIBUTIONS}
         found = {name: version for name, version in versions.items() if version}
         if not found:
-            return Missing("no Triton: none of " + ", ".join(DISTRIBUTIONS[:3]) + " is installed",
-                           "pip install 'portkern[triton]'")  # fmt: skip
+            return Missing(
+                "no Triton: none of " + ", ".join(DISTRIBUTIONS[:3]) + " is installed",
+                "pip install 'portkern[triton]'",
+            )
         torch = package_version("torch")
         if torch is None:
             return Missing("no torch, whose tensors Triton kernels take", "pip install torch")
@@ -57,9 +59,7 @@ class TritonBackend(Backend):
         ready = self.probe(target)
         if isinstance(ready, Missing):
             return Venues(ready, ready)
-        emulator = Venue(
-            "emulator", "Triton interpreter", environment={"TRITON_INTERPRET": "1"}
-        )  # fmt: skip
+        emulator = Venue("emulator", "Triton interpreter", environment={"TRITON_INTERPRET": "1"})
         return Venues(_hardware(target), emulator)
 
     def build(self, request: Build, workdir: Path) -> Artifact:

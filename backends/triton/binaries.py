@@ -35,8 +35,9 @@ def _read(binary: Path, ptxas_log: str) -> Resources:
     if found is None:
         return Resources(name, shared_bytes=shared_bytes, threads=threads)
     stores, loads, registers = map(int, found.groups())
-    return Resources(name, registers, spills=stores + loads, shared_bytes=shared_bytes,
-                     threads=threads)  # fmt: skip
+    return Resources(
+        name, registers, spills=stores + loads, shared_bytes=shared_bytes, threads=threads
+    )
 
 
 def _amd(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:

@@ -108,8 +108,10 @@ def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
         narrow = [tensor.dtype.scalar == tl.bfloat16 for tensor in input]
         if not any(narrow):
             return original(self, input)
-        wide = tuple(self.to_tensor(_widen(tensor.handle).data, tl.float32) if is_narrow else tensor
-                     for tensor, is_narrow in zip(input, narrow, strict=True))  # fmt: skip
+        wide = tuple(
+            self.to_tensor(_widen(tensor.handle).data, tl.float32) if is_narrow else tensor
+            for tensor, is_narrow in zip(input, narrow, strict=True)
+        )
         results = []
         for result in original(self, wide):
             if result.dtype.scalar == tl.float32:

@@ -68,11 +68,10 @@ def _call(entry: Callable[..., Any], request: Build) -> None:
     def tensors(specs: Any) -> list[torch.Tensor]:
         return [
             torch.empty(
-                spec.sizes(dims), dtype=getattr(torch, spec.resolve(request.dtype)),
-                device=_DEVICE,
+                spec.sizes(dims), dtype=getattr(torch, spec.resolve(request.dtype)), device=_DEVICE
             )
             for spec in specs
-        ]  # fmt: skip
+        ]
 
     arguments = tensors(request.signature.inputs)
     if request.candidate.style == "dps":
@@ -99,9 +98,7 @@ class _StandIns(TorchFunctionMode):
     """Whatever torch is asked to make on a GPU, or of what lies there, becomes a
     :class:`_StandIn`; torch itself sees tensors of its device for shapes alone."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:  # fmt: skip
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = (args, dict(kwargs or {}))
         args, kwargs = tree_map(_for_shapes, given)
         if "device" in kwargs and kwargs["device"] is not None:

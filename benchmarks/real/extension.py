@@ -28,8 +28,9 @@ _FORKS.set_forkserver_preload(["torch", "portkern.simt.torch_extension.bindings"
 
 _DEFINED = re.compile(
     r"^(?P<template>template\s*<[^;{}]*>\s*\n)?[A-Za-z_][\w:<>, ]*?\s+\*?(?P<name>\w+)\s*"
-    r"\((?P<arguments>[^(){};]*(?:\([^()]*\)[^(){};]*)*)\)\s*(?P<end>[{;])", re.MULTILINE,
-)  # fmt: skip
+    r"\((?P<arguments>[^(){};]*(?:\([^()]*\)[^(){};]*)*)\)\s*(?P<end>[{;])",
+    re.MULTILINE,
+)
 _BOUND = re.compile(r"TORCH_BINDING_COMMON_EXTENSION\(\s*(\w+)\s*\)|m\.def\(\s*\"(\w+)\"")
 
 
@@ -79,9 +80,15 @@ def reason(error: PortkernError) -> str:
 
 
 def build_text(
-    text: str, name: str, folder: Path, mode: Mode, *, search: Sequence[Path] = (),
-    defines: Sequence[str] = (), functions: Sequence[str] = (),
-) -> Library:  # fmt: skip
+    text: str,
+    name: str,
+    folder: Path,
+    mode: Mode,
+    *,
+    search: Sequence[Path] = (),
+    defines: Sequence[str] = (),
+    functions: Sequence[str] = (),
+) -> Library:
     folder.mkdir(parents=True, exist_ok=True)
     known = tuple(functions) or exported(text)
     source = folder / Path(name).name
@@ -120,9 +127,15 @@ def _call_rest(calls: Calls, results: dict[str, Result], work: Path) -> bool:
     library = calls.library
     assert library.library
     request = child.Request(
-        library.library, library.functions, calls.kind, calls.size, tuple(results), calls.more,
-        settings(calls.mode, warp=calls.warp), work,
-    )  # fmt: skip
+        library.library,
+        library.functions,
+        calls.kind,
+        calls.size,
+        tuple(results),
+        calls.more,
+        settings(calls.mode, warp=calls.warp),
+        work,
+    )
     heard, said = _FORKS.Pipe(duplex=False)
     log = library.library.with_suffix(f".{threading.get_ident()}.log")
     process = _FORKS.Process(target=child.main, args=(request, said, log), daemon=True)

@@ -16,9 +16,11 @@ def run_all(checkout: Path, work: Path) -> Collection:
     folders = sorted(file.parent for file in checkout.glob("*/src.py"))
     results: dict[str, dict[str, Result]] = {folder.name: {} for folder in folders}
     ways: tuple[tuple[str, Mode, str, int], ...] = (
-        ("fast", "fast", "full", 32), ("check", "check", "check", 32),
-        ("odd", "check", "odd", 32), ("warp 64", "fast", "full", 64),
-    )  # fmt: skip
+        ("fast", "fast", "full", 32),
+        ("check", "check", "check", 32),
+        ("odd", "check", "odd", 32),
+        ("warp 64", "fast", "full", 64),
+    )
     texts = {folder: _source(folder) for folder in folders}  # one by one: load_inline is global
     libraries: dict[Mode, dict[Path, extension.Library]] = {}
     seconds: dict[str, float] = {}

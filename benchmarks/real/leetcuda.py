@@ -92,9 +92,14 @@ def _program(text: str, name: str, folder: Path, mode: Mode) -> extension.Librar
 
 
 def _run_all(
-    found: Found, libraries: Mapping[str, extension.Library], work: Path, how: str, mode: str,
-    size: str, warp: int,
-) -> None:  # fmt: skip
+    found: Found,
+    libraries: Mapping[str, extension.Library],
+    work: Path,
+    how: str,
+    mode: str,
+    size: str,
+    warp: int,
+) -> None:
     def one(item: tuple[str, extension.Library]) -> dict[str, Result]:
         name, library = item
         if library.library is None:
@@ -111,7 +116,6 @@ def _run_all(
 
 def _run_program(name: str, program: Path, mode: str, work: Path, warp: int) -> Result:
     status, output, findings, seconds = run(
-        [str(program), *PROGRAMS[name][0]], settings(mode, warp=warp), cwd=work,
-        root=program.parent,
-    )  # fmt: skip
+        [str(program), *PROGRAMS[name][0]], settings(mode, warp=warp), cwd=work, root=program.parent
+    )
     return Result("runs" if status == 0 else f"status {status}", seconds, findings, output[-300:])

@@ -18,9 +18,12 @@ Tensor = torch.Tensor
 Case = Callable[[Any], str]
 #: How far a result may be from float64's, as a share of the largest element.
 _ROUNDING = {
-    torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.int32: 0.0,
+    torch.float32: 2e-5,
+    torch.float16: 1e-2,
+    torch.bfloat16: 5e-2,
+    torch.int32: 0.0,
     torch.int64: 0.0,
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -68,9 +71,13 @@ def dtype_in(name: str) -> torch.dtype:
     """Of the inputs: the first element type in a function's name."""
     found = re.search(r"(?<![a-z])(bf16|f16|f32|i32|i8|fp8_e4m3|fp8_e5m2)", name)
     return {
-        "bf16": torch.bfloat16, "f16": torch.float16, "i32": torch.int32, "i8": torch.int8,
-        "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2,
-    }.get(found[1] if found else "", torch.float32)  # fmt: skip
+        "bf16": torch.bfloat16,
+        "f16": torch.float16,
+        "i32": torch.int32,
+        "i8": torch.int8,
+        "fp8_e4m3": torch.float8_e4m3fn,
+        "fp8_e5m2": torch.float8_e5m2,
+    }.get(found[1] if found else "", torch.float32)
 
 
 # ---- LeetCUDA -----------------------------------------------------------------------------

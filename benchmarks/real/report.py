@@ -87,23 +87,34 @@ def to_json(collections: Sequence[Collection], load: float) -> dict[str, Any]:
 def _collection(c: Collection) -> dict[str, Any]:
     found = places(c)
     return {
-        "commit": c.commit, **c.seconds, "files": c.files,
-        "files_compiled": c.files - len(c.refused), "refused": dict(c.refused),
+        "commit": c.commit,
+        **c.seconds,
+        "files": c.files,
+        "files_compiled": c.files - len(c.refused),
+        "refused": dict(c.refused),
         "matches": {how: list(c.matches(how)) for how in HOWS},
         "findings": [
             {
-                "place": f"{p.file}: {p.one.place}", "code": p.one.code, "also": p.one.also,
-                "kernel": p.one.kernel, "message": p.one.message, "at": sorted(p.hows),
+                "place": f"{p.file}: {p.one.place}",
+                "code": p.one.code,
+                "also": p.one.also,
+                "kernel": p.one.kernel,
+                "message": p.one.message,
+                "at": sorted(p.hows),
                 "is": p.about.kind if p.about else "not classified",
             }
             for p in found
         ],
         "results": [
-            {"file": e.file, "name": e.name, **({"note": e.note} if e.note else {}),
-             **{how: _verdict(r) for how, r in e.results.items()}}
+            {
+                "file": e.file,
+                "name": e.name,
+                **({"note": e.note} if e.note else {}),
+                **{how: _verdict(r) for how, r in e.results.items()},
+            }
             for e in c.entries
         ],
-    }  # fmt: skip
+    }
 
 
 def _verdict(r: Result) -> dict[str, Any]:
@@ -136,20 +147,30 @@ def _summary(collections: Sequence[Collection]) -> str:
     for c in collections:
         of = {how: c.matches(how) for how in HOWS}
         rows.append(
-            [f"{c.name} ([{c.commit[:8]}](https://{HOMES[c.name].split(',')[0]}/tree/{c.commit}))",
-             f"{c.files - len(c.refused)} of {c.files}",
-             *(f"{a} of {b}" if b else "" for a, b in of.values()),
-             f"{c.seconds['suite_s']:.0f} s" if "suite_s" in c.seconds else ""]
-        )  # fmt: skip
-    head = ["", "files compile", "match", "match, checked", "at odd sizes", "at width 64",
-            "build and match"]  # fmt: skip
+            [
+                f"{c.name} ([{c.commit[:8]}](https://{HOMES[c.name].split(',')[0]}/tree/{c.commit}))",
+                f"{c.files - len(c.refused)} of {c.files}",
+                *(f"{a} of {b}" if b else "" for a, b in of.values()),
+                f"{c.seconds['suite_s']:.0f} s" if "suite_s" in c.seconds else "",
+            ]
+        )
+    head = [
+        "",
+        "files compile",
+        "match",
+        "match, checked",
+        "at odd sizes",
+        "at width 64",
+        "build and match",
+    ]
     return table(head, rows)
 
 
 def _counts(collections: Sequence[Collection]) -> str:
     def of(kind: Kind) -> int:
-        said = sum(v.kind == kind and any(v.collection == c.name for c in collections)
-                   for v in VERDICTS)  # fmt: skip
+        said = sum(
+            v.kind == kind and any(v.collection == c.name for c in collections) for v in VERDICTS
+        )
         return said + sum(len(list(_grouped(c, kind))) for c in collections)
 
     unknown = sum(place.about is None for c in collections for place in places(c))
@@ -210,10 +231,17 @@ def _defects(collections: Sequence[Collection]) -> str:
             for about, found in _grouped(c, kind):
                 rows.append([c.name, *_where(about, found), shown, escape(about.about)])
             rows += [
-                [c.name, f"`{v.file.rstrip('/')}`{_lines(v.lines)}", f"`{v.kernel}`", "", shown,
-                 escape(v.about)]
-                for v in VERDICTS if v.collection == c.name and v.kind == kind
-            ]  # fmt: skip
+                [
+                    c.name,
+                    f"`{v.file.rstrip('/')}`{_lines(v.lines)}",
+                    f"`{v.kernel}`",
+                    "",
+                    shown,
+                    escape(v.about),
+                ]
+                for v in VERDICTS
+                if v.collection == c.name and v.kind == kind
+            ]
     codes = sorted({code for row in rows for code in row[3].split(", ")} - {""})
     legend = "; ".join(f"{code} {CODES[code].title}" for code in codes)
     head = ["", "file: lines", "kernel", "code", "", "what"]
@@ -227,10 +255,18 @@ def _effects(collections: Sequence[Collection]) -> str:
             for about, found in _grouped(c, kind):
                 rows.append([c.name, *_where(about, found), kind, escape(about.about)])
     unknown = [
-        [c.name, f"`{p.file}: {p.one.place}`", f"`{p.one.kernel}`", p.one.code, "not classified",
-         escape(p.one.message)]
-        for c in collections for p in places(c) if p.about is None
-    ]  # fmt: skip
+        [
+            c.name,
+            f"`{p.file}: {p.one.place}`",
+            f"`{p.one.kernel}`",
+            p.one.code,
+            "not classified",
+            escape(p.one.message),
+        ]
+        for c in collections
+        for p in places(c)
+        if p.about is None
+    ]
     if not rows + unknown:
         return ""
     return (
@@ -252,9 +288,13 @@ def _where(about: Known, found: Sequence[Place]) -> list[str]:
     files = sorted({p.file for p in found})
     kernels = sorted({re.sub(r"[<(].*", "", p.one.kernel).strip() for p in found} - {""})
     lines = sorted(
-        {int(place.rpartition(":")[2]) for p in found for place in (p.one.place, p.one.also)
-         if place and place.rpartition(":")[0].startswith(Path(p.file).stem)}
-    )  # fmt: skip
+        {
+            int(place.rpartition(":")[2])
+            for p in found
+            for place in (p.one.place, p.one.also)
+            if place and place.rpartition(":")[0].startswith(Path(p.file).stem)
+        }
+    )
     shown = _some(files) + (_lines(tuple(lines)) if len(files) == 1 else "")
     return [shown, _some(kernels), ", ".join(sorted({p.one.code for p in found}))]
 

@@ -60,19 +60,29 @@ def settings(mode: str, **more: str | int | float) -> dict[str, str | int | floa
 
 
 def run(
-    argv: Sequence[str], chosen: Mapping[str, str | int | float], *, cwd: Path, root: Path,
+    argv: Sequence[str],
+    chosen: Mapping[str, str | int | float],
+    *,
+    cwd: Path,
+    root: Path,
     limit_s: float = RUN_LIMIT_S,
-) -> tuple[int | None, str, list[Finding], float]:  # fmt: skip
+) -> tuple[int | None, str, list[Finding], float]:
     """Exit status (None: out of time), output, findings and seconds of one program."""
     with tempfile.TemporaryDirectory(prefix="simt-real-") as folder:
         found = Path(folder) / "findings.jsonl"
         spelled = spell({**chosen, "findings": str(found)})
         start = time.perf_counter()
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", env={**os.environ, "PORTKERN_SIMT": spelled},
-            start_new_session=True, cwd=cwd,
-        )  # fmt: skip
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "PORTKERN_SIMT": spelled},
+            start_new_session=True,
+            cwd=cwd,
+        )
         try:
             output, _ = process.communicate(timeout=limit_s)
             status: int | None = process.returncode
@@ -88,10 +98,14 @@ def run(
 def finding(one: Diagnostic, root: Path) -> Finding:
     """With places relative to ``root``, so that no folder of this machine is shown."""
     return Finding(
-        one.code, relative(one.file, one.line, root), one.kernel, one.message,
+        one.code,
+        relative(one.file, one.line, root),
+        one.kernel,
+        one.message,
         relative(*split(one.also), root) if one.also else "",
-        one.severity is Severity.NOTE, one.count,
-    )  # fmt: skip
+        one.severity is Severity.NOTE,
+        one.count,
+    )
 
 
 def split(place: str) -> tuple[str, int]:

@@ -40,9 +40,14 @@ class Approver:
     """What was decided once is kept in the run's folder: a resumed run does not ask again."""
 
     def __init__(
-        self, mode: str, folder: Path, *, source: TextIO | None = None, sink: TextIO | None = None,
+        self,
+        mode: str,
+        folder: Path,
+        *,
+        source: TextIO | None = None,
+        sink: TextIO | None = None,
         poll_s: float = 0.5,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if mode not in MODES:
             raise no_such("approve mode", mode, MODES)
         self.mode, self.folder, self.poll_s = mode, folder, poll_s
@@ -67,9 +72,10 @@ class Approver:
     def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:
         """None of ideas that nobody was asked about, whatever their slot."""
         known = [
-            one.approved for one in self._decisions.read()[0]
+            one.approved
+            for one in self._decisions.read()[0]
             if (one.slot, one.ideas) == (slot.number, tuple(ideas))
-        ]  # fmt: skip
+        ]
         return known[-1] if known else None
 
     def _ask(self, slot: Slot, ideas: Sequence[str]) -> list[str]:

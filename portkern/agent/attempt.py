@@ -116,8 +116,9 @@ def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:
     """By workload, of those that were timed."""
     return {
         record.workload.name: record.speedup[baseline].value
-        for record in records if baseline in record.speedup
-    }  # fmt: skip
+        for record in records
+        if baseline in record.speedup
+    }
 
 
 def score(status: Status, by_workload: Mapping[str, float]) -> float:

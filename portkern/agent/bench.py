@@ -44,10 +44,16 @@ class Bench:
     as above. ``device_s`` is the time that the device was in use."""
 
     def __init__(
-        self, task: Task, folder: Path, cache: ArtifactCache, options: Options, *,
+        self,
+        task: Task,
+        folder: Path,
+        cache: ArtifactCache,
+        options: Options,
+        *,
         stage: Stage | None = None,
-        recorded: Sequence[Record] = (), quick: bool = True,
-    ) -> None:  # fmt: skip
+        recorded: Sequence[Record] = (),
+        quick: bool = True,
+    ) -> None:
         self.task, self.options, self._cache, self.quick = task, options, cache, quick
         self._run, self._stage = folder.name, stage or Stage()
         self.file = RecordFile(folder / "records.jsonl")
@@ -101,9 +107,7 @@ class Bench:
             return
         start = time.perf_counter()
         contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
-        with Trial(
-            first.op, first.dtype, [contestant], self.options, self._devices
-        ) as trial:  # fmt: skip
+        with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
             for cell in cells:
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
                 record = self._keep(to_record.judged(self._run, cell, built, result))
@@ -129,19 +133,24 @@ class Bench:
             assert isinstance(venue, Venue)
             contestants = [
                 Contestant(one.request, one.outcome, venue, self.task.torch_ops)
-                for one in built if isinstance(one.outcome, Artifact)
-            ]  # fmt: skip
+                for one in built
+                if isinstance(one.outcome, Artifact)
+            ]
             if len(contestants) < len(candidates):
                 return []
             with Trial(
                 self.task.op, self.task.dtype, contestants, self.options, self._devices
-            ) as trial:  # fmt: skip
+            ) as trial:
                 for one in work:
                     results = trial.run(one.workload)
-                    told.append([
-                        to_record.judged(self._run, self._cell(candidate, one), made, result)
-                        for candidate, made, result in zip(candidates, built, results, strict=True)
-                    ])  # fmt: skip
+                    told.append(
+                        [
+                            to_record.judged(self._run, self._cell(candidate, one), made, result)
+                            for candidate, made, result in zip(
+                                candidates, built, results, strict=True
+                            )
+                        ]
+                    )
         self.device_s += time.perf_counter() - start
         return told
 
@@ -154,9 +163,16 @@ class Bench:
 
     def _cell(self, candidate: Candidate, work: Work) -> Cell:
         return Cell(
-            self.task.op, work.set, work.workload, self.task.dtype, self.task.backend,
-            self.task.target, candidate, self._stage, self.task.torch_ops,
-        )  # fmt: skip
+            self.task.op,
+            work.set,
+            work.workload,
+            self.task.dtype,
+            self.task.backend,
+            self.task.target,
+            candidate,
+            self._stage,
+            self.task.torch_ops,
+        )
 
     def _answer(self, candidate: Candidate, work: Work) -> Record | None:
         key = candidate.digest, work.set, work.workload.name

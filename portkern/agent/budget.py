@@ -61,9 +61,11 @@ class Held:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not self._settled:
             self.settle(tokens=None, usd=self.usd)
 
@@ -78,9 +80,14 @@ class Meter:
     """
 
     def __init__(
-        self, budget: Budget | None = None, *, spent: Spent | None = None, name: str = "budget",
-        within: Meter | None = None, clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        budget: Budget | None = None,
+        *,
+        spent: Spent | None = None,
+        name: str = "budget",
+        within: Meter | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.budget, self.name = budget or Budget(), name
         self._within, self._clock, self._start = within, clock, clock()
         before = spent or Spent()

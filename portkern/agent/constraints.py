@@ -38,9 +38,11 @@ _PYTHON_COMMENT = re.compile(
 _STRICTER: Sequence[Precision] = ("strict", "allow_tf32", "allow_reduced")
 #: What a limit counts.
 _UNITS = {
-    "registers": "registers per thread", "shared_bytes": "bytes of shared memory per block",
-    "spills": "spills per thread", "threads": "threads per block",
-}  # fmt: skip
+    "registers": "registers per thread",
+    "shared_bytes": "bytes of shared memory per block",
+    "spills": "spills per thread",
+    "threads": "threads per block",
+}
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -135,8 +137,9 @@ class Constraints(_Part):
         code = without_comments(source, language)
         told = [
             f"the constraints ask for {rule}, which the source does not have"
-            for rule in self.must if not re.search(rule.pattern, code, re.MULTILINE)
-        ]  # fmt: skip
+            for rule in self.must
+            if not re.search(rule.pattern, code, re.MULTILINE)
+        ]
         for rule in self.never:
             found = re.search(rule.pattern, code, re.MULTILINE)
             if found:
@@ -145,8 +148,9 @@ class Constraints(_Part):
         lines = list(zip(source.split("\n"), code.split("\n"), strict=True))
         told += [
             f"the pinned line {line!r} was changed or is missing"
-            for line in self._pinned_lines if not _stands(line, lines, language)
-        ]  # fmt: skip
+            for line in self._pinned_lines
+            if not _stands(line, lines, language)
+        ]
         return told
 
     @property

@@ -123,10 +123,15 @@ class Loop:
             return await _waited_for(self.approve, slot, ideas)
 
         return Context(
-            self.task, self.log.snapshot(), self.axes.memory,
-            self.models.caller(str(slot.number)), Random(f"{self.seed}:{slot.number}"),
-            self._look, approve, self._taken,
-        )  # fmt: skip
+            self.task,
+            self.log.snapshot(),
+            self.axes.memory,
+            self.models.caller(str(slot.number)),
+            Random(f"{self.seed}:{slot.number}"),
+            self._look,
+            approve,
+            self._taken,
+        )
 
     async def _expand(self, slot: Slot, context: Context) -> list[Attempt]:
         """The slot's attempts; those that it left before, if it was committed before. Raises
@@ -220,19 +225,37 @@ class Loop:
             [r for r in seen.records if r.workload.set == task.scored], self.baseline
         )
         return Attempt(
-            id=f"{slot.number}.{number}", slot=slot.number, number=number, siblings=siblings,
-            turn=scoring.depth(self.log.some(slot.parents)), parents=slot.parents,
-            arm=draft.arm or slot.arm, operator=draft.operator or slot.operator, phase=slot.phase,
-            island=slot.island, op=task.op.name, target=task.target.name,
-            backend=task.backend.name, language=task.language, dtype=task.dtype,
-            author=candidate.author if candidate else "", idea=draft.idea,
-            rationale=draft.rationale, source=candidate.source if candidate else "",
-            digest=candidate.digest if candidate else "", donor=draft.donor, status=status,
-            detail=seen.detail or draft.detail, score=scoring.score(status, by_workload),
+            id=f"{slot.number}.{number}",
+            slot=slot.number,
+            number=number,
+            siblings=siblings,
+            turn=scoring.depth(self.log.some(slot.parents)),
+            parents=slot.parents,
+            arm=draft.arm or slot.arm,
+            operator=draft.operator or slot.operator,
+            phase=slot.phase,
+            island=slot.island,
+            op=task.op.name,
+            target=task.target.name,
+            backend=task.backend.name,
+            language=task.language,
+            dtype=task.dtype,
+            author=candidate.author if candidate else "",
+            idea=draft.idea,
+            rationale=draft.rationale,
+            source=candidate.source if candidate else "",
+            digest=candidate.digest if candidate else "",
+            donor=draft.donor,
+            status=status,
+            detail=seen.detail or draft.detail,
+            score=scoring.score(status, by_workload),
             speedups=by_workload if status is Status.PASSED else {},
-            records=tuple(r.id for r in seen.records), metrics=dict(seen.metrics),
-            feedback=tuple(seen.feedback), notes=draft.notes, calls=draft.calls,
-        )  # fmt: skip
+            records=tuple(r.id for r in seen.records),
+            metrics=dict(seen.metrics),
+            feedback=tuple(seen.feedback),
+            notes=draft.notes,
+            calls=draft.calls,
+        )
 
     async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
         """With its diagnosis and its cost."""

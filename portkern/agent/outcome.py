@@ -109,15 +109,19 @@ def _mean_us(records: Sequence[Record]) -> float:
 
 
 def _gain(
-    task: Task, best: Attempt, kernel: Candidate | None, ours: Sequence[Record],
+    task: Task,
+    best: Attempt,
+    kernel: Candidate | None,
+    ours: Sequence[Record],
     theirs: Sequence[Record],
-) -> tuple[dict[str, Speedup], str]:  # fmt: skip
+) -> tuple[dict[str, Speedup], str]:
     if kernel is None:
         return {}, f"{task.backend.name} ships no {task.language} kernel of {task.op.name}"
     if best.digest == kernel.digest:
         return {}, "it is the catalogue's kernel as it ships"
     found = {
         mine.workload.name: statistics.speedup(mine.timing.samples, its.timing.samples)
-        for mine, its in zip(ours, theirs, strict=False) if mine.timing and its.timing
-    }  # fmt: skip
+        for mine, its in zip(ours, theirs, strict=False)
+        if mine.timing and its.timing
+    }
     return found, "" if found else "there is nothing here to time the two on"

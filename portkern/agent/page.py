@@ -68,21 +68,35 @@ def write(log: Log, folder: Path, summary: Mapping[str, Any]) -> None:
     """Raises StorageError."""
     nodes = list(_tree(log))
     for name in ("attempts.html", "attempts.md"):
-        text = _environment(name.endswith("html")).get_template(f"{name}.j2").render(
-            nodes=nodes, summary=summary, version=version("portkern"), title=folder.name,
-            curve=_curve(log), best=summary.get("best"), width=WIDTH, height=HEIGHT, margin=MARGIN,
-            counts=[(s, n) for s in Status if (n := sum(1 for a in log if a.status is s))],
-        )  # fmt: skip
+        text = (
+            _environment(name.endswith("html"))
+            .get_template(f"{name}.j2")
+            .render(
+                nodes=nodes,
+                summary=summary,
+                version=version("portkern"),
+                title=folder.name,
+                curve=_curve(log),
+                best=summary.get("best"),
+                width=WIDTH,
+                height=HEIGHT,
+                margin=MARGIN,
+                counts=[(s, n) for s in Status if (n := sum(1 for a in log if a.status is s))],
+            )
+        )
         atomic_write.write(folder / name, text.rstrip() + "\n")
 
 
 @cache
 def _environment(escape: bool) -> Environment:
     environment = Environment(
-        loader=PackageLoader("portkern.agent"), autoescape=escape, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=PackageLoader("portkern.agent"),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
-    )  # fmt: skip
+    )
     environment.filters["plain"] = _plain
     return environment
 

@@ -79,17 +79,25 @@ class Plan:
         plain: dict[str, Any] = json.loads(
             json.dumps(
                 {
-                    "op": task.op.digest, "target": task.target.name, "backend": task.backend.name,
-                    "language": task.language, "dtype": task.dtype, "precision": task.op.precision,
+                    "op": task.op.digest,
+                    "target": task.target.name,
+                    "backend": task.backend.name,
+                    "language": task.language,
+                    "dtype": task.dtype,
+                    "precision": task.op.precision,
                     "workloads": {k: [asdict(w) for w in v] for k, v in task.workloads.items()},
                     "constraints": task.constraints.model_dump(mode="json"),
-                    "axes": self.axes, "models": _asked(self.models), "seed": self.seed,
-                    "inflight": self.inflight, "torch_ops": task.torch_ops,
-                    "venue": self.stage.venue, "baselines": list(self.judging.baselines),
+                    "axes": self.axes,
+                    "models": _asked(self.models),
+                    "seed": self.seed,
+                    "inflight": self.inflight,
+                    "torch_ops": task.torch_ops,
+                    "venue": self.stage.venue,
+                    "baselines": list(self.judging.baselines),
                 },
                 default=dict,
             )
-        )  # fmt: skip
+        )
         return plain
 
 
@@ -107,9 +115,11 @@ class Run:
         self.bench = self._bench(plan.task)
 
     def execute(
-        self, *, report: Callable[[Sequence[Attempt]], None] = lambda _: None,
+        self,
+        *,
+        report: Callable[[Sequence[Attempt]], None] = lambda _: None,
         approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Which budget ended it, or which model that is down; empty when the strategy did."""
         axes = self.plan.axes
 
@@ -120,15 +130,23 @@ class Run:
         loop = Loop(
             self.plan.task,
             Axes(
-                self.strategy, self.proposer,
+                self.strategy,
+                self.proposer,
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
-                feedback.load(axes["feedback"]), self.judge,
+                feedback.load(axes["feedback"]),
+                self.judge,
             ),
-            self.models, self.bench, self.log, self.meter, seed=self.plan.seed,
-            inflight=self.plan.inflight, builders=self.plan.builders,
-            baseline=self.plan.judging.baselines[0], approve=approve,
+            self.models,
+            self.bench,
+            self.log,
+            self.meter,
+            seed=self.plan.seed,
+            inflight=self.plan.inflight,
+            builders=self.plan.builders,
+            baseline=self.plan.judging.baselines[0],
+            approve=approve,
             report=told,
-        )  # fmt: skip
+        )
         try:
             asyncio.run(loop.run())
         finally:
@@ -154,11 +172,14 @@ class Run:
     def _models(self) -> Models:
         plan = self.plan
         return Models(
-            role.roles(named(plan.models)), store=Calls(self.folder / CALLS), meter=self.meter,
-            seed=plan.seed, prices=Prices.of(plan.prices),
+            role.roles(named(plan.models)),
+            store=Calls(self.folder / CALLS),
+            meter=self.meter,
+            seed=plan.seed,
+            prices=Prices.of(plan.prices),
             replay=Calls.recorded(plan.replay) if plan.replay else None,
             cache=CallCache(cache_root() / "calls") if plan.cache else None,
-        )  # fmt: skip
+        )
 
     def _bench(self, task: Task, *, quick: bool = True) -> Bench:
         plan = self.plan
@@ -166,9 +187,14 @@ class Run:
         if plan.replay:
             recorded, _ = RecordFile(plan.replay / RECORDS).read()
         return Bench(
-            task, self.folder, ArtifactCache(cache_root() / "builds"), plan.judging,
-            stage=plan.stage, recorded=recorded, quick=quick,
-        )  # fmt: skip
+            task,
+            self.folder,
+            ArtifactCache(cache_root() / "builds"),
+            plan.judging,
+            stage=plan.stage,
+            recorded=recorded,
+            quick=quick,
+        )
 
     def _agree(self) -> None:
         """With what the folder's run was decided by."""
@@ -274,9 +300,10 @@ def _graph(plan: Plan, folder: Path) -> graph.Graph:
 def _asked(models: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: {k: v for k, v in options.items() if k not in _WAITING}
-        if isinstance(options, Mapping) else options
+        if isinstance(options, Mapping)
+        else options
         for name, options in models.items()
-    }  # fmt: skip
+    }
 
 
 def named(models: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,12 @@ class Task:
     def candidate(self, source: str, author: str, parents: tuple[str, ...] = ()) -> Candidate:
         """``parents`` are digests."""
         return Candidate(
-            self.op.name, self.backend.name, self.language, source, entry=self.op.name,
-            author=author, parents=parents, style=self.backend.style,
-        )  # fmt: skip
+            self.op.name,
+            self.backend.name,
+            self.language,
+            source,
+            entry=self.op.name,
+            author=author,
+            parents=parents,
+            style=self.backend.style,
+        )

@@ -71,9 +71,10 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
         raise ConfigError(" ".join(str(error).split())) from error
     lists = [
         [f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()]
-        if one.is_sweep_override() else [text]
+        if one.is_sweep_override()
+        else [text]
         for one, text in zip(parsed, overrides, strict=True)
-    ]  # fmt: skip
+    ]
     return [list(job) for job in itertools.product(*lists)]
 
 

@@ -29,11 +29,21 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
     """Source × signature × dtype × target × toolchain versions × portkern's own version and the
     backends' files; ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
     parts = [
-        version("portkern"), _backends_digest(), build.candidate.backend, build.candidate.digest,
-        build.signature.to_json(), build.dtype, builds_for, dict(build.dims),
-        dict(build.scalars), build.runnable, build.emulated, build.checked, build.emulator,
+        version("portkern"),
+        _backends_digest(),
+        build.candidate.backend,
+        build.candidate.digest,
+        build.signature.to_json(),
+        build.dtype,
+        builds_for,
+        dict(build.dims),
+        dict(build.scalars),
+        build.runnable,
+        build.emulated,
+        build.checked,
+        build.emulator,
         dict(toolchain),
-    ]  # fmt: skip
+    ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -93,9 +103,11 @@ class ArtifactCache:
         """
         final = self.folder / key
         moved = Artifact(
-            final / artifact.path.relative_to(workdir), artifact.kind, artifact.resources,
+            final / artifact.path.relative_to(workdir),
+            artifact.kind,
+            artifact.resources,
             artifact.log,
-        )  # fmt: skip
+        )
         try:
             (workdir / "artifact.json").write_text(json.dumps(moved.to_json()))
             if self.get(key) is None:

@@ -126,9 +126,7 @@ def _is_foreign(kernel: str, own: set[str]) -> bool:
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_COMMENTS = {
-    "c": re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL), "python": re.compile(r"#[^\n]*"),
-}  # fmt: skip
+_COMMENTS = {"c": re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL), "python": re.compile(r"#[^\n]*")}
 
 
 def _without_comments(candidate: Candidate) -> str:

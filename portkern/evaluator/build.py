@@ -65,9 +65,12 @@ class Built:
 
 
 def build_all(
-    requests: Sequence[Build], toolchains: Sequence[Mapping[str, str]], *, limits: Limits,
+    requests: Sequence[Build],
+    toolchains: Sequence[Mapping[str, str]],
+    *,
+    limits: Limits,
     cache: ArtifactCache,
-) -> list[Built]:  # fmt: skip
+) -> list[Built]:
     """Build one candidate for several targets, in one worker for each environment they need."""
     loaded = [one for one in requests if one.runnable or one.emulated]  # when they are built
     for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
@@ -86,10 +89,15 @@ def _key(request: Build, toolchain: Mapping[str, str]) -> str:
 #: g++, its linker's collect2, clang, nvcc and Triton of a program of theirs, whose version Triton
 #: had asked for as well.
 _SHOT = (
-    "failed with status -9", "failed with status 137", "Killed signal terminated program",
-    "terminated with signal 9", "unable to execute command: Killed", "died due to signal 9",
-    "failed with error code -9", "Cannot find ptxas",
-)  # fmt: skip
+    "failed with status -9",
+    "failed with status 137",
+    "Killed signal terminated program",
+    "terminated with signal 9",
+    "unable to execute command: Killed",
+    "died due to signal 9",
+    "failed with error code -9",
+    "Cannot find ptxas",
+)
 
 
 def was_shot(detail: str, log: str) -> bool:
@@ -155,9 +163,11 @@ class _Builders:
         if session is not None:
             session.close()
         opened = self._sessions[environment] = Session(
-            backend.builds_with(request.candidate), dict(environment), reads=shared(request),
+            backend.builds_with(request.candidate),
+            dict(environment),
+            reads=shared(request),
             device=request.runnable and request.target.is_gpu,
-        )  # fmt: skip
+        )
         return opened
 
 

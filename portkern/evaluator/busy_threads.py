@@ -38,9 +38,10 @@ def restless(pids: Collection[int], meanwhile: Callable[[], None] = lambda: None
             ready.update(pid for pid in left if any(map(_is_ready, families[pid])))
         watched_s = time.perf_counter() - start
         left = {
-            pid for pid in left
+            pid
+            for pid in left
             if ready[pid] >= READY * LOOKS or _ran_s(_family(pid)) - before[pid] >= BUSY * watched_s
-        }  # fmt: skip
+        }
     return left
 
 

@@ -71,9 +71,17 @@ def _wrong(session: Session, timeout_s: float) -> str:
     results = [arena.put(output)]
     block, fence = [arena.put(output.view(torch.uint8))], [_nothing(arena)]
     outcome = session.ask(
-        "run", timeout_s=timeout_s, inputs=inputs, outputs=block, results=results, after=after,
-        fences=fence, dims={}, scalars={}, traced=False,
-    )  # fmt: skip
+        "run",
+        timeout_s=timeout_s,
+        inputs=inputs,
+        outputs=block,
+        results=results,
+        after=after,
+        fences=fence,
+        dims={},
+        scalars={},
+        traced=False,
+    )
     if not isinstance(outcome, Answer):
         return _said(outcome)
     got, expected = int(arena.take(results[0])), sum(n * n for n in range(_SIZE))

@@ -166,8 +166,9 @@ class Race:
         """Microseconds of each round's calls, of those whose time is believed."""
         return {
             key: [lap.samples for lap in laps]
-            for key, laps in self.laps.items() if key not in self.lost
-        }  # fmt: skip
+            for key, laps in self.laps.items()
+            if key not in self.lost
+        }
 
     def _calls(self, lap: Lap, least: int) -> int:
         """How many the next lap has."""
@@ -192,10 +193,13 @@ class Race:
             return Doubt("its worker ended while its clock was looked at")
         staged = time.perf_counter()
         outcome = session.ask(
-            "stage", timeout_s=self.limit_s, seeds=now.seeds, calls=calls,
+            "stage",
+            timeout_s=self.limit_s,
+            seeds=now.seeds,
+            calls=calls,
             dims=dict(self.workload.dims),
             scalars=self.op.signature.scalar_values(self.workload.scalars),
-        )  # fmt: skip
+        )
         if not isinstance(outcome, Answer):
             return outcome
         stage_s = time.perf_counter() - staged
@@ -284,9 +288,7 @@ class Race:
         best = _most_open(laps)
         return _hidden(best, usual_s) if best.hides(usual_s) else None
 
-    def _usual_s(
-        self, key: Key, trusted: Key, runners: Mapping[Key, Session], calls: int
-    ) -> float:  # fmt: skip
+    def _usual_s(self, key: Key, trusted: Key, runners: Mapping[Key, Session], calls: int) -> float:
         """What a lap of so many calls may hide: as much as the trusted baseline does, with calls
         of this workload or with empty ones. A worker with a way of timing of its own is asked too,
         and believed within bounds."""
@@ -314,9 +316,10 @@ class Race:
     def _find_busy(self, runners: Mapping[Key, Session], meanwhile: Callable[[], None]) -> None:
         """Threads that go on between calls take the baseline's time."""
         workers = {
-            session.pid: key for key, session in runners.items()
+            session.pid: key
+            for key, session in runners.items()
             if isinstance(key, int) and key not in self.lost
-        }  # fmt: skip
+        }
         for pid in busy_threads.restless(workers, meanwhile):
             self.lost.setdefault(workers[pid], Doubt("it keeps a processor busy between its calls"))
 

@@ -69,9 +69,10 @@ def noise(laps: Sequence[Sequence[float]]) -> float | None:
 
 
 def summarize(
-    laps: Sequence[Sequence[float]], method: str,
+    laps: Sequence[Sequence[float]],
+    method: str,
     conditions: Mapping[str, tuple[float, float]] | None = None,
-) -> Timing:  # fmt: skip
+) -> Timing:
     values = np.sort(np.asarray(observations(laps), dtype=np.float64))
     p20, median, p80 = np.quantile(values, [0.2, 0.5, 0.8])
     if len(values) > KEPT:
@@ -79,11 +80,17 @@ def summarize(
     else:
         kept = values
     return Timing(
-        median_us=float(median), p20_us=float(p20), p80_us=float(p80), n=len(values),
+        median_us=float(median),
+        p20_us=float(p20),
+        p80_us=float(p80),
+        n=len(values),
         ci95_us=median_ci(values.tolist()),
-        rounds=len(laps), noise=noise(laps), conditions=dict(conditions or {}),
-        samples=[round(float(v), 3) for v in kept], method=method,
-    )  # fmt: skip
+        rounds=len(laps),
+        noise=noise(laps),
+        conditions=dict(conditions or {}),
+        samples=[round(float(v), 3) for v in kept],
+        method=method,
+    )
 
 
 def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:

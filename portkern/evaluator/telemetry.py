@@ -19,9 +19,12 @@ from portkern.toolchain import host
 #: NVML's reasons for clocks below their maximum that a kernel's time suffers from
 #: (nvmlClocksEventReasons: SW power cap, HW slowdown, SW and HW thermal slowdown, power brake).
 SLOWED = {
-    0x4: "the power cap", 0x8: "a hardware slowdown", 0x20: "its temperature",
-    0x40: "its temperature", 0x80: "a power brake",
-}  # fmt: skip
+    0x4: "the power cap",
+    0x8: "a hardware slowdown",
+    0x20: "its temperature",
+    0x40: "its temperature",
+    0x80: "a power brake",
+}
 
 Reading = Mapping[str, float]
 
@@ -94,9 +97,11 @@ def _amd(index: int) -> Callable[[set[str]], Reading]:
     cards = sorted(Path("/sys/class/drm").glob("card[0-9]*/device/hwmon/hwmon*"))
     cards = [one for one in cards if (one / "name").read_text().strip() == "amdgpu"]
     files = {
-        "clock_mhz": ("freq1_input", 1e-6), "memory_mhz": ("freq2_input", 1e-6),
-        "temperature_c": ("temp1_input", 1e-3), "power_w": ("power1_average", 1e-6),
-    }  # fmt: skip
+        "clock_mhz": ("freq1_input", 1e-6),
+        "memory_mhz": ("freq2_input", 1e-6),
+        "temperature_c": ("temp1_input", 1e-3),
+        "power_w": ("power1_average", 1e-6),
+    }
 
     def read(slowed: set[str]) -> Reading:
         found = {}

@@ -82,9 +82,13 @@ class Trial:
     if its device is in order; ``devices`` remembers those that are not."""
 
     def __init__(
-        self, op: Op, dtype: str, contestants: Sequence[Contestant], options: Options,
+        self,
+        op: Op,
+        dtype: str,
+        contestants: Sequence[Contestant],
+        options: Options,
         devices: Devices | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.op, self.dtype, self.options = op, dtype, options
         self._devices = devices or Devices()
         host_memory.keep_freed()
@@ -97,9 +101,11 @@ class Trial:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ahead.shutdown(cancel_futures=True)
         self._pool.shutdown()
         self._runners.close_all()
@@ -148,9 +154,13 @@ class Trial:
             self._after_faults(racing, results)
 
     def _compare(
-        self, workload: Workload, cases: Iterable[reference.Case], standing: list[int],
-        opening: Sequence[Future[None]], results: dict[int, Result],
-    ) -> tuple[list[int], tuple[Any, ...]]:  # fmt: skip
+        self,
+        workload: Workload,
+        cases: Iterable[reference.Case],
+        standing: list[int],
+        opening: Sequence[Future[None]],
+        results: dict[int, Result],
+    ) -> tuple[list[int], tuple[Any, ...]]:
         """Who has passed all cases, and the inputs of the base."""
         base: tuple[Any, ...] = ()
         for case in cases:
@@ -243,9 +253,14 @@ class Trial:
         )
 
     def _judge_call(
-        self, session: Session, before: Result, workload: Workload, case: reference.Case,
-        traced: attribution.Work | None = None, known: Sequence[Any] = (),
-    ) -> tuple[Result, list[Any]]:  # fmt: skip
+        self,
+        session: Session,
+        before: Result,
+        workload: Workload,
+        case: reference.Case,
+        traced: attribution.Work | None = None,
+        known: Sequence[Any] = (),
+    ) -> tuple[Result, list[Any]]:
         """The verdict on one call and its outputs; errors are the worst of this and the calls
         before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
         seconds = dict(before.seconds)
@@ -294,22 +309,35 @@ class Trial:
         blocks = [output_guards.fenced(*form) for form in wanted]
         margins = [output_guards.margins(block) for block in blocks]
         slots = Slots(
-            [arena.put(tensor) for tensor in case.inputs], [arena.put(b) for b in blocks],
+            [arena.put(tensor) for tensor in case.inputs],
+            [arena.put(b) for b in blocks],
             [arena.put(output_guards.poison(*form)) for form in wanted],
-            [arena.put(t) for t in case.inputs], [arena.put(m) for m in margins], margins,
-        )  # fmt: skip
+            [arena.put(t) for t in case.inputs],
+            [arena.put(m) for m in margins],
+            margins,
+        )
         outcome = session.ask(
-            "run", timeout_s=self.options.limits.run_s, inputs=slots.inputs, outputs=slots.outputs,
-            results=slots.results, after=slots.after, fences=slots.fences,
-            dims=dict(workload.dims), scalars=signature.scalar_values(workload.scalars),
+            "run",
+            timeout_s=self.options.limits.run_s,
+            inputs=slots.inputs,
+            outputs=slots.outputs,
+            results=slots.results,
+            after=slots.after,
+            fences=slots.fences,
+            dims=dict(workload.dims),
+            scalars=signature.scalar_values(workload.scalars),
             traced=traced,
-        )  # fmt: skip
+        )
         return outcome, slots
 
     def _race(
-        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any],
+        self,
+        racing: Sequence[int],
+        device: str,
+        workload: Workload,
+        base: Sequence[Any],
         results: dict[int, Result],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Time the standing contestants and the baselines of one device in turns; once more if
         one was cut off by no fault of its own. Where the one that times are checked by does not
         run, nothing is timed, and the record says why."""
@@ -346,10 +374,16 @@ class Trial:
         if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
             plan = replace(plan, round_bytes=16 * plan.round_bytes)
         run = interleaved_timing.Race(
-            self.op, workload, self.dtype, base, plan,
-            self.options.limits.run_s, targets,
-            {key: one.method for key, one in runners.items()}, Watch(targets[racing[0]]),
-        )  # fmt: skip
+            self.op,
+            workload,
+            self.dtype,
+            base,
+            plan,
+            self.options.limits.run_s,
+            targets,
+            {key: one.method for key, one in runners.items()},
+            Watch(targets[racing[0]]),
+        )
         if TRUSTED in runners:
             run.run({key: one.session for key, one in runners.items()}, TRUSTED)
         if (lost := run.lost.get(TRUSTED)) is not None:
@@ -357,9 +391,12 @@ class Trial:
         return run, notes
 
     def _finish(
-        self, index: int, before: Result, lost: interleaved_timing.Loss | None,
+        self,
+        index: int,
+        before: Result,
+        lost: interleaved_timing.Loss | None,
         samples: Mapping[interleaved_timing.Key, Samples],
-    ) -> Result:  # fmt: skip
+    ) -> Result:
         if lost is not None:
             failure = _loss(lost)
             return replace(before, verdict=failure.verdict, detail=str(failure))
@@ -400,9 +437,12 @@ def _held(
         return right
     found = attribution.hold(told.get("trace"), traced, seconds=took_s)
     return replace(
-        right, verdict=found.verdict, detail=found.problem, launches=found.launches,
+        right,
+        verdict=found.verdict,
+        detail=found.problem,
+        launches=found.launches,
         findings=(*right.findings, *found.findings),
-    )  # fmt: skip
+    )
 
 
 def _cut_off(lost: tuple[interleaved_timing.Key, interleaved_timing.Loss]) -> bool:
@@ -419,6 +459,9 @@ def _loss(loss: interleaved_timing.Loss) -> Failure:
 
 def _worst(before: Errors | None, now: compare.Comparison) -> Errors:
     names = ("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64")
-    return Errors(**{
-        name: max(getattr(now, name), getattr(before, name) if before else 0.0) for name in names
-    })  # fmt: skip
+    return Errors(
+        **{
+            name: max(getattr(now, name), getattr(before, name) if before else 0.0)
+            for name in names
+        }
+    )

@@ -49,9 +49,11 @@ class Contestant:
     @property
     def work(self) -> attribution.Work:
         return attribution.Work(
-            self.request.candidate, self.artifact.resources, self.torch_ops,
+            self.request.candidate,
+            self.artifact.resources,
+            self.torch_ops,
             gpu=self.request.target.is_gpu,
-        )  # fmt: skip
+        )
 
     @property
     def device(self) -> str:
@@ -74,9 +76,12 @@ class Runners:
     ended is opened anew when asked for. Thread-safe for different ones."""
 
     def __init__(
-        self, op: Op, contestants: Sequence[Contestant], limits: Limits,
+        self,
+        op: Op,
+        contestants: Sequence[Contestant],
+        limits: Limits,
         others: Mapping[str, Baseline] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.op, self.limits, self._others = op, limits, others or {}
         self.contestants = list(contestants)
         self._opened: dict[int, Opened] = {}
@@ -95,15 +100,21 @@ class Runners:
         request, folder = contestant.request, contestant.artifact.path.parent
         try:
             session = Session(
-                contestant.preload, contestant.venue.environment, reads=[*shared(request), folder],
+                contestant.preload,
+                contestant.venue.environment,
+                reads=[*shared(request), folder],
                 device=contestant.venue.kind == "hardware" and request.target.is_gpu,
-            )  # fmt: skip
+            )
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
         opened = self._load(
-            session, "loading the kernel", "load", request=build_to_json(request),
-            artifact=contestant.artifact.to_json(), venue=asdict(contestant.venue),
-        )  # fmt: skip
+            session,
+            "loading the kernel",
+            "load",
+            request=build_to_json(request),
+            artifact=contestant.artifact.to_json(),
+            venue=asdict(contestant.venue),
+        )
         if isinstance(opened, Opened):
             self._opened[index] = opened
         return opened
@@ -144,9 +155,14 @@ class Runners:
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
         opened = self._baselines[name, device] = self._load(
-            session, f"the {name} baseline", "reference", source=baseline.source,
-            device=device, compiled=name == "compile", precision=self.op.precision,
-        )  # fmt: skip
+            session,
+            f"the {name} baseline",
+            "reference",
+            source=baseline.source,
+            device=device,
+            compiled=name == "compile",
+            precision=self.op.precision,
+        )
         return opened
 
     def close_all(self) -> None:

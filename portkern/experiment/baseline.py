@@ -13,7 +13,7 @@ from typing import Any
 from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending
 from portkern.experiment.job import Done, Question
-from portkern.experiment.section import (  # fmt: skip
+from portkern.experiment.section import (
     DASH,
     Bars,
     Chart,
@@ -70,13 +70,15 @@ class Sampled:
 
     def document(self) -> dict[str, Any]:
         return {
-            "samples": self.n, "unjudged": self.unjudged, "correct": self.correct,
+            "samples": self.n,
+            "unjudged": self.unjudged,
+            "correct": self.correct,
             "pass_at_1": document(share(self.correct, self.n)) if self.n else None,
             "pass_at": {str(k): self.at(k) for k in range(1, self.n + 1)},
             "built_at_1": document(share(self.built, self.n)) if self.n else None,
             "fast": {f"{p:g}": self.faster(p) / self.n for p in FASTER} if self.n else {},
             "ended": {str(stage): self.stages[stage] for stage in STAGES if self.stages[stage]},
-        }  # fmt: skip
+        }
 
 
 class Baseline(Study):
@@ -104,7 +106,7 @@ class Baseline(Study):
             },
             (_passes(judged, overall), _stages(judged)) if judged else (),
             _notes(every),
-        )  # fmt: skip
+        )
 
 
 def _sampled(op: str, done: Sequence[Done]) -> Sampled:
@@ -139,8 +141,9 @@ def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
     notes = [
         f"{one.op}: of {one.n + one.unjudged} samples {one.unjudged} were not judged (no model "
         "answered, or there was nothing to run them on) and do not count."
-        for one in every if one.unjudged
-    ]  # fmt: skip
+        for one in every
+        if one.unjudged
+    ]
     if 1 < len(every) < FEW:
         notes.append(f"{len(every)} operators: intervals over so few are rough.")
     return tuple(notes)
@@ -151,21 +154,32 @@ def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
     head = ("operator", "samples", "correct", "pass@1", f"pass@{most}", "builds", "fast₁")
     rows = [
         (
-            one.op, str(one.n), str(one.correct), percent(share(one.correct, one.n)),
-            percent(Estimate(one.at(most))), percent(share(one.built, one.n)),
+            one.op,
+            str(one.n),
+            str(one.correct),
+            percent(share(one.correct, one.n)),
+            percent(Estimate(one.at(most))),
+            percent(share(one.built, one.n)),
             percent(share(one.faster(1.0), one.n)),
         )
         for one in judged
-    ]  # fmt: skip
+    ]
     if len(judged) > 1:
         builds, fast = (
             mean([count / one.n for one, count in zip(judged, counts, strict=True)])
             for counts in ([one.built for one in judged], [one.faster(1.0) for one in judged])
         )
-        rows.append((
-            "all", str(sum(one.n for one in judged)), str(sum(one.correct for one in judged)),
-            percent(overall[0]), percent(overall[-1]), percent(builds), percent(fast),
-        ))  # fmt: skip
+        rows.append(
+            (
+                "all",
+                str(sum(one.n for one in judged)),
+                str(sum(one.correct for one in judged)),
+                percent(overall[0]),
+                percent(overall[-1]),
+                percent(builds),
+                percent(fast),
+            )
+        )
     lines = [Line(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1))) for one in judged]
     if len(judged) > 1:
         lines.append(Line("all", tuple(overall)))
@@ -175,8 +189,10 @@ def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
         "pass@k is how likely one of k samples is correct: 1 - C(n-c, k) / C(n, k), of n samples "
         "with c correct ones. fast₁ is the share that is correct and faster than the framework. "
         "Intervals are Wilson's for one operator, and the bootstrap's over operators for all.",
-        charts, (), Table(head, tuple(rows)),
-    )  # fmt: skip
+        charts,
+        (),
+        Table(head, tuple(rows)),
+    )
 
 
 def _stages(judged: Sequence[Sampled]) -> Section:
@@ -187,8 +203,10 @@ def _stages(judged: Sequence[Sampled]) -> Section:
     return Section(
         "Where samples end",
         "A sample ends at the first stage that it does not pass.",
-        (), (Bars("samples", words, tuple(bars)),), Table(("operator", *words), tuple(rows)),
-    )  # fmt: skip
+        (),
+        (Bars("samples", words, tuple(bars)),),
+        Table(("operator", *words), tuple(rows)),
+    )
 
 
 def _word(stage: Status | None) -> str:

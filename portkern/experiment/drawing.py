@@ -150,7 +150,7 @@ def _drawn(number: int, line: Line, chart: Chart, place: _Place) -> Drawn:
         dots += [
             Dot(*at, f"{chart.across} {x}: {(percent if chart.percent else times)(one)}")
             for at, (x, one) in zip(middle, piece, strict=True)
-        ]  # fmt: skip
+        ]
     dashes, y = DASHES[number % len(DASHES)], dots[-1].y if dots else 0.0
     return Drawn(line.name, number, dashes, tuple(bands), tuple(paths), tuple(dots), y)
 

@@ -13,9 +13,15 @@ from portkern.agent.log import Log
 
 #: In the order in which an attempt meets them.
 STAGES: Final = (
-    Status.NO_CODE, Status.REJECTED, Status.BUILD_FAILED, Status.CRASHED, Status.TIMED_OUT,
-    Status.WRONG, Status.SUSPICIOUS, Status.PASSED,
-)  # fmt: skip
+    Status.NO_CODE,
+    Status.REJECTED,
+    Status.BUILD_FAILED,
+    Status.CRASHED,
+    Status.TIMED_OUT,
+    Status.WRONG,
+    Status.SUSPICIOUS,
+    Status.PASSED,
+)
 #: It was built, and then its results were no good.
 BAD_RESULTS: Final = (Status.CRASHED, Status.TIMED_OUT, Status.WRONG, Status.SUSPICIOUS)
 BUILT: Final = (*BAD_RESULTS, Status.PASSED)

@@ -93,8 +93,10 @@ class Arm:
 
     def steps_by_turn(self, step: Step, after: Which) -> list[Estimate | None]:
         """From turn 2 on, of the turns ``after`` such a one."""
-        pairs = [[(a, b) if a and b and after(a) else None for a, b in pairwise(row)]
-                 for row in self.rows]  # fmt: skip
+        pairs = [
+            [(a, b) if a and b and after(a) else None for a, b in pairwise(row)]
+            for row in self.rows
+        ]
         tops = [[bool(pair and step(*pair)) for pair in row] for row in pairs]
         return ratios(tops, [[pair is not None for pair in row] for row in pairs])
 
@@ -104,9 +106,7 @@ class Arm:
         return [float(sum(map(which, row))) for row in rows], [float(len(row)) for row in rows]
 
     def steps(self, step: Step, after: Which = lambda _: True) -> Counts:
-        rows = [
-            [(a, b) for a, b in pairwise(row) if a and b and after(a)] for row in self.rows
-        ]  # fmt: skip
+        rows = [[(a, b) for a, b in pairwise(row) if a and b and after(a)] for row in self.rows]
         tops = [float(sum(step(a, b) for a, b in row)) for row in rows]
         return tops, [float(len(row)) for row in rows]
 
@@ -128,7 +128,7 @@ class Arm:
             "syntax_looping_by_turn": list(map(told, self.steps_by_turn(looping, broken))),
             "wrong_results_righted": told(ratio(*self.steps(righted, bad))),
             "wrong_results_righted_per_turn": told(ratio(*self.steps(righted))),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,9 @@ class Feedback(Study):
                 "arms": {arm.name: arm.document() for arm in arms},
                 "differences": [one.document() for one in against],
             },
-            tuple(sections), tuple(note for arm in arms for note in _notes(arm)),
-        )  # fmt: skip
+            tuple(sections),
+            tuple(note for arm in arms for note in _notes(arm)),
+        )
 
 
 def _arm(name: str, turns: int, done: Sequence[Done]) -> Arm:
@@ -227,62 +228,81 @@ def _turns(arms: Sequence[Arm]) -> Section:
     head = ("arm", "jobs", *(title for title, _ in RATES.values()), "correct at last")
     rows = [
         (
-            arm.said, str(len(arm.jobs)),
+            arm.said,
+            str(len(arm.jobs)),
             *(percent(ratio(*arm.later(which))) for _, which in RATES.values()),
             percent(arm.so_far(correct)[-1]),
         )
         for arm in arms
-    ]  # fmt: skip
+    ]
     return Section(
         "How turns end",
         "Shares of turns, over jobs; the table has turn 2 and later, since the first knows nothing "
         "in any arm. Wrong results are those of kernels that were built: wrong numbers, crashes, "
         "timeouts. Correct at last: jobs in which any turn was correct.",
-        tuple(charts), (), Table(head, tuple(rows)),
-    )  # fmt: skip
+        tuple(charts),
+        (),
+        Table(head, tuple(rows)),
+    )
 
 
 def _errors(arms: Sequence[Arm]) -> Section:
     head = (
-        "arm", "turns after a compile error", "mended", "same error again", "mended per turn",
-        "wrong results righted", "righted per turn",
-    )  # fmt: skip
+        "arm",
+        "turns after a compile error",
+        "mended",
+        "same error again",
+        "mended per turn",
+        "wrong results righted",
+        "righted per turn",
+    )
     rows = [
         (
-            arm.said, f"{sum(arm.steps(mended, broken)[1]):.0f}",
-            percent(ratio(*arm.steps(mended, broken))), percent(ratio(*arm.steps(looping, broken))),
-            section.plain(ratio(*arm.steps(mended))), percent(ratio(*arm.steps(righted, bad))),
+            arm.said,
+            f"{sum(arm.steps(mended, broken)[1]):.0f}",
+            percent(ratio(*arm.steps(mended, broken))),
+            percent(ratio(*arm.steps(looping, broken))),
+            section.plain(ratio(*arm.steps(mended))),
+            percent(ratio(*arm.steps(righted, bad))),
             section.plain(ratio(*arm.steps(righted))),
         )
         for arm in arms
-    ]  # fmt: skip
+    ]
     charts = [
         Chart(
-            title, "turn",
-            tuple(Line(arm.said, tuple(arm.steps_by_turn(step, broken))) for arm in arms), True, 2,
+            title,
+            "turn",
+            tuple(Line(arm.said, tuple(arm.steps_by_turn(step, broken))) for arm in arms),
+            True,
+            2,
         )
         for title, step in (("compile errors mended", mended), ("same error again", looping))
-    ]  # fmt: skip
+    ]
     return Section(
         "What becomes of errors",
         "Of the turns that followed a compile error: mended, it builds now; same error again "
         "(syntax looping), the compiler's first error is that of the turn before, wherever it "
         "stands. Righted: correct after wrong results.",
-        tuple(charts), (), Table(head, tuple(rows)),
-    )  # fmt: skip
+        tuple(charts),
+        (),
+        Table(head, tuple(rows)),
+    )
 
 
 def _differences(against: Sequence[Against]) -> Section:
     rows = [
         (
-            f"{one.arm.said} less {one.than.said}", str(len(one.arm.jobs)),
+            f"{one.arm.said} less {one.than.said}",
+            str(len(one.arm.jobs)),
             *(section.points(one.difference(which)) for _, which in RATES.values()),
         )
         for one in against
-    ]  # fmt: skip
+    ]
     head = ("difference", "jobs", *(title for title, _ in RATES.values()))
     return Section(
         "The difference",
         "In points, from turn 2 on, over the jobs that both arms have.",
-        (), (), Table(head, tuple(rows)),
-    )  # fmt: skip
+        (),
+        (),
+        Table(head, tuple(rows)),
+    )

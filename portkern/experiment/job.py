@@ -108,12 +108,25 @@ class Question:
         seed, so that an experiment that was cut compares what it has. Raises ConfigError."""
         settings = self.settings or {}
         jobs = [
-            Job(arm, op, seed, latest([
-                *choices[arm], *self.given, *settings.get(arm, ()),
-                f"op={op}", f"seed={seed}", f"budget.attempts={self.count}",
-            ]))
-            for seed in self.seeds for op in self.ops for arm in self.arms
-        ]  # fmt: skip
+            Job(
+                arm,
+                op,
+                seed,
+                latest(
+                    [
+                        *choices[arm],
+                        *self.given,
+                        *settings.get(arm, ()),
+                        f"op={op}",
+                        f"seed={seed}",
+                        f"budget.attempts={self.count}",
+                    ]
+                ),
+            )
+            for seed in self.seeds
+            for op in self.ops
+            for arm in self.arms
+        ]
         names = [job.name for job in jobs]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:

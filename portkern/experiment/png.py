@@ -18,9 +18,17 @@ if TYPE_CHECKING:
 INK, PAPER, QUIET = "#1d2330", "#ffffff", "#d8dce3"
 #: The page's, in its light dress.
 COLOURS = (
-    "#0b5c8a", "#c2570c", "#2a7a3f", "#8b3a9c", "#a3004f", "#6b6400", "#00807f", "#5b6473",
-    "#7a4a2b", "#3f4fc4",
-)  # fmt: skip
+    "#0b5c8a",
+    "#c2570c",
+    "#2a7a3f",
+    "#8b3a9c",
+    "#a3004f",
+    "#6b6400",
+    "#00807f",
+    "#5b6473",
+    "#7a4a2b",
+    "#3f4fc4",
+)
 PANEL_IN = (6.4, 3.4)
 # Otherwise a name with two dollar signs is read as TeX, and bad TeX raises.
 PLAIN: dict[str, Any] = {"parse_math": False}

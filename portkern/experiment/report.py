@@ -40,12 +40,17 @@ class Report:
     @property
     def document(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA, "experiment": self.name, "portkern": version("portkern"),
-            "facts": dict(self.facts), "answer": self.findings.lead,
-            "notes": list(self.findings.notes), "results": self.findings.numbers,
-            "jobs": [self._job(one) for one in self.jobs], "failed": dict(self.failed),
+            "schema": SCHEMA,
+            "experiment": self.name,
+            "portkern": version("portkern"),
+            "facts": dict(self.facts),
+            "answer": self.findings.lead,
+            "notes": list(self.findings.notes),
+            "results": self.findings.numbers,
+            "jobs": [self._job(one) for one in self.jobs],
+            "failed": dict(self.failed),
             "exit_code": self.exit_code,
-        }  # fmt: skip
+        }
 
     def _job(self, job: Job) -> dict[str, Any]:
         told = {"job": job.name, "arm": job.arm, "op": job.operator, "seed": job.seed}
@@ -53,8 +58,17 @@ class Report:
         done = next((one for one in self.done if one.job == job), None)
         if done is None:
             return told | {"done": False}
-        kept = ("attempts", "statuses", "best", "score", "speedups", "stopped", "cost", "seconds",
-                "exit_code")  # fmt: skip
+        kept = (
+            "attempts",
+            "statuses",
+            "best",
+            "score",
+            "speedups",
+            "stopped",
+            "cost",
+            "seconds",
+            "exit_code",
+        )
         return told | {"done": True} | {key: done.summary.get(key) for key in kept}
 
     @property
@@ -76,12 +90,15 @@ class Report:
         calls = sum(one["calls"] for one in costs)
         usd, sent, got = (_sum(costs, key) for key in ("usd", "tokens_in", "tokens_out"))
         return (
-            arm, str(len(own)), str(sum(one["attempts"] for one in own)), str(calls or DASH),
+            arm,
+            str(len(own)),
+            str(sum(one["attempts"] for one in own)),
+            str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
             _lasted(sum(one["wall"] for one in seconds)),
             _lasted(sum(one["device"] for one in seconds)),
-        )  # fmt: skip
+        )
 
 
 def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -121,24 +138,35 @@ def _as_json(document: Mapping[str, Any]) -> str:
 
 def _render(name: str, report: Report) -> str:
     style = resources.files(__package__) / "templates" / "experiment.css"
-    text = _environment(name.endswith("html.j2")).get_template(name).render(
-        report=report, findings=report.findings, version=version("portkern"),
-        style=Markup(style.read_text("utf-8")),
-        done={one.job.name for one in report.done},
-    )  # fmt: skip
+    text = (
+        _environment(name.endswith("html.j2"))
+        .get_template(name)
+        .render(
+            report=report,
+            findings=report.findings,
+            version=version("portkern"),
+            style=Markup(style.read_text("utf-8")),
+            done={one.job.name for one in report.done},
+        )
+    )
     return text.rstrip() + "\n"
 
 
 @cache
 def _environment(escape: bool) -> Environment:
     environment = Environment(
-        loader=PackageLoader("portkern.experiment"), autoescape=escape, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("portkern.experiment"),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {"clean": clean, "cell": _cell}
     environment.globals |= {
-        "draw": drawing.draw, "draw_bars": drawing.draw_bars, "drawable": _drawable,
-    }  # fmt: skip
+        "draw": drawing.draw,
+        "draw_bars": drawing.draw_bars,
+        "drawable": _drawable,
+    }
     return environment
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
 from portkern.experiment.job import Done, Question
-from portkern.experiment.section import (  # fmt: skip
+from portkern.experiment.section import (
     DASH,
     Chart,
     Findings,
@@ -23,7 +23,7 @@ from portkern.experiment.section import (  # fmt: skip
     percent,
     times,
 )
-from portkern.experiment.statistics import (  # fmt: skip
+from portkern.experiment.statistics import (
     FEW,
     Estimate,
     area,
@@ -115,12 +115,15 @@ class Standing:
             "seeds": [one.seed for one in self.traces],
             "curve": [document(one) for one in self.curve],
             "curves": {str(one.seed): list(one.curve) for one in self.traces},
-            "area": document(self.area), "area_of_best": document(self.share),
-            "score": document(self.score), "raced": document(self.raced),
-            "attempts_to_95": self.near, "median_attempts_to_95": median(self.near),
+            "area": document(self.area),
+            "area_of_best": document(self.share),
+            "score": document(self.score),
+            "raced": document(self.raced),
+            "attempts_to_95": self.near,
+            "median_attempts_to_95": median(self.near),
             "attempts": [one.made for one in self.traces],
             "new_kernels": [one.fresh for one in self.traces],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,9 @@ class Search(Study):
             {
                 "ops": {
                     one.op: {
-                        "best": one.top, "noise": one.noise, "repeated": one.repeated,
+                        "best": one.top,
+                        "noise": one.noise,
+                        "repeated": one.repeated,
                         "strategies": {each.arm: each.document() for each in one.standings},
                     }
                     for one in contests
@@ -175,7 +180,7 @@ class Search(Study):
                 *(_section(one, question, alone=len(contests) == 1) for one in contests),
             ),
             _notes(contests, question),
-        )  # fmt: skip
+        )
 
 
 def _mean(values: Sequence[float]) -> Estimate:
@@ -203,11 +208,14 @@ def _trace(one: Done, length: int) -> Trace:
     raced = list(one.summary.get("speedups", {}).values())
     attempts = list(one.log)
     return Trace(
-        one.job.arm, one.job.seed, tuple(padded(one.log.curve(), length)), len(attempts),
+        one.job.arm,
+        one.job.seed,
+        tuple(padded(one.log.curve(), length)),
+        len(attempts),
         sum(a.status not in (Status.DUPLICATE, Status.NO_CODE) for a in attempts),
         math.exp(sum(map(math.log, raced)) / len(raced)) if raced else None,
         {a.digest: a.score for a in attempts if a.correct and a.speedups},
-    )  # fmt: skip
+    )
 
 
 def _lead(contest: Contest) -> str:
@@ -245,25 +253,35 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
                     f"(after {least} attempts at the earliest) and keeps its score from there on."
                 )
     if len(question.seeds) < FEW:
-        notes.append(
-            f"{counted(len(question.seeds), 'seed')}: intervals over so few are rough."
-        )  # fmt: skip
+        notes.append(f"{counted(len(question.seeds), 'seed')}: intervals over so few are rough.")
     return tuple(notes)
 
 
 def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
     count = question.count
     head = (
-        "strategy", "jobs", "mean of the curve", "of the best", f"score after {count}",
-        "raced at the end", f"attempts to {NEAR_SAID}", "new kernels",
-    )  # fmt: skip
+        "strategy",
+        "jobs",
+        "mean of the curve",
+        "of the best",
+        f"score after {count}",
+        "raced at the end",
+        f"attempts to {NEAR_SAID}",
+        "new kernels",
+    )
     rows = [
         (
-            one.arm, str(len(one.traces)), times(one.area), percent(one.share), times(one.score),
-            times(one.raced), _near(one, count), " ".join(str(trace.fresh) for trace in one.traces),
+            one.arm,
+            str(len(one.traces)),
+            times(one.area),
+            percent(one.share),
+            times(one.score),
+            times(one.raced),
+            _near(one, count),
+            " ".join(str(trace.fresh) for trace in one.traces),
         )
         for one in contest.standings
-    ]  # fmt: skip
+    ]
     lines = tuple(Line(one.arm, tuple(one.curve)) for one in contest.standings)
     return Section(
         "Curves" if alone else contest.op,
@@ -272,8 +290,10 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         f"its length; of the best, as a share of {contest.top:.2f}×, the highest score of all. "
         "Raced at the end: each job's best kernel, timed anew beside others of its job, on all "
         f"sizes. Attempts to {NEAR_SAID} of the best: the median job's, and how many came there.",
-        (Chart("best so far", "attempts", lines),), (), Table(head, tuple(rows)),
-    )  # fmt: skip
+        (Chart("best so far", "attempts", lines),),
+        (),
+        Table(head, tuple(rows)),
+    )
 
 
 @dataclass(frozen=True)
@@ -289,15 +309,18 @@ class Total:
     def of(cls, arm: str, standings: Sequence[Standing]) -> Total:
         pairs = [(trace.curve, one.top) for one in standings for trace in one.traces]
         return cls(
-            arm, len(pairs), _mean([area(curve) / top for curve, top in pairs]),
+            arm,
+            len(pairs),
+            _mean([area(curve) / top for curve, top in pairs]),
             _mean([curve[-1] / top for curve, top in pairs]),
-        )  # fmt: skip
+        )
 
     def document(self) -> dict[str, Any]:
         return {
-            "jobs": self.jobs, "area_of_best": document(self.area),
+            "jobs": self.jobs,
+            "area_of_best": document(self.area),
             "score_of_best": document(self.score),
-        }  # fmt: skip
+        }
 
 
 def _totals(contests: Sequence[Contest]) -> list[Total]:

@@ -24,9 +24,14 @@ TorchOps = Literal["forbid", "allow"]
 TORCH_OPS: tuple[TorchOps, ...] = ("forbid", "allow")
 #: The language's files; those of other languages are called after the op alone.
 _SUFFIX = {
-    "c++": ".cpp", "cuda": ".cu", "hip": ".hip", "triton": ".py", "pallas": ".py", "numba": ".py",
+    "c++": ".cpp",
+    "cuda": ".cu",
+    "hip": ".hip",
+    "triton": ".py",
+    "pallas": ".py",
+    "numba": ".py",
     "opencl": ".py",
-}  # fmt: skip
+}
 _EXCERPT = 100
 
 

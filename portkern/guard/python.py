@@ -27,8 +27,11 @@ from portkern.guard.tree import (
 _IMPORTERS = ("builtins.__import__", "importlib.import_module", "importlib.__import__")
 _LIBRARY = "ctypes.CDLL()"
 _LIBRARY_OPENERS = (
-    "ctypes.CDLL", "ctypes.PyDLL", "ctypes.cdll.LoadLibrary", "ctypes.pydll.LoadLibrary",
-)  # fmt: skip
+    "ctypes.CDLL",
+    "ctypes.PyDLL",
+    "ctypes.cdll.LoadLibrary",
+    "ctypes.pydll.LoadLibrary",
+)
 _SECRETIVE = ("os", "sys", "builtins", "ctypes", "torch", "subprocess", "importlib")
 
 Found = set[tuple[int, str]]

@@ -32,10 +32,12 @@ def is_strict(fastmath: ast.AST) -> bool:
 
 def is_main(test: ast.expr) -> bool:
     return (
-        isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__" and isinstance(test.ops[0], ast.Eq)
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__"
+        and isinstance(test.ops[0], ast.Eq)
         and constant(test.comparators[0]) == "__main__"
-    )  # fmt: skip
+    )
 
 
 def words(node: ast.AST) -> Iterator[str]:

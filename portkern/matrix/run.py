@@ -94,9 +94,11 @@ class Matrix:
         first = {_identity(cell): cell for cell in cells}
         toolchains = [c.ready.toolchain for c in first.values() if isinstance(c.ready, Ready)]
         results = build.build_all(
-            [cell.build for cell in first.values()], toolchains,
-            limits=self.options.limits, cache=self.cache,
-        )  # fmt: skip
+            [cell.build for cell in first.values()],
+            toolchains,
+            limits=self.options.limits,
+            cache=self.cache,
+        )
         by_identity = dict(zip(first, results, strict=True))
         return [(cell, by_identity[_identity(cell)]) for cell in cells]
 

@@ -123,26 +123,41 @@ class Cell:
         assert self.candidate is not None
         shown = (*self.op.workloads.get("typical", ()), self.workload)[0]
         return Build(
-            self.candidate, self.op.signature, self.dtype, self.target, shown.dims,
+            self.candidate,
+            self.op.signature,
+            self.dtype,
+            self.target,
+            shown.dims,
             self.op.signature.scalar_values(shown.scalars),
             runnable=isinstance(self.venues.hardware, Venue),
             emulated=isinstance(self.venues.best, Venue) and self.venues.best.kind == "emulator",
             checked=isinstance(self.venues.best, Venue) and bool(self.venues.best.sanitize),
             emulator=_version(self.venues.best),
-        )  # fmt: skip
+        )
 
     @cached_property
     def key(self) -> str:
         """Equal keys mean that a result may be reused: nothing that decides it has changed."""
         ready = self.ready
         parts = [
-            version("portkern"), host.cpu_name(), self.op.digest, self.workload_set,
-            self.workload.name, dict(self.workload.dims), dict(self.workload.scalars), self.dtype,
-            self.backend.name, self.language, self.candidate.digest if self.candidate else "",
-            _facts(self.target), dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
-            str(self.venues.hardware), str(self.venues.emulator), _version(self.venues.best),
+            version("portkern"),
+            host.cpu_name(),
+            self.op.digest,
+            self.workload_set,
+            self.workload.name,
+            dict(self.workload.dims),
+            dict(self.workload.scalars),
+            self.dtype,
+            self.backend.name,
+            self.language,
+            self.candidate.digest if self.candidate else "",
+            _facts(self.target),
+            dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
+            str(self.venues.hardware),
+            str(self.venues.emulator),
+            _version(self.venues.best),
             self.torch_ops,
-        ]  # fmt: skip
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -214,9 +229,16 @@ class Question:
                                 candidate, where, dtype, workload, self.databases
                             )
                             yield Cell(
-                                op, which, workload, dtype, backend, where, kernel, self.stage,
+                                op,
+                                which,
+                                workload,
+                                dtype,
+                                backend,
+                                where,
+                                kernel,
+                                self.stage,
                                 self.torch_ops,
-                            )  # fmt: skip
+                            )
 
 
 def load_op(name: str) -> Op:

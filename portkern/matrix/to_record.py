@@ -55,40 +55,64 @@ def judged(run: str, cell: Cell, built: Built, result: Result) -> Record:
     elif result.verdict is Verdict.PASSED:
         evidence = Evidence.MEASURED
     return _record(
-        run, cell, result.verdict, result.detail, evidence, built=built, result=result,
+        run,
+        cell,
+        result.verdict,
+        result.detail,
+        evidence,
+        built=built,
+        result=result,
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 def _record(
-    run: str, cell: Cell, verdict: Verdict, detail: str, evidence: Evidence, *,
-    built: Built | None = None, result: Result | None = None, missing: str = "",
-) -> Record:  # fmt: skip
+    run: str,
+    cell: Cell,
+    verdict: Verdict,
+    detail: str,
+    evidence: Evidence,
+    *,
+    built: Built | None = None,
+    result: Result | None = None,
+    missing: str = "",
+) -> Record:
     venue, candidate, dims = cell.venues.best, cell.candidate, cell.workload.dims
     own = result.samples if result else None
     baselines = result.baselines if result and own else {}
     measured = statistics.summarize(own.laps, own.method, own.conditions) if own else None
     first_line = detail.partition("\n")[0]
     return Record(
-        run=run, id=secrets.token_hex(8), key=cell.key,
+        run=run,
+        id=secrets.token_hex(8),
+        key=cell.key,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        op=cell.op.name, workload=_workload_ref(cell.workload_set, cell.workload, cell.dtype),
-        backend=cell.backend.name, language=cell.language, target=cell.target.name,
+        op=cell.op.name,
+        workload=_workload_ref(cell.workload_set, cell.workload, cell.dtype),
+        backend=cell.backend.name,
+        language=cell.language,
+        target=cell.target.name,
         venue=str(venue) if result and isinstance(venue, Venue) else "",
         source_hash=candidate.digest if candidate else "",
         author=candidate.author if candidate else "",
         parents=list(candidate.parents) if candidate else [],
-        verdict=verdict, detail=detail, evidence=evidence,
+        verdict=verdict,
+        detail=detail,
+        evidence=evidence,
         missing="" if evidence is Evidence.MEASURED else missing or first_line,
-        errors=result.errors if result else None, precision=cell.op.precision,
+        errors=result.errors if result else None,
+        precision=cell.op.precision,
         timing=measured,
         baselines={name: statistics.summarize(b.laps, b.method) for name, b in baselines.items()},
         speedup={
             name: statistics.speedup(own.values, b.values) for name, b in baselines.items() if own
         },
         roofline=statistics.roofline(
-            cell.target, nbytes=cell.op.nbytes(dims, cell.dtype), flops=cell.op.flops(dims),
-            dtype=cell.dtype, median_us=measured.median_us if measured else None,
+            cell.target,
+            nbytes=cell.op.nbytes(dims, cell.dtype),
+            flops=cell.op.flops(dims),
+            dtype=cell.dtype,
+            median_us=measured.median_us if measured else None,
         ),
         resources=_resources(cell.target, built),
         guard=[str(hit) for hit in cell.hits],
@@ -96,7 +120,7 @@ def _record(
         launches=list(result.launches) if result else [],
         environment=_environment(cell, ran=built is not None),
         seconds=_seconds(built, result),
-    )  # fmt: skip
+    )
 
 
 def _built_evidence(artifact: Artifact) -> Evidence:
@@ -105,9 +129,12 @@ def _built_evidence(artifact: Artifact) -> Evidence:
 
 def _workload_ref(which: str, workload: Workload, dtype: str) -> WorkloadRef:
     return WorkloadRef(
-        set=which, name=workload.name, dims=dict(workload.dims), dtype=dtype,
+        set=which,
+        name=workload.name,
+        dims=dict(workload.dims),
+        dtype=dtype,
         scalars=dict(workload.scalars),
-    )  # fmt: skip
+    )
 
 
 def _resources(target: Target, built: Built | None) -> list[BuildResources]:
@@ -124,9 +151,12 @@ def _occupancy(target: Target, used: Resources) -> float | None:
     if not target.is_gpu or used.registers is None or used.threads is None:
         return None
     return occupancy(
-        target, registers=used.registers, agprs=used.agprs or 0,
-        shared_bytes=used.shared_bytes or 0, threads=used.threads,
-    ).fraction  # fmt: skip
+        target,
+        registers=used.registers,
+        agprs=used.agprs or 0,
+        shared_bytes=used.shared_bytes or 0,
+        threads=used.threads,
+    ).fraction
 
 
 def _environment(cell: Cell, *, ran: bool) -> Environment:

@@ -10,14 +10,34 @@ from portkern.spec.op import Op
 
 #: One of each way to go through memory: a matrix of these is made in minutes.
 BASIC = (
-    "relu", "gelu", "add", "sum", "softmax", "layernorm", "rmsnorm", "matmul", "transpose",
+    "relu",
+    "gelu",
+    "add",
+    "sum",
+    "softmax",
+    "layernorm",
+    "rmsnorm",
+    "matmul",
+    "transpose",
     "cumsum",
-)  # fmt: skip
+)
 CORE = (
-    *BASIC, "silu_mul", "bias_gelu", "cross_entropy", "argmax", "topk", "embedding",
-    "scatter_add", "rope", "bmm", "int8_matmul", "conv2d", "maxpool2d", "conv2d_relu_maxpool",
+    *BASIC,
+    "silu_mul",
+    "bias_gelu",
+    "cross_entropy",
+    "argmax",
+    "topk",
+    "embedding",
+    "scatter_add",
+    "rope",
+    "bmm",
+    "int8_matmul",
+    "conv2d",
+    "maxpool2d",
+    "conv2d_relu_maxpool",
     "attention",
-)  # fmt: skip
+)
 SETS = {"basic": BASIC, "core": CORE, "all": CORE}
 
 

@@ -11,17 +11,26 @@ Size = tuple[int, ...]
 
 
 def workloads(
-    axes: tuple[str, ...], *, ci: list[Size], typical: list[Size], edge: list[Size],
-    heldout: list[Size], headline: Sequence[Size] = (), scalars: Sequence[str] = (),
+    axes: tuple[str, ...],
+    *,
+    ci: list[Size],
+    typical: list[Size],
+    edge: list[Size],
+    heldout: list[Size],
+    headline: Sequence[Size] = (),
+    scalars: Sequence[str] = (),
     derived: Derive | None = None,
-) -> dict[str, tuple[Workload, ...]]:  # fmt: skip
+) -> dict[str, tuple[Workload, ...]]:
     """One workload per tuple of axis lengths, named after them (``128x1000``). Lengths of ``axes``
     that are ``derived`` are left out of it, values of ``scalars`` follow."""
     build = partial(_build, axes, scalars, derived)
     return {
-        "ci": build(ci), "typical": build(typical), "edge": build(edge), "heldout": build(heldout),
+        "ci": build(ci),
+        "typical": build(typical),
+        "edge": build(edge),
+        "heldout": build(heldout),
         "headline": build(headline),
-    }  # fmt: skip
+    }
 
 
 def _build(

@@ -33,9 +33,7 @@ def flops(dims: Mapping[str, int]) -> float:
     return 2.0 * dims["n"] * dims["f"] * dims["oh"] * dims["ow"] * _conv.terms(dims)
 
 
-SCALARS = (
-    *_conv.SCALARS, ScalarSpec("window", "int64", 3), ScalarSpec("pool_stride", "int64", 2),
-)  # fmt: skip
+SCALARS = (*_conv.SCALARS, ScalarSpec("window", "int64", 3), ScalarSpec("pool_stride", "int64", 2))
 SIGNATURE = Signature("conv2d_relu_maxpool", _conv.AXES, _conv.INPUTS, _conv.OUTPUTS, SCALARS)
 
 OP = Op(

@@ -25,10 +25,7 @@ def large(kind: Any, generator: Any, x: Any) -> tuple[Any]:
 
 
 SIGNATURE = Signature(
-    "gelu",
-    axes=("n",),
-    inputs=(TensorSpec("x", ("n",)),),
-    outputs=(TensorSpec("y", ("n",)),),
+    "gelu", axes=("n",), inputs=(TensorSpec("x", ("n",)),), outputs=(TensorSpec("y", ("n",)),)
 )
 
 OP = Op(

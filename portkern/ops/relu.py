@@ -17,10 +17,7 @@ def run(x: Any) -> Any:
 
 
 SIGNATURE = Signature(
-    "relu",
-    axes=("n",),
-    inputs=(TensorSpec("x", ("n",)),),
-    outputs=(TensorSpec("y", ("n",)),),
+    "relu", axes=("n",), inputs=(TensorSpec("x", ("n",)),), outputs=(TensorSpec("y", ("n",)),)
 )
 
 OP = Op(

@@ -6,11 +6,7 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
-from pydantic import (
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import field_serializer, field_validator, model_validator
 
 from portkern.records.jsonl import Line, LineFile, Part
 

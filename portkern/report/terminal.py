@@ -27,8 +27,9 @@ def show(table: Table, console: Console) -> None:
         where = f"{record.backend}@{record.target}"
         console.print(
             f"[bold]{record.verdict}[/bold] {where} {work}: {headline(record.detail)}",
-            highlight=False, markup=True,
-        )  # fmt: skip
+            highlight=False,
+            markup=True,
+        )
     if len(failing) > MOST_FAILURES:
         console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
 

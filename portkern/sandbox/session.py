@@ -35,10 +35,28 @@ from portkern.toolchain.run_tool import cache_root
 #: What a worker sees of the judge's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
 ALLOWED_PREFIXES = (
-    "CUDA", "NVIDIA", "ROCM", "ROCR", "HIP", "HSA", "POCL", "OCL", "OMP_", "MKL_", "NUMBA_",
-    "GOMP_", "KMP_", "OPENBLAS_", "TRITON_", "JAX_", "XLA_", "PORTKERN_", "PYTHON", "TORCH_",
+    "CUDA",
+    "NVIDIA",
+    "ROCM",
+    "ROCR",
+    "HIP",
+    "HSA",
+    "POCL",
+    "OCL",
+    "OMP_",
+    "MKL_",
+    "NUMBA_",
+    "GOMP_",
+    "KMP_",
+    "OPENBLAS_",
+    "TRITON_",
+    "JAX_",
+    "XLA_",
+    "PORTKERN_",
+    "PYTHON",
+    "TORCH_",
     "DO_NOT_TRACK",
-)  # fmt: skip
+)
 #: Threads that wait for work spin for some 0.1 ms and no longer: by default OpenMP's and OpenBLAS's
 #: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.
 #: Two threads of one team on one processor waited for 16 ms per region. What the user sets holds.
@@ -208,8 +226,10 @@ class ForkServer:
             with theirs:
                 self._process = subprocess.Popen(  # -P: the folder it is started in has no modules
                     [sys.executable, "-P", "-m", module, handle, *self._preload],
-                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment(),
-                )  # fmt: skip
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=_environment(),
+                )
             with suppress(OSError):
                 told = self._control.recv(1 << 16)
             if told:
@@ -221,10 +241,15 @@ class ForkServer:
 
 
 def _environment() -> dict[str, str]:
-    return SHORT_SPINS | KEPT_MEMORY | {
-        name: value for name, value in os.environ.items()
-        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
-    }  # fmt: skip
+    return (
+        SHORT_SPINS
+        | KEPT_MEMORY
+        | {
+            name: value
+            for name, value in os.environ.items()
+            if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
+        }
+    )
 
 
 _SERVERS: dict[tuple[str, ...], ForkServer] = {}
@@ -270,9 +295,13 @@ class Session:
     """
 
     def __init__(
-        self, preload: tuple[str, ...], environment: Mapping[str, str], *,
-        reads: Iterable[Path] = (), device: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        preload: tuple[str, ...],
+        environment: Mapping[str, str],
+        *,
+        reads: Iterable[Path] = (),
+        device: bool = False,
+    ) -> None:
         self.alive = False
         self.scratch = _scratch()
         self.arena = Arena()
@@ -296,9 +325,11 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
 
     def ask(self, do: str, *, timeout_s: float, **arguments: Any) -> Outcome:

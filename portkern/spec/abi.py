@@ -38,18 +38,25 @@ def prototype(
 
 
 def prelude(
-    signature: Signature, entry: str, dtype: str, types: Mapping[str, str], *,
-    include: str, stream: str | None = None,
-) -> str:  # fmt: skip
+    signature: Signature,
+    entry: str,
+    dtype: str,
+    types: Mapping[str, str],
+    *,
+    include: str,
+    stream: str | None = None,
+) -> str:
     """The header that precedes every native source: the cell's ``scalar_t`` and the prototype."""
-    return "\n".join([
-        "#include <stdint.h>",
-        include,
-        f"typedef {types[dtype]} scalar_t;",
-        f"#define PORTKERN_{dtype.upper()} 1",
-        prototype(signature, entry, types, stream=stream),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "#include <stdint.h>",
+            include,
+            f"typedef {types[dtype]} scalar_t;",
+            f"#define PORTKERN_{dtype.upper()} 1",
+            prototype(signature, entry, types, stream=stream),
+            "",
+        ]
+    )
 
 
 def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool) -> Any:

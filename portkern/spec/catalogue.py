@@ -35,6 +35,11 @@ def from_file(path: Path, *, op: str, backend: Backend, entry: str | None = None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read {path}: {error}") from error
     return Candidate(
-        op, backend.name, backend.languages[path.suffix], source, entry or op,
-        author=f"file:{path.name}", style=backend.style,
-    )  # fmt: skip
+        op,
+        backend.name,
+        backend.languages[path.suffix],
+        source,
+        entry or op,
+        author=f"file:{path.name}",
+        style=backend.style,
+    )

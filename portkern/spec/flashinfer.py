@@ -18,9 +18,7 @@ from portkern.errors import ConfigError
 from portkern.spec.op import Op, Scalar, ScalarSpec, Signature, TensorSpec, Workload
 
 #: The dtypes that both have.
-DTYPES = (
-    "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool",
-)  # fmt: skip
+DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool")
 _SCALARS = dict.fromkeys(("float32", "float16", "bfloat16"), "float32")
 _SCALARS |= dict.fromkeys(("int64", "int32", "int16", "int8"), "int64") | {"bool": "bool"}
 _ZERO: Mapping[str, Scalar] = {"float32": 0.0, "int64": 0, "bool": False}

@@ -17,9 +17,17 @@ from portkern.errors import ConfigError, no_such
 #: A tensor of this dtype takes the dtype of the cell it runs in.
 CELL = "cell"
 ITEMSIZE = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
-}  # fmt: skip
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 FLOATS = ("float32", "float16", "bfloat16")
 _BOUNDS = {"int8": (-127, 128), "uint8": (0, 256)}
 #: ``ci`` is emulator-sized, ``heldout`` is never shown to an author.
@@ -120,16 +128,21 @@ class Signature:
         def tensors(key: str) -> tuple[TensorSpec, ...]:
             return tuple(
                 TensorSpec(
-                    t["name"], tuple(t["shape"]), t["dtype"],
+                    t["name"],
+                    tuple(t["shape"]),
+                    t["dtype"],
                     tuple(t["within"]) if t.get("within") else None,
                 )
                 for t in data[key]
-            )  # fmt: skip
+            )
 
         return cls(
-            data["name"], tuple(data["axes"]), tensors("inputs"), tensors("outputs"),
+            data["name"],
+            tuple(data["axes"]),
+            tensors("inputs"),
+            tensors("outputs"),
             tuple(ScalarSpec(**s) for s in data["scalars"]),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

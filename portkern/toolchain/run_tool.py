@@ -20,9 +20,13 @@ LOG_LIMIT = 20_000
 
 
 def run_tool(
-    argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None,
-    env: Mapping[str, str] | None = None, error: type[ToolError] = BuildError,
-) -> str:  # fmt: skip
+    argv: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    error: type[ToolError] = BuildError,
+) -> str:
     """Run ``argv`` and return stdout and stderr together; raise ``error`` with them otherwise.
 
     The tool gets a process group of its own; what is left of that is killed when the tool has
@@ -33,10 +37,14 @@ def run_tool(
     with open(os.memfd_create(name), "w+b") as log:  # noqa: PTH123 - it has no path
         try:
             process = subprocess.Popen(
-                [str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, cwd=cwd, env={**os.environ, **env} if env else None,
+                [str(a) for a in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env={**os.environ, **env} if env else None,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except OSError as failure:
             raise error(f"Cannot start {name}: {failure.strerror}") from failure
         try:

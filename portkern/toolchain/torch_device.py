@@ -26,8 +26,11 @@ class TorchDevice:
         # Taken before the candidate is there: neither a class that it changes nor attributes of a
         # tensor that it returns are asked.
         self._detach, self._copy, self._like, self._sum = (
-            torch.Tensor.detach, torch.Tensor.copy_, torch.empty_like, torch.sum,
-        )  # fmt: skip
+            torch.Tensor.detach,
+            torch.Tensor.copy_,
+            torch.empty_like,
+            torch.sum,
+        )
 
     @property
     def stream(self) -> int:

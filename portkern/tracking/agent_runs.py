@@ -39,15 +39,17 @@ def track(
 
 def _tags(document: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "mlflow.source.name": "portkern", "preset": document["preset"].get("name", ""),
+        "mlflow.source.name": "portkern",
+        "preset": document["preset"].get("name", ""),
         "author": document["author"][:4000],
-    }  # fmt: skip
+    }
 
 
 def _params(document: Mapping[str, Any]) -> dict[str, str]:
     named = {k: str(document[k]) for k in ("op", "target", "backend", "language", "dtype", "seed")}
-    return named | {axis: options["kind"] for axis, options in document["axes"].items()
-                    if "kind" in options}  # fmt: skip
+    return named | {
+        axis: options["kind"] for axis, options in document["axes"].items() if "kind" in options
+    }
 
 
 def _curve(store: Store, run: str, curve: Sequence[float]) -> None:
@@ -96,26 +98,35 @@ def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[Call]) -> N
 
     start = now = time.time_ns()
     root = mlflow.start_span_no_context(
-        f"attempt {attempt.id}", span_type=SpanType.AGENT, start_time_ns=start,
+        f"attempt {attempt.id}",
+        span_type=SpanType.AGENT,
+        start_time_ns=start,
         inputs={"parents": attempt.parents, "idea": attempt.idea, "arm": attempt.arm},
-        experiment_id=store.experiment_id, metadata={"mlflow.sourceRun": run},
-    )  # fmt: skip
+        experiment_id=store.experiment_id,
+        metadata={"mlflow.sourceRun": run},
+    )
     for call in calls:
         span = mlflow.start_span_no_context(
-            call.role, span_type=SpanType.CHAT_MODEL, parent_span=root, start_time_ns=now,
+            call.role,
+            span_type=SpanType.CHAT_MODEL,
+            parent_span=root,
+            start_time_ns=now,
             inputs={"messages": [vars(one) for one in call.messages], **call.params},
             attributes={
-                "call": call.id, "model": call.answered or call.model, "prompt": call.prompt,
+                "call": call.id,
+                "model": call.answered or call.model,
+                "prompt": call.prompt,
             },
-        )  # fmt: skip
+        )
         if call.tokens_in is not None and call.tokens_out is not None:
             usage = {"input_tokens": call.tokens_in, "output_tokens": call.tokens_out}
             total = call.tokens_in + call.tokens_out
             span.set_attribute("mlflow.chat.tokenUsage", usage | {"total_tokens": total})
         now += int(call.seconds * 1e9)
         span.end(
-            outputs={"reply": call.reply, "error": call.error}, end_time_ns=now,
+            outputs={"reply": call.reply, "error": call.error},
+            end_time_ns=now,
             status="ERROR" if call.error else "OK",
-        )  # fmt: skip
+        )
     outputs = {"status": str(attempt.status), "score": attempt.score, "detail": attempt.detail}
     root.end(outputs=outputs, end_time_ns=now)

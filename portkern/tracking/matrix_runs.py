@@ -55,9 +55,13 @@ class Skipped:
 
 
 def track(
-    records: Sequence[Record], *, experiment: str, run_name: str, folder: Path,
+    records: Sequence[Record],
+    *,
+    experiment: str,
+    run_name: str,
+    folder: Path,
     uri: str | None = None,
-) -> Tracked | Skipped:  # fmt: skip
+) -> Tracked | Skipped:
     """Log a matrix and the report files that lie in ``folder``. Does not raise for a lost server.
 
     ``uri`` is MLFLOW_TRACKING_URI's unless given, else ``mlflow.db`` in the current folder, which
@@ -67,8 +71,9 @@ def track(
         return Skipped("there are no records")
     return sent(
         lambda store: _log_matrix(store, Table.of(records), records, run_name, folder),
-        experiment=experiment, uri=uri,
-    )  # fmt: skip
+        experiment=experiment,
+        uri=uri,
+    )
 
 
 def sent(
@@ -136,9 +141,12 @@ class Store:
         )
 
     def start(
-        self, name: str, tags: Mapping[str, str], params: Mapping[str, str],
+        self,
+        name: str,
+        tags: Mapping[str, str],
+        params: Mapping[str, str],
         metrics: Mapping[str, float],
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The id of a new run."""
         from mlflow.entities import Metric, Param
 
@@ -203,14 +211,22 @@ def rows(table: Table) -> dict[str, list[Any]]:
 
 def _row(record: Record) -> dict[str, Any]:
     return {
-        "op": record.op, "backend": record.backend, "language": record.language,
-        "target": record.target, "set": record.workload.set, "workload": record.workload.name,
-        "dtype": record.workload.dtype, "verdict": str(record.verdict),
-        "evidence": str(record.evidence), "venue": record.venue,
+        "op": record.op,
+        "backend": record.backend,
+        "language": record.language,
+        "target": record.target,
+        "set": record.workload.set,
+        "workload": record.workload.name,
+        "dtype": record.workload.dtype,
+        "verdict": str(record.verdict),
+        "evidence": str(record.evidence),
+        "venue": record.venue,
         "median_us": record.timing.median_us if record.timing else None,
-        "speedup": speedup_of(record), "detail": headline(record.detail),
-        "missing": headline(record.missing), "id": record.id,
-    }  # fmt: skip
+        "speedup": speedup_of(record),
+        "detail": headline(record.detail),
+        "missing": headline(record.missing),
+        "id": record.id,
+    }
 
 
 def _cell_params(cell: Cell) -> dict[str, str]:

@@ -117,10 +117,11 @@ def turned(
     shape = shape_class(workload)
     for database in among:
         found = [
-            entry for entry in database.entries.values()
+            entry
+            for entry in database.entries.values()
             if (entry.target, entry.family, entry.dtype, entry.shape)
             == (where.name, candidate.family, dtype, shape)
-        ]  # fmt: skip
+        ]
         if found:
             return candidate.turn(max(found, key=lambda entry: entry.time).settings)
     return candidate

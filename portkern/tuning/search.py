@@ -105,9 +105,15 @@ class Found:
 
 
 def search(
-    candidate: Candidate, space: Space, judge: Judge, *, trials: int, batch: int, finalists: int,
+    candidate: Candidate,
+    space: Space,
+    judge: Judge,
+    *,
+    trials: int,
+    batch: int,
+    finalists: int,
     seed: int,
-) -> Found:  # fmt: skip
+) -> Found:
     """All settings when they are no more than ``trials``, else Optuna's suggestions."""
     exhaustive = space.size <= trials
     proposals = _All(space) if exhaustive else _Suggested(space, seed)

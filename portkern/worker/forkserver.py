@@ -115,9 +115,13 @@ class Server:
 
 
 def _become_worker(
-    request: dict[str, Any], policy: Policy, layers: Layers, group: Group | None,
-    control: socket.socket, handles: list[int],
-) -> None:  # fmt: skip
+    request: dict[str, Any],
+    policy: Policy,
+    layers: Layers,
+    group: Group | None,
+    control: socket.socket,
+    handles: list[int],
+) -> None:
     connection, arena, log = handles
     control.close()
     os.setsid()

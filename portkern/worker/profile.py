@@ -16,8 +16,14 @@ from typing import Any
 
 #: Operators of these are told by name; a profile has annotations of the user's as well.
 _OPERATORS = (
-    "aten::", "mkldnn::", "mkl::", "quantized::", "onednn::", "fbgemm::", "Torch-Compiled",
-)  # fmt: skip
+    "aten::",
+    "mkldnn::",
+    "mkl::",
+    "quantized::",
+    "onednn::",
+    "fbgemm::",
+    "Torch-Compiled",
+)
 _NO_KERNELS = ("Memcpy", "Memset", "Context Sync", "Stream", "Event Sync")
 #: What oneMKL and oneDNN print of each routine when they are asked to.
 _ROUTINES = ("MKL_VERBOSE ", "onednn_verbose,")
@@ -38,8 +44,12 @@ class Trace:
         self._printed: _Printed | None = None
         self._last: Callable[[], object] = tuple
         self._told: dict[str, Any] = {
-            "operators": [], "launches": [], "routines": [], "ended": False, "missing": "",
-        }  # fmt: skip
+            "operators": [],
+            "launches": [],
+            "routines": [],
+            "ended": False,
+            "missing": "",
+        }
 
     def __enter__(self) -> Trace:
         if "torch" in sys.modules:
@@ -47,9 +57,11 @@ class Trace:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._printed is not None:
             _say_routines(False)
             self._told["routines"] = _routines(self._printed.take())
@@ -89,9 +101,10 @@ class Trace:
             everywhere = None
         profile: Any = profiler.profile
         made = profile(
-            use_device="cuda" if self._gpu else None, use_kineto=True,
+            use_device="cuda" if self._gpu else None,
+            use_kineto=True,
             experimental_config=everywhere,
-        )  # fmt: skip
+        )
         try:
             with _silent():
                 made.__enter__()

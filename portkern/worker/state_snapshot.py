@@ -20,10 +20,16 @@ from typing import Any
 
 #: What of a module or class may be replaced to any effect.
 _CODE = (
-    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.GetSetDescriptorType, staticmethod, classmethod, property,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    staticmethod,
+    classmethod,
+    property,
     type,
-)  # fmt: skip
+)
 #: What frameworks replace themselves: torch.compile's machinery does when it is first imported.
 _THEIR_OWN = ("torch.manual_seed",)
 _SMALLEST_NORMAL = sys.float_info.min
@@ -50,15 +56,16 @@ class Snapshot:
         now = {name: read() for name, read in self._readers.items()}
         told = [
             f"{name} was {self._settings[name]} and is {value}"
-            for name, value in now.items() if value != self._settings[name]
-        ]  # fmt: skip
+            for name, value in now.items()
+            if value != self._settings[name]
+        ]
         for place, owner in self._names.items():
             held = vars(owner)
             told += [
                 f"{place}.{name} was replaced"
                 for name, code in self._code[place].items()
                 if held.get(name) is not code and f"{place}.{name}" not in _THEIR_OWN
-            ]  # fmt: skip
+            ]
         return told
 
 
@@ -130,9 +137,11 @@ def _rounding() -> str:
     down = -1.0 - _HALF_ULP
     seen = (one > 1.0, up > 1.0 + 2 * _HALF_ULP, down < -1.0)
     known = {
-        (False, True, False): "to nearest", (True, True, False): "upwards",
-        (False, False, True): "downwards", (False, False, False): "towards zero",
-    }  # fmt: skip
+        (False, True, False): "to nearest",
+        (True, True, False): "upwards",
+        (False, False, True): "downwards",
+        (False, False, False): "towards zero",
+    }
     return known.get(seen, f"unknown, {seen}")
 
 
@@ -143,14 +152,16 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
         if name.partition(".")[0] == "portkern" and isinstance(module, types.ModuleType):
             yield name, module
             yield from (
-                (f"{name}.{one.__name__}", one) for one in vars(module).values()
+                (f"{name}.{one.__name__}", one)
+                for one in vars(module).values()
                 if isinstance(one, type) and one.__module__ == name
-            )  # fmt: skip
+            )
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         yield from (("torch", torch), ("torch.Tensor", torch.Tensor), ("torch.cuda", torch.cuda))
         yield from (
-            ("torch.nn.functional", torch.nn.functional), ("torch.linalg", torch.linalg),
+            ("torch.nn.functional", torch.nn.functional),
+            ("torch.linalg", torch.linalg),
             ("torch.cuda.Event", torch.cuda.Event),
-        )  # fmt: skip
+        )
         yield "torch._C.TensorBase", torch._C.TensorBase

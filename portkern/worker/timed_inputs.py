@@ -13,7 +13,7 @@ from typing import Any
 
 def inputs(
     base: Sequence[Any], seeds: Sequence[int], call: int, *, into: Sequence[Any] = ()
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Those of one call in a round, torch tensors like those of ``base`` and on their device; in
     the memory of ``into`` if there are such.
 

@@ -123,9 +123,16 @@ class Worker:
         return {"method": opened.method}
 
     def run(
-        self, inputs: list[Slot], outputs: list[Slot], results: list[Slot], after: list[Slot],
-        fences: list[Slot], dims: dict[str, int], scalars: dict[str, Any], traced: bool,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        inputs: list[Slot],
+        outputs: list[Slot],
+        results: list[Slot],
+        after: list[Slot],
+        fences: list[Slot],
+        dims: dict[str, int],
+        scalars: dict[str, Any],
+        traced: bool,
+    ) -> dict[str, Any]:
         """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``; if ``traced``,
         with a look at who does the work.
 
@@ -265,22 +272,36 @@ def build_to_json(build: Build) -> dict[str, Any]:
     candidate = build.candidate
     return {
         "candidate": {
-            "op": candidate.op, "backend": candidate.backend, "language": candidate.language,
-            "source": candidate.source, "entry": candidate.entry, "style": candidate.style,
+            "op": candidate.op,
+            "backend": candidate.backend,
+            "language": candidate.language,
+            "source": candidate.source,
+            "entry": candidate.entry,
+            "style": candidate.style,
         },
-        "signature": build.signature.to_json(), "dtype": build.dtype,
-        "target": build.target.model_dump(mode="json"), "dims": dict(build.dims),
-        "scalars": dict(build.scalars), "runnable": build.runnable, "emulated": build.emulated,
+        "signature": build.signature.to_json(),
+        "dtype": build.dtype,
+        "target": build.target.model_dump(mode="json"),
+        "dims": dict(build.dims),
+        "scalars": dict(build.scalars),
+        "runnable": build.runnable,
+        "emulated": build.emulated,
         "checked": build.checked,
-    }  # fmt: skip
+    }
 
 
 def build_from_json(data: dict[str, Any]) -> Build:
     return Build(
-        Candidate(**data["candidate"]), Signature.from_json(data["signature"]), data["dtype"],
-        Target.model_validate(data["target"]), data["dims"], data["scalars"], data["runnable"],
-        data["emulated"], data["checked"],
-    )  # fmt: skip
+        Candidate(**data["candidate"]),
+        Signature.from_json(data["signature"]),
+        data["dtype"],
+        Target.model_validate(data["target"]),
+        data["dims"],
+        data["scalars"],
+        data["runnable"],
+        data["emulated"],
+        data["checked"],
+    )
 
 
 def form(tensor: Any) -> dict[str, Any]:

@@ -55,8 +55,20 @@ DEFEATED = "defeated"
 #: A result that is remembered takes a tenth of the time or less.
 NO_FASTER = 2.0
 _COMMENT = {".cpp": "//", ".cu": "//", ".py": "#"}
-_KEYS = ("mechanism", "backend", "op", "entry", "style", "expect", "says", "torch_ops", "workloads",
-         "build_s", "run_s", "emulator")  # fmt: skip
+_KEYS = (
+    "mechanism",
+    "backend",
+    "op",
+    "entry",
+    "style",
+    "expect",
+    "says",
+    "torch_ops",
+    "workloads",
+    "build_s",
+    "run_s",
+    "emulator",
+)
 
 Heap = Literal["cheats", "honest"]
 Device = Literal["cpu", "gpu"]
@@ -101,7 +113,10 @@ class Case:
         usual = "return" if backend == "cpu" and path.suffix == ".py" else "dps"
         emulator = _words(header["emulator"]) if "emulator" in header else expected
         return cls(
-            path=path, mechanism=header["mechanism"], backend=backend, op=header["op"],
+            path=path,
+            mechanism=header["mechanism"],
+            backend=backend,
+            op=header["op"],
             entry=header.get("entry", header["op"]),
             style=cast(Style, header.get("style", usual)),
             expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
@@ -112,7 +127,7 @@ class Case:
             build_s=float(header.get("build_s", LIMIT_S)),
             run_s=float(header.get("run_s", LIMIT_S)),
             emulator=frozenset(Verdict(one) for one in emulator if one not in ("none", DEFEATED)),
-        )  # fmt: skip
+        )
 
     @property
     def candidate(self) -> Candidate:
@@ -198,9 +213,14 @@ def build(case: Case, folder: Path) -> Built:
     assert isinstance(ready, Ready), ready
     sizes = op.workloads["ci"][0]
     request = Build(
-        case.candidate, op.signature, "float32", chosen, sizes.dims,
-        op.signature.scalar_values(sizes.scalars), runnable=False,
-    )  # fmt: skip
+        case.candidate,
+        op.signature,
+        "float32",
+        chosen,
+        sizes.dims,
+        op.signature.scalar_values(sizes.scalars),
+        runnable=False,
+    )
     within = Limits(build_s=case.build_s)
     [built] = build_all([request], [ready.toolchain], limits=within, cache=ArtifactCache(folder))
     return built
@@ -222,9 +242,15 @@ def _run(case: Case, folder: Path) -> Ending:
     policy = partial(Policy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES)
     with patch.object(session, "Policy", policy):
         results = judge_candidate(
-            case.candidate, op, registry.load(case.backend), chosen, workloads,
-            folder=folder, options=options, torch_ops=case.policy.torch_ops,
-        )  # fmt: skip
+            case.candidate,
+            op,
+            registry.load(case.backend),
+            chosen,
+            workloads,
+            folder=folder,
+            options=options,
+            torch_ops=case.policy.torch_ops,
+        )
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results
         return Ending(results.outcome.verdict, str(results.outcome))

@@ -37,8 +37,18 @@ CHECKS: Mapping[str, str] = {
 }
 _DEFAULT_TARGET = {(".cu", 32): "sm_90", (".hip", 32): "gfx1100"}
 _WIDE_TARGET = "gfx942"
-_KEYS = ("what", "expect", "widths", "twin-widths", "pitfall", "sanitizer", "group", "checks",
-         "arch", "target")  # fmt: skip
+_KEYS = (
+    "what",
+    "expect",
+    "widths",
+    "twin-widths",
+    "pitfall",
+    "sanitizer",
+    "group",
+    "checks",
+    "arch",
+    "target",
+)
 _CODE = re.compile(r"SX\d{3}")
 
 
@@ -143,7 +153,7 @@ class Case:
                 checks=_checks(header.get("checks", "")),
                 arch=header.get("arch", "sm_75"),
                 limits_of=header.get("target", ""),
-            )  # fmt: skip
+            )
         except KeyError as missing:
             raise ValueError(f"{path.name}: its header lacks {missing}") from None
         except ValueError as error:

@@ -17,7 +17,7 @@ from .suite import Case, Seen
 LIMIT_S = 2.0
 CHECKED = Run(
     races=True, bounds=True, uninitialised=True, alignment=True, limit_s=LIMIT_S, widen=True
-)  # fmt: skip
+)
 #: A fair schedule and an unfair one; races that both miss are the checked build's.
 FAST = (
     Run(limit_s=LIMIT_S, widen=True),
@@ -54,9 +54,14 @@ def judge(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
         try:
             if not out.exists():
                 build.build_program(
-                    case.path, out, target=compiled_for, language=case.language, mode=mode,
-                    defines=["BUG"] if bug else [], search=[case.path.parent],
-                )  # fmt: skip
+                    case.path,
+                    out,
+                    target=compiled_for,
+                    language=case.language,
+                    mode=mode,
+                    defines=["BUG"] if bug else [],
+                    search=[case.path.parent],
+                )
         except BuildError as error:
             found = error.found if isinstance(error, Unmodelled) else ()
             refused = frozenset(one.code for one in found)

@@ -189,9 +189,27 @@ kernel void conv2d_relu_maxpool_cpu(global const storage_t* x, global const stor
 
 
 def conv2d_relu_maxpool(
-    queue, program, x, weight, bias, y, *, n, c, h, w, f, kh, kw, oh, ow, stride, padding,
-    window, pool_stride,
-):  # fmt: skip
+    queue,
+    program,
+    x,
+    weight,
+    bias,
+    y,
+    *,
+    n,
+    c,
+    h,
+    w,
+    f,
+    kh,
+    kw,
+    oh,
+    ow,
+    stride,
+    padding,
+    window,
+    pool_stride,
+):
     if n * f * oh * ow == 0:
         return
     sizes = (n, c, *map(numpy.int32, (h, w)), f, *map(numpy.int32, (kh, kw, oh, ow)))

@@ -13,9 +13,17 @@ NUM_WARPS = 8  # knob: 4 8 16
 # exp(z * z) * erfc(z) for z >= 0 as a polynomial in t = 1 / (1 + 0.4 z), highest power first; a
 # least-squares fit in float64 with relative error 5e-8. Triton's lowering of Pallas has no erf.
 ERFC = (
-    0.0331296231, -0.0974742832, -0.0134984923, 0.213245475, -0.0202053442,
-    0.244622098, 0.185062321, 0.229851934, 0.225248086, 1.86280722e-05,
-)  # fmt: skip
+    0.0331296231,
+    -0.0974742832,
+    -0.0134984923,
+    0.213245475,
+    -0.0202053442,
+    0.244622098,
+    0.185062321,
+    0.229851934,
+    0.225248086,
+    1.86280722e-05,
+)
 
 
 def _gelu(value):

@@ -32,8 +32,9 @@ def _argmax(x, index, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     for first in range(0, cols, BLOCK):
         mask = in_rows[:, None] & (col < cols - first)
         # What is beyond the end may equal a row's -inf, and comes after it.
-        value = tl.load(x + start + row[:, None] * cols + first + col, mask=mask,
-                        other=-float("inf"))  # fmt: skip
+        value = tl.load(
+            x + start + row[:, None] * cols + first + col, mask=mask, other=-float("inf")
+        )
         key = _key(value.to(tl.float32))
         found = tl.where(key > best, block, found)
         best = tl.maximum(best, key)

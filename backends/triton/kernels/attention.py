@@ -18,9 +18,23 @@ MOST_DIM = 256
 
 @triton.jit
 def _step(
-    query, q, k, v, top, total, result, rows, keys, behind, dim, scale,
-    MASKED: tl.constexpr, BLOCK_N: tl.constexpr, PART: tl.constexpr, DIM: tl.constexpr,
-):  # fmt: skip
+    query,
+    q,
+    k,
+    v,
+    top,
+    total,
+    result,
+    rows,
+    keys,
+    behind,
+    dim,
+    scale,
+    MASKED: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    PART: tl.constexpr,
+    DIM: tl.constexpr,
+):
     """Take in the tile of keys at ``k``, of which ``keys`` are there; the tile of ``rows`` queries
     at ``q`` is ``behind`` it. MASKED where some of the keys come after a query."""
     row = tl.arange(0, query.shape[0])[:, None]
@@ -55,9 +69,18 @@ def _step(
 
 @triton.jit
 def _attention(
-    q, k, v, y, length, dim, scale,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PART: tl.constexpr, DIM: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    y,
+    length,
+    dim,
+    scale,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    PART: tl.constexpr,
+    DIM: tl.constexpr,
+):
     tiles = tl.cdiv(length, BLOCK_M)
     base = (tl.program_id(0) // tiles).to(tl.int64) * length * dim
     # A head's last queries have the most keys, and start first.
@@ -75,16 +98,44 @@ def _attention(
     result = tl.zeros((BLOCK_M, DIM), tl.float32)
     for _ in range(0, start, BLOCK_N):
         top, total, result = _step(
-            query, q, k, v, top, total, result, rows, BLOCK_N, 0, dim, scale,
-            False, BLOCK_N, PART, DIM,
-        )  # fmt: skip
+            query,
+            q,
+            k,
+            v,
+            top,
+            total,
+            result,
+            rows,
+            BLOCK_N,
+            0,
+            dim,
+            scale,
+            False,
+            BLOCK_N,
+            PART,
+            DIM,
+        )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
     for first in range(0, tl.minimum(BLOCK_M, rows), BLOCK_N):
         top, total, result = _step(
-            query, q, k, v, top, total, result, rows, rows - first, -first, dim, scale,
-            True, BLOCK_N, PART, DIM,
-        )  # fmt: skip
+            query,
+            q,
+            k,
+            v,
+            top,
+            total,
+            result,
+            rows,
+            rows - first,
+            -first,
+            dim,
+            scale,
+            True,
+            BLOCK_N,
+            PART,
+            DIM,
+        )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
     result = (result / total[:, None]).to(y.dtype.element_ty)
@@ -107,7 +158,17 @@ def attention(q, k, v, y):
     # Powers of two are quicker than of e, so the logarithm of e goes into the scale.
     scale = dim**-0.5 * 1.4426950408889634
     _attention[(batch * heads * triton.cdiv(length, block_m),)](
-        q, k, v, y, length, dim, scale,
-        BLOCK_M=block_m, BLOCK_N=block_n, PART=PART_F32 if strict else whole, DIM=whole,
-        num_warps=NUM_WARPS, num_stages=NUM_STAGES,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        y,
+        length,
+        dim,
+        scale,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        PART=PART_F32 if strict else whole,
+        DIM=whole,
+        num_warps=NUM_WARPS,
+        num_stages=NUM_STAGES,
+    )

@@ -18,10 +18,17 @@ TILE_SMALL = 1024  # knob: 512 1024 2048
 
 @triton.jit
 def _bmm(
-    a, b, c, m, n, k,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     tiles_n = tl.cdiv(n, BLOCK_N)
     tiles = tl.cdiv(m, BLOCK_M) * tiles_n
     # One product's tiles follow each other, so that its operands stay in the L2.
@@ -88,8 +95,16 @@ def bmm(a, b, c):
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (batch * triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _bmm[grid](
-        a, b, c, m, n, k,
-        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, PRECISION=_precision(a),
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        PRECISION=_precision(a),
         num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
         num_stages=NUM_STAGES,
-    )  # fmt: skip
+    )

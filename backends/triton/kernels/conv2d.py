@@ -18,11 +18,26 @@ TF32 = 0  # knob: 0 1
 
 @triton.jit
 def _conv2d(
-    x, weight, bias, y, n, c, h, w, f, oh, ow, stride, padding,
-    KH: tl.constexpr, KW: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
+    x,
+    weight,
+    bias,
+    y,
+    n,
+    c,
+    h,
+    w,
+    f,
+    oh,
+    ow,
+    stride,
+    padding,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    BLOCK_F: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     tiles_f = tl.cdiv(f, BLOCK_F)
     plane = oh * ow
     feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
@@ -79,7 +94,25 @@ def conv2d(x, weight, bias, y, stride, padding):
     block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
     _conv2d[grid](
-        x, weight, bias, y, n, c, h, w, f, oh, ow, stride, padding,
-        KH=kh, KW=kw, BLOCK_F=block_f, BLOCK_P=block_p, BLOCK_K=block_k, PRECISION=_precision(x),
-        num_warps=min(NUM_WARPS, max(4, block_f * block_p // 1024)), num_stages=NUM_STAGES,
-    )  # fmt: skip
+        x,
+        weight,
+        bias,
+        y,
+        n,
+        c,
+        h,
+        w,
+        f,
+        oh,
+        ow,
+        stride,
+        padding,
+        KH=kh,
+        KW=kw,
+        BLOCK_F=block_f,
+        BLOCK_P=block_p,
+        BLOCK_K=block_k,
+        PRECISION=_precision(x),
+        num_warps=min(NUM_WARPS, max(4, block_f * block_p // 1024)),
+        num_stages=NUM_STAGES,
+    )

@@ -20,11 +20,28 @@ TILE_POOL = 1024  # knob: 512 1024 2048
 
 @triton.jit
 def _convolve(
-    x, weight, bias, y, n, c, h, w, f, oh, ow, stride, padding, window, pool_stride,
-    KH: tl.constexpr, KW: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
+    x,
+    weight,
+    bias,
+    y,
+    n,
+    c,
+    h,
+    w,
+    f,
+    oh,
+    ow,
+    stride,
+    padding,
+    window,
+    pool_stride,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    BLOCK_F: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     """The largest of a window by window square of convolved pixels, or 0: for a window of 1 that
     is the rectified convolution itself."""
     tiles_f = tl.cdiv(f, BLOCK_F)
@@ -65,9 +82,18 @@ def _convolve(
 
 @triton.jit
 def _pool(
-    x, y, planes, h, w, oh, ow, stride,
-    WINDOW: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    x,
+    y,
+    planes,
+    h,
+    w,
+    oh,
+    ow,
+    stride,
+    WINDOW: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Rounding keeps the order, so the largest rounded number is the largest one rounded."""
     tiles = tl.cdiv(oh * ow, BLOCK)
     plane = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -103,10 +129,30 @@ def _launch(x, weight, bias, y, stride, padding, window, pool_stride):
     block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
     _convolve[grid](
-        x, weight, bias, y, n, c, h, w, f, oh, ow, stride, padding, window, pool_stride,
-        KH=kh, KW=kw, BLOCK_F=block_f, BLOCK_P=block_p, BLOCK_K=block_k, PRECISION=_precision(x),
-        num_warps=min(NUM_WARPS, max(4, block_f * block_p // 1024)), num_stages=NUM_STAGES,
-    )  # fmt: skip
+        x,
+        weight,
+        bias,
+        y,
+        n,
+        c,
+        h,
+        w,
+        f,
+        oh,
+        ow,
+        stride,
+        padding,
+        window,
+        pool_stride,
+        KH=kh,
+        KW=kw,
+        BLOCK_F=block_f,
+        BLOCK_P=block_p,
+        BLOCK_K=block_k,
+        PRECISION=_precision(x),
+        num_warps=min(NUM_WARPS, max(4, block_f * block_p // 1024)),
+        num_stages=NUM_STAGES,
+    )
 
 
 def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride):
@@ -124,6 +170,16 @@ def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride
     rows = TILE_POOL // block
     grid = (triton.cdiv(n * f, rows) * triton.cdiv(oh * ow, block),)
     _pool[grid](
-        scratch, y, n * f, height, width, oh, ow, pool_stride,
-        WINDOW=window, ROWS=rows, BLOCK=block, num_warps=4,
-    )  # fmt: skip
+        scratch,
+        y,
+        n * f,
+        height,
+        width,
+        oh,
+        ow,
+        pool_stride,
+        WINDOW=window,
+        ROWS=rows,
+        BLOCK=block,
+        num_warps=4,
+    )

@@ -23,9 +23,18 @@ GROUP = 8  # knob: 1 4 8 16
 
 @triton.jit
 def _int8_matmul(
-    a, weight, scale, c, m, n, k,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
+    a,
+    weight,
+    scale,
+    c,
+    m,
+    n,
+    k,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
     tiles_m = tl.cdiv(m, BLOCK_M)
     tiles_n = tl.cdiv(n, BLOCK_N)
     # GROUP rows of tiles are walked column by column, so that their operands stay in the L2.
@@ -66,8 +75,17 @@ def int8_matmul(a, weight, scale, c):
     block_k = _fit(k, BLOCK_K_F32 if strict else NARROW_K if narrow else BLOCK_K)
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _int8_matmul[grid](
-        a, weight, scale, c, m, n, k,
-        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP=GROUP,
+        a,
+        weight,
+        scale,
+        c,
+        m,
+        n,
+        k,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        GROUP=GROUP,
         num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
         num_stages=NUM_STAGES,
-    )  # fmt: skip
+    )

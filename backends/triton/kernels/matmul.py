@@ -17,10 +17,18 @@ GROUP = 8  # knob: 1 4 8 16
 
 @triton.jit
 def _matmul(
-    a, b, c, m, n, k,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     tiles_m = tl.cdiv(m, BLOCK_M)
     tiles_n = tl.cdiv(n, BLOCK_N)
     # GROUP rows of tiles are walked column by column, so that their operands stay in the L2.
@@ -72,8 +80,17 @@ def matmul(a, b, c):
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _matmul[grid](
-        a, b, c, m, n, k, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP=GROUP,
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        GROUP=GROUP,
         PRECISION=_precision(a),
         num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
         num_stages=NUM_STAGES,
-    )  # fmt: skip
+    )

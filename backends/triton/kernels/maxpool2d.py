@@ -9,9 +9,19 @@ NUM_WARPS = 4  # knob: 4 8
 
 @triton.jit
 def _maxpool2d(
-    x, y, planes, h, w, oh, ow, stride, padding,
-    WINDOW: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    x,
+    y,
+    planes,
+    h,
+    w,
+    oh,
+    ow,
+    stride,
+    padding,
+    WINDOW: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     tiles = tl.cdiv(oh * ow, BLOCK)
     # Planes are counted in 64 bits, what is in one in 32.
     plane = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -42,6 +52,17 @@ def maxpool2d(x, y, window, stride, padding):
     rows = TILE // block
     grid = (triton.cdiv(n * c, rows) * triton.cdiv(oh * ow, block),)
     _maxpool2d[grid](
-        x, y, n * c, h, w, oh, ow, stride, padding,
-        WINDOW=window, ROWS=rows, BLOCK=block, num_warps=NUM_WARPS,
-    )  # fmt: skip
+        x,
+        y,
+        n * c,
+        h,
+        w,
+        oh,
+        ow,
+        stride,
+        padding,
+        WINDOW=window,
+        ROWS=rows,
+        BLOCK=block,
+        num_warps=NUM_WARPS,
+    )

@@ -35,9 +35,20 @@ def _list(index, listed, bounds, n, span, SCAN: tl.constexpr):
 
 @triton.jit
 def _add(
-    x, index, src, y, listed, bounds, rows, dim, n, span,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, LOOK: tl.constexpr,
-):  # fmt: skip
+    x,
+    index,
+    src,
+    y,
+    listed,
+    bounds,
+    rows,
+    dim,
+    n,
+    span,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LOOK: tl.constexpr,
+):
     tiles = tl.cdiv(dim, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK
@@ -75,6 +86,18 @@ def scatter_add(x, index, src, y):
     _list[(spans,)](index, listed, bounds, n, span, SCAN=SCAN, num_warps=8)
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(dim, block),)
     _add[grid](
-        x, index, src, y, listed, bounds, rows, dim, n, span,
-        ROWS=tile_rows, BLOCK=block, LOOK=max(16, LOOK // tile_rows), num_warps=NUM_WARPS,
-    )  # fmt: skip
+        x,
+        index,
+        src,
+        y,
+        listed,
+        bounds,
+        rows,
+        dim,
+        n,
+        span,
+        ROWS=tile_rows,
+        BLOCK=block,
+        LOOK=max(16, LOOK // tile_rows),
+        num_warps=NUM_WARPS,
+    )

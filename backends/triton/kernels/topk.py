@@ -32,9 +32,16 @@ def _pack(key, col):
 
 @triton.jit
 def _resident(
-    x, listed, rows, cols, k,
-    BITS: tl.constexpr, SHIFT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    x,
+    listed,
+    rows,
+    cols,
+    k,
+    BITS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     start_row = tl.program_id(0) * ROWS
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
     start = start_row.to(tl.int64)
@@ -92,9 +99,7 @@ def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: 
 
 
 @triton.jit
-def _order(
-    x, listed, values, indices, rows, cols, k, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
+def _order(x, listed, values, indices, rows, cols, k, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     tiles = tl.cdiv(k, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     row = tl.arange(0, ROWS)[:, None]
@@ -129,9 +134,17 @@ def topk(x, values, indices, k):
         tile_rows = max(1, TILE // block)
         warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
         _resident[(triton.cdiv(rows, tile_rows),)](
-            x, listed, rows, cols, k, BITS=bits, SHIFT=32 - bits, ROWS=tile_rows, BLOCK=block,
+            x,
+            listed,
+            rows,
+            cols,
+            k,
+            BITS=bits,
+            SHIFT=32 - bits,
+            ROWS=tile_rows,
+            BLOCK=block,
             num_warps=warps,
-        )  # fmt: skip
+        )
     block = min(PLACES, triton.next_power_of_2(k))
     tile_rows = PLACES // block
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(k, block),)

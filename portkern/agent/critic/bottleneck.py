@@ -68,27 +68,44 @@ class OneBottleneck(Silent):
     async def _repair(self, seen: Attempt, context: Context) -> Diagnosis:
         o = self.options
         found = await reading.ask(
-            context.llm, o.role, "judge_repair", Defect, **shown.facts(seen, context),
-            problem_words=o.problem_words, why_words=o.why_words, fix_words=o.fix_words,
-        )  # fmt: skip
+            context.llm,
+            o.role,
+            "judge_repair",
+            Defect,
+            **shown.facts(seen, context),
+            problem_words=o.problem_words,
+            why_words=o.why_words,
+            fix_words=o.fix_words,
+        )
         return Diagnosis(
-            judge=o.kind, problem=brief(found.problem, o.problem_words),
-            why=brief(found.why, o.why_words), fix=brief(found.fix, o.fix_words),
-        )  # fmt: skip
+            judge=o.kind,
+            problem=brief(found.problem, o.problem_words),
+            why=brief(found.why, o.why_words),
+            fix=brief(found.fix, o.fix_words),
+        )
 
     async def _optimise(self, seen: Attempt, context: Context) -> Diagnosis:
         o = self.options
         found = await reading.ask(
-            context.llm, o.role, "judge_bottleneck", Bottlenecks, **shown.facts(seen, context),
-            wanted=o.max, problem_words=o.problem_words, why_words=o.why_words,
+            context.llm,
+            o.role,
+            "judge_bottleneck",
+            Bottlenecks,
+            **shown.facts(seen, context),
+            wanted=o.max,
+            problem_words=o.problem_words,
+            why_words=o.why_words,
             fix_words=o.fix_words,
-        )  # fmt: skip
+        )
         worst, *others = found.bottlenecks[: o.max]
         fix = f"{brief(worst.method, o.why_words)} {brief(worst.plan, o.fix_words)}".strip()
         return Diagnosis(
-            judge=o.kind, problem=brief(worst.problem, o.problem_words), fix=fix, bound=worst.bound,
+            judge=o.kind,
+            problem=brief(worst.problem, o.problem_words),
+            fix=fix,
+            bound=worst.bound,
             lessons=tuple(
                 f"Also: {brief(one.problem, o.problem_words)} {brief(one.method, o.why_words)}"
                 for one in others
             ),
-        )  # fmt: skip
+        )

@@ -44,6 +44,7 @@ class Critic(Silent):
             context.llm, o.role, prompt, Criticism, **shown.facts(seen, context), words=o.words
         )
         return Diagnosis(
-            judge=o.kind, problem=brief(found.problem, o.words),
+            judge=o.kind,
+            problem=brief(found.problem, o.words),
             fix=brief(found.instructions, o.words),
-        )  # fmt: skip
+        )

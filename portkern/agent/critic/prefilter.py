@@ -75,12 +75,19 @@ class Prefilter(Silent):
         async def one(i: int) -> Vote | None:
             try:
                 return await reading.ask(
-                    callers[i], self.options.role, "judge_vote", Vote, task=task, draft=draft,
+                    callers[i],
+                    self.options.role,
+                    "judge_vote",
+                    Vote,
+                    task=task,
+                    draft=draft,
                     reference=task.op.reference_source.strip(),
                     precision=task.op.precision.replace("_", " "),
-                    constraints=task.constraints.told, guide=task.guide,
-                    side=SIDES[i % len(SIDES)], words=self.options.words,
-                )  # fmt: skip
+                    constraints=task.constraints.told,
+                    guide=task.guide,
+                    side=SIDES[i % len(SIDES)],
+                    words=self.options.words,
+                )
             except ModelError:
                 return None  # it abstains: a run does not end for want of a vote
 

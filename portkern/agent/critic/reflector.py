@@ -54,15 +54,24 @@ class Reflector(Silent):
         before = shown.parent(seen, context) if self.options.reflexion else None
         before = before if before and before.diagnosis and before.diagnosis.fix else None
         found = await reading.ask(
-            context.llm, self.options.role, prompt, Reflection, **shown.facts(seen, context),
-            before=before, wanted=self.options.lessons, words=self.options.words,
-        )  # fmt: skip
+            context.llm,
+            self.options.role,
+            prompt,
+            Reflection,
+            **shown.facts(seen, context),
+            before=before,
+            wanted=self.options.lessons,
+            words=self.options.words,
+        )
         words = self.options.words
         return Diagnosis(
-            judge=self.options.kind, problem=brief(found.problem, words),
-            why=brief(found.why, words), fix=brief(found.fix, words), bound=found.bound,
+            judge=self.options.kind,
+            problem=brief(found.problem, words),
+            why=brief(found.why, words),
+            fix=brief(found.fix, words),
+            bound=found.bound,
             lessons=self._lessons(found, before),
-        )  # fmt: skip
+        )
 
     def _lessons(self, found: Reflection, before: Attempt | None) -> tuple[str, ...]:
         """What the fix was good for comes first: it was measured."""

@@ -38,14 +38,19 @@ class RewardChecker(Silent):
         if seen.status is not Status.PASSED or seen.score <= self.options.above:
             return None
         found = await reading.ask(
-            context.llm, self.options.role, "judge_reward", Opinion, **shown.facts(seen, context),
+            context.llm,
+            self.options.role,
+            "judge_reward",
+            Opinion,
+            **shown.facts(seen, context),
             words=self.options.words,
-        )  # fmt: skip
+        )
         if found.plausible:
             return None
         doubt = f"{seen.score:.3g} times as fast as the framework may not be real"
         reason = brief(found.reason, self.options.words)
         return Diagnosis(
-            judge=self.options.kind, problem=f"{doubt}: {reason}" if reason else doubt,
+            judge=self.options.kind,
+            problem=f"{doubt}: {reason}" if reason else doubt,
             lessons=(f"Doubted: {reason}",) if reason else (),
-        )  # fmt: skip
+        )

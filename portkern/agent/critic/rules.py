@@ -96,10 +96,12 @@ class Rules(Silent):
             return None
         words = _words(seen, metrics, task)
         return Diagnosis(
-            judge=self.options.kind, problem=rule.problem.format_map(words),
-            why=rule.why.format_map(words), bound=limit,
+            judge=self.options.kind,
+            problem=rule.problem.format_map(words),
+            why=rule.why.format_map(words),
+            bound=limit,
             fix=rule.remedy(task.target.vendor).format_map(words).strip(),
-        )  # fmt: skip
+        )
 
 
 @cache
@@ -133,9 +135,12 @@ def _roof(task: Task) -> Bound:
     if work is None:
         return ""
     basis = statistics.roofline(
-        task.target, nbytes=task.op.nbytes(work.dims, task.dtype), flops=task.op.flops(work.dims),
-        dtype=task.dtype, median_us=1.0,
-    ).basis  # fmt: skip
+        task.target,
+        nbytes=task.op.nbytes(work.dims, task.dtype),
+        flops=task.op.flops(work.dims),
+        dtype=task.dtype,
+        median_us=1.0,
+    ).basis
     if not basis:
         return ""
     return "compute" if basis.endswith("TFLOP/s") else "memory"

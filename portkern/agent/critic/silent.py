@@ -13,10 +13,14 @@ from portkern.agent.axes import Context, Draft
 #: Of these a kernel was judged, and failed.
 FAILED = frozenset(
     {
-        Status.REJECTED, Status.BUILD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.WRONG,
+        Status.REJECTED,
+        Status.BUILD_FAILED,
+        Status.CRASHED,
+        Status.TIMED_OUT,
+        Status.WRONG,
         Status.SUSPICIOUS,
     }
-)  # fmt: skip
+)
 
 
 class Options(BaseModel):
@@ -35,9 +39,7 @@ class Silent:
     options_type: ClassVar[type[Options]] = Options
 
     def __init__(self, options: Options) -> None:
-        self.roles: tuple[str, ...] = (
-            (options.role,) if isinstance(options, AskingOptions) else ()
-        )  # fmt: skip
+        self.roles: tuple[str, ...] = (options.role,) if isinstance(options, AskingOptions) else ()
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         return list(drafts)

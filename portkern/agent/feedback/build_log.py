@@ -135,9 +135,11 @@ class BuildLog:
         )
         errors = sum(one.kind == _ERROR for one in messages(log))
         return Measured(
-            {"build_errors": float(max(errors, 1))}, "It does not build",
-            "\n".join(filter(None, [title, text])), stop=True,
-        )  # fmt: skip
+            {"build_errors": float(max(errors, 1))},
+            "It does not build",
+            "\n".join(filter(None, [title, text])),
+            stop=True,
+        )
 
 
 def _failed(records: Iterable[Record]) -> Iterator[Record]:

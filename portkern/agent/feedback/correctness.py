@@ -71,9 +71,10 @@ def _untried(task: Task, records: Sequence[Record]) -> list[str]:
     tried = {(one.workload.set, one.workload.name) for one in records}
     return [
         f"{name}/{one.name}"
-        for name, workloads in task.workloads.items() for one in workloads
+        for name, workloads in task.workloads.items()
+        for one in workloads
         if (name, one.name) not in tried
-    ]  # fmt: skip
+    ]
 
 
 def _told_errors(errors: Errors) -> str:

@@ -43,9 +43,13 @@ class Counters:
     stage: ClassVar[int] = 3
 
     def __init__(
-        self, which: str, *, render: Form, timeout_s: float,
+        self,
+        which: str,
+        *,
+        render: Form,
+        timeout_s: float,
         subject: Callable[[Task, Candidate, Sequence[Record]], Subject | Missing] = Subject.of,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._which, self._render, self._timeout_s = which, render, timeout_s
         self._subject = subject
 

@@ -17,10 +17,21 @@ from portkern.errors import ToolError
 MOST_LAUNCHES = 64
 #: What a unit is in that of the rules: seconds are nanoseconds, bytes bytes.
 _FACTORS = {
-    "nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9,
-    "s": 1e9, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12,
-    "Kbyte/block": 1e3, "Mbyte/block": 1e6,
-}  # fmt: skip
+    "nsecond": 1.0,
+    "ns": 1.0,
+    "usecond": 1e3,
+    "us": 1e3,
+    "msecond": 1e6,
+    "ms": 1e6,
+    "second": 1e9,
+    "s": 1e9,
+    "Kbyte": 1e3,
+    "Mbyte": 1e6,
+    "Gbyte": 1e9,
+    "Tbyte": 1e12,
+    "Kbyte/block": 1e3,
+    "Mbyte/block": 1e6,
+}
 _NAME = "Kernel Name"
 
 
@@ -69,10 +80,23 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
     with tempfile.TemporaryDirectory(prefix="portkern-ncu-") as made:
         log = Path(made) / "counters.csv"
         tool = [
-            "ncu", "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(wanted),
-            "--clock-control", "none", "--profile-from-start", "off",
-            "--launch-count", str(MOST_LAUNCHES), "--log-file", str(log),
-        ]  # fmt: skip
+            "ncu",
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+            "--metrics",
+            ",".join(wanted),
+            "--clock-control",
+            "none",
+            "--profile-from-start",
+            "off",
+            "--launch-count",
+            str(MOST_LAUNCHES),
+            "--log-file",
+            str(log),
+        ]
         try:
             outside.under(tool, subject, Path(made), timeout_s=timeout_s)
         except ToolError as error:

@@ -54,9 +54,11 @@ def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: flo
     environment = _environment(subject.contestant.venue.environment, scratch)
     program = [sys.executable, "-P", "-m", "portkern.agent.feedback.profile", str(request)]
     return run_tool(
-        ["env", "-i", *environment, *tool, *program], timeout_s=timeout_s, cwd=scratch,
+        ["env", "-i", *environment, *tool, *program],
+        timeout_s=timeout_s,
+        cwd=scratch,
         error=ToolError,
-    )  # fmt: skip
+    )
 
 
 def _request(
@@ -73,12 +75,18 @@ def _request(
     ]
     reads = [*shared(one.request), one.artifact.path.parent, folder / "inputs.pt"]
     return {
-        "build": build_to_json(one.request), "artifact": one.artifact.to_json(),
-        "venue": asdict(one.venue), "inputs": str(folder / "inputs.pt"), "outputs": outputs,
-        "dims": dict(work.dims), "scalars": subject.op.signature.scalar_values(work.scalars),
-        "layers": list(layers), "scratch": str(scratch), "reads": list(map(str, reads)),
+        "build": build_to_json(one.request),
+        "artifact": one.artifact.to_json(),
+        "venue": asdict(one.venue),
+        "inputs": str(folder / "inputs.pt"),
+        "outputs": outputs,
+        "dims": dict(work.dims),
+        "scalars": subject.op.signature.scalar_values(work.scalars),
+        "layers": list(layers),
+        "scratch": str(scratch),
+        "reads": list(map(str, reads)),
         "admin": _asks_for_admin(),
-    }  # fmt: skip
+    }
 
 
 def _asks_for_admin() -> bool:
@@ -89,9 +97,10 @@ def _asks_for_admin() -> bool:
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
     """What a worker sees of the judge's: no key is among it, and ``env -i`` leaves out the rest."""
     allowed = {
-        name: value for name, value in os.environ.items()
+        name: value
+        for name, value in os.environ.items()
         if name in session.ALLOWED or name.startswith(session.ALLOWED_PREFIXES)
-    }  # fmt: skip
+    }
     cache = str(cache_root().absolute())
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "PORTKERN_CACHE_DIR": cache}
     return [f"{name}={value}" for name, value in {**allowed, **venue, **own}.items()]

@@ -92,10 +92,21 @@ def _counted(rounds: _Rounds, events: Sequence[str], timeout_s: float) -> Counte
 
 def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: float) -> str:
     argv = [
-        "perf", "stat", "-x", ",", "-o", str(folder / "out"),
-        "-D", "-1", "--control", f"fifo:{folder / 'control'},{folder / 'answer'}",
-        "-e", ",".join(events), "-p", ",".join(map(str, _processes(session.pid))),
-    ]  # fmt: skip
+        "perf",
+        "stat",
+        "-x",
+        ",",
+        "-o",
+        str(folder / "out"),
+        "-D",
+        "-1",
+        "--control",
+        f"fifo:{folder / 'control'},{folder / 'answer'}",
+        "-e",
+        ",".join(events),
+        "-p",
+        ",".join(map(str, _processes(session.pid))),
+    ]
     return run_tool(argv, timeout_s=ATTACH_S + timeout_s, env={"LC_ALL": "C"}, error=ToolError)
 
 

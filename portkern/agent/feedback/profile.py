@@ -24,9 +24,19 @@ from portkern.worker.worker import build_from_json
 
 #: Of /proc, which has the judge's environment too: what drivers and Python ask for.
 PROC = (
-    "self", "driver", "devices", "modules", "cpuinfo", "meminfo", "stat", "sys", "filesystems",
-    "version", "loadavg", "uptime",
-)  # fmt: skip
+    "self",
+    "driver",
+    "devices",
+    "modules",
+    "cpuinfo",
+    "meminfo",
+    "stat",
+    "sys",
+    "filesystems",
+    "version",
+    "loadavg",
+    "uptime",
+)
 #: Of /dev, which has the disks too.
 DEVICES = (*root.DEVICES, *root.ACCELERATORS, "shm")
 CAP_SYS_ADMIN = 21
@@ -102,9 +112,11 @@ def _call(kernel: Kernel, request: Mapping[str, Any]) -> Call:
     host, device = torch.load(request["inputs"], weights_only=True), kernel.device
     outputs = [torch.empty(size, dtype=getattr(torch, kind)) for size, kind in request["outputs"]]
     return Call(
-        [device.upload(one) for one in host], [device.upload(one) for one in outputs],
-        request["dims"], request["scalars"],
-    )  # fmt: skip
+        [device.upload(one) for one in host],
+        [device.upload(one) for one in outputs],
+        request["dims"],
+        request["scalars"],
+    )
 
 
 @contextmanager

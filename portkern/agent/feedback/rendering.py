@@ -113,8 +113,9 @@ def sentences(metrics: Mapping[str, float]) -> list[str]:
     """Of the metrics that stand out."""
     return [
         one.text.format(shown(one.metric, metrics[one.metric]))
-        for one in SENTENCES if one.metric in metrics and one.fits(metrics[one.metric])
-    ]  # fmt: skip
+        for one in SENTENCES
+        if one.metric in metrics and one.fits(metrics[one.metric])
+    ]
 
 
 def render(metrics: Mapping[str, float], form: Form) -> str:

@@ -73,9 +73,12 @@ def _occupied(used: BuildResources, target: Target) -> str:
     if used.threads is None:
         return "occupancy unknown: the size of its blocks is chosen at launch"
     found: Occupancy = occupancy(
-        target, registers=used.registers, agprs=used.agprs or 0,
-        shared_bytes=used.shared_bytes or 0, threads=used.threads,
-    )  # fmt: skip
+        target,
+        registers=used.registers,
+        agprs=used.agprs or 0,
+        shared_bytes=used.shared_bytes or 0,
+        threads=used.threads,
+    )
     return (
         f"occupancy {found.fraction:.0%} ({found.waves} of {found.max} warps), "
         f"limited by {_LIMITED[found.limited_by]}"

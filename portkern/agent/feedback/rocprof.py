@@ -75,9 +75,17 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
             # Its library writes the table from within the program, which may write there alone.
             output = Path(made) / outside.SCRATCH / "counters"
             tool = [
-                "rocprofv3", "--pmc", *one, "--output-format", "csv",
-                "--output-directory", str(output), "--output-file", "portkern", "--",
-            ]  # fmt: skip
+                "rocprofv3",
+                "--pmc",
+                *one,
+                "--output-format",
+                "csv",
+                "--output-directory",
+                str(output),
+                "--output-file",
+                "portkern",
+                "--",
+            ]
             log = outside.under(tool, subject, Path(made), timeout_s=timeout_s)
             tables = sorted(output.rglob("*counter_collection.csv"))
             # It ends with status 0 and writes nothing where a GPU lacks one of the counters.

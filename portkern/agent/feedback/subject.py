@@ -35,9 +35,7 @@ class Subject:
     kernels: frozenset[str]
 
     @classmethod
-    def of(
-        cls, task: Task, candidate: Candidate, records: Sequence[Record]
-    ) -> Subject | Missing:  # fmt: skip
+    def of(cls, task: Task, candidate: Candidate, records: Sequence[Record]) -> Subject | Missing:
         """Raises ValueError for records of another candidate: their counters would be shown with
         this one's code."""
         others = {one.source_hash for one in records} - {candidate.digest, ""}
@@ -54,9 +52,7 @@ class Subject:
         record = largest(task, timed)
         work = record.workload
         workload = Workload(work.name, work.dims, work.scalars)
-        cell = Cell(
-            task.op, work.set, workload, work.dtype, task.backend, task.target, candidate
-        )  # fmt: skip
+        cell = Cell(task.op, work.set, workload, work.dtype, task.backend, task.target, candidate)
         contestant = _contestant(cell)
         if isinstance(contestant, Missing):
             return contestant

@@ -86,9 +86,15 @@ class Call(Line):
     @classmethod
     def of(cls, request: Request, **answer: Any) -> Self:
         return cls(
-            id=request.id, digest=request.digest, role=request.role, model=request.model,
-            prompt=request.prompt, messages=request.messages, params=dict(request.params), **answer,
-        )  # fmt: skip
+            id=request.id,
+            digest=request.digest,
+            role=request.role,
+            model=request.model,
+            prompt=request.prompt,
+            messages=request.messages,
+            params=dict(request.params),
+            **answer,
+        )
 
     @property
     def answer(self) -> Reply:
@@ -97,13 +103,23 @@ class Call(Line):
     def again(self, request: Request, source: Literal["cache", "replay"]) -> Call:
         """As the answer to ``request``, of the same digest. Only what is replayed has its cost."""
         free = {
-            "tokens_in": 0, "tokens_out": 0, "usd": 0.0, "charged_tokens": 0, "charged_usd": 0.0,
-            "seconds": 0.0, "retries": (),
-        }  # fmt: skip
-        return self.model_copy(update={
-            "id": request.id, "role": request.role, "prompt": request.prompt, "source": source,
-            **(free if source == "cache" else {}),
-        })  # fmt: skip
+            "tokens_in": 0,
+            "tokens_out": 0,
+            "usd": 0.0,
+            "charged_tokens": 0,
+            "charged_usd": 0.0,
+            "seconds": 0.0,
+            "retries": (),
+        }
+        return self.model_copy(
+            update={
+                "id": request.id,
+                "role": request.role,
+                "prompt": request.prompt,
+                "source": source,
+                **(free if source == "cache" else {}),
+            }
+        )
 
 
 class Calls:

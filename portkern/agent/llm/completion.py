@@ -96,7 +96,7 @@ def litellm() -> Any:
 
 async def complete(
     place: Place, messages: Sequence[Message], params: Mapping[str, Any], *, timeout_s: float
-) -> Answer | Failure:  # fmt: skip
+) -> Answer | Failure:
     """Sent once. Raises ConfigError for a key that is not set."""
     library = litellm()
     from openai import OpenAIError  # of which all of litellm's are
@@ -108,9 +108,13 @@ async def complete(
             response = await library.acompletion(
                 model=place.model,
                 messages=[{"role": one.role, "content": one.content} for one in messages],
-                timeout=timeout_s, num_retries=0, max_retries=0, drop_params=True,
-                **_address(place), **params,
-            )  # fmt: skip
+                timeout=timeout_s,
+                num_retries=0,
+                max_retries=0,
+                drop_params=True,
+                **_address(place),
+                **params,
+            )
     except (OpenAIError, TimeoutError) as error:
         return _failure(error, place, timeout_s)
     return _answer(response, place, time.perf_counter() - start)
@@ -132,13 +136,15 @@ def _answer(response: Any, place: Place, seconds: float) -> Answer:
     usage = getattr(response, "usage", None)
     counted = usage if usage and usage.prompt_tokens else None
     return Answer(
-        text=_text(content, place), reasoning=_text(reasoning, place),
+        text=_text(content, place),
+        reasoning=_text(reasoning, place),
         finish=str(choice.finish_reason or "") if choice else "",
         snapshot=str(response.model or ""),
         tokens_in=counted.prompt_tokens if counted else None,
         tokens_out=counted.completion_tokens if counted else None,
-        usd=response._hidden_params.get("response_cost"), seconds=round(seconds, 6),
-    )  # fmt: skip
+        usd=response._hidden_params.get("response_cost"),
+        seconds=round(seconds, 6),
+    )
 
 
 def _text(value: Any, place: Place) -> str:
@@ -157,17 +163,21 @@ def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
     silent = headers is None
     if isinstance(error, TimeoutError) or (silent and isinstance(error, library.Timeout)):
         return Failure(
-            f"{model}: no answer within {round(timeout_s, 1):g} s", f"raise {name}.timeout_s",
-            again=True, lost=True, down=True,
-        )  # fmt: skip
+            f"{model}: no answer within {round(timeout_s, 1):g} s",
+            f"raise {name}.timeout_s",
+            again=True,
+            lost=True,
+            down=True,
+        )
     reason = f"{model}: {_reason(error, place)}"
     missing = _missing_keys(place)
     if missing or status in (401, 403):
         variable = place.api_key_env or " or ".join(missing)
         remedy = (
-            f"set the environment variable {variable} to a key that this model takes" if variable
+            f"set the environment variable {variable} to a key that this model takes"
+            if variable
             else f"name the environment variable that holds its key in {name}.api_key_env"
-        )  # fmt: skip
+        )
         return Failure(reason, remedy, final=True)
     too_long = isinstance(error, library.ContextWindowExceededError)
     if too_long or (status == 400 and _TOO_LONG.search(reason)):

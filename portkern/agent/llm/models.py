@@ -32,20 +32,28 @@ class Models:
     """
 
     def __init__(
-        self, roles: Mapping[str, Role], *, store: Calls | None = None, meter: Meter | None = None,
-        seed: int = 0, prices: Prices | None = None, replay: Calls | None = None,
+        self,
+        roles: Mapping[str, Role],
+        *,
+        store: Calls | None = None,
+        meter: Meter | None = None,
+        seed: int = 0,
+        prices: Prices | None = None,
+        replay: Calls | None = None,
         cache: CallCache | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.store = Calls() if store is None else store
         self.meter = meter or Meter()
         self._seed, self._replay, self._cache = seed, replay, cache
         self._services = {
             name: Service(
-                name, role, prices=prices or Prices(),
+                name,
+                role,
+                prices=prices or Prices(),
                 meter=Meter(role.budget, name=f"models.{name}", within=self.meter),
             )
             for name, role in roles.items()
-        }  # fmt: skip
+        }
         self._key_names = {role.api_key_env for role in roles.values()} - {""}
         self._scopes: dict[str, Scope] = {}
         self._out: set[asyncio.Task[Call]] = set()
@@ -70,20 +78,30 @@ class Models:
         return self._service(name).role
 
     def request(
-        self, name: str, role: str, messages: Sequence[Message], prompt: str,
+        self,
+        name: str,
+        role: str,
+        messages: Sequence[Message],
+        prompt: str,
         temperature: float | None,
-    ) -> Request:  # fmt: skip
+    ) -> Request:
         """The call of that name as it is sent and recorded: without keys."""
         asked = self.role(role)
         params: dict[str, Any] = {
-            "max_tokens": asked.max_tokens, "seed": self._call_seed(asked, name),
+            "max_tokens": asked.max_tokens,
+            "seed": self._call_seed(asked, name),
             "temperature": asked.temperature if temperature is None else temperature,
-            "top_p": asked.top_p, **asked.extra,
-        }  # fmt: skip
+            "top_p": asked.top_p,
+            **asked.extra,
+        }
         return Request(
-            name, role, asked.model, tuple(Message(one.role, self._clean(one)) for one in messages),
-            {key: value for key, value in params.items() if value is not None}, prompt,
-        )  # fmt: skip
+            name,
+            role,
+            asked.model,
+            tuple(Message(one.role, self._clean(one)) for one in messages),
+            {key: value for key, value in params.items() if value is not None},
+            prompt,
+        )
 
     async def answer(self, request: Request) -> Reply:
         """Raises ModelError, ModelDown and BudgetSpent."""
@@ -175,9 +193,13 @@ class Scope:
         self._inner: dict[str, Scope] = {}
 
     async def ask(
-        self, role: str, messages: Sequence[Message], *, prompt: str = "",
+        self,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        prompt: str = "",
         temperature: float | None = None,
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         self._count[role] += 1
         name = f"{self.name}/{role}#{self._count[role]}"
         self._names.append(name)

@@ -56,9 +56,13 @@ class Prices:
         return None if is_local(api_base) else _listed(model)
 
     def charged(
-        self, model: str, api_base: str, tokens_in: int | None, tokens_out: int | None,
+        self,
+        model: str,
+        api_base: str,
+        tokens_in: int | None,
+        tokens_out: int | None,
         by_litellm: float | None,
-    ) -> float | None:  # fmt: skip
+    ) -> float | None:
         """For one answer. ``by_litellm`` knows what cached and long prompts cost."""
         if tokens_in is None or tokens_out is None:
             return None

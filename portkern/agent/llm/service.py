@@ -124,8 +124,11 @@ class Service:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_result(lambda one: isinstance(one, Failure) and one.again),
-            wait=pause_s, stop=give_up, sleep=self._pause, retry_error_callback=_failure_of,
-        )  # fmt: skip
+            wait=pause_s,
+            stop=give_up,
+            sleep=self._pause,
+            retry_error_callback=_failure_of,
+        )
         return await retrying(self._once, model, trying)
 
     async def _pause(self, seconds: float) -> None:
@@ -142,9 +145,11 @@ class Service:
                 held.settle(tokens=0, usd=0.0)
                 raise BudgetSpent(self.meter.exhausted)
             outcome = await complete(
-                Place(model, self.name, api_base, key), request.messages, request.params,
+                Place(model, self.name, api_base, key),
+                request.messages,
+                request.params,
                 timeout_s=timeout_s,
-            )  # fmt: skip
+            )
             tokens, usd = self._bill(outcome, model, held)
             held.settle(tokens=tokens, usd=usd)
         trying.charge(tokens, usd)
@@ -183,12 +188,20 @@ class Service:
 
     def _answered(self, answer: Answer, model: str, trying: _Trying) -> Call:
         return Call.of(
-            trying.request, answered=model, snapshot=answer.snapshot, reply=answer.text,
-            reasoning=answer.reasoning, finish=answer.finish, tokens_in=answer.tokens_in,
-            tokens_out=answer.tokens_out, usd=self._usd(answer, model), seconds=answer.seconds,
-            charged_tokens=trying.tokens, charged_usd=trying.charged_usd,
+            trying.request,
+            answered=model,
+            snapshot=answer.snapshot,
+            reply=answer.text,
+            reasoning=answer.reasoning,
+            finish=answer.finish,
+            tokens_in=answer.tokens_in,
+            tokens_out=answer.tokens_out,
+            usd=self._usd(answer, model),
+            seconds=answer.seconds,
+            charged_tokens=trying.tokens,
+            charged_usd=trying.charged_usd,
             retries=tuple(trying.reasons),
-        )  # fmt: skip
+        )
 
     def _failed(self, last: Failure, trying: _Trying) -> Call:
         down = trying.down and not last.final
@@ -200,12 +213,17 @@ class Service:
         told = "; ".join(f"{r} ({n} times)" if n > 1 else r for r, n in counted.items())
         lost = bool(trying.tokens)
         return Call.of(
-            trying.request, final=last.final, down=down,
+            trying.request,
+            final=last.final,
+            down=down,
             error=f"No model answered call {trying.request.id!r} in {asked}: {told}; {remedy}",
-            tokens_in=None if lost else 0, tokens_out=None if lost else 0,
-            usd=None if lost else 0.0, charged_tokens=trying.tokens,
-            charged_usd=trying.charged_usd, retries=tuple(trying.reasons),
-        )  # fmt: skip
+            tokens_in=None if lost else 0,
+            tokens_out=None if lost else 0,
+            usd=None if lost else 0.0,
+            charged_tokens=trying.tokens,
+            charged_usd=trying.charged_usd,
+            retries=tuple(trying.reasons),
+        )
 
 
 def _failure_of(state: RetryCallState) -> Failure:

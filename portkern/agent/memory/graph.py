@@ -213,11 +213,18 @@ class Reasoning:
                 return None
             source, before = action(parent), parent.source
         example = Example(
-            run=self.run, attempt=attempt.id, digest=attempt.digest, island=attempt.island,
-            op=attempt.op, target=attempt.target, backend=attempt.backend,
-            language=attempt.language, before=before, after=attempt.source,
+            run=self.run,
+            attempt=attempt.id,
+            digest=attempt.digest,
+            island=attempt.island,
+            op=attempt.op,
+            target=attempt.target,
+            backend=attempt.backend,
+            language=attempt.language,
+            before=before,
+            after=attempt.source,
             gain=gain(attempt, self._learned),
-        )  # fmt: skip
+        )
         names = {source, method} - {START}
         return Graph(
             nodes=tuple(Method(name=name) for name in sorted(names)),
@@ -237,10 +244,11 @@ class Reasoning:
     def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
         """In this backend."""
         return [
-            one for one in self.graph.examples(source, to)
+            one
+            for one in self.graph.examples(source, to)
             if one.backend == self.task.backend.name
             and (self._is_open(one, slot, log) if one.run == self.run else self._is_no_answer(one))
-        ]  # fmt: skip
+        ]
 
     @staticmethod
     def _is_open(one: Example, slot: Slot, log: Log) -> bool:

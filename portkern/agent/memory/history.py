@@ -70,9 +70,11 @@ class Past:
     def line(self) -> list[Attempt]:
         """The parents and whatever they descend from, the oldest first."""
         found = {
-            one.id for name in self.slot.parents for one in self.log.ancestors(name)
+            one.id
+            for name in self.slot.parents
+            for one in self.log.ancestors(name)
             if one.id in self.ids
-        }  # fmt: skip
+        }
         return [one for one in self.visible if one.id in found]
 
     def best(self, k: int) -> list[Attempt]:
@@ -199,9 +201,7 @@ def inspirations(past: Past) -> Told:
 
 def reflexions(past: Past) -> Told:
     """The newest lessons, each once."""
-    lessons = [
-        lesson for one in past.visible if one.diagnosis for lesson in one.diagnosis.lessons
-    ]  # fmt: skip
+    lessons = [lesson for one in past.visible if one.diagnosis for lesson in one.diagnosis.lessons]
     newest = list(dict.fromkeys(reversed(lessons)))[: past.options.reflexions]
     if newest:
         told = "\n".join(f"- {lesson}" for lesson in reversed(newest))

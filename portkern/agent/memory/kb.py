@@ -61,9 +61,16 @@ def curated(folder: Path, task: Task) -> Iterator[Block]:
         )
     target = task.target
     about = {
-        EVERYBODY, task.op.name, family(task.op), task.backend.name, task.language, task.dtype,
-        target.name, target.arch, target.vendor,
-    }  # fmt: skip
+        EVERYBODY,
+        task.op.name,
+        family(task.op),
+        task.backend.name,
+        task.language,
+        task.dtype,
+        target.name,
+        target.arch,
+        target.vendor,
+    }
     for name in FOLDERS:
         for file in sorted((folder / name).glob("*.md")):
             if file.stem in about:

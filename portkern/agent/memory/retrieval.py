@@ -27,9 +27,10 @@ class Retrieval:
     def _shelf(self) -> list[Document]:
         known = [name for name in self.options.corpora if name in documents.CORPORA]
         return [
-            one for name in known
+            one
+            for name in known
             for one in documents.CORPORA[name](self.task, own=self.options.own)
-        ]  # fmt: skip
+        ]
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         past = Past(slot, role, log, self.options)
@@ -58,9 +59,10 @@ class Retrieval:
             return []
         named = {*past.slot.parents, *past.slot.shown}
         return [
-            documents.of_attempt(one, self.task) for one in past.visible
+            documents.of_attempt(one, self.task)
+            for one in past.visible
             if one.correct and one.source and one.id not in named
-        ]  # fmt: skip
+        ]
 
     def learn(self, attempt: Attempt) -> None:
         """The log has it."""

@@ -28,8 +28,12 @@ from portkern.toolchain.run_tool import cache_root
 FILE = "skills.jsonl"
 #: Ends that say nothing of the action: no kernel came of it, or it was not judged.
 _NO_TRY = (
-    Status.NO_CODE, Status.DUPLICATE, Status.SCREENED, Status.UNSUPPORTED, Status.UNAVAILABLE,
-)  # fmt: skip
+    Status.NO_CODE,
+    Status.DUPLICATE,
+    Status.SCREENED,
+    Status.UNSUPPORTED,
+    Status.UNAVAILABLE,
+)
 
 
 class Try(BaseModel):
@@ -101,11 +105,14 @@ def skills(tries: Iterable[Try]) -> list[Skill]:
         by_action.setdefault((one.action.lower(), one.target), []).append(one)
     found = [
         Skill(
-            several[0].action, target, tuple(one.gain for one in several if one.gain is not None),
-            sum(one.correct for one in several), len(several),
+            several[0].action,
+            target,
+            tuple(one.gain for one in several if one.gain is not None),
+            sum(one.correct for one in several),
+            len(several),
         )
         for (_, target), several in by_action.items()
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda skill: (-skill.worth, skill.action, skill.target))
 
 
@@ -152,18 +159,27 @@ class Skills:
         if not what or attempt.status in _NO_TRY:
             return None
         return Try(
-            run=self.run, attempt=attempt.id, digest=attempt.digest, island=attempt.island,
-            action=what, op=attempt.op, family=self.family, target=attempt.target,
-            backend=attempt.backend, correct=attempt.correct, gain=gain(attempt, self._learned),
-        )  # fmt: skip
+            run=self.run,
+            attempt=attempt.id,
+            digest=attempt.digest,
+            island=attempt.island,
+            action=what,
+            op=attempt.op,
+            family=self.family,
+            target=attempt.target,
+            backend=attempt.backend,
+            correct=attempt.correct,
+            gain=gain(attempt, self._learned),
+        )
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         """Of this target where anything is known of it, else of others, whose names are said."""
         known = [
-            one for one in self._tries.values()
+            one
+            for one in self._tries.values()
             if (one.family, one.backend) == (self.family, task.backend.name)
             and (one.run != self.run or self._is_seen(one, slot, log))
-        ]  # fmt: skip
+        ]
         here = [one for one in known if one.target == task.target.name]
         found = skills(here or known)
         unknown = [skill for skill in found if skill.correct and skill.gain is None]

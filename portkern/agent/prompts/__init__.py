@@ -34,9 +34,13 @@ class _Shipped(BaseLoader):
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=_Shipped(), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=False, autoescape=False,  # prompts are no HTML
-    )  # fmt: skip
+        loader=_Shipped(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+        autoescape=False,  # prompts are no HTML
+    )
     environment.filters |= {"fenced": fenced, "section": section}
     return environment
 
@@ -108,6 +112,7 @@ def render(name: str, **facts: Any) -> list[Message]:
     context = template.new_context(facts)
     parts = {
         role: "".join(template.blocks[role](context)).strip()
-        for role in ("system", "user") if role in template.blocks
-    }  # fmt: skip
+        for role in ("system", "user")
+        if role in template.blocks
+    }
     return [Message(role, text) for role, text in parts.items() if text]

@@ -57,8 +57,9 @@ class Catalogue:
             return []
         return [
             Arm(name, f"turn {name}", knob=name)
-            for name, values in space.choices.items() if len(values) > 1
-        ]  # fmt: skip
+            for name, values in space.choices.items()
+            if len(values) > 1
+        ]
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
         """Chooses before it waits for anything, so that slots choose in the order they begin."""
@@ -94,8 +95,9 @@ def _choices(
     random = context.random
     parents = [
         _settings(replace(kernel, source=one.source), space)
-        for one in context.log.some(slot.parents) if one.source
-    ]  # fmt: skip
+        for one in context.log.some(slot.parents)
+        if one.source
+    ]
     if not parents:
         yield Choice(space.default, SHIPPED, "init")
     if len(parents) > 1 and slot.operator in ("", "crossover"):

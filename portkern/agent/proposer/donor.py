@@ -37,9 +37,14 @@ def of_run(donor: str, task: Task) -> Candidate:
         what = f"a run for {best.target} in {best.language} too, of which nothing is to translate"
         raise _wrong(donor, what, "a run for another backend, language or target")
     return Candidate(
-        best.op, best.backend, best.language, best.source, entry=best.op,
-        author=f"{folder.resolve().name} {best.id}", style=registry.load(best.backend).style,
-    )  # fmt: skip
+        best.op,
+        best.backend,
+        best.language,
+        best.source,
+        entry=best.op,
+        author=f"{folder.resolve().name} {best.id}",
+        style=registry.load(best.backend).style,
+    )
 
 
 def _best(folder: Path, log: Log) -> Attempt | None:

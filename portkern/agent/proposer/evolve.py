@@ -42,10 +42,13 @@ class Evolve(Modelled):
             return reading.edited(source, reply.text, cut=reply.cut)
 
         draft = await writer.write(
-            _PROMPTS[operator], shown=[*parents, *beside], inspirations=beside,
-            level=self.options.level, read=edited if operator == "diff" else None,
+            _PROMPTS[operator],
+            shown=[*parents, *beside],
+            inspirations=beside,
+            level=self.options.level,
+            read=edited if operator == "diff" else None,
             form="edits" if operator == "diff" else "file",
-        )  # fmt: skip
+        )
         return replace(draft, operator=operator)
 
 

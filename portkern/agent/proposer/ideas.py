@@ -67,9 +67,11 @@ class IdeasThenCode(Modelled):
     async def _kernel(self, writer: Writer, idea: Idea) -> Draft:
         draft = await writer.write("implement", shown=writer.parents[:1], idea=idea)
         return replace(
-            draft, idea=idea.text, rationale=idea.why or draft.rationale,
+            draft,
+            idea=idea.text,
+            rationale=idea.why or draft.rationale,
             calls=tuple(writer.llm.calls),
-        )  # fmt: skip
+        )
 
 
 def _tried(log: Iterable[Attempt]) -> list[Attempt]:

@@ -18,11 +18,14 @@ from portkern.spec.candidate import Candidate
 _FOLDER = files(__package__)
 #: Of donors the closest relatives of a language come first.
 _RELATIVES = {
-    "hip": ("cuda", "opencl", "triton", "c++"), "cuda": ("hip", "opencl", "triton", "c++"),
-    "opencl": ("cuda", "hip", "c++"), "triton": ("pallas", "cuda", "hip"),
-    "pallas": ("triton", "numba"), "c++": ("numba", "opencl", "cuda"),
+    "hip": ("cuda", "opencl", "triton", "c++"),
+    "cuda": ("hip", "opencl", "triton", "c++"),
+    "opencl": ("cuda", "hip", "c++"),
+    "triton": ("pallas", "cuda", "hip"),
+    "pallas": ("triton", "numba"),
+    "c++": ("numba", "opencl", "cuda"),
     "numba": ("c++", "pallas", "opencl"),
-}  # fmt: skip
+}
 
 
 @cache
@@ -57,9 +60,10 @@ def donors(task: Task, which: str) -> list[Candidate]:
     names = registry.names() if which == "catalogue" else [which]
     found = [
         kernel
-        for name in names if name != task.backend.name
+        for name in names
+        if name != task.backend.name
         for kernel in catalogue.candidates(task.op.name, registry.load(name))
-    ]  # fmt: skip
+    ]
     if not found:
         raise ConfigError(
             f"Nobody has a kernel of {task.op.name!r} to translate from (donor={which}); choose "
@@ -75,7 +79,8 @@ def mapping(sources: Sequence[str], to: str) -> list[tuple[str, str]]:
     table = yaml.safe_load((_FOLDER / "platforms.yaml").read_text("utf-8"))
     pairs = [
         (row[source], row[to])
-        for row in table for source in sources
+        for row in table
+        for source in sources
         if source in row and to in row and row[source] != row[to]
-    ]  # fmt: skip
+    ]
     return list(dict.fromkeys(pairs))

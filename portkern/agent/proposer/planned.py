@@ -58,13 +58,19 @@ class _Planned(Modelled):
             return replace(found, source=_unmarked(found.source))
 
         draft = await writer.write(
-            prompt, read=unmarked, shown=writer.parents[:1], plan=plan, marks=(BEGIN, END),
+            prompt,
+            read=unmarked,
+            shown=writer.parents[:1],
+            plan=plan,
+            marks=(BEGIN, END),
             anchored=_anchored(parent.source, plan) if parent else "",
-        )  # fmt: skip
+        )
         return replace(
-            draft, idea=plan.text, rationale=plan.why or draft.rationale,
+            draft,
+            idea=plan.text,
+            rationale=plan.why or draft.rationale,
             notes=_outside(parent.source, draft, plan) if parent else (),
-        )  # fmt: skip
+        )
 
 
 class PlanCodeDebug(_Planned):

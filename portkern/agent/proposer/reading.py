@@ -19,18 +19,23 @@ _C = ("c", "cc", "cpp", "c++", "cxx", "h", "hpp")
 _PYTHON = ("python", "py", "python3")
 #: Tags under which models give a language's files; the first is what they are asked for.
 TAGS = {
-    "c++": ("cpp", *_C), "cuda": ("cuda", "cu", *_C), "hip": ("hip", "cuda", "cu", *_C),
-    "numba": (*_PYTHON, "numba"), "triton": (*_PYTHON, "triton"),
-    "pallas": (*_PYTHON, "jax", "pallas"), "opencl": (*_PYTHON, "opencl"),
-}  # fmt: skip
+    "c++": ("cpp", *_C),
+    "cuda": ("cuda", "cu", *_C),
+    "hip": ("hip", "cuda", "cu", *_C),
+    "numba": (*_PYTHON, "numba"),
+    "triton": (*_PYTHON, "triton"),
+    "pallas": (*_PYTHON, "jax", "pallas"),
+    "opencl": (*_PYTHON, "opencl"),
+}
 #: A function's head up to its body; a call or a declaration has none.
 _DEFINED_IN_C = r"[\w*&>]\s+[*&]*{name}\s*\([^;{{}}]*\)[^;{{}}]*\{{"
 _DEFINED_IN_PYTHON = r"^[ \t]*(?:async[ \t]+)?def[ \t]+{name}\b|^{name}[ \t]*="
 #: Where the words before a file without a fence end.
 _BEGINS_IN_C = re.compile(
     r"^(?:#[ \t]*(?:include|define|pragma|if)|//|/\*|(?:extern|template|static|using|typedef"
-    r"|namespace|const|constexpr|struct|int|__global__|__device__)\b)", re.M,
-)  # fmt: skip
+    r"|namespace|const|constexpr|struct|int|__global__|__device__)\b)",
+    re.M,
+)
 _BEGINS_IN_PYTHON = re.compile(
     r"^(?:import |from \w+(?:\.\w+)* import |def \w+\(|@\w|[A-Z][A-Z0-9_]* = )", re.M
 )

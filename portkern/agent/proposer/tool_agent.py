@@ -82,16 +82,20 @@ class ToolAgent(Modelled):
         """Until the model is done; why it ended."""
         writer = desk.writer
         facts = writer.facts(writer.author, shown=writer.parents[:1]) | {
-            "tools": TOOLS, "turns": self.options.turns, "tries": desk.left,
+            "tools": TOOLS,
+            "turns": self.options.turns,
+            "tries": desk.left,
             "others": [one for one in registry.names() if one != writer.context.task.backend.name],
-        }  # fmt: skip
+        }
         messages = prompts.render("tool_agent", **facts)
         for _ in range(self.options.turns):
             try:
                 reply = await writer.llm.ask(
-                    writer.author, messages, prompt=prompts.named("tool_agent"),
+                    writer.author,
+                    messages,
+                    prompt=prompts.named("tool_agent"),
                     temperature=writer.temperature,
-                )  # fmt: skip
+                )
             except ModelError as error:
                 return str(error)
             desk.model = reply.model or writer.author

@@ -151,9 +151,15 @@ class Writer:
         return max(self.options.temperature + self.options.temperature_step * self.slot.island, 0.0)
 
     async def write(
-        self, prompt: str, *, role: str = "", read: Read[Code] | None = None, form: str = "file",
-        shown: Sequence[Attempt] = (), **more: Any,
-    ) -> Draft:  # fmt: skip
+        self,
+        prompt: str,
+        *,
+        role: str = "",
+        read: Read[Code] | None = None,
+        form: str = "file",
+        shown: Sequence[Attempt] = (),
+        **more: Any,
+    ) -> Draft:
         """One kernel by ``prompt``, whose facts are the slot's and ``more``; see :meth:`facts` for
         ``shown`` and :meth:`ask` for ``form``. The draft's calls are for the proposer to count."""
         role, task = role or self.author, self.context.task
@@ -171,9 +177,15 @@ class Writer:
         return Draft(candidate, rationale=found.rest, arm=self.slot.arm)
 
     async def ask(
-        self, role: str, prompt: str, read: Read[T], facts: Mapping[str, Any], *, form: str,
+        self,
+        role: str,
+        prompt: str,
+        read: Read[T],
+        facts: Mapping[str, Any],
+        *,
+        form: str,
         temperature: float | None = None,
-    ) -> T | Unread:  # fmt: skip
+    ) -> T | Unread:
         """The first reply that ``read`` takes. Others are answered with the reason, and that a
         ``file``, ``edits`` or ``json`` are wanted, until ``asks`` are over. Also unread when no
         model answers."""

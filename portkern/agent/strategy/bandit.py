@@ -181,6 +181,9 @@ def features(one: Attempt) -> Point:
     names = ("median_us", "registers", "shared_bytes", "threads", "occupancy")
     median_us, registers, shared_bytes, threads, occupancy = (metric(one, n) or 0.0 for n in names)
     return (
-        math.log1p(median_us), registers, shared_bytes / 1024, math.log2(max(threads, 1.0)),
+        math.log1p(median_us),
+        registers,
+        shared_bytes / 1024,
+        math.log2(max(threads, 1.0)),
         occupancy,
-    )  # fmt: skip
+    )

@@ -90,9 +90,11 @@ class _Chains(Search):
         line, phases = chain.line, self.options.phases
         parent = line.best if self.options.parent == "best" and line.best else line.head
         return Slot(
-            parents=(parent,) if parent else (), n=self.options.offspring, island=number,
+            parents=(parent,) if parent else (),
+            n=self.options.offspring,
+            island=number,
             phase=phases[bool(line.best)] if phases else "",
-        )  # fmt: skip
+        )
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
         options, chain = self.options, self.state.chains[slot.island]

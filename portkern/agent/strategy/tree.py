@@ -32,8 +32,10 @@ class TreeEps(Search):
         stagnation: Count | None = None
         score: Literal["speed", "rating"] = "speed"
         shown: Annotated[tuple[Relative, ...], Field(strict=False)] = (
-            "children", "siblings", "leaderboard",
-        )  # fmt: skip
+            "children",
+            "siblings",
+            "leaderboard",
+        )
         leaders: Count = 3
 
     options: Options
@@ -77,13 +79,17 @@ class TreeEps(Search):
         return self.options.stagnation is not None and since >= self.options.stagnation
 
     def _shown(
-        self, children: list[Attempt], siblings: list[Attempt], known: Log,
+        self,
+        children: list[Attempt],
+        siblings: list[Attempt],
+        known: Log,
         without: Sequence[str] = (),
-    ) -> tuple[str, ...]:  # fmt: skip
+    ) -> tuple[str, ...]:
         about = {
-            "children": children, "siblings": siblings,
+            "children": children,
+            "siblings": siblings,
             "leaderboard": known.best(self.options.leaders),
-        }  # fmt: skip
+        }
         return names((one for which in self.options.shown for one in about[which]), without)
 
 

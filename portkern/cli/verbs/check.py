@@ -53,20 +53,28 @@ def main(overrides: Sequence[str]) -> int:
     if options.style:
         candidate = replace(candidate, style=_style(options.style))
     question = Question(
-        [options.op], [where.name], [backend.name], names(options.workloads),
-        names(options.dtypes), Stage.parse(options.venue, names(options.sanitize)),
+        [options.op],
+        [where.name],
+        [backend.name],
+        names(options.workloads),
+        names(options.dtypes),
+        Stage.parse(options.venue, names(options.sanitize)),
         guard.torch_ops(options.torch_ops),
-    )  # fmt: skip
+    )
     first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
     cells = [replace(cell, candidate=candidate) for cell in first.values()]
     records = run_folder.run_cells(
-        cells, run_folder.run_folder(options.reports, options.run),
+        cells,
+        run_folder.run_folder(options.reports, options.run),
         run_folder.options(
-            baselines=["eager"], rounds=options.rounds, budget_s=options.budget_s,
+            baselines=["eager"],
+            rounds=options.rounds,
+            budget_s=options.budget_s,
             timeout_s=options.timeout_s,
         ),
-        fresh=True, quiet=options.json,
-    )  # fmt: skip
+        fresh=True,
+        quiet=options.json,
+    )
     return _conclude(cells, records, options)
 
 

@@ -33,9 +33,7 @@ def main(overrides: Sequence[str]) -> int:
     found = {name: _examine(registry.load(name)) for name in registry.names()}
     containment = session.layers()
     session.close_servers()
-    document = {
-        "machine": _machine(), "containment": containment.to_json(), "backends": found,
-    }  # fmt: skip
+    document = {"machine": _machine(), "containment": containment.to_json(), "backends": found}
     if options.json:
         run_folder.print_json(document)
     else:
@@ -46,11 +44,14 @@ def main(overrides: Sequence[str]) -> int:
 
 def _machine() -> dict[str, Any]:
     return {
-        "portkern": version("portkern"), "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}", "cpu": host.cpu_name(),
-        "torch": package_version("torch"), "cache": str(cache_root()),
+        "portkern": version("portkern"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": host.cpu_name(),
+        "torch": package_version("torch"),
+        "cache": str(cache_root()),
         "gpus": [f"{gpu.name} ({gpu.arch}, driver {gpu.driver})" for gpu in host.gpus()],
-    }  # fmt: skip
+    }
 
 
 def _examine(backend: Backend) -> dict[str, Any]:
@@ -83,8 +84,9 @@ def _print(document: dict[str, Any]) -> None:
     gpus = ", ".join(machine["gpus"]) or "none"
     console.print(
         f"portkern {machine['portkern']} · Python {machine['python']} · torch {machine['torch']} · "
-        f"{machine['system']} · {machine['cpu']} · GPUs: {gpus}", highlight=False,
-    )  # fmt: skip
+        f"{machine['system']} · {machine['cpu']} · GPUs: {gpus}",
+        highlight=False,
+    )
     table = Table("backend", "toolchain", "builds for", "emulates", "runs on", title_justify="left")
     reasons: dict[str, list[str]] = {}
     for name, backend in document["backends"].items():

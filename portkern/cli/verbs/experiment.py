@@ -26,10 +26,15 @@ from portkern.experiment.study import Study
 SETTINGS = "settings"
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
-    "op": "ops=", "seed": "seeds=", "budget.attempts": "n=, turns= or attempts=",
-    "run": "run=", "reports": "reports=", "fresh": "fresh=", "json": "json=",
+    "op": "ops=",
+    "seed": "seeds=",
+    "budget.attempts": "n=, turns= or attempts=",
+    "run": "run=",
+    "reports": "reports=",
+    "fresh": "fresh=",
+    "json": "json=",
     "replay": "portkern generate, whose recordings the jobs' folders are",
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -103,9 +108,14 @@ def read(overrides: Sequence[str]) -> Asked:
     ops = _ops(options)
     model = named(generate.read([f"op={ops[0]}", *given]).models or {}).get(DEFAULT, {})
     question = Question(
-        ops, arms, _seeds(study, options), _count(study, options), str(model.get("model", "")),
-        tuple(given), {arm: tuple(several) for arm, several in settings.items()},
-    )  # fmt: skip
+        ops,
+        arms,
+        _seeds(study, options),
+        _count(study, options),
+        str(model.get("model", "")),
+        tuple(given),
+        {arm: tuple(several) for arm, several in settings.items()},
+    )
     if study.asks_model and not question.model:
         raise ConfigError(
             f"name={options.name} asks a language model to write, and none is named; set "
@@ -243,9 +253,15 @@ def _report(
     done = [told[job] for job in asked.jobs if job in told]
     findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
     return report.Report(
-        asked.options.name, asked.study.title, findings, _facts(asked, done), asked.jobs, done,
-        dict(failed), code if done or code else 3,
-    )  # fmt: skip
+        asked.options.name,
+        asked.study.title,
+        findings,
+        _facts(asked, done),
+        asked.jobs,
+        done,
+        dict(failed),
+        code if done or code else 3,
+    )
 
 
 def _nothing(reasons: Iterable[str]) -> Findings:
@@ -295,7 +311,7 @@ def _rich(table: Table, title: str) -> Any:
 
     shown = RichTable(
         title=escape(title), title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
-    )  # fmt: skip
+    )
     for k, name in enumerate(table.head):
         shown.add_column(escape(name), justify="left" if k < table.names else "right")
     for row in table.rows:

@@ -166,27 +166,40 @@ def plan_of(options: GenerateOptions) -> Plan:
     )
     op = replace(op, precision=constraints.precision_of(op.precision))
     task = Task(
-        op, where, backend, options.language or next(iter(backend.languages.values())),
-        options.dtype, _workloads(op, names(options.workloads)), constraints,
+        op,
+        where,
+        backend,
+        options.language or next(iter(backend.languages.values())),
+        options.dtype,
+        _workloads(op, names(options.workloads)),
+        constraints,
         guard.torch_ops(options.torch_ops),
-    )  # fmt: skip
+    )
     raced = task.workloads[task.scored]
     small = {task.scored: _small(task, options.search_mb)}
     task = replace(task, workloads={**task.workloads, **small})
     final = _workloads(op, names(options.final)) if options.final else {}
     return Plan(
-        task, {axis: dict(getattr(options, axis) or {}) for axis in AXES},
+        task,
+        {axis: dict(getattr(options, axis) or {}) for axis in AXES},
         run_folder.options(
-            baselines=names(options.baselines), rounds=options.rounds, budget_s=options.budget_s,
+            baselines=names(options.baselines),
+            rounds=options.rounds,
+            budget_s=options.budget_s,
             timeout_s=options.timeout_s,
         ),
-        models=dict(options.models or {}), prices=dict(options.prices or {}),
-        budget=_budget(options.budget), final=final, raced=raced,
+        models=dict(options.models or {}),
+        prices=dict(options.prices or {}),
+        budget=_budget(options.budget),
+        final=final,
+        raced=raced,
         stage=Stage.parse(options.venue, names(options.sanitize)),
         seed=options.seed,
-        inflight=_positive(options, "inflight"), builders=_positive(options, "builders"),
-        cache=options.cache, replay=Path(options.replay) if options.replay else None,
-    )  # fmt: skip
+        inflight=_positive(options, "inflight"),
+        builders=_positive(options, "builders"),
+        cache=options.cache,
+        replay=Path(options.replay) if options.replay else None,
+    )
 
 
 def _place(options: GenerateOptions) -> tuple[Target, Backend]:
@@ -214,8 +227,9 @@ def _workloads(op: Op, sets: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
     found = {name: tuple(op.workloads.get(name, ())) for name in sets}
     found = {name: several for name, several in found.items() if several}
     if not found:
-        raise ConfigError(f"{op.name} has no workloads of {', '.join(sets)}; it has "
-                          f"{', '.join(op.workloads)}")  # fmt: skip
+        raise ConfigError(
+            f"{op.name} has no workloads of {', '.join(sets)}; it has {', '.join(op.workloads)}"
+        )
     return found
 
 
@@ -304,19 +318,30 @@ def _document(
     best = outcome.best
     cost = run.models.store.total
     document: dict[str, Any] = {
-        "op": task.op.name, "target": task.target.name, "backend": task.backend.name,
-        "language": task.language, "dtype": task.dtype, "seed": plan.seed,
-        "preset": dict(options.preset or {}), "axes": {k: dict(v) for k, v in plan.axes.items()},
-        "author": _author(run), "stopped": stopped, "down": run.down, "attempts": len(log),
+        "op": task.op.name,
+        "target": task.target.name,
+        "backend": task.backend.name,
+        "language": task.language,
+        "dtype": task.dtype,
+        "seed": plan.seed,
+        "preset": dict(options.preset or {}),
+        "axes": {k: dict(v) for k, v in plan.axes.items()},
+        "author": _author(run),
+        "stopped": stopped,
+        "down": run.down,
+        "attempts": len(log),
         "statuses": {str(s): n for s in Status if (n := sum(1 for a in log if a.status is s))},
-        "curve": log.curve(), "best": best.id if best else None,
-        "score": best.score if best else 0.0, "speedups": dict(outcome.speedups),
-        "final": _counted(outcome), "passed_over": outcome.out,
+        "curve": log.curve(),
+        "best": best.id if best else None,
+        "score": best.score if best else 0.0,
+        "speedups": dict(outcome.speedups),
+        "final": _counted(outcome),
+        "passed_over": outcome.out,
         "gain": {name: one.model_dump() for name, one in outcome.gain.items()},
         "why_no_gain": outcome.why_no_gain,
         "cost": cost.model_dump() | {"calls": len(run.models.store)},
         "seconds": {"wall": round(spent.wall_s, 2), "device": round(spent.device_s, 2)},
-    }  # fmt: skip
+    }
     return document | {"exit_code": _exit_code(run, outcome), "told": _told(document, outcome)}
 
 
@@ -364,7 +389,11 @@ def _told(document: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
     cost = document["cost"]
     if cost["calls"]:
         usd = "unknown" if cost["usd"] is None else f"{cost['usd']:.4f} USD"
-        tokens = "unknown" if cost["tokens_in"] is None else f"{cost['tokens_in']} in, {cost['tokens_out']} out"  # fmt: skip  # noqa: E501
+        tokens = (
+            "unknown"
+            if cost["tokens_in"] is None
+            else f"{cost['tokens_in']} in, {cost['tokens_out']} out"
+        )
         told["models"] = f"{cost['calls']} calls; tokens: {tokens}; price: {usd}"
     seconds = document["seconds"]
     told["time"] = f"{seconds['wall']:.0f} s, of which the device {seconds['device']:.0f} s"

@@ -43,17 +43,23 @@ class MatrixOptions:
 def main(overrides: Sequence[str]) -> int:
     options = resolve("matrix", MatrixOptions, overrides)
     question = Question(
-        names(options.ops), names(options.targets), names(options.backends),
-        names(options.workloads), names(options.dtypes),
-        Stage.parse(options.venue, names(options.sanitize)), guard.torch_ops(options.torch_ops),
+        names(options.ops),
+        names(options.targets),
+        names(options.backends),
+        names(options.workloads),
+        names(options.dtypes),
+        Stage.parse(options.venue, names(options.sanitize)),
+        guard.torch_ops(options.torch_ops),
         [database.own(), database.shipped()] if options.tuned else [],
-    )  # fmt: skip
+    )
     run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
     folder = run_folder.run_folder(options.reports, run)
     chosen = run_folder.options(
-        baselines=names(options.baselines), rounds=options.rounds, budget_s=options.budget_s,
+        baselines=names(options.baselines),
+        rounds=options.rounds,
+        budget_s=options.budget_s,
         timeout_s=options.timeout_s,
-    )  # fmt: skip
+    )
     records = run_folder.run_cells(
         question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
     )

@@ -52,9 +52,13 @@ def run_cells(
 
 
 def execute(
-    cells: Sequence[Cell], folder: Path, chosen: Options, *, fresh: bool,
+    cells: Sequence[Cell],
+    folder: Path,
+    chosen: Options,
+    *,
+    fresh: bool,
     show: Callable[[Progress], None] = lambda _: None,
-) -> list[Record]:  # fmt: skip
+) -> list[Record]:
     """The same, by who is :func:`writing` to the folder already."""
     builds = ArtifactCache(cache_root() / "builds")
     matrix = Matrix(cells, folder.name, RecordFile(folder / RECORDS), builds, chosen, fresh, show)
@@ -110,9 +114,12 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
 
 
 def conclude(
-    records: Sequence[Record], folder: Path, *, as_json: bool,
+    records: Sequence[Record],
+    folder: Path,
+    *,
+    as_json: bool,
     sink: Callable[[], Sequence[str]] = tuple,
-) -> int:  # fmt: skip
+) -> int:
     """Write the report, hand it to ``sink`` for its notes, show it, and say how the run ended."""
     from rich.console import Console
 

@@ -60,15 +60,21 @@ def main(overrides: Sequence[str]) -> int:
         if getattr(options, name) < 1:
             raise ConfigError(f"Got {name}={getattr(options, name)}, expected 1 or more")
     chosen = run_folder.options(
-        baselines=[search.BASELINE], rounds=options.rounds, budget_s=options.budget_s,
+        baselines=[search.BASELINE],
+        rounds=options.rounds,
+        budget_s=options.budget_s,
         timeout_s=options.timeout_s,
-    )  # fmt: skip
+    )
     folder = run_folder.run_folder(options.reports, options.run)
     database = tuned.Database(Path(options.database)) if options.database else tuned.own()
     question = Question(
-        names(options.ops), names(options.targets), names(options.backends),
-        names(options.workloads), names(options.dtypes), Stage("hardware"),
-    )  # fmt: skip
+        names(options.ops),
+        names(options.targets),
+        names(options.backends),
+        names(options.workloads),
+        names(options.dtypes),
+        Stage("hardware"),
+    )
     outcomes = []
     with run_folder.writing(folder):
         for cell in question.cells():
@@ -104,9 +110,14 @@ def _tune(cell: Cell, folder: Path, chosen: Options, options: TuneOptions) -> Ou
     except ConfigError as error:
         return Outcome(cell, why=str(error))
     found = search.search(
-        cell.candidate, space, judge, trials=options.trials, batch=options.batch,
-        finalists=options.finalists, seed=options.seed,
-    )  # fmt: skip
+        cell.candidate,
+        space,
+        judge,
+        trials=options.trials,
+        batch=options.batch,
+        finalists=options.finalists,
+        seed=options.seed,
+    )
     if not any(one.record.timing for one in found.last):
         reasons = [one.record.detail for one in found.trials if one.record.detail]
         return Outcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
@@ -117,12 +128,19 @@ def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
     assert cell.candidate is not None
     default = {knob.name: knob.value for knob in cell.candidate.knobs.values()}
     return Tuned(
-        target=cell.target.name, device=venue.name, backend=cell.backend.name,
-        language=cell.candidate.language, op=cell.op.name, dtype=cell.dtype,
-        shape=tuned.shape_class(cell.workload), family=cell.candidate.family,
-        settings={k: v for k, v in found.best.items() if v != default[k]}, gain=found.gain,
-        workload=cell.workload.name, time=datetime.now(UTC).isoformat(timespec="seconds"),
-    )  # fmt: skip
+        target=cell.target.name,
+        device=venue.name,
+        backend=cell.backend.name,
+        language=cell.candidate.language,
+        op=cell.op.name,
+        dtype=cell.dtype,
+        shape=tuned.shape_class(cell.workload),
+        family=cell.candidate.family,
+        settings={k: v for k, v in found.best.items() if v != default[k]},
+        gain=found.gain,
+        workload=cell.workload.name,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def _line(outcome: Outcome) -> str:
@@ -142,9 +160,13 @@ def _line(outcome: Outcome) -> str:
 def _document(outcome: Outcome) -> dict[str, Any]:
     cell, found = outcome.cell, outcome.found
     told: dict[str, Any] = {
-        "op": cell.op.name, "workload": cell.workload.name, "dtype": cell.dtype,
-        "backend": cell.backend.name, "language": cell.language, "target": cell.target.name,
-    }  # fmt: skip
+        "op": cell.op.name,
+        "workload": cell.workload.name,
+        "dtype": cell.dtype,
+        "backend": cell.backend.name,
+        "language": cell.language,
+        "target": cell.target.name,
+    }
     if outcome.why:
         told["why"] = outcome.why
     if outcome.entry:

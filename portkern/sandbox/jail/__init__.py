@@ -86,18 +86,24 @@ class Policy:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "scratch": str(self.scratch), "reads": list(map(str, self.reads)),
-            "writes": list(map(str, self.writes)), "device": self.device,
-            "scratch_bytes": self.scratch_bytes, "limits": asdict(self.limits),
-        }  # fmt: skip
+            "scratch": str(self.scratch),
+            "reads": list(map(str, self.reads)),
+            "writes": list(map(str, self.writes)),
+            "device": self.device,
+            "scratch_bytes": self.scratch_bytes,
+            "limits": asdict(self.limits),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Policy:
         return cls(
-            Path(data["scratch"]), tuple(map(Path, data["reads"])),
-            tuple(map(Path, data["writes"])), data["device"], data["scratch_bytes"],
+            Path(data["scratch"]),
+            tuple(map(Path, data["reads"])),
+            tuple(map(Path, data["writes"])),
+            data["device"],
+            data["scratch_bytes"],
             Limits(**data["limits"]),
-        )  # fmt: skip
+        )
 
 
 def confine(policy: Policy, layers: Layers) -> None:
@@ -142,10 +148,13 @@ def _separate(policy: Policy, layers: Layers) -> None:
         _end_as(int(told) if told else signal.SIGKILL)
     system.die_with_parent(signal.SIGKILL)
     root.enter(
-        [*root.python_paths(), *root.tool_paths(), *policy.reads], policy.writes,
-        scratch=policy.scratch, scratch_bytes=policy.scratch_bytes, accelerators=policy.device,
+        [*root.python_paths(), *root.tool_paths(), *policy.reads],
+        policy.writes,
+        scratch=policy.scratch,
+        scratch_bytes=policy.scratch_bytes,
+        accelerators=policy.device,
         owner=None if own_user else NOBODY,
-    )  # fmt: skip
+    )
     worker = os.fork()
     if worker:
         _keep_only(reply)
@@ -215,10 +224,11 @@ def probe() -> Layers:
     attempt("cgroup", _group, "needs root, or a delegated cgroup")
     tree = Path("/tmp/portkern-probe")
     attempt(
-        "namespaces", lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
+        "namespaces",
+        lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
-    )  # fmt: skip
+    )
     if "user" in active and "namespaces" not in active:
         active.remove("user")  # unless nobody can read what Python needs, where it lies
         attempt("user", _nobody_reads, "needs Python and portkern where every user can read them")

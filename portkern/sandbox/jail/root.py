@@ -16,9 +16,7 @@ import portkern
 from portkern.sandbox.jail import system
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu")
-CONFIGURATION = (
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime",
-)  # fmt: skip
+CONFIGURATION = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: GPUs: NVIDIA's nodes, AMD's compute interface, and what both render through.
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
@@ -65,9 +63,14 @@ def tool_paths() -> list[Path]:
 
 
 def enter(
-    reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path, scratch_bytes: int,
-    accelerators: bool, owner: int | None = None,
-) -> None:  # fmt: skip
+    reads: Iterable[Path],
+    writes: Iterable[Path],
+    *,
+    scratch: Path,
+    scratch_bytes: int,
+    accelerators: bool,
+    owner: int | None = None,
+) -> None:
     """Make the tree the root of this mount namespace. ``scratch`` is new and empty in it; what is
     in ``writes`` is given to the user ``owner``. Called in the first process of a new namespace.
 

@@ -62,9 +62,14 @@ def read_only(target: Path, *, below: bool = True) -> None:
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
     flags = _AT_RECURSIVE if below else 0
     _syscall(
-        f"mount_setattr {target}", _MOUNT_SETATTR, _AT_FDCWD, str(target).encode(), flags,
-        ctypes.byref(attributes), ctypes.sizeof(attributes),
-    )  # fmt: skip
+        f"mount_setattr {target}",
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        str(target).encode(),
+        flags,
+        ctypes.byref(attributes),
+        ctypes.sizeof(attributes),
+    )
 
 
 def unmount(target: Path) -> None:

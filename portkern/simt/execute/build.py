@@ -60,15 +60,22 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     library = file.with_suffix(".so")
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", library],
-        timeout_s=COMPILE_TIMEOUT_S, cwd=workdir,
-    )  # fmt: skip
+        timeout_s=COMPILE_TIMEOUT_S,
+        cwd=workdir,
+    )
     return library
 
 
 def build_program(
-    path: Path, out: Path, *, target: Target | None = None, language: Language | None = None,
-    mode: Mode = "fast", defines: Sequence[str] = (), search: Sequence[Path] = (),
-) -> Path:  # fmt: skip
+    path: Path,
+    out: Path,
+    *,
+    target: Target | None = None,
+    language: Language | None = None,
+    mode: Mode = "fast",
+    defines: Sequence[str] = (),
+    search: Sequence[Path] = (),
+) -> Path:
     """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
     when None). :mod:`portkern.simt.execute.program` runs it."""
     box, out = runtime_library.ready(), out.absolute()
@@ -76,17 +83,31 @@ def build_program(
     object_ = _compile_tree(box, path, out, source, target, mode)
     extra = ["-fsanitize=address"] if mode == "asan" else []
     run_tool(
-        [*_linker(box), *extra, object_, box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread",
-         "-o", out],
+        [
+            *_linker(box),
+            *extra,
+            object_,
+            box.runtime,
+            f"-Wl,-rpath,{box.folder}",
+            "-lpthread",
+            "-o",
+            out,
+        ],
         timeout_s=runtime_library.BUILD_TIMEOUT_S,
-    )  # fmt: skip
+    )
     return out
 
 
 def build_extension(
-    path: Path, out: Path, *, target: Target | None = None, language: Language | None = None,
-    mode: Mode = "fast", defines: Sequence[str] = (), search: Sequence[Path] = (),
-) -> Path:  # fmt: skip
+    path: Path,
+    out: Path,
+    *,
+    target: Target | None = None,
+    language: Language | None = None,
+    mode: Mode = "fast",
+    defines: Sequence[str] = (),
+    search: Sequence[Path] = (),
+) -> Path:
     """The library ``out`` of a source file with PYBIND11_MODULE, which
     :func:`portkern.simt.torch_extension.bindings.load` opens. TORCH_EXTENSION_NAME is the file's
     name unless ``defines`` has it. Facts as in :func:`build_program`; "asan" needs a program of
@@ -121,9 +142,14 @@ def _compile_tree(
 
 
 def _compile(
-    box: Toolbox, file: Path, text: str, source: Source, target: Target | None, mode: Mode,
+    box: Toolbox,
+    file: Path,
+    text: str,
+    source: Source,
+    target: Target | None,
+    mode: Mode,
     includes: Sequence[Path],
-) -> Path:  # fmt: skip
+) -> Path:
     """The object file of ``file``; ``text`` is all that it and its local includes hold."""
     object_ = file.with_suffix(".o")
     named: Mapping[str, str] = macros(target, source.language) if target else {}

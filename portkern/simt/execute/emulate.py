@@ -82,9 +82,7 @@ def load(artifact: Artifact, request: Build, venue: Venue, language: Language) -
     emulator.open("fast", folder / "simt-fast.so")
     if chosen & IN_CHECKED_BUILD:
         emulator.open("check", folder / "simt-check.so")
-    return Kernel(
-        emulator.device, emulator.launch, emulator.take_findings, emulator.take_launches
-    )  # fmt: skip
+    return Kernel(emulator.device, emulator.launch, emulator.take_findings, emulator.take_launches)
 
 
 @cache
@@ -318,9 +316,12 @@ def _difference(name: str, got: Any, expected: Any) -> str:
     a, b = got.double(), expected.double()
     scale = float(b[b.isfinite()].abs().max()) if bool(b.isfinite().any()) else 1.0
     close = torch.isclose(
-        a, b, rtol=0, atol=_ROUNDING.get(str(got.dtype)[len("torch.") :], 0.0) * max(scale, 1e-30),
+        a,
+        b,
+        rtol=0,
+        atol=_ROUNDING.get(str(got.dtype)[len("torch.") :], 0.0) * max(scale, 1e-30),
         equal_nan=True,
-    )  # fmt: skip
+    )
     wrong = (~close).nonzero()
     if not len(wrong):
         return ""

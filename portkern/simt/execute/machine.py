@@ -16,33 +16,52 @@ def settings(target: Target, language: Language) -> dict[str, str | int]:
     """The facts of ``target`` for ``simt_configure``. Sizes in bytes."""
     limits = target.limits
     facts: dict[str, str | int] = {
-        "name": target.title, "arch": target.arch, "warp": target.warp or 32,
-        "hip": int(language == "hip"), "fp8": target.features.fp8,
+        "name": target.title,
+        "arch": target.arch,
+        "warp": target.warp or 32,
+        "hip": int(language == "hip"),
+        "fp8": target.features.fp8,
         "units": target.multiprocessors or 128,
         "l2_bytes": target.l2_bytes or 32 << 20,
         "memory_bytes": round((target.memory_gb or 64) * 1e9),
-    }  # fmt: skip
+    }
     if isinstance(limits, NvidiaLimits):
         number = int(target.arch.removeprefix("sm_"))
-        return facts | _sizes(limits.block_dim_max, limits.grid_dim_max, limits.threads_block) | {
-            "shared_static": limits.smem_static_bytes, "shared_dynamic": limits.smem_block_bytes,
-            "shared_unit": limits.smem_sm_bytes,
-            "shared_reserved": limits.smem_reserved_block_bytes,
-            "registers_unit": limits.registers_sm, "blocks_unit": limits.blocks_sm,
-            "threads_unit": limits.warps_sm * 32, "constant_bytes": limits.const_bytes,
-            "major": number // 10, "minor": number % 10,
-        }  # fmt: skip
+        return (
+            facts
+            | _sizes(limits.block_dim_max, limits.grid_dim_max, limits.threads_block)
+            | {
+                "shared_static": limits.smem_static_bytes,
+                "shared_dynamic": limits.smem_block_bytes,
+                "shared_unit": limits.smem_sm_bytes,
+                "shared_reserved": limits.smem_reserved_block_bytes,
+                "registers_unit": limits.registers_sm,
+                "blocks_unit": limits.blocks_sm,
+                "threads_unit": limits.warps_sm * 32,
+                "constant_bytes": limits.const_bytes,
+                "major": number // 10,
+                "minor": number % 10,
+            }
+        )
     assert isinstance(limits, AmdLimits), target
     version = target.arch.removeprefix("gfx")
     grid = [2147483647, 65535, 65535]
-    return facts | _sizes(limits.block_dim_max, grid, limits.threads_block) | {
-        "shared_static": limits.lds_block_bytes, "shared_dynamic": limits.lds_block_bytes,
-        "shared_unit": limits.lds_unit_bytes, "shared_reserved": 0,
-        "registers_unit": limits.vgprs_simd * limits.simds_unit, "blocks_unit": limits.blocks_unit,
-        "threads_unit": limits.waves_simd * limits.simds_unit * (target.warp or 64),
-        "constant_bytes": 2147483647,
-        "major": int(version[:-2]), "minor": int(version[-2], 16),
-    }  # fmt: skip
+    return (
+        facts
+        | _sizes(limits.block_dim_max, grid, limits.threads_block)
+        | {
+            "shared_static": limits.lds_block_bytes,
+            "shared_dynamic": limits.lds_block_bytes,
+            "shared_unit": limits.lds_unit_bytes,
+            "shared_reserved": 0,
+            "registers_unit": limits.vgprs_simd * limits.simds_unit,
+            "blocks_unit": limits.blocks_unit,
+            "threads_unit": limits.waves_simd * limits.simds_unit * (target.warp or 64),
+            "constant_bytes": 2147483647,
+            "major": int(version[:-2]),
+            "minor": int(version[-2], 16),
+        }
+    )
 
 
 def _sizes(block: list[int], grid: list[int], threads: int) -> dict[str, str | int]:
@@ -61,9 +80,13 @@ def macros(target: Target, language: Language) -> dict[str, str]:
         return {}  # CUDA source on a wide warp: a question about the source, not an AMD build
     family = next(name for gfx, name in _GFX_FAMILY.items() if _of_family(target.arch, gfx))
     return {
-        "__HIP_DEVICE_COMPILE__": "1", "__AMDGCN__": "1", f"__{target.arch}__": "1", family: "1",
-        "__AMDGCN_WAVEFRONT_SIZE": str(target.warp), "__AMDGCN_WAVEFRONT_SIZE__": str(target.warp),
-    }  # fmt: skip
+        "__HIP_DEVICE_COMPILE__": "1",
+        "__AMDGCN__": "1",
+        f"__{target.arch}__": "1",
+        family: "1",
+        "__AMDGCN_WAVEFRONT_SIZE": str(target.warp),
+        "__AMDGCN_WAVEFRONT_SIZE__": str(target.warp),
+    }
 
 
 def _of_family(arch: str, family: str) -> bool:

@@ -60,10 +60,15 @@ class Run:
 
     def checked(self, chosen: frozenset[str]) -> Run:
         return replace(
-            self, races="races" in chosen, bounds="bounds" in chosen,
-            uninitialised="uninitialised" in chosen, alignment="arithmetic" in chosen,
-            counters="counters" in chosen, workers=1, limit_s=10 * self.limit_s,
-        )  # fmt: skip
+            self,
+            races="races" in chosen,
+            bounds="bounds" in chosen,
+            uninitialised="uninitialised" in chosen,
+            alignment="arithmetic" in chosen,
+            counters="counters" in chosen,
+            workers=1,
+            limit_s=10 * self.limit_s,
+        )
 
     def settings(self) -> dict[str, str | int | float]:
         values = asdict(self) | {"findings": str(self.findings or "")}
@@ -73,9 +78,14 @@ class Run:
 #: The schedules that ``schedule`` compares: the unfair ones find what a fair one never shows.
 #: Where there is a checked build, ``lockstep`` is one more: only there can threads be held.
 SCHEDULES: tuple[tuple[Order, int], ...] = (
-    ("forward", 1), ("reverse", 1), ("random", 1), ("priority", 1), ("priority", 2),
-    ("priority", 3), ("priority", 4),
-)  # fmt: skip
+    ("forward", 1),
+    ("reverse", 1),
+    ("random", 1),
+    ("priority", 1),
+    ("priority", 2),
+    ("priority", 3),
+    ("priority", 4),
+)
 
 
 def spell(settings: Mapping[str, str | int | float]) -> str:

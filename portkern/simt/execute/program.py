@@ -38,10 +38,15 @@ class Outcome:
 
 
 def run(
-    program: Path, how: Run | None = None, *, target: Target | None = None,
-    language: Language = "cuda", warp: int | None = None, timeout_s: float = 60.0,
+    program: Path,
+    how: Run | None = None,
+    *,
+    target: Target | None = None,
+    language: Language = "cuda",
+    warp: int | None = None,
+    timeout_s: float = 60.0,
     arguments: Sequence[str] = (),
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """``warp`` overrides the width that ``target`` has. Killed with its children after
     ``timeout_s``, which is reported as SX405."""
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
@@ -60,9 +65,15 @@ def _run(argv: list[str], spelled: str, timeout_s: float) -> tuple[int | None, s
     # A program's own leaks are not what it is run for.
     environment = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, "PORTKERN_SIMT": spelled}
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", env=environment, start_new_session=True,
-    )  # fmt: skip
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

@@ -29,28 +29,52 @@ TORCH = "torch/extension.h"  # takes four times as long to read as an umbrella
 BUILD_TIMEOUT_S = 600.0  # zig builds a C++ library of its own the first time
 
 _COMMON = (
-    "-std=c++17", "-fPIC", "-w", "-UNDEBUG", "-fno-strict-aliasing", "-fno-math-errno",
-    "-fno-trapping-math", "-ffp-contract=fast", "-fstack-clash-protection",
-)  # fmt: skip
+    "-std=c++17",
+    "-fPIC",
+    "-w",
+    "-UNDEBUG",
+    "-fno-strict-aliasing",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fstack-clash-protection",
+)
 # A kernel is inlined into the loop over its threads, though -fPIC lets others replace it.
 _GCC = ("-fno-gnu-unique", "-fno-semantic-interposition")
 # Wrapping is what a GPU does; the checked build must see the overflow instead.
 _MODES: Mapping[Mode, tuple[str, ...]] = {
     "fast": ("-O2", "-g1", "-fwrapv"),
     "check": (
-        "-g1", "-DSIMT_CHECK=1", "-fsanitize=thread", "-fsanitize-recover=all",
+        "-g1",
+        "-DSIMT_CHECK=1",
+        "-fsanitize=thread",
+        "-fsanitize-recover=all",
         "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift-exponent,bounds,alignment",
     ),
-    "asan": ("-O1", "-g1", "-fwrapv", "-fsanitize=address,bounds,shift-exponent",
-             "-fsanitize-recover=all", "-fno-omit-frame-pointer"),
-}  # fmt: skip
+    "asan": (
+        "-O1",
+        "-g1",
+        "-fwrapv",
+        "-fsanitize=address,bounds,shift-exponent",
+        "-fsanitize-recover=all",
+        "-fno-omit-frame-pointer",
+    ),
+}
 # What our headers inline must be inlined, or an access's place is in them.
 _GCC_CHECK = (
-    "-O1", "-finline-small-functions", "-fno-sanitize=object-size",
-    "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
-)  # fmt: skip
-_CLANG_CHECK = ("-O2", "-mllvm", "-tsan-distinguish-volatile=1",
-                "-mllvm", "-tsan-instrument-func-entry-exit=0")  # fmt: skip
+    "-O1",
+    "-finline-small-functions",
+    "-fno-sanitize=object-size",
+    "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+)
+_CLANG_CHECK = (
+    "-O2",
+    "-mllvm",
+    "-tsan-distinguish-volatile=1",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+)
 
 
 @dataclass(frozen=True)
@@ -129,8 +153,18 @@ def _digest(found: Compiler) -> str:
 
 def _build_runtime(box: Toolbox, library: Path) -> None:
     work = Path(tempfile.mkdtemp(dir=box.folder))
-    argv = [*box.compiler.argv, "-std=c++17", "-O2", "-g1", "-fPIC", "-Wall", "-Wextra",
-            *box._march(), "-I", str(INCLUDE)]  # fmt: skip
+    argv = [
+        *box.compiler.argv,
+        "-std=c++17",
+        "-O2",
+        "-g1",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        *box._march(),
+        "-I",
+        str(INCLUDE),
+    ]
 
     def compile_(source: Path) -> Path:
         target = work / f"{source.stem}.o"
@@ -141,10 +175,19 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_, sorted(RUNTIME.glob("*.cpp"))))
         run_tool(
-            [*box.compiler.argv, "-shared", f"-Wl,-soname,{box.runtime.name}", *objects,
-             "-lpthread", "-ldl", "-o", library],
-            timeout_s=BUILD_TIMEOUT_S, error=ToolError,
-        )  # fmt: skip
+            [
+                *box.compiler.argv,
+                "-shared",
+                f"-Wl,-soname,{box.runtime.name}",
+                *objects,
+                "-lpthread",
+                "-ldl",
+                "-o",
+                library,
+            ],
+            timeout_s=BUILD_TIMEOUT_S,
+            error=ToolError,
+        )
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -58,11 +58,18 @@ def diagnostic(data: Mapping[str, Any]) -> Diagnostic:
     place = _place(data, "")
     other = _place(data, "other_")
     return Diagnostic(
-        data["code"], data["message"], place.file if place else "", place.line if place else 0,
-        place.column if place else 0, data.get("kernel", ""), data.get("function", ""),
-        _index(data, "block"), _index(data, "thread"), int(data.get("count", 1)),
+        data["code"],
+        data["message"],
+        place.file if place else "",
+        place.line if place else 0,
+        place.column if place else 0,
+        data.get("kernel", ""),
+        data.get("function", ""),
+        _index(data, "block"),
+        _index(data, "thread"),
+        int(data.get("count", 1)),
         f"{other.file}:{other.line}" if other and place and other != place else "",
-    )  # fmt: skip
+    )
 
 
 def _index(data: Mapping[str, Any], key: str) -> tuple[int, int, int] | None:

@@ -20,18 +20,34 @@ from portkern.simt.execute import runtime_library
 
 #: c10::ScalarType's numbers.
 _DTYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
-    7: "float64", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
-    25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz", 27: "uint16", 28: "uint32", 29: "uint64",
-}  # fmt: skip
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    11: "bool",
+    15: "bfloat16",
+    23: "float8_e5m2",
+    24: "float8_e4m3fn",
+    25: "float8_e5m2fnuz",
+    26: "float8_e4m3fnuz",
+    27: "uint16",
+    28: "uint32",
+    29: "uint64",
+}
 _NONE, _BOOL, _INT, _REAL, _TEXT, _TENSOR, _LIST = range(7)
 #: What cudaMalloc's addresses are multiples of: a view keeps its distance to such a one.
 _ALIGNMENT = 256
 _MOST_DIMS = 16
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
-    "IndexError": IndexError, "ValueError": ValueError, "TypeError": TypeError,
+    "IndexError": IndexError,
+    "ValueError": ValueError,
+    "TypeError": TypeError,
     "NotImplementedError": NotImplementedError,
-}  # fmt: skip
+}
 
 
 class _Payload(ctypes.Union):
@@ -52,9 +68,12 @@ class _Value(ctypes.Structure):
 
 
 _Payload._fields_ = [
-    ("whole", ctypes.c_int64), ("number", ctypes.c_double), ("characters", ctypes.c_char_p),
-    ("tensor", ctypes.c_void_p), ("items", ctypes.POINTER(_Value)),
-]  # fmt: skip
+    ("whole", ctypes.c_int64),
+    ("number", ctypes.c_double),
+    ("characters", ctypes.c_char_p),
+    ("tensor", ctypes.c_void_p),
+    ("items", ctypes.POINTER(_Value)),
+]
 _Value._fields_ = [("kind", ctypes.c_int64), ("count", ctypes.c_int64), ("payload", _Payload)]
 
 
@@ -89,8 +108,9 @@ class Overload:
         return values if fits and not rest else None
 
     def __str__(self) -> str:
-        arguments = ", ".join(f"{a.name or f'arg{i}'}: {a.type}"
-                              for i, a in enumerate(self.arguments))  # fmt: skip
+        arguments = ", ".join(
+            f"{a.name or f'arg{i}'}: {a.type}" for i, a in enumerate(self.arguments)
+        )
         return f"({arguments}) -> {self.result}"
 
 
@@ -112,8 +132,12 @@ class Function:
             if values is not None:
                 return self._extension.call(overload, self.__name__, values)
         known = " or ".join(f"{self.__name__}{o}" for o in self.overloads)
-        got = ", ".join([*(type(v).__name__ for v in given),
-                         *(f"{k}={type(v).__name__}" for k, v in named.items())])  # fmt: skip
+        got = ", ".join(
+            [
+                *(type(v).__name__ for v in given),
+                *(f"{k}={type(v).__name__}" for k, v in named.items()),
+            ]
+        )
         raise TypeError(f"{self.__name__}({got}): incompatible arguments; expected {known}")
 
 
@@ -261,8 +285,9 @@ class _Memory:
 
     def _span(self, tensor: Any) -> None:
         if tensor.device.type != "cpu" or tensor.layout is not _strided():
-            raise TypeError(f"Expected a dense tensor on the CPU, got {tensor.device} "
-                            f"{tensor.layout}")  # fmt: skip
+            raise TypeError(
+                f"Expected a dense tensor on the CPU, got {tensor.device} {tensor.layout}"
+            )
         size, storage = tensor.element_size(), tensor.untyped_storage()
         begin = tensor.storage_offset() * size
         reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
@@ -309,9 +334,13 @@ class _Memory:
         copy = self._copies[tensor.untyped_storage().data_ptr()]
         offset = tensor.storage_offset() - copy.begin // tensor.element_size()
         handle: int | None = self._library.simt_torch_view(
-            copy.handle, _dtype_numbers()[tensor.dtype], tensor.dim(), _numbers(tensor.shape),
-            _numbers(tensor.stride()), offset,
-        )  # fmt: skip
+            copy.handle,
+            _dtype_numbers()[tensor.dtype],
+            tensor.dim(),
+            _numbers(tensor.shape),
+            _numbers(tensor.stride()),
+            offset,
+        )
         if not handle:
             raise RuntimeError(self._library.simt_torch_error_text().decode())
         self._views.append((handle, tensor))
@@ -366,8 +395,14 @@ class _Memory:
             handle, head, sizes, strides, ctypes.byref(address), ctypes.byref(size)
         )
         dims = head[1]
-        return (head[0], tuple(sizes[:dims]), tuple(strides[:dims]), address.value or 0,
-                size.value, head[2])  # fmt: skip
+        return (
+            head[0],
+            tuple(sizes[:dims]),
+            tuple(strides[:dims]),
+            address.value or 0,
+            size.value,
+            head[2],
+        )
 
     def release(self) -> None:
         for handle, _ in self._views:
@@ -391,8 +426,10 @@ def _declare(library: Any) -> Any:
     types: dict[str, tuple[Any, list[Any]]] = {
         "module": (pointer, []),
         "describe": (text, [pointer]),
-        "call": (ctypes.c_int,
-                 [pointer, ctypes.c_int, ctypes.POINTER(_Value), ctypes.POINTER(_Value)]),
+        "call": (
+            ctypes.c_int,
+            [pointer, ctypes.c_int, ctypes.POINTER(_Value), ctypes.POINTER(_Value)],
+        ),
         "error_kind": (text, []),
         "error_text": (text, []),
         "error_name": (text, [ctypes.c_int]),
@@ -402,7 +439,7 @@ def _declare(library: Any) -> Any:
         "view": (pointer, [pointer, ctypes.c_int, ctypes.c_int, numbers, numbers, number]),
         "release": (None, [pointer]),
         "info": (None, [pointer, numbers, numbers, numbers, ctypes.POINTER(pointer), numbers]),
-    }  # fmt: skip
+    }
     for name, (result, arguments) in types.items():
         function = getattr(library, f"simt_torch_{name}")
         function.restype, function.argtypes = result, arguments

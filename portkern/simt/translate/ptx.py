@@ -59,8 +59,11 @@ def _types() -> dict[str, Type]:
 
 TYPES = _types()
 REGISTER_BITS = {t.name: t.bits for t in TYPES.values() if t.kind in "usb"} | {
-    "f16": 16, "f16x2": 32, "f32": 32, "f64": 64,
-}  # fmt: skip
+    "f16": 16,
+    "f16x2": 32,
+    "f32": 32,
+    "f64": 64,
+}
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ _SPECIAL: Mapping[str, tuple[str, int]] = {
     "globaltimer_lo": ("uint32_t(simt::device_clock())", 32),
     "globaltimer_hi": ("uint32_t(simt::device_clock() >> 32)", 32),
     "dynamic_smem_size": ("uint32_t(simt::dynamic_shared_bytes())", 32),
-}  # fmt: skip
+}
 
 
 def special(name: str) -> Special:

@@ -21,14 +21,21 @@ from portkern.simt.translate.ptx import (
 
 _SPACES = ("global", "shared", "shared::cta", "const", "local")
 _HINTS = (
-    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "L1::no_allocate",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "weak",
+    "L1::no_allocate",
     *(f"L1::evict_{priority}" for priority in ("normal", "unchanged", "first", "last")),
     *(f"L2::evict_{priority}" for priority in ("normal", "first", "last")),
     *(f"L2::{size}B" for size in (64, 128, 256)),
-)  # fmt: skip
-_SCOPES = {
-    "cta": "block", "cluster": "block", "gpu": "device", "gl": "device", "sys": "system",
-}  # fmt: skip  # without a cluster launch, a block is its own cluster
+)
+_SCOPES = {"cta": "block", "cluster": "block", "gpu": "device", "gl": "device", "sys": "system"}
 _ORDERS = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
@@ -117,9 +124,16 @@ def _prefetch(call: Call) -> str:
 
 
 _CHANGES = {
-    "add": "add", "min": "min", "max": "max", "and": "bit_and", "or": "bit_or", "xor": "bit_xor",
-    "exch": "exch", "inc": "inc", "dec": "dec",
-}  # fmt: skip
+    "add": "add",
+    "min": "min",
+    "max": "max",
+    "and": "bit_and",
+    "or": "bit_or",
+    "xor": "bit_xor",
+    "exch": "exch",
+    "inc": "inc",
+    "dec": "dec",
+}
 
 
 @instruction("atom", "red")

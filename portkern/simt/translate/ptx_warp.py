@@ -60,9 +60,13 @@ def _match(call: Call) -> str:
 def _redux(call: Call) -> str:
     call.need("sync")
     operations = {
-        "add": "Sum", "min": "Least", "max": "Greatest",
-        "and": "BitAnd", "or": "BitOr", "xor": "BitXor",
-    }  # fmt: skip
+        "add": "Sum",
+        "min": "Least",
+        "max": "Greatest",
+        "and": "BitAnd",
+        "or": "BitOr",
+        "xor": "BitXor",
+    }
     operation = operations[call.need(*operations)]
     type = call.type("u32", "s32", "b32")
     call.count(3)
@@ -164,11 +168,19 @@ _SHAPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "f64": (("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"), ("f64",)),
 }
 _ELEMENTS = {
-    "s8": ("int8_t", 8), "u8": ("uint8_t", 8), "s4": ("simt::s4", 4), "u4": ("simt::u4", 4),
-    "f16": ("simt::f16", 16), "bf16": ("simt::bf16", 16), "tf32": ("simt::tf32", 32),
-    "e4m3": ("simt::e4m3", 8), "e5m2": ("simt::e5m2", 8),
-    "f32": ("float", 32), "s32": ("int32_t", 32), "f64": ("double", 64),
-}  # fmt: skip
+    "s8": ("int8_t", 8),
+    "u8": ("uint8_t", 8),
+    "s4": ("simt::s4", 4),
+    "u4": ("simt::u4", 4),
+    "f16": ("simt::f16", 16),
+    "bf16": ("simt::bf16", 16),
+    "tf32": ("simt::tf32", 32),
+    "e4m3": ("simt::e4m3", 8),
+    "e5m2": ("simt::e5m2", 8),
+    "f32": ("float", 32),
+    "s32": ("int32_t", 32),
+    "f64": ("double", 64),
+}
 
 
 @instruction("mma")

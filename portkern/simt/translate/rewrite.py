@@ -80,24 +80,43 @@ def _rewrite(
 
 #: Host functions that take a kernel as a pointer to void: which argument it is.
 _KERNEL_ARGUMENT = {
-    "cudaLaunchKernel": 0, "cudaLaunchCooperativeKernel": 0, "cudaLaunchKernelExC": 1,
-    "cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0, "cudaFuncSetSharedMemConfig": 0,
-    "cudaFuncGetAttributes": 1, "cudaFuncGetName": 1,
+    "cudaLaunchKernel": 0,
+    "cudaLaunchCooperativeKernel": 0,
+    "cudaLaunchKernelExC": 1,
+    "cudaFuncSetAttribute": 0,
+    "cudaFuncSetCacheConfig": 0,
+    "cudaFuncSetSharedMemConfig": 0,
+    "cudaFuncGetAttributes": 1,
+    "cudaFuncGetName": 1,
     "cudaOccupancyMaxActiveBlocksPerMultiprocessor": 1,
     "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": 1,
-    "cudaOccupancyAvailableDynamicSMemPerBlock": 1, "cudaOccupancyMaxActiveClusters": 1,
-    "cudaOccupancyMaxPotentialBlockSize": 2, "cudaOccupancyMaxPotentialBlockSizeWithFlags": 2,
+    "cudaOccupancyAvailableDynamicSMemPerBlock": 1,
+    "cudaOccupancyMaxActiveClusters": 1,
+    "cudaOccupancyMaxPotentialBlockSize": 2,
+    "cudaOccupancyMaxPotentialBlockSizeWithFlags": 2,
     "cudaOccupancyMaxPotentialBlockSizeVariableSMem": 2,
     "cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags": 2,
     "cudaOccupancyMaxPotentialClusterSize": 1,
-}  # fmt: skip
+}
 _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUMENT.items()}
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
 _WATCHED = (
-    ASM | _VECTOR | set(_KERNEL_ARGUMENT)
-    | {"<<<", "<", "<<", "__shared__", "__constant__", "__launch_bounds__", "__noinline__",
-       "__cluster_dims__", "main", "hipLaunchKernelGGL"}
-)  # fmt: skip
+    ASM
+    | _VECTOR
+    | set(_KERNEL_ARGUMENT)
+    | {
+        "<<<",
+        "<",
+        "<<",
+        "__shared__",
+        "__constant__",
+        "__launch_bounds__",
+        "__noinline__",
+        "__cluster_dims__",
+        "main",
+        "hipLaunchKernelGGL",
+    }
+)
 
 
 def _construct(draft: Draft, i: int, library: bool) -> int:
@@ -230,9 +249,7 @@ def _ext_vector(draft: Draft, i: int) -> None:
 _ATTRIBUTE = frozenset(["__attribute__", "__attribute"])
 
 
-def _vector_names(
-    code: Code, first: int, last: int, attribute: range
-) -> tuple[str, str] | None:  # fmt: skip
+def _vector_names(code: Code, first: int, last: int, attribute: range) -> tuple[str, str] | None:
     """The element's type and the alias of `typedef T name` or `using name = T`."""
     rest = [j for j in range(first + 1, last) if j not in attribute]
     if code.text[first] == "using" and len(rest) > 2 and code.text[rest[1]] == "=":

@@ -11,10 +11,23 @@ from portkern.simt.translate.lexer import OPEN, Branches, Code, Directive, Kind,
 ASM = frozenset(["asm", "__asm__", "__asm"])
 #: What a macro may consist of to be the same as what it stands for, wherever it is used.
 _WORDS = ASM | {
-    "__shared__", "__constant__", "__device__", "__global__", "__host__", "__forceinline__",
-    "__noinline__", "__inline__", "__restrict__", "__volatile__", "static", "inline", "extern",
-    "const", "constexpr", "volatile",
-}  # fmt: skip
+    "__shared__",
+    "__constant__",
+    "__device__",
+    "__global__",
+    "__host__",
+    "__forceinline__",
+    "__noinline__",
+    "__inline__",
+    "__restrict__",
+    "__volatile__",
+    "static",
+    "inline",
+    "extern",
+    "const",
+    "constexpr",
+    "volatile",
+}
 _WITH_ARGUMENTS = frozenset(["__attribute__", "__align__", "alignas", "__launch_bounds__"])
 #: Parentheses after these are no parameter list.
 _NO_PARAMETERS = _WITH_ARGUMENTS | {"decltype", "__declspec", "noexcept", "explicit", "requires"}
@@ -97,9 +110,12 @@ class Survey:
     """One pass over a file. ``places`` has the tokens of ``watched``, in order."""
 
     def __init__(
-        self, code: Code, world: World, watched: frozenset[str],
+        self,
+        code: Code,
+        world: World,
+        watched: frozenset[str],
         include: Callable[[Directive], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.places: dict[int, Place] = {}
         self.functions: list[Function] = []
         self._code, self._world, self._include = code, world, include
