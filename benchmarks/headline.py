@@ -270,7 +270,7 @@ def run({parameters}):
 
 def errors(row: Row, built: Path) -> dict[str, float]:
     """Of the baselines on this GPU, against float64: the norm of what they are off by, relative to
-    the answer's. Runs in a process of its own, as the judge's creates no context."""
+    the answer's. Runs in a process of its own, as the evaluator's creates no context."""
     import torch
 
     from portkern.evaluator import inputs

@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
-    """Samples as for pass@1, judged like any other kernel."""
+    """Samples as for pass@1, evaluated like any other kernel."""
     rows = []
     with tempfile.TemporaryDirectory() as reports:
         for op in given["ops"].split(","):

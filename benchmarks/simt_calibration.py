@@ -46,7 +46,8 @@ RUN_TIMEOUT_S = 20.0
 @dataclass(frozen=True)
 class Agreement:
     """``exact``: the part of all elements that are equal to the bit. ``apart``: the norm of the
-    difference over that of the GPU's output; ``budget``: the most that the judge would allow."""
+    difference over that of the GPU's output; ``budget``: the most that the evaluator would
+    allow."""
 
     op: str
     workload: str

@@ -441,7 +441,7 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
         "The same inputs on the GPU and in the executor; `hip` kernels were built for the GPU "
         "by nvcc. exact: the share of elements that are equal to the bit, over all workloads; "
         "least: that share at the workload where it is lowest; apart: the largest relative norm of "
-        f"the difference at any workload. The executor's outputs were judged right in {right} of "
+        f"the difference at any workload. The executor's outputs were right in {right} of "
         f"{len(outputs)} runs.",
         "",
         "Elements differ because compilers contract products and sums into `fma` at different "

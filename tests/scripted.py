@@ -59,15 +59,15 @@ class ScriptedModels(Models):
 
 
 class ScriptedBench(Bench):
-    """Judges by the source's own words: a number is its speedup, anything else a verdict."""
+    """Evaluates by the source's own words: a number is its speedup, anything else a verdict."""
 
-    judged: list[str]
+    evaluated: list[str]
 
     def build(self, candidate: Candidate) -> float:
         return 0.0
 
-    def judge(self, candidate: Candidate) -> list[Record]:
-        self.judged = [*getattr(self, "judged", []), candidate.digest]
+    def evaluate(self, candidate: Candidate) -> list[Record]:
+        self.evaluated = [*getattr(self, "evaluated", []), candidate.digest]
         match = _WORTH.search(candidate.source)
         worth = match[1] if match else "build_failed"
         return [self._record(candidate, work, worth) for work in self.work[-1:]]
@@ -151,7 +151,9 @@ def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = No
     plan = plan_of(read(given))
     run = Run(plan, folder)
     run.models = ScriptedModels(run.models, answer, plan)
-    run.bench = ScriptedBench(plan.task, folder, run.bench._cache, plan.judging, stage=plan.stage)
+    run.bench = ScriptedBench(
+        plan.task, folder, run.bench._cache, plan.evaluation, stage=plan.stage
+    )
     return Played(run, run.execute())
 
 

@@ -361,14 +361,14 @@ def test_a_question_that_makes_no_sense_is_one_line_and_nothing_runs(
 
 
 class Bench(ScriptedBench):
-    """``says TEXT`` in a source is what the compiler or the judge says of it."""
+    """``says TEXT`` in a source is what the compiler or the evaluator says of it."""
 
-    def judge(self, candidate: Candidate) -> list[Record]:
+    def evaluate(self, candidate: Candidate) -> list[Record]:
         said = re.search(r"says (.*)", candidate.source)
         detail = f"no good\nrelu.cpp:{len(candidate.source)}:1: error: {said[1] if said else ''}"
         return [
             one if one.verdict is Verdict.PASSED else one.model_copy(update={"detail": detail})
-            for one in super().judge(candidate)
+            for one in super().evaluate(candidate)
         ]
 
 
@@ -385,7 +385,7 @@ class Script:
                 answer = next(one for name, one in writers.items() if name in folder.name)
                 self.models = ScriptedModels(self.models, answer, plan)
                 self.bench = Bench(
-                    plan.task, folder, self.bench._cache, plan.judging, stage=plan.stage
+                    plan.task, folder, self.bench._cache, plan.evaluation, stage=plan.stage
                 )
 
             def execute(self, **more: Any) -> str:
@@ -453,12 +453,12 @@ def test_samples_that_no_model_answered_are_none(
     monkeypatch.setattr(ScriptedModels, "answer", down)
     told = run(tmp_path, "name=baseline", "op=relu", "n=3", "inflight=1", *MODELLED)
     found = told["results"]["ops"]["relu"]
-    assert (found["samples"], found["unjudged"], found["pass_at"]) == (1, 2, {"1": 1.0})
-    assert "of 3 samples 2 were not judged" in told["notes"][0]
+    assert (found["samples"], found["unevaluated"], found["pass_at"]) == (1, 2, {"1": 1.0})
+    assert "of 3 samples 2 were not evaluated" in told["notes"][0]
     up.clear()
     told = run(tmp_path / "b", "name=baseline", "op=relu", "n=1", *MODELLED, code=3)
-    assert told["failed"] == {"relu-oneshot-0": "nothing could be judged: nobody there"}
-    assert told["answer"] == "No job is done: nothing could be judged: nobody there."
+    assert told["failed"] == {"relu-oneshot-0": "nothing could be evaluated: nobody there"}
+    assert told["answer"] == "No job is done: nothing could be evaluated: nobody there."
 
 
 def test_a_job_whose_model_is_down_is_not_done_and_goes_on_with_the_experiment(

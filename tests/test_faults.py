@@ -43,7 +43,7 @@ from portkern.spec import registry, target
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
-from portkern.testing import QUICK, judge
+from portkern.testing import QUICK, evaluate
 from portkern.toolchain.run_tool import run_tool
 
 from .kernels import RIGHT, relu
@@ -132,7 +132,9 @@ def test_a_kernel_whose_fork_server_is_killed_is_run_again(artifacts: Path) -> N
     assert result.verdict is Verdict.PASSED, result.detail
 
 
-def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_judged(artifacts: Path) -> None:
+def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_evaluated(
+    artifacts: Path,
+) -> None:
     """Whoever runs it, the server is dead: at some time it is the kernel's."""
     done = threading.Event()
 
@@ -168,7 +170,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
 NEVER_SOON = "".join(f" {{ std::thread t{n}([] {{}}); t{n}.join(); }}" for n in range(40))
 
 
-def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_judged(
+def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_evaluated(
     artifacts: Path,
 ) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
@@ -250,14 +252,14 @@ with Session((), {}) as session, cache.workdir() as workdir:
 """
 
 
-def test_what_a_killed_judge_leaves_is_swept_at_the_next_start(
+def test_what_a_killed_evaluator_leaves_is_swept_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = [sys.executable, "-c", STRAY, str(tmp_path / "cache")]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as judge:
-        assert judge.stdout
-        scratch, workdir, worker, server = judge.stdout.readline().split()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as evaluator:
+        assert evaluator.stdout
+        scratch, workdir, worker, server = evaluator.stdout.readline().split()
         sandbox._sweep.cache_clear()
         alive = Matrix([], "test", RecordFile(tmp_path / "r"), ArtifactCache(tmp_path / "cache"))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -265,9 +267,9 @@ def test_what_a_killed_judge_leaves_is_swept_at_the_next_start(
             alive.execute()
             with Session((), {}):
                 pass
-            assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their judge lives
+            assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their evaluator lives
         finally:
-            judge.kill()
+            evaluator.kill()
     _gone(int(worker))
     _gone(int(server))
     sandbox._sweep.cache_clear()
@@ -423,7 +425,7 @@ def huge(elements: int) -> Workload:
     return replace(SMALL, name="huge", dims={"n": elements})
 
 
-def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_judged(
+def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_evaluated(
     artifacts: Path,
 ) -> None:
     with Trial(OP, "float32", [contestant(RIGHT, artifacts)], QUICK) as trial:
@@ -441,7 +443,7 @@ def test_memory_that_is_gone_when_inputs_are_drawn_is_no_abort(
     with Trial(OP, "float32", [contestant(RIGHT, artifacts)], QUICK) as trial:
         lost, found = trial.run(huge(1 << 40))[0], trial.run(SMALL)[0]
     assert lost.verdict is Verdict.UNAVAILABLE
-    assert "the judge ran out of memory: " in lost.detail
+    assert "the evaluator ran out of memory: " in lost.detail
     assert found.verdict is Verdict.PASSED
 
 
@@ -611,7 +613,7 @@ def test_after_a_crash_on_a_bad_device_nobody_is_accused(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel aborts; its device is then found to be none. The kernel that was right, and the
-    next of the same device, are not judged; those of another are."""
+    next of the same device, are not evaluated; those of another are."""
     monkeypatch.setattr(device_health, "PAUSE_S", 0.0)
     bad = partial(contestant, folder=artifacts, baseline="cuda:77")
     kernels = [bad("abort();"), bad(RIGHT), contestant(RIGHT, artifacts)]
@@ -628,7 +630,7 @@ def test_after_a_crash_on_a_bad_device_nobody_is_accused(
         assert trial.run(SMALL)[0].verdict is Verdict.UNAVAILABLE
 
 
-def test_an_unjudged_cell_is_judged_when_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_unevaluated_cell_is_evaluated_when_the_run_goes_on(tmp_path: Path) -> None:
     asked = cells(RIGHT)
     first = matrix(asked, tmp_path)
     devices = Devices()
@@ -713,7 +715,7 @@ def test_a_gpu_fault_is_one_kernels_and_the_next_passes(
     )
     options = Options(Limits(run_s=20.0), QUICK.plan)
     lost, found = (
-        judge(one, OP, backend, where, [SMALL], folder=tmp_path, options=options)
+        evaluate(one, OP, backend, where, [SMALL], folder=tmp_path, options=options)
         for one in (bad, good)
     )
     assert not isinstance(lost, Built) and not isinstance(found, Built)

@@ -1,5 +1,5 @@
-"""Whatever a worker sends, the judge ends with a verdict: it never raises, never passes what was
-not computed, never writes a file elsewhere."""
+"""Whatever a worker sends, the evaluator ends with a verdict: it never raises, never passes what
+was not computed, never writes a file elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from portkern.sandbox.shared_memory import Arena
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
 from portkern.spec.candidate import Candidate
-from portkern.testing import judge
+from portkern.testing import evaluate
 from portkern.worker import output_guards
 
 SOFTMAX = ops.load("softmax")
@@ -107,7 +107,7 @@ def asked(reply: bytes, *, close: bool = True) -> Any:
             theirs.recv(1 << 16)
             theirs.sendall(reply)
         except OSError:
-            pass  # the judge has had enough
+            pass  # the evaluator has had enough
         if close:
             theirs.close()
 
@@ -214,7 +214,7 @@ def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
 
 @contextmanager
 def called() -> Iterator[tuple[Arena, Slots]]:
-    """A call of softmax whose arena holds what the judge put there."""
+    """A call of softmax whose arena holds what the evaluator put there."""
     workload = SOFTMAX.workloads["ci"][0]
     case = reference.make_case(SOFTMAX, workload, "float32", "normal")
     shape = (workload.dims["rows"], workload.dims["cols"])
@@ -415,7 +415,7 @@ def test_an_artifact_is_read_or_a_value_error(data: Any) -> None:
 # ---- the arena
 
 
-def test_a_worker_cannot_forbid_the_judge_to_write_or_to_grow() -> None:
+def test_a_worker_cannot_forbid_the_evaluator_to_write_or_to_grow() -> None:
     import fcntl
 
     with Arena() as arena:
@@ -465,7 +465,7 @@ def test_a_kernel_that_answers_for_its_worker_never_passes(tmp_path: Path) -> No
     kernel = Candidate("relu", "cpu", "numba", HOSTILE, "relu", style="return")
     verdicts: list[Verdict] = []
     while len(verdicts) < 10:
-        results = judge(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
+        results = evaluate(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
         assert isinstance(results, list), results
         verdicts += [one.verdict for one in results]
         assert all(one.detail.encode() for one in results)

@@ -169,8 +169,8 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
     assert asked <= 7  # the call that was out when it was killed is lost
     digests = [one.digest for one in attempts(tmp_path / "killed")]
     records = (tmp_path / "killed" / "records.jsonl").read_text().splitlines()
-    judged = [(r["source_hash"], r["workload"]["name"]) for r in map(json.loads, records)]
-    assert len(judged) == len(set(judged)) and {one for one, _ in judged} == set(digests)
+    evaluated = [(r["source_hash"], r["workload"]["name"]) for r in map(json.loads, records)]
+    assert len(evaluated) == len(set(evaluated)) and {one for one, _ in evaluated} == set(digests)
 
 
 def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(

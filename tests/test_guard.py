@@ -453,7 +453,7 @@ def test_a_rejected_source_is_a_record_with_its_place_and_never_built() -> None:
     ]
 
 
-def test_what_the_policy_allows_is_built_and_judged_anew() -> None:
+def test_what_the_policy_allows_is_built_and_evaluated_anew() -> None:
     source = "#include <cblas.h>\n"
     strict, relaxed = cell(source), cell(source, torch_ops="allow")
     assert strict.hopeless[0] is Verdict.REJECTED

@@ -139,12 +139,12 @@ def test_what_python_imports_is_there_by_the_name_that_it_uses(tmp_path: Path) -
     assert json.loads(ended.stdout).startswith(str(tmp_path / "venv"))
 
 
-def test_neither_the_judge_nor_its_environment_can_be_seen(inside: Inside) -> None:
-    judge = os.getpid()
+def test_neither_the_evaluator_nor_its_environment_can_be_seen(inside: Inside) -> None:
+    evaluator = os.getpid()
     found = inside(f"""
 found = [attempt(action) for action in (
-    lambda: os.kill({judge}, 0), lambda: open("/proc/{judge}/environ", "rb").read(),
-    lambda: open("/proc/{judge}/mem", "rb+"),
+    lambda: os.kill({evaluator}, 0), lambda: open("/proc/{evaluator}/environ", "rb").read(),
+    lambda: open("/proc/{evaluator}/mem", "rb+"),
 )]
 """)
     assert "done" not in found

@@ -138,10 +138,10 @@ def joined(blocks: Iterable[Block]) -> str:
 
 
 _BEYOND = Diagnosis(
-    judge="rules", problem="reads beyond the row", fix="mask the tail", lessons=("mask tails",)
+    critic="rules", problem="reads beyond the row", fix="mask the tail", lessons=("mask tails",)
 )
 _BOUND = Diagnosis(
-    judge="rules", problem="bound by memory", lessons=("wide loads help", "mask tails")
+    critic="rules", problem="bound by memory", lessons=("wide loads help", "mask tails")
 )
 _TIMES = Block(kind="timing", title="Times", text="12 us")
 #: Two branches of a root, one of which went wrong and was mended, and another root.
@@ -403,7 +403,7 @@ def marked(name: str, island: int, score: float, parents: tuple[str, ...], arm: 
         source=f"code of {mark} softmax",
         detail=f"detail {mark}",
         feedback=(Block(kind="x", title="x", text=f"feedback {mark}"),),
-        diagnosis=Diagnosis(judge="x", problem=f"problem {mark}", lessons=(f"lesson {mark}",)),
+        diagnosis=Diagnosis(critic="x", problem=f"problem {mark}", lessons=(f"lesson {mark}",)),
     )
 
 

@@ -170,9 +170,9 @@ def test_halves_of_characters_do_not_spoil_the_file(tmp_path: Path) -> None:
 
 def test_a_role_without_a_model_is_played_by_the_coder() -> None:
     with Server(["x"]) as server:
-        assert ask(make(server), role="judge").call == "s0/judge#1"
-    with pytest.raises(ConfigError, match=r"models\.judge= or, for all roles, models\.coder="):
-        Models({"writer": Role(model=MODEL)}).role("judge")
+        assert ask(make(server), role="critic").call == "s0/critic#1"
+    with pytest.raises(ConfigError, match=r"models\.critic= or, for all roles, models\.coder="):
+        Models({"writer": Role(model=MODEL)}).role("critic")
 
 
 # ---- names and seeds
@@ -188,7 +188,7 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
         asked = [
             scope.ask("coder", said("a")),
             scope.ask("coder", said("b")),
-            scope.ask("judge", said("c")),
+            scope.ask("critic", said("c")),
             scope.within("p0").ask("coder", said("d")),
         ]
         return list(await asyncio.gather(*asked))
@@ -196,7 +196,7 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
     with Server(slow_first) as server:
         models = make(server)
         replies = asyncio.run(several(models))
-    names = ["s0/coder#1", "s0/coder#2", "s0/judge#1", "s0.p0/coder#1"]
+    names = ["s0/coder#1", "s0/coder#2", "s0/critic#1", "s0.p0/coder#1"]
     assert [one.call for one in replies] == names
     assert [one.text for one in replies] == ["re: a", "re: b", "re: c", "re: d"]
     assert models.caller("s0").calls == names
@@ -771,8 +771,8 @@ def test_a_file_that_is_not_portkerns_says_which_line(tmp_path: Path) -> None:
 
 
 def test_a_role_is_a_model_or_its_options() -> None:
-    found = roles({"coder": "openai/a", "judge": {"model": "openai/b", "retries": 0}, "x": None})
-    assert found == {"coder": Role(model="openai/a"), "judge": Role(model="openai/b", retries=0)}
+    found = roles({"coder": "openai/a", "critic": {"model": "openai/b", "retries": 0}, "x": None})
+    assert found == {"coder": Role(model="openai/a"), "critic": Role(model="openai/b", retries=0)}
 
 
 @pytest.mark.parametrize(

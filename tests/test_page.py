@@ -125,7 +125,7 @@ def long(seed: int = 0, count: int = 60) -> Log:
                     detail="" if passed else "kernel.cu:12: error: " + "no such thing; " * 30,
                     feedback=(Block(kind="timing", title="Timing", text="median_us: 12.3 µs"),),
                     diagnosis=Diagnosis(
-                        judge="rules", problem="memory at 83 %", fix="load more", why="so"
+                        critic="rules", problem="memory at 83 %", fix="load more", why="so"
                     ),
                     notes=("2 of 3 verifiers expect it to work",),
                 )
@@ -273,7 +273,7 @@ def test_calls_prices_diagnoses_and_notes_are_told(tmp_path: Path) -> None:
 
 def test_text_of_models_and_compilers_never_becomes_markup(tmp_path: Path) -> None:
     blocks = (Block(kind="compile", title=HOSTILE, text=HOSTILE),)
-    diagnosis = Diagnosis(judge=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
+    diagnosis = Diagnosis(critic=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
     bad = attempt(
         "0.0",
         idea=HOSTILE,

@@ -49,7 +49,7 @@ def usual(**more: str) -> Answer:
             return IDEAS.replace("it", f"it {count}")
         if name in ("plan", "macro"):
             return PLAN if name == "plan" else MACRO
-        if name.startswith("judge"):
+        if name.startswith("critic"):
             return FIX
         return fresh()
 
@@ -113,10 +113,10 @@ def test_caesar_shows_the_last_kernel_and_its_result_for_ten_turns(tmp_path: Pat
 
 
 def test_its_nvidia_puts_a_critics_words_into_the_next_prompt(tmp_path: Path) -> None:
-    answer = usual(judge_rewrite='{"problem": "it reads twice", "instructions": "read once"}')
+    answer = usual(critic_rewrite='{"problem": "it reads twice", "instructions": "read once"}')
     played = run(tmp_path, "its_nvidia", answer, "budget.attempts=3")
     assert played.run.plan.budget.wall_s == 900
-    assert "judge_rewrite" in played.prompts
+    assert "critic_rewrite" in played.prompts
     second = [k for k, name in enumerate(played.prompts) if name == "direct"][1]
     assert "read once" in played.text(second)
 
@@ -137,7 +137,7 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
     assert f"worth {played.run.log[best[0]].score:.2f}" in played.text(later)
 
 
-def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_kernel(
+def test_cudaforge_has_a_critic_name_one_bottleneck_and_goes_on_from_the_last_kernel(
     tmp_path: Path,
 ) -> None:
     played = run(
@@ -146,18 +146,18 @@ def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_ker
         by_prompt(
             {
                 "direct": [kernel("wrong"), kernel(2.0), kernel(1.5), kernel(1.8)],
-                "judge_repair": [FIX],
-                "judge_bottleneck": [FIX],
+                "critic_repair": [FIX],
+                "critic_bottleneck": [FIX],
             }
         ),
         "budget.attempts=4",
     )
-    assert played.prompts[:4] == ["direct", "judge_repair", "direct", "judge_bottleneck"]
+    assert played.prompts[:4] == ["direct", "critic_repair", "direct", "critic_bottleneck"]
     assert [one.parents for one in played.attempts] == [(), ("0.0",), ("1.0",), ("2.0",)]
     assert played.attempts[1].diagnosis.fix.startswith("unroll by four")
     assert "few loads in flight" in played.text(2)
-    # The judge of an attempt sees this attempt's kernel, not the best one.
-    third = [k for k, name in enumerate(played.prompts) if name == "judge_bottleneck"][1]
+    # The critic of an attempt sees this attempt's kernel, not the best one.
+    third = [k for k, name in enumerate(played.prompts) if name == "critic_bottleneck"][1]
     assert "worth 1.5" in played.text(third) and "worth 2.0" not in played.text(third)
 
 
@@ -165,8 +165,8 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
     answer = by_prompt(
         {
             "translate": [kernel("wrong"), kernel(1.1), kernel(1.2)],
-            "judge_repair": [FIX],
-            "judge_bottleneck": [FIX],
+            "critic_repair": [FIX],
+            "critic_bottleneck": [FIX],
         }
     )
     played = run(tmp_path, "kforge", answer, "budget.attempts=3")
@@ -181,14 +181,17 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
 
 def test_pragma_plans_writes_and_is_told_in_words_from_the_best(tmp_path: Path) -> None:
     played = run(tmp_path, "pragma", usual(), "budget.attempts=3")
-    assert played.prompts[:3] == ["plan", "realise", "judge_bottleneck"]
+    assert played.prompts[:3] == ["plan", "realise", "critic_bottleneck"]
     assert played.run.plan.axes["feedback"]["render"] == "nl"
     assert played.run.plan.axes["strategy"]["parent"] == "best"
 
 
 def test_tritonforges_arbiter_ends_the_loop_at_the_first_small_gain(tmp_path: Path) -> None:
     answer = by_prompt(
-        {"direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)], "judge_bottleneck": [FIX]}
+        {
+            "direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)],
+            "critic_bottleneck": [FIX],
+        }
     )
     played = run(tmp_path, "tritonforge", answer)
     assert [one.score for one in played.attempts] == [1.0, 1.5, 1.52]
@@ -216,7 +219,7 @@ def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path)
     assert "// b" in played.text(5) and "// a" not in played.text(5)  # chains do not leak
 
 
-def test_kernelagents_optimiser_does_what_the_judge_prescribes_and_keeps_two(
+def test_kernelagents_optimiser_does_what_the_critic_prescribes_and_keeps_two(
     tmp_path: Path,
 ) -> None:
     played = run(tmp_path, "kernelagent_opt", usual(), "budget.attempts=8")
@@ -225,12 +228,12 @@ def test_kernelagents_optimiser_does_what_the_judge_prescribes_and_keeps_two(
     best = sorted(played.attempts[:4], key=lambda one: -one.score)[:2]
     assert {one.parents[0] for one in second} == {one.id for one in best}
     assert all(one.arm.startswith("unroll by four") for one in second)
-    assert {"judge_bottleneck", "judge_analysis"} <= set(played.prompts)
+    assert {"critic_bottleneck", "critic_analysis"} <= set(played.prompts)
 
 
 def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_path: Path) -> None:
     wrong = [kernel("wrong", about=f"try {k}") for k in range(30)]
-    answer = by_prompt({"direct": wrong, "judge_wrong": [FIX], "judge_failure": [FIX]})
+    answer = by_prompt({"direct": wrong, "critic_wrong": [FIX], "critic_failure": [FIX]})
     played = run(tmp_path, "geak", answer, "strategy.k=1", "budget.attempts=8")
     assert [bool(one.parents) for one in played.attempts] == [
         False,
@@ -284,7 +287,7 @@ def test_evoengineer_free_shows_nothing_and_full_crosses_two_and_shows_insights(
 
 def test_ai_cuda_engineer_lets_verifiers_hold_back_half_of_eight(tmp_path: Path) -> None:
     played = run(tmp_path, "ai_cuda_engineer", usual(), "budget.attempts=8")
-    assert played.run.plan.axes["judge"]["kind"] == "prefilter"
+    assert played.run.plan.axes["critic"]["kind"] == "prefilter"
     assert len([one for one in played.attempts if not one.parents]) == 8
 
 
@@ -361,10 +364,10 @@ def test_qimeng_chooses_an_action_and_its_lines_then_makes_that_one_edit(tmp_pat
 
 
 def test_maxcode_tells_the_next_prompt_what_a_critic_made_of_the_best(tmp_path: Path) -> None:
-    answer = usual(judge_critic='{"problem": "it reads twice", "instructions": "read once"}')
+    answer = usual(critic_critic='{"problem": "it reads twice", "instructions": "read once"}')
     played = run(tmp_path, "maxcode", answer, "budget.attempts=6")
     assert played.attempts[5].parents == (max(played.attempts[:5], key=lambda a: a.score).id,)
-    assert played.prompts.count("judge_critic") == 6
+    assert played.prompts.count("critic_critic") == 6
     sixth = [k for k, name in enumerate(played.prompts) if name == "direct"][5]
     assert "read once" in played.text(sixth)
 

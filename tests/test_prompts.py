@@ -35,8 +35,10 @@ from tools import prompts as tool
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATES = sorted(FOLDER.glob("*.j2"))
-AUTHORS = [name for name in prompts.names() if not name.startswith(("judge_", "again"))]
-JUDGES = [name for name in prompts.names() if name.startswith("judge_") and name != "judge_again"]
+AUTHORS = [name for name in prompts.names() if not name.startswith(("critic_", "again"))]
+CRITICS = [
+    name for name in prompts.names() if name.startswith("critic_") and name != "critic_again"
+]
 #: A target for each backend, with hints and knobs or without.
 PLACES = {
     "cuda": ("h200", "sm_80"),
@@ -85,7 +87,7 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
         "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31\nand more",
         "feedback": (Block(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
-        "diagnosis": Diagnosis(judge="rules", problem=f"{name} waits", fix="wait less", why="so"),
+        "diagnosis": Diagnosis(critic="rules", problem=f"{name} waits", fix="wait less", why="so"),
     }
     return Attempt(
         id=name,
@@ -163,8 +165,8 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
     )
 
 
-def judged(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
-    """All that the templates of judges name."""
+def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
+    """All that the templates of critics name."""
     return {
         "task": task,
         "attempt": attempt,
@@ -220,12 +222,12 @@ def test_authors_prompts_render_for_every_language(name: str, parents: tuple[str
         tidy(shown, given)
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_judges_prompts_render_for_every_language(name: str) -> None:
+@pytest.mark.parametrize("name", CRITICS)
+def test_critics_prompts_render_for_every_language(name: str) -> None:
     for one in tasks():
         for seen in (PASSED, WRONG):
             for more in ({}, {"before": None, "best": 0.0, "metrics": "", "wanted": 3}):
-                given = judged(one, seen, **more)
+                given = evaluated(one, seen, **more)
                 tidy(text(name, given), given)
 
 
@@ -295,7 +297,7 @@ def test_a_change_of_what_a_prompt_includes_is_a_change_of_it(
     finally:
         monkeypatch.undo()
         prompts.digest.cache_clear()
-    assert "direct" in changed and "diff" not in changed and "judge_vote" not in changed
+    assert "direct" in changed and "diff" not in changed and "critic_vote" not in changed
 
 
 def test_the_tool_gives_what_changed_the_next_version(

@@ -24,7 +24,7 @@ from portkern.spec.backend import Backend, Missing, Ready, Resources, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
-from portkern.testing import judge
+from portkern.testing import evaluate
 from portkern.worker.profile import Trace
 
 from .report_records import records
@@ -229,7 +229,7 @@ def test_records_from_before_there_were_launches_can_be_read() -> None:
     assert Record.from_json(line).launches == []
 
 
-# ---- judged
+# ---- evaluated
 
 
 def on(
@@ -237,10 +237,10 @@ def on(
 ) -> Result:
     language = next(iter(backend.languages.values()))
     candidate = Candidate(op, backend.name, language, source, op, style=backend.style)
-    return judged(backend, where, candidate, folder)
+    return evaluated(backend, where, candidate, folder)
 
 
-def judged(
+def evaluated(
     backend: Backend,
     where: Target,
     candidate: Candidate,
@@ -253,7 +253,7 @@ def judged(
             pytest.skip(f"{backend.name}: {there}")
     op = ops.load(candidate.op)
     chosen = [workload or op.workloads["ci"][0]]
-    results = judge(candidate, op, backend, where, chosen, folder=folder, torch_ops=torch_ops)
+    results = evaluate(candidate, op, backend, where, chosen, folder=folder, torch_ops=torch_ops)
     assert isinstance(results, list), results
     return results[0]
 
@@ -282,10 +282,10 @@ LARGE = Workload("large", {"n": 1 << 22})
 
 def test_an_operator_with_a_harmless_name_is_seen_by_its_time(folder: Path) -> None:
     candidate = Candidate("relu", "cpu", "numba", LIGHT, "relu", style="return")
-    result = judged(CPU, HERE, candidate, folder, workload=LARGE)
+    result = evaluated(CPU, HERE, candidate, folder, workload=LARGE)
     assert result.verdict is Verdict.REJECTED
     assert result.detail.startswith("torch's aten::clamp_min did the work")
-    allowed = judged(CPU, HERE, candidate, folder, "allow", LARGE)
+    allowed = evaluated(CPU, HERE, candidate, folder, "allow", LARGE)
     assert allowed.verdict is Verdict.PASSED
     assert [one.code for one in allowed.findings] == ["library"]
 
@@ -304,7 +304,7 @@ def test_the_profile_of_a_gpu_shows_the_kernels_of_the_catalogue(
     if not isinstance(hardware, Venue) or not isinstance(backend.probe(where), Ready):
         pytest.skip(f"{backend.name}: {hardware}")
     for candidate in catalogue.candidates(op, backend):
-        result = judged(backend, where, candidate, folder)
+        result = evaluated(backend, where, candidate, folder)
         assert result.verdict is Verdict.PASSED, result.detail
         assert result.launches and all(one.us > 0 for one in result.launches)
         assert "unproved" not in [one.code for one in result.findings]
@@ -322,6 +322,6 @@ def test_a_librarys_kernel_on_a_gpu_is_refused_by_name(folder: Path) -> None:
     if isinstance(hardware, Missing):
         pytest.skip(f"triton: {hardware}")
     candidate = Candidate("relu", "triton", "triton", source, "relu")
-    result = judged(backend, where, candidate, folder, workload=LARGE)
+    result = evaluated(backend, where, candidate, folder, workload=LARGE)
     assert result.verdict is Verdict.REJECTED
     assert "at::native" in result.detail

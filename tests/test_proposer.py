@@ -625,7 +625,7 @@ def expand(
     task: Task = CPP,
     memory: Memory | None = None,
     approved: Callable[[Sequence[str]], Sequence[str]] = lambda ideas: ideas,
-    judge: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
+    evaluate: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
     seed: int = 0,
     shuffle: int = 0,
     taken: set[str] | None = None,
@@ -637,7 +637,7 @@ def expand(
     async def look(draft: Draft) -> Seen:
         assert draft.candidate is not None
         seen.append(draft.candidate.source)
-        return judge(draft)
+        return evaluate(draft)
 
     async def approve(ideas: Sequence[str]) -> Sequence[str]:
         return approved(ideas)
@@ -848,14 +848,14 @@ def test_an_action_of_a_menu_is_told_in_its_words(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_actions_of_the_judge_its_advice_is_the_action(kind: str) -> None:
-    advised = Diagnosis(judge="rules", problem="it waits", fix="use two accumulators")
+def test_with_actions_of_the_critic_its_advice_is_the_action(kind: str) -> None:
+    advised = Diagnosis(critic="rules", problem="it waits", fix="use two accumulators")
     parent = attempt("0.0", 2.0, diagnosis=advised)
-    told = expand(load(kind, actions="judge"), good, Slot(parents=("0.0",)), attempts=[parent])
+    told = expand(load(kind, actions="critic"), good, Slot(parents=("0.0",)), attempts=[parent])
     assert any("use two accumulators" in one.text for one in told.asked)
     assert told.draft.arm == "use two accumulators"
     for slot in (Slot(), Slot(parents=("1.0",)), Slot(parents=("0.0",), arm="tile it")):
-        more = expand(load(kind, actions="judge"), good, slot, attempts=[parent, SLOW])
+        more = expand(load(kind, actions="critic"), good, slot, attempts=[parent, SLOW])
         assert more.draft.arm == slot.arm
 
 
@@ -1388,12 +1388,12 @@ def test_a_tool_answers_in_words(reply: str, said: str) -> None:
 
 
 def test_what_became_of_a_try_is_reported() -> None:
-    def judge(draft: Draft) -> Seen:
+    def evaluate(draft: Draft) -> Seen:
         block = Block(kind="correctness", title="Wrong elements", text="[3, 7]")
         return Seen(draft, "build_failed", "no such thing", feedback=[block])
 
     made, answer = with_tools(*TOOLS)
-    report = expand(made, answer, judge=judge).asked[2].last
+    report = expand(made, answer, evaluate=evaluate).asked[2].last
     assert report.startswith("Build failed: no such thing\n\nWrong elements\n[3, 7]\n\nNo tries")
 
 
@@ -1457,7 +1457,7 @@ def test_a_menu_offers_what_the_targets_vendor_has() -> None:
     assert all(names.values())
 
 
-@pytest.mark.parametrize("actions", ["open", "judge", "graph"])
+@pytest.mark.parametrize("actions", ["open", "critic", "graph"])
 def test_an_open_choice_has_no_arms(actions: str) -> None:
     assert menu.arms(actions, CPP) == []
 
@@ -1465,7 +1465,7 @@ def test_an_open_choice_has_no_arms(actions: str) -> None:
 @pytest.mark.parametrize(
     ("actions", "said"),
     [
-        ("opne", "Got proposer.actions='opne', expected open, judge, graph or menu/<name>"),
+        ("opne", "Got proposer.actions='opne', expected open, critic, graph or menu/<name>"),
         ("menu/seven", "No menu of actions 'seven'; available: "),
         ("menu/", "No menu of actions ''"),
     ],

@@ -25,7 +25,7 @@ from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import load
-from portkern.testing import QUICK, judge
+from portkern.testing import QUICK, evaluate
 from portkern.worker import timed_inputs
 
 from .kernels import RIGHT, relu
@@ -43,7 +43,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def result(candidate: Candidate, artifacts: Path) -> Result:
     options = replace(QUICK, plan=Plan(rounds=3))
-    results = judge(candidate, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
+    results = evaluate(candidate, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
     assert isinstance(results, list), results
     return results[0]
 

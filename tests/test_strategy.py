@@ -110,7 +110,7 @@ def chaos(seed: int) -> World:
         }
         facts: dict[str, Any] = {"source": source, "metrics": metrics}
         if drawn.random() < 0.02:
-            facts["diagnosis"] = Diagnosis(judge="rules", problem="none", stop=True)
+            facts["diagnosis"] = Diagnosis(critic="rules", problem="none", stop=True)
         if drawn.random() < 0.5:
             return attempt(slot, k, drawn.choice([0.5, 1.0, drawn.uniform(0.1, 9)]), **facts)
         status = drawn.choice(
@@ -514,9 +514,9 @@ def test_the_arbiter_ends_refinement_after_a_correct_turn_that_gains_too_little(
     assert len(play(load("refine"), gains).slots) == 10
 
 
-def test_a_judge_who_sees_nothing_more_to_gain_ends_refinement() -> None:
+def test_a_critic_who_sees_nothing_more_to_gain_ends_refinement() -> None:
     def world(slot: Slot) -> Sequence[Attempt]:
-        stop = Diagnosis(judge="rules", problem="at the roofline", stop=slot.number == 2)
+        stop = Diagnosis(critic="rules", problem="at the roofline", stop=slot.number == 2)
         return [attempt(slot, score=1.0, diagnosis=stop)]
 
     assert len(play(load("refine"), world).slots) == 3

@@ -20,7 +20,7 @@ class Status(StrEnum):
 
     NO_CODE = "no_code"  # the proposer came back without a kernel
     DUPLICATE = "duplicate"  # of an attempt of this run, whose result it has
-    SCREENED = "screened"  # a judge held it back from the hardware
+    SCREENED = "screened"  # a critic held it back from the hardware
     UNSUPPORTED = "unsupported"
     UNAVAILABLE = "unavailable"
     REJECTED = "rejected"
@@ -49,10 +49,10 @@ class Block(Part):
 
 
 class Diagnosis(Part):
-    """What a judge made of an attempt: the one bottleneck or defect, and the one thing to do.
+    """What a critic made of an attempt: the one bottleneck or defect, and the one thing to do.
     ``bound`` is the resource that limits it, where that was found out; ``lessons`` outlive it."""
 
-    judge: str
+    critic: str = Field(validation_alias=AliasChoices("critic", "judge"))  # "judge" before 0.2
     problem: str
     fix: str = ""
     why: str = ""

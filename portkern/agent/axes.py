@@ -1,7 +1,7 @@
 """The five axes of a generation run, and what they are handed.
 
 A strategy decides what is expanded next, a proposer makes candidates of it, a memory says what
-enters a prompt, sensors turn records into feedback, and a judge interprets them. Each knows the
+enters a prompt, sensors turn records into feedback, and a critic interprets them. Each knows the
 log and the task, none knows another.
 """
 
@@ -77,12 +77,12 @@ class Draft:
     donor: str = ""
     notes: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
-    status: str = ""  # "screened" when a judge held it back
+    status: str = ""  # "screened" when a critic held it back
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A draft that was judged, before it is an attempt. ``status`` as the attempt's."""
+    """A draft that was evaluated, before it is an attempt. ``status`` as the attempt's."""
 
     draft: Draft
     status: str
@@ -94,10 +94,11 @@ class Seen:
 
 @dataclass
 class Context:
-    """What a proposer and a judge work with, for one slot. ``random`` is the slot's own: equal
-    runs draw equal numbers. ``look`` judges a candidate before it is proposed: those of a proposer
-    that tries by itself. ``taken``: digests of all candidates of the run, also of those that are
-    not judged yet. ``approve`` asks people which of some ideas are to be carried out."""
+    """What a proposer and a critic work with, for one slot. ``random`` is the slot's own: equal
+    runs draw equal numbers. ``look`` evaluates a candidate before it is proposed: those of a
+    proposer that tries by itself. ``taken``: digests of all candidates of the run, also of those
+    that are not evaluated yet. ``approve`` asks people which of some ideas are to be carried
+    out."""
 
     task: Task
     log: Log
@@ -182,7 +183,7 @@ class Measured:
     stop: bool = False
 
 
-class Judge(Protocol):
+class Critic(Protocol):
     @property
     def roles(self) -> tuple[str, ...]:
         """Of models that it asks."""

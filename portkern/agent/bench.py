@@ -1,4 +1,5 @@
-"""Judges a run's candidates: each is built, then run workload by workload until one is not passed.
+"""Evaluates a run's candidates: each is built, then run workload by workload until one is not
+passed.
 
 Builds may overlap; what runs on the device takes turns. Of a task with several sets the last, which
 is timed, has inputs of one distribution only: those of before had all, and whoever becomes the best
@@ -40,7 +41,7 @@ class Work:
 
 
 class Bench:
-    """``file`` keeps the records; what it and ``recorded`` hold is not judged again; ``quick``
+    """``file`` keeps the records; what it and ``recorded`` hold is not evaluated again; ``quick``
     as above. ``device_s`` is the time that the device was in use."""
 
     def __init__(
@@ -69,7 +70,7 @@ class Bench:
         return [Work(name, w) for name, several in self.task.workloads.items() for w in several]
 
     def build(self, candidate: Candidate) -> float:
-        """So that :meth:`judge` finds the build; seconds that it took. Safe in any thread."""
+        """So that :meth:`evaluate` finds the build; seconds that it took. Safe in any thread."""
         cell = self._cell(candidate, self.work[0])
         if cell.hopeless or all(self._answer(candidate, one) for one in self.work):
             return 0.0
@@ -77,12 +78,12 @@ class Bench:
         self._build(cell)
         return time.perf_counter() - start
 
-    def judge(self, candidate: Candidate) -> list[Record]:
+    def evaluate(self, candidate: Candidate) -> list[Record]:
         """Up to the first workload that is not passed. One at a time."""
         with self._turn:
-            return list(self._judge(candidate))
+            return list(self._evaluate(candidate))
 
-    def _judge(self, candidate: Candidate) -> Iterator[Record]:
+    def _evaluate(self, candidate: Candidate) -> Iterator[Record]:
         todo = []
         for work in self.work:
             answer = self._answer(candidate, work)
@@ -110,7 +111,7 @@ class Bench:
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
             for cell in cells:
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
-                record = self._keep(to_record.judged(self._run, cell, built, result))
+                record = self._keep(to_record.evaluated(self._run, cell, built, result))
                 yield record
                 if record.verdict is not Verdict.PASSED:
                     break
@@ -145,7 +146,7 @@ class Bench:
                     results = trial.run(one.workload)
                     told.append(
                         [
-                            to_record.judged(self._run, self._cell(candidate, one), made, result)
+                            to_record.evaluated(self._run, self._cell(candidate, one), made, result)
                             for candidate, made, result in zip(
                                 candidates, built, results, strict=True
                             )

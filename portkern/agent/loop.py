@@ -17,7 +17,7 @@ from threading import Thread
 
 from portkern.agent import attempt as scoring
 from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
-from portkern.agent.axes import Context, Draft, Judge, Memory, Proposer, Seen, Sensor, Strategy
+from portkern.agent.axes import Context, Critic, Draft, Memory, Proposer, Seen, Sensor, Strategy
 from portkern.agent.bench import Bench
 from portkern.agent.budget import Meter
 from portkern.agent.llm.models import Models
@@ -26,7 +26,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 
-#: A draft that was not made, or not judged, because the budget was spent: it is no attempt.
+#: A draft that was not made, or not evaluated, because the budget was spent: it is no attempt.
 UNPAID = "unpaid"
 
 
@@ -36,7 +36,7 @@ class Axes:
     proposer: Proposer
     memory: Memory
     sensors: Sequence[Sensor]
-    judge: Judge
+    critic: Critic
 
 
 @dataclass
@@ -149,10 +149,10 @@ class Loop:
     async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
         drafts = await self.axes.proposer.propose(slot, context)
         self._taken |= {one.candidate.digest for one in drafts if one.candidate}
-        drafts = await self.axes.judge.screen(drafts, context)
+        drafts = await self.axes.critic.screen(drafts, context)
         self._stop(self.models.dead)
-        judged = await asyncio.gather(*(self._paid(one) for one in drafts))
-        seen = [one for one in judged if one.status != UNPAID]
+        evaluated = await asyncio.gather(*(self._paid(one) for one in drafts))
+        seen = [one for one in evaluated if one.status != UNPAID]
         if not seen:
             raise BudgetSpent(self.stopped)
         several = [
@@ -169,15 +169,15 @@ class Loop:
             return Seen(draft, UNPAID)
 
     async def _look(self, draft: Draft) -> Seen:
-        """Each candidate is judged once, whoever asks."""
+        """Each candidate is evaluated once, whoever asks."""
         if draft.candidate is None or draft.status:
             return Seen(draft, draft.status or Status.NO_CODE, draft.detail)
         digest = draft.candidate.digest
         if digest not in self._looks:
-            self._looks[digest] = asyncio.create_task(self._judge(draft))
+            self._looks[digest] = asyncio.create_task(self._evaluate(draft))
         return replace(await asyncio.shield(self._looks[digest]), draft=draft)
 
-    async def _judge(self, draft: Draft) -> Seen:
+    async def _evaluate(self, draft: Draft) -> Seen:
         candidate = draft.candidate
         assert candidate is not None
         broken = self.task.constraints.broken_by(candidate.source, candidate.language)
@@ -189,7 +189,7 @@ class Loop:
             if self.meter.exhausted:
                 raise BudgetSpent(self.meter.exhausted)
             before = self.bench.device_s
-            records = await asyncio.to_thread(self.bench.judge, candidate)
+            records = await asyncio.to_thread(self.bench.evaluate, candidate)
             self.meter.spend_device(self.bench.device_s - before)
             feedback, metrics = await asyncio.to_thread(self._sense, draft, records)
         over = self.task.constraints.exceeded_by(records)
@@ -259,7 +259,7 @@ class Loop:
 
     async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
         """With its diagnosis and its cost."""
-        llm = context.llm.within(f"{attempt.number}.judge")
+        llm = context.llm.within(f"{attempt.number}.critic")
         diagnosis, note = await self._diagnose(attempt, replace(context, llm=llm))
         calls = (*attempt.calls, *llm.calls)
         return attempt.model_copy(
@@ -273,7 +273,7 @@ class Loop:
 
     async def _diagnose(self, attempt: Attempt, context: Context) -> tuple[Diagnosis | None, str]:
         try:
-            return await self.axes.judge.diagnose(attempt, context), ""
+            return await self.axes.critic.diagnose(attempt, context), ""
         except (ModelError, BudgetSpent) as error:
             return None, f"not diagnosed: {error}"
 

@@ -55,7 +55,7 @@ def read(folder: Path) -> dict[str, Any]:
 def conclude(
     log: Log, task: Task, bench: Bench, last: Bench, race: Sequence[Work], baseline: str
 ) -> Outcome:
-    """``last`` judges the last sets; ``race`` are the workloads on which ``bench`` races the
+    """``last`` evaluates the last sets; ``race`` are the workloads on which ``bench`` races the
     finalists, with inputs of all distributions."""
     kernel = shipped(task)
     finalists = log.best(FINALISTS)
@@ -65,7 +65,7 @@ def conclude(
     final: dict[str, tuple[Record, ...]] = {}
     out: dict[str, str] = {}
     for one in finalists:
-        final[one.id] = tuple(last.judge(_candidate(task, one))) if last.work else ()
+        final[one.id] = tuple(last.evaluate(_candidate(task, one))) if last.work else ()
         out |= _why_out(one.id, final[one.id])
     standing = [one for one in finalists if one.id not in out]
     if not standing:

@@ -2,7 +2,7 @@
 
 attempts.jsonl  what was proposed, and its end    attempts.html, .md  the same, to read
 calls.jsonl     what models were asked            summary.json        the end, for scripts
-records.jsonl   what the judge saw                best.<suffix>       the best kernel
+records.jsonl   what the evaluator saw                best.<suffix>       the best kernel
 run.json        what decides the run              spent.json          seconds so far
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Judge, Proposer, Strategy
+from portkern.agent.axes import Critic, Proposer, Strategy
 from portkern.agent.bench import Bench, Work
 from portkern.agent.budget import Budget, Meter, Spent
 from portkern.agent.llm import role
@@ -51,14 +51,14 @@ _WAITING = ("timeout_s", "retries", "backoff_s", "concurrency", "tokens", "usd")
 
 @dataclass(frozen=True)
 class Plan:
-    """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``judge`` as
-    configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced`` the
-    workloads of its race, those that scores are of unless given.
+    """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``evaluate``
+    as configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced``
+    the workloads of its race, those that scores are of unless given.
     ``replay`` is a run's folder, or None."""
 
     task: Task
     axes: Mapping[str, Mapping[str, Any]]
-    judging: Options
+    evaluation: Options
     models: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
@@ -93,7 +93,7 @@ class Plan:
                     "inflight": self.inflight,
                     "torch_ops": task.torch_ops,
                     "venue": self.stage.venue,
-                    "baselines": list(self.judging.baselines),
+                    "baselines": list(self.evaluation.baselines),
                 },
                 default=dict,
             )
@@ -106,7 +106,7 @@ class Run:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.proposer, self.strategy, self.judge = _matched(plan, folder)
+        self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
         self.meter = Meter(plan.budget, spent=self._spent())
@@ -134,7 +134,7 @@ class Run:
                 self.proposer,
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
                 feedback.load(axes["feedback"]),
-                self.judge,
+                self.critic,
             ),
             self.models,
             self.bench,
@@ -143,7 +143,7 @@ class Run:
             seed=self.plan.seed,
             inflight=self.plan.inflight,
             builders=self.plan.builders,
-            baseline=self.plan.judging.baselines[0],
+            baseline=self.plan.evaluation.baselines[0],
             approve=approve,
             report=told,
         )
@@ -161,7 +161,7 @@ class Run:
         race = [Work(task.scored, one) for one in self.plan.raced or task.workloads[task.scored]]
         before = self.bench.device_s
         found = outcome.conclude(
-            self.log, task, self.bench, last, race, self.plan.judging.baselines[0]
+            self.log, task, self.bench, last, race, self.plan.evaluation.baselines[0]
         )
         self.meter.spend_device(self.bench.device_s - before + last.device_s)
         self._note()
@@ -190,7 +190,7 @@ class Run:
             task,
             self.folder,
             ArtifactCache(cache_root() / "builds"),
-            plan.judging,
+            plan.evaluation,
             stage=plan.stage,
             recorded=recorded,
             quick=quick,
@@ -225,7 +225,7 @@ class Run:
         )
 
 
-def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
+def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
     """Raises ConfigError for axes that do not go together, with what would."""
     proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
     if plan.axes["proposer"].get("actions") == "graph":
@@ -235,8 +235,8 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
             strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
-    judging = critic.load(plan.axes["judge"])
-    _have_models(plan, {"proposer": proposing.roles, "judge": judging.roles})
+    evaluating = critic.load(plan.axes["critic"])
+    _have_models(plan, {"proposer": proposing.roles, "critic": evaluating.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
         raise ConfigError(
             "strategy.mask=true goes by hardware counters; set feedback.counters= to ncu, rocprof "
@@ -248,7 +248,7 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
             "proposer.actions=menu/<name>"
         )
     _can_do(plan, proposing, planned)
-    return proposing, planned, judging
+    return proposing, planned, evaluating
 
 
 def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:

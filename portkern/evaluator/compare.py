@@ -1,4 +1,4 @@
-"""Whether a kernel's outputs are right: compared with the answers in the judge's process, per
+"""Whether a kernel's outputs are right: compared with the answers in the evaluator's process, per
 element and in norm."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Comparison:
 
 
 def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict") -> Comparison:
-    """Judge all outputs of one call; the worst of them is reported."""
+    """Critic all outputs of one call; the worst of them is reported."""
     worst = Comparison("")
     for index, output in enumerate(actual):
         own, budget = case.own[index], case.budgets[index]

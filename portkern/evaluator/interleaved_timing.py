@@ -2,7 +2,7 @@
 
 Every call that is timed has data and buffers of its own, so nothing remembered from an earlier one
 is of use. Which calls' outputs are looked at is decided once they are over. What a worker says of
-its time is held against the judge's own clock.
+its time is held against the evaluator's own clock.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Lap:
 
     @property
     def call_us(self) -> float:
-        """Of one call, with its share of what timing takes, by the judge's clock."""
+        """Of one call, with its share of what timing takes, by the evaluator's clock."""
         return self.wall_s * 1e6 / (len(self.samples) + 1)
 
     def some(self, count: int, chosen: random.Random) -> set[int]:
@@ -89,8 +89,8 @@ class Lap:
         return {chosen.choice(order if i else faster) for i in range(count)}
 
     def hidden_s(self, usual_s: float = 0.0) -> float:
-        """What the judge saw and the worker did not speak of, beyond what timing takes by itself
-        and the call that warms up."""
+        """What the evaluator saw and the worker did not speak of, beyond what timing takes by
+        itself and the call that warms up."""
         return self.wall_s - self.spoken_s * (1 + 1 / len(self.samples)) - usual_s
 
     def hides(self, usual_s: float = 0.0) -> bool:
@@ -331,7 +331,7 @@ def _most_open(laps: Sequence[Lap]) -> Lap:
 def _hidden(lap: Lap, usual_s: float) -> Doubt:
     return Doubt(
         f"its calls took {lap.spoken_s * 1e3:.3g} ms by its own clock, and "
-        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the judge's"
+        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the evaluator's"
     )
 
 

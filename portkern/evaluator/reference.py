@@ -1,5 +1,5 @@
-"""What is right, known to the judge alone: fresh inputs with their answers, and by how much each
-element of a kernel's outputs may differ from them.
+"""What is right, known to the evaluator alone: fresh inputs with their answers, and by how much
+each element of a kernel's outputs may differ from them.
 
 The reference runs at float64; a kernel may err as much as the framework's own kernel at that
 dtype does, within a stated factor.
@@ -47,7 +47,7 @@ _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0*
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs that a kernel will see, and what only the judge knows: the answer at float64
+    """Inputs that a kernel will see, and what only the evaluator knows: the answer at float64
     (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are made of
     sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
 

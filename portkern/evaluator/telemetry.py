@@ -1,7 +1,7 @@
 """What a device tells of itself while it is timed: clocks, temperature, power, and what slows it.
 
-The judge asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs. What
-a driver does not tell is left out.
+The evaluator asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs.
+What a driver does not tell is left out.
 """
 
 from __future__ import annotations

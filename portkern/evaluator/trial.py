@@ -1,6 +1,6 @@
-"""Judges kernels: every exit is a :class:`Result`, none is an exception.
+"""Evaluates kernels: every exit is a :class:`Result`, none is an exception.
 
-All kernels of one op and dtype are judged together, each in a worker of its own: they see the
+All kernels of one op and dtype are evaluated together, each in a worker of its own: they see the
 same fresh inputs, and are timed in turns with the baseline on the same device.
 """
 
@@ -113,7 +113,7 @@ class Trial:
     def run(
         self, workload: Workload, *, distributions: Sequence[str] | None = None
     ) -> list[Result]:
-        """Judge every contestant on ``workload``, with inputs of these ``distributions`` or of
+        """Critic every contestant on ``workload``, with inputs of these ``distributions`` or of
         those that the options and the op's adversaries give; the timed part has the machine for
         itself."""
         chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
@@ -127,9 +127,8 @@ class Trial:
         except host_memory.EXHAUSTED as error:
             if not host_memory.exhausted(error):
                 raise
-            reason = (
-                f"the judge ran out of memory: {str(error).partition(chr(10))[0] or 'MemoryError'}"
-            )
+            cause = str(error).partition("\n")[0] or "MemoryError"
+            reason = f"the evaluator ran out of memory: {cause}"
             return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
         return [results[index] for index in everyone]
 
@@ -168,16 +167,16 @@ class Trial:
                 break
             wait(opening)
             base = case.inputs if case.distribution == inputs.BASE else base
-            judge = partial(self._judge, workload=workload, case=case)
-            judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
-            results |= dict(zip(standing, judged, strict=True))
+            evaluate = partial(self._evaluate, workload=workload, case=case)
+            evaluated = self._pool.map(evaluate, standing, [results.get(i) for i in standing])
+            results |= dict(zip(standing, evaluated, strict=True))
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
         return standing, base
 
     def _cases(self, workload: Workload, distributions: Sequence[str]) -> Iterator[reference.Case]:
-        """In the order they are judged in; each is made while the one before is in use."""
+        """In the order they are evaluated in; each is made while the one before is in use."""
         coming: Future[reference.Case] | None = None
         for name in (*distributions, None):
             made = coming.result() if coming is not None else None
@@ -192,7 +191,7 @@ class Trial:
         return case
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
-        """Those whose device is in order; the others are told why they are not judged."""
+        """Those whose device is in order; the others are told why they are not evaluated."""
         sound = []
         for index in asked:
             problem = self._devices.problem(self._device(index))
@@ -215,14 +214,14 @@ class Trial:
     def _device(self, index: int) -> str:
         return self.contestants[index].device
 
-    def _judge(
+    def _evaluate(
         self, index: int, before: Result | None, *, workload: Workload, case: reference.Case
     ) -> Result:
         """Asked again, once, when it was cut off by no fault of the kernel."""
-        result = self._judge_once(index, before, workload, case)
-        return self._judge_once(index, before, workload, case) if result.harness else result
+        result = self._evaluate_once(index, before, workload, case)
+        return self._evaluate_once(index, before, workload, case) if result.harness else result
 
-    def _judge_once(
+    def _evaluate_once(
         self, index: int, before: Result | None, workload: Workload, case: reference.Case
     ) -> Result:
         """One call on fresh inputs, and on the base distribution a second with equal ones: what
@@ -233,11 +232,13 @@ class Trial:
         session = opened.session
         if before is None:
             before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
-        result, first = self._judge_call(session, before, workload, case)
+        result, first = self._evaluate_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
         work = self.contestants[index].work if any(t.numel() for t in case.exact) else None
-        result, second = self._judge_call(session, result, workload, case, traced=work, known=first)
+        result, second = self._evaluate_call(
+            session, result, workload, case, traced=work, known=first
+        )
         if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result
         if result.verdict is not Verdict.PASSED:
@@ -252,7 +253,7 @@ class Trial:
             result, verdict=verdict, detail=found.problem, findings=(*result.findings, note)
         )
 
-    def _judge_call(
+    def _evaluate_call(
         self,
         session: Session,
         before: Result,

@@ -69,7 +69,8 @@ RATES: Mapping[str, tuple[str, Which]] = {
 
 @dataclass(frozen=True)
 class Arm:
-    """A row for each job, with as many turns as were asked for; None where one was not judged."""
+    """A row for each job, with as many turns as were asked for; None where one was not
+    evaluated."""
 
     name: str
     jobs: tuple[tuple[str, int], ...]
@@ -194,7 +195,7 @@ def _lead(arms: Sequence[Arm], against: Sequence[Against]) -> str:
     rates = [(arm, ratio(*arm.later(broken))) for arm in arms]
     told = [f"{percent(rate)} of turns {arm.said}" for arm, rate in rates if rate]
     if not told:
-        return "No turn after the first was judged."
+        return "No turn after the first was evaluated."
     lead = f"From turn 2 on, compile errors end {section.listed(told)}."
     differs = against[-1].difference(broken) if against else None
     if differs is None:
@@ -208,10 +209,10 @@ def _lead(arms: Sequence[Arm], against: Sequence[Against]) -> str:
 
 def _notes(arm: Arm) -> list[str]:
     notes = []
-    unjudged = sum(one is None for row in arm.rows for one in row)
-    if unjudged:
-        count = section.counted(unjudged, "turn")
-        notes.append(f"{arm.said}: {count} that were not taken or not judged do not count.")
+    unevaluated = sum(one is None for row in arm.rows for one in row)
+    if unevaluated:
+        count = section.counted(unevaluated, "turn")
+        notes.append(f"{arm.said}: {count} that were not taken or not evaluated do not count.")
     if len(arm.jobs) < FEW:
         count = section.counted(len(arm.jobs), "job")
         notes.append(f"{arm.said}: {count}; intervals over so few are rough.")

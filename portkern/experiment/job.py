@@ -73,11 +73,11 @@ class Done:
 
     @property
     def why_nothing(self) -> str:
-        """Why it tells nothing, or empty: a single attempt that was judged tells something."""
+        """Why it tells nothing, or empty: a single attempt that was evaluated tells something."""
         if any(end.status for end in self.endings):
             return ""
         first = next((one.detail for one in self.log if one.detail), "there is no attempt")
-        return f"nothing could be judged: {first.partition(chr(10))[0]}"
+        return f"nothing could be evaluated: {first.partition(chr(10))[0]}"
 
 
 def _device(records: Path) -> str:

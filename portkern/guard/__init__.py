@@ -1,8 +1,8 @@
 """Reads a candidate before it is built and says what in it breaks the rules, by file and line.
 
-It explains, and spares the machine the plainest attempts; the jail contains and the checks judge.
-So a doubtful construct is a note, and only what no honest kernel needs is rejected. Comments, and
-strings that are not executed, are never looked at.
+It explains, and spares the machine the plainest attempts; the jail contains and the checks
+evaluate. So a doubtful construct is a note, and only what no honest kernel needs is rejected.
+Comments, and strings that are not executed, are never looked at.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from portkern.evaluator.device_health import Devices
 from portkern.evaluator.trial import Options, Trial
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import Cell
-from portkern.matrix.to_record import judged, unbuilt, unrun
+from portkern.matrix.to_record import evaluated, unbuilt, unrun
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
@@ -119,7 +119,7 @@ class Matrix:
                 for cell in asked:
                     outcome = built[_identity(cell)]
                     key = _venue_identity(_contestant(cell, outcome))
-                    self._emit([judged(self.run, cell, outcome, results[order[key]])])
+                    self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
 
     def _emit(self, records: Iterable[Record]) -> None:
         with self._lock:

@@ -44,7 +44,7 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
     return _record(run, cell, Verdict.UNAVAILABLE, reason, evidence, built=built)
 
 
-def judged(run: str, cell: Cell, built: Built, result: Result) -> Record:
+def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
     """A cell that ran; what is missing is why it has not been measured."""
     assert isinstance(built.outcome, Artifact)
     evidence, missing = _built_evidence(built.outcome), ""

@@ -282,7 +282,7 @@ def current(records: Iterable[Record]) -> list[Record]:
     """One record per cell, in order of the cells' first appearance.
 
     A results file is append-only and may hold several machines' work. The newest record of each
-    machine counts; of those, only the ones for the newest judged source. Then a failure on any
+    machine counts; of those, only the ones for the newest evaluated source. Then a failure on any
     machine beats everything, else the highest rung that was really reached.
     """
     attempts: dict[tuple[object, ...], dict[str, Record]] = {}

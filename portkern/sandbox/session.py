@@ -1,7 +1,7 @@
-"""Workers from the judge's side: spawn, ask with a deadline, and see how they ended.
+"""Workers from the evaluator's side: spawn, ask with a deadline, and see how they ended.
 
-Every worker is confined by :mod:`portkern.sandbox.jail`, shares an :class:`Arena` with the judge,
-and is gone with all that it started when its session closes.
+Every worker is confined by :mod:`portkern.sandbox.jail`, shares an :class:`Arena` with the
+evaluator, and is gone with all that it started when its session closes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from portkern.sandbox.jail import Layers, Policy, owner
 from portkern.sandbox.shared_memory import Arena
 from portkern.toolchain.run_tool import cache_root
 
-#: What a worker sees of the judge's environment; API keys and tokens are not among it.
+#: What a worker sees of the evaluator's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
 ALLOWED_PREFIXES = (
     "CUDA",
@@ -163,7 +163,7 @@ class ForkServer:
     def spawn(
         self, policy: Policy, environment: Mapping[str, str], *, arena: int, log: int
     ) -> tuple[int, int, socket.socket]:
-        """The pids of a new worker and of its server, and the judge's end of its connection."""
+        """The pids of a new worker and of its server, and the evaluator's end of its connection."""
         ours, theirs = socket.socketpair()
         request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
         with ExitStack() as unless_spawned, theirs, self._lock:
@@ -310,7 +310,7 @@ class Session:
         self._received = bytearray()
         self._server = server(preload)
         policy = Policy(self.scratch, tuple(reads), device=device)
-        # Its home is its scratch folder, so it is told where the judge's cache is now.
+        # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
         try:
             self.pid, self._server_pid, self._connection = self._server.spawn(
@@ -418,7 +418,7 @@ def _scratch() -> Path:
 
 @cache
 def _sweep(place: Path) -> None:
-    """Remove the folders of judges that were killed; once is enough."""
+    """Remove the folders of critics that were killed; once is enough."""
     for left in place.glob("portkern-*"):
         if owner.gone(left.name):
             shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Memory that judge and worker share for tensors: raw bytes, laid out by the judge alone.
+"""Memory that evaluate and worker share for tensors: raw bytes, laid out by the evaluator alone.
 
 It has no name that another process could open, and cannot be made shorter: reading it is safe
 whatever the worker does to it.
@@ -18,11 +18,11 @@ Slot = dict[str, Any]
 
 
 class Arena:
-    """The judge's side. Slots are handed out one after the other until :meth:`clear`."""
+    """The evaluator's side. Slots are handed out one after the other until :meth:`clear`."""
 
     def __init__(self) -> None:
         self.handle = os.memfd_create("portkern", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # The last seal: a worker that forbids writing or growing would stop the judge.
+        # The last seal: a worker that forbids writing or growing would stop the evaluator.
         fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self._used = 0
 

@@ -1,6 +1,6 @@
 """The contract a toolchain fulfils. Implementations live in the top-level ``backends/``.
 
-The judge's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
+The evaluator's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
 the jailed worker, because both touch the candidate.
 """
 

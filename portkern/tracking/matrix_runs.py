@@ -186,9 +186,9 @@ def counts(group: Group) -> dict[str, float]:
     metrics = {"cells": float(len(group)), "passed": group.passed, "failed": len(group.failing)}
     metrics |= {f"verdict/{verdict}": n for verdict, n in group.verdicts.items()}
     metrics |= {f"evidence/{evidence}": n for evidence, n in group.rungs.items()}
-    judged = group.passed + len(group.failing)
-    if judged:  # a cell that nobody could run is no failure
-        metrics["pass_rate"] = group.passed / judged
+    evaluated = group.passed + len(group.failing)
+    if evaluated:  # a cell that nobody could run is no failure
+        metrics["pass_rate"] = group.passed / evaluated
     if group.speedup is not None:
         metrics["geomean_speedup"] = group.speedup.value
     return metrics

@@ -37,10 +37,10 @@ def main() -> None:
     # Python 3.12 warns about forking beside the threads that torch starts; the child only execs
     # code that those threads hold no lock of.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides who ends on Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides who ends on Ctrl-C
     system.adopt_orphans()
     server = Server(control, layers)
-    with suppress(ConnectionError):  # the judge was killed: so are the workers, when this ends
+    with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
             message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)

@@ -1,6 +1,6 @@
 """Who works during a call: the framework's operators, a vendor's routines, kernels on the GPU.
 
-Used in the worker, around one judged call and never around a timed one.
+Used in the worker, around one evaluated call and never around a timed one.
 """
 
 from __future__ import annotations

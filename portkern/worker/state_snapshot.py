@@ -3,7 +3,7 @@
 A :class:`Snapshot` is made in the worker before the candidate is loaded, and captures the functions
 that it asks with. A candidate that goes to enough lengths can still lie to it, since both live in
 one process: this explains what happened, and it is the baseline's process of its own, and the
-judge's, that protect the results.
+evaluator's, that protect the results.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ from portkern.worker.state_snapshot import Snapshot
 
 
 def serve(connection: socket.socket, arena: int) -> None:
-    """Answer requests until the judge closes the connection. ``arena`` is memory shared with it."""
+    """Answer requests until the evaluator closes the connection. ``arena`` is memory shared with
+    it."""
     worker = Worker(View(arena))
     with connection.makefile("rw", encoding="utf-8") as stream:
         for line in stream:
@@ -65,8 +66,8 @@ class Worker:
         self._returned: list[Sequence[Any]] = []
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Build in a folder of the scratch; the files in it go to the judge one after the other,
-        with the path and the size of each in the reply."""
+        """Build in a folder of the scratch; the files in it go to the evaluator one after the
+        other, with the path and the size of each in the reply."""
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
         self._builds += 1
@@ -95,7 +96,8 @@ class Worker:
         self._snapshot = Snapshot()
         copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
         self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
-        self._kernel.device.synchronize()  # a GPU's context is made here, while the judge works too
+        # a GPU's context is made here, while the evaluator works too
+        self._kernel.device.synchronize()
         return {"method": self._kernel.device.method}
 
     def reference(

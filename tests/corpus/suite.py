@@ -12,7 +12,7 @@ Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: valu
                 where it passes and is no faster for it than the framework, which does the work
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
     torch_ops   the guard's policy, ``forbid`` unless told
-    workloads   the sets that it is judged on, ``ci`` unless told
+    workloads   the sets that it is evaluated on, ``ci`` unless told
     build_s     seconds that its build may take, 30 unless told
     run_s       seconds that a call may take, 30 unless told
     emulator    the verdicts that it may end with where a GPU is emulated, on ``ci`` alone; as on
@@ -42,7 +42,7 @@ from portkern.sandbox.jail import Policy, limits
 from portkern.spec import registry, target
 from portkern.spec.backend import Build, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate, Style
-from portkern.testing import judge as judge_candidate
+from portkern.testing import evaluate as evaluate_candidate
 
 HEAPS = Path(__file__).parent
 #: What a bomb may reach: enough for torch and a compiler, little for the machine.
@@ -183,7 +183,7 @@ def cases(heap: Heap, device: Device = "cpu") -> tuple[Case, ...]:
 
 
 def where(backend: str) -> tuple[target.Target, Venue] | Missing:
-    """The target and the venue of this machine that a backend's cases are judged on."""
+    """The target and the venue of this machine that a backend's cases are evaluated on."""
     loaded = registry.load(backend)
     try:
         chosen = default_target(loaded)
@@ -195,9 +195,9 @@ def where(backend: str) -> tuple[target.Target, Venue] | Missing:
     return chosen, venue
 
 
-def judge(case: Case, folder: Path) -> Ending:
+def evaluate(case: Case, folder: Path) -> Ending:
     """What the evaluator says of the case on this machine. The guard has the last word, not the
-    first: what it would refuse is run all the same, to see what the judge makes of it."""
+    first: what it would refuse is run all the same, to see what the evaluator makes of it."""
     ending = _run(case, folder)
     refused = guard.rejection(guard.inspect(case.candidate, case.policy))
     if ending.verdict is Verdict.PASSED and refused:
@@ -241,7 +241,7 @@ def _run(case: Case, folder: Path) -> Ending:
     workloads = [workload for which in sets for workload in op.workloads[which]]
     policy = partial(Policy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES)
     with patch.object(session, "Policy", policy):
-        results = judge_candidate(
+        results = evaluate_candidate(
             case.candidate,
             op,
             registry.load(case.backend),

@@ -37,7 +37,7 @@ class Verdict:
         return not self.seen.refused and not self.seen.codes and self.seen.status == 0
 
 
-def judge(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
+def evaluate(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
     """Build the mutant or its twin in both modes, and run it at ``width``.
 
     CUDA source is compiled once for all widths, as ``folder`` then already holds it.

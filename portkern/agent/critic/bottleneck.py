@@ -70,7 +70,7 @@ class OneBottleneck(Silent):
         found = await reading.ask(
             context.llm,
             o.role,
-            "judge_repair",
+            "critic_repair",
             Defect,
             **shown.facts(seen, context),
             problem_words=o.problem_words,
@@ -78,7 +78,7 @@ class OneBottleneck(Silent):
             fix_words=o.fix_words,
         )
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(found.problem, o.problem_words),
             why=brief(found.why, o.why_words),
             fix=brief(found.fix, o.fix_words),
@@ -89,7 +89,7 @@ class OneBottleneck(Silent):
         found = await reading.ask(
             context.llm,
             o.role,
-            "judge_bottleneck",
+            "critic_bottleneck",
             Bottlenecks,
             **shown.facts(seen, context),
             wanted=o.max,
@@ -100,7 +100,7 @@ class OneBottleneck(Silent):
         worst, *others = found.bottlenecks[: o.max]
         fix = f"{brief(worst.method, o.why_words)} {brief(worst.plan, o.fix_words)}".strip()
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(worst.problem, o.problem_words),
             fix=fix,
             bound=worst.bound,

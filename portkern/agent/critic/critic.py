@@ -39,12 +39,12 @@ class Critic(Silent):
         if seen.status is not Status.PASSED and seen.status not in FAILED:
             return None
         o = self.options
-        prompt = "judge_critic" if o.writes == "diagnosis" else "judge_rewrite"
+        prompt = "critic_critic" if o.writes == "diagnosis" else "critic_rewrite"
         found = await reading.ask(
             context.llm, o.role, prompt, Criticism, **shown.facts(seen, context), words=o.words
         )
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(found.problem, o.words),
             fix=brief(found.instructions, o.words),
         )

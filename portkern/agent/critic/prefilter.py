@@ -77,7 +77,7 @@ class Prefilter(Silent):
                 return await reading.ask(
                     callers[i],
                     self.options.role,
-                    "judge_vote",
+                    "critic_vote",
                     Vote,
                     task=task,
                     draft=draft,

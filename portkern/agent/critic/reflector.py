@@ -65,7 +65,7 @@ class Reflector(Silent):
         )
         words = self.options.words
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=brief(found.problem, words),
             why=brief(found.why, words),
             fix=brief(found.fix, words),
@@ -88,7 +88,7 @@ class Reflector(Silent):
 
 def _prompt(status: Status) -> str:
     if status is Status.PASSED:
-        return "judge_analysis"
+        return "critic_analysis"
     if status in _WRONG:
-        return "judge_wrong"
-    return "judge_failure" if status in FAILED else ""
+        return "critic_wrong"
+    return "critic_failure" if status in FAILED else ""

@@ -40,7 +40,7 @@ class RewardChecker(Silent):
         found = await reading.ask(
             context.llm,
             self.options.role,
-            "judge_reward",
+            "critic_reward",
             Opinion,
             **shown.facts(seen, context),
             words=self.options.words,
@@ -50,7 +50,7 @@ class RewardChecker(Silent):
         doubt = f"{seen.score:.3g} times as fast as the framework may not be real"
         reason = brief(found.reason, self.options.words)
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=f"{doubt}: {reason}" if reason else doubt,
             lessons=(f"Doubted: {reason}",) if reason else (),
         )

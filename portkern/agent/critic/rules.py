@@ -90,13 +90,13 @@ class Rules(Silent):
             told = (
                 f"It reaches {shown('roofline_pct', reached)} of what the hardware's peaks allow."
             )
-            return Diagnosis(judge=self.options.kind, problem=told, bound=limit, stop=True)
+            return Diagnosis(critic=self.options.kind, problem=told, bound=limit, stop=True)
         rule = next((one for one in rules() if one.fits(seen, metrics, limit, task)), None)
         if rule is None:
             return None
         words = _words(seen, metrics, task)
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=rule.problem.format_map(words),
             why=rule.why.format_map(words),
             bound=limit,

@@ -1,4 +1,4 @@
-"""The judge that lets everything through and says nothing; what the others leave out is its."""
+"""The critic that lets everything through and says nothing; what the others leave out is its."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context, Draft
 
-#: Of these a kernel was judged, and failed.
+#: Of these a kernel was evaluated, and failed.
 FAILED = frozenset(
     {
         Status.REJECTED,
@@ -32,7 +32,7 @@ class Options(BaseModel):
 class AskingOptions(Options):
     """``role`` is the model that is asked, a key of ``models``."""
 
-    role: str = "judge"
+    role: str = "critic"
 
 
 class Silent:

@@ -3,7 +3,7 @@
 Sensors run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
 ``correctness`` and ``simt``, 2 ``resources`` and ``timing``, 3 hardware counters, by ``ncu``,
 ``rocprof`` or ``perf``. What they measure has the same names for every toolchain and target, so
-that strategies and judges need to know none of them. A metric that could not be had is absent.
+that strategies and critics need to know none of them. A metric that could not be had is absent.
 
 ================== ========= =======================================================================
 name               unit      meaning

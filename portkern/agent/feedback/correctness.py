@@ -67,7 +67,7 @@ def _names(records: Sequence[Record]) -> str:
 
 
 def _untried(task: Task, records: Sequence[Record]) -> list[str]:
-    """A candidate is judged up to the first workload that it fails."""
+    """A candidate is evaluated up to the first workload that it fails."""
     tried = {(one.workload.set, one.workload.name) for one in records}
     return [
         f"{name}/{one.name}"

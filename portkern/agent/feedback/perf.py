@@ -1,6 +1,6 @@
 """Counts events of a CPU kernel with Linux perf, from outside of the jail that the kernel runs in.
 
-perf attaches to a worker like the judge's own, with its kernel loaded and its threads made, and
+perf attaches to a worker like the evaluator's own, with its kernel loaded and its threads made, and
 counts only while the worker works through staged calls. So the kernel is confined as ever. What
 the worker itself does between calls is counted too: some microseconds each.
 """
@@ -111,7 +111,7 @@ def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: floa
 
 
 def _processes(pid: int) -> list[int]:
-    """A worker in namespaces is the grandchild of the process that the judge knows."""
+    """A worker in namespaces is the grandchild of the process that the evaluator knows."""
     try:
         return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:

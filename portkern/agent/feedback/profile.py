@@ -22,7 +22,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Artifact, Call, Kernel, Venue
 from portkern.worker.worker import build_from_json
 
-#: Of /proc, which has the judge's environment too: what drivers and Python ask for.
+#: Of /proc, which has the evaluator's environment too: what drivers and Python ask for.
 PROC = (
     "self",
     "driver",

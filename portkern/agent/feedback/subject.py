@@ -1,4 +1,5 @@
-"""What is profiled: the very artifact that was judged, on the largest workload it was timed on."""
+"""What is profiled: the very artifact that was evaluated, on the largest workload it was timed
+on."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def bare(name: str) -> str:
 
 
 def _contestant(cell: Cell) -> Contestant | Missing:
-    """The build from the cache, where the judge's own left it."""
+    """The build from the cache, where the evaluator's own left it."""
     venue = cell.venues.hardware
     if not isinstance(venue, Venue):
         return venue

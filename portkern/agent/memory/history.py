@@ -173,7 +173,7 @@ def _failures(past: Past) -> Told:
 
 
 def insights(past: Past) -> Told:
-    """EvoEngineer's: some of what authors and judges thought. The slot's number is the seed."""
+    """EvoEngineer's: some of what authors and critics thought. The slot's number is the seed."""
     known = [one for one in past.visible if _thoughts(one)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
     for one in chosen:

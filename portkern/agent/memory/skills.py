@@ -26,7 +26,7 @@ from portkern.records.jsonl import LineFile
 from portkern.toolchain.run_tool import cache_root
 
 FILE = "skills.jsonl"
-#: Ends that say nothing of the action: no kernel came of it, or it was not judged.
+#: Ends that say nothing of the action: no kernel came of it, or it was not evaluated.
 _NO_TRY = (
     Status.NO_CODE,
     Status.DUPLICATE,

@@ -39,7 +39,7 @@ class Options(BaseModel):
     """``asks``: how often a model is asked for one kernel, idea or plan before that ends without;
     ``authors``: roles that write, by weight; ``temperature`` instead of the role's own, with a step
     for each island (chains that are to differ); ``actions``: ``open``, ``menu/<name>``, ``graph``
-    or ``judge`` (what the parent's diagnosis says)."""
+    or ``critic`` (what the parent's diagnosis says)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,10 +106,12 @@ class Modelled:
         raise NotImplementedError
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
-        """With ``actions=judge`` the arm is what the parent's judge would do."""
-        if self.options.actions == "judge" and not slot.arm:
-            judged = [one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis]
-            slot = replace(slot, arm=judged[0].fix) if judged else slot
+        """With ``actions=critic`` the arm is what the parent's critic would do."""
+        if self.options.actions == "critic" and not slot.arm:
+            evaluated = [
+                one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis
+            ]
+            slot = replace(slot, arm=evaluated[0].fix) if evaluated else slot
         arms = {arm.name: arm for arm in self.arms(context.task)}
         roles, weights = self.options.authors.keys(), self.options.authors.values()
         author = context.random.choices(list(roles), list(weights))[0]
@@ -132,7 +134,7 @@ class Writer:
     def parents(self) -> list[Attempt]:
         """Those with code. A duplicate's result is that of the attempt that came first."""
         log = self.context.log
-        return [_judged(one, log) for one in log.some(self.slot.parents) if one.source]
+        return [_evaluated(one, log) for one in log.some(self.slot.parents) if one.source]
 
     @property
     def parent(self) -> Attempt | None:
@@ -142,7 +144,7 @@ class Writer:
     def shown(self) -> list[Attempt]:
         """Others that the slot wants to be looked at."""
         log = self.context.log
-        return [_judged(one, log) for one in log.some(self.slot.shown) if one.source]
+        return [_evaluated(one, log) for one in log.some(self.slot.shown) if one.source]
 
     @property
     def temperature(self) -> float | None:
@@ -242,7 +244,7 @@ def told(attempt: Attempt | None) -> list[Block]:
     return blocks
 
 
-def _judged(attempt: Attempt, log: Log) -> Attempt:
+def _evaluated(attempt: Attempt, log: Log) -> Attempt:
     if attempt.status is not Status.DUPLICATE:
         return attempt
     return log.by_digest(attempt.digest) or attempt

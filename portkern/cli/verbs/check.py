@@ -1,4 +1,4 @@
-"""``portkern check``: judge one kernel file from anywhere."""
+"""``portkern check``: evaluate one kernel file from anywhere."""
 
 from __future__ import annotations
 

@@ -281,8 +281,8 @@ def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
         "device": listed(list(devices)) or "none",
         "author": question.model or "the catalogue: its kernels and their settings, no model",
         "arms": listed(list(question.arms)),
-        "each job": f"{question.count} attempts, judged on {sets}; scores are speedups over "
-        f"{plan.judging.baselines[0]} on {task.scored}",
+        "each job": f"{question.count} attempts, evaluated on {sets}; scores are speedups over "
+        f"{plan.evaluation.baselines[0]} on {task.scored}",
         "seeds": listed(list(map(str, question.seeds))),
         "alike in all": " ".join(question.given) or "the defaults of portkern generate",
     }

@@ -29,7 +29,7 @@ from portkern.spec.backend import Backend
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
 
-AXES = ("strategy", "proposer", "memory", "feedback", "judge")
+AXES = ("strategy", "proposer", "memory", "feedback", "critic")
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
@@ -46,7 +46,7 @@ class GenerateOptions:
     proposer: Any = None
     memory: Any = None
     feedback: Any = None
-    judge: Any = None
+    critic: Any = None
     preset: Any = None
     op: str = MISSING
     target: str = ""

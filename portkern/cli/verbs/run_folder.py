@@ -143,7 +143,7 @@ def conclude(
 
 
 def exit_code(records: Sequence[Record]) -> int:
-    """0 = done and good, 1 = a kernel was judged bad, 3 = nothing could run."""
+    """0 = done and good, 1 = a kernel has a bad verdict, 3 = nothing could run."""
     if any(record.verdict.bad for record in records):
         return 1
     ran = any(r.verdict is Verdict.PASSED or r.evidence for r in records)

@@ -101,7 +101,7 @@ def _tune(cell: Cell, folder: Path, chosen: Options, options: TuneOptions) -> Ou
         return Outcome(cell, why=f"there is nothing to time it on: {venue}")
     assert cell.candidate is not None
 
-    def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
+    def evaluate(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
         cells = [replace(cell, candidate=one) for one in candidates]
         return run_folder.execute(cells, folder, chosen, fresh=fresh)
 
@@ -112,7 +112,7 @@ def _tune(cell: Cell, folder: Path, chosen: Options, options: TuneOptions) -> Ou
     found = search.search(
         cell.candidate,
         space,
-        judge,
+        evaluate,
         trials=options.trials,
         batch=options.batch,
         finalists=options.finalists,

@@ -24,7 +24,7 @@ SWITCH = "PORTKERN_CONTAINMENT"
 #: By name, what each keeps out.
 LAYERS = {
     "namespaces": "files outside the worker's own tree, the network, other processes",
-    "user": "the judge's uid",
+    "user": "the evaluator's uid",
     "seccomp": "sockets, tracing of processes, rarely used interfaces of the kernel",
     "landlock": "files outside the worker's own (where there are no namespaces)",
     "cgroup": "more memory and tasks than granted",
@@ -130,8 +130,8 @@ def confine(policy: Policy, layers: Layers) -> None:
 
 
 def _separate(policy: Policy, layers: Layers) -> None:
-    """Three processes: the caller's, which the judge knows; the first of the new namespace, which
-    ignores the signals that others die of; and the worker, in which this returns."""
+    """Three processes: the caller's, which the evaluator knows; the first of the new namespace,
+    which ignores the signals that others die of; and the worker, in which this returns."""
     report, reply = os.pipe()
     own_user = "user" not in layers.active
     uid, gid = os.getuid(), os.getgid()
@@ -169,7 +169,7 @@ _KEPT = 3
 
 
 def _keep_only(handle: int) -> None:
-    """Close what is the worker's: the judge sees that it is gone when its connection closes."""
+    """Close what is the worker's: the evaluator sees that it is gone when its connection closes."""
     os.dup2(handle, _KEPT)
     os.closerange(_KEPT + 1, os.sysconf("SC_OPEN_MAX"))
 

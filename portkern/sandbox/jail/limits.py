@@ -14,7 +14,7 @@ from pathlib import Path
 from portkern.sandbox.jail import owner
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the judge
+_OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the evaluator
 #: A killed process leaves its cgroup when the kernel has let go of its memory.
 _LEAVING_S = 2.0
 

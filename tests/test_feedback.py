@@ -125,7 +125,7 @@ def test_every_group_loads(file: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("group", ["feedback", "judge"])
+@pytest.mark.parametrize("group", ["feedback", "critic"])
 def test_every_key_of_a_group_is_explained_above_it(group: str) -> None:
     for file in (CONF.parent / group).glob("*.yaml"):
         assert undocumented(file) == [], file
@@ -661,7 +661,7 @@ def test_records_of_another_kernel_are_never_profiled_in_its_place() -> None:
         Subject.of(of, CPU_KERNEL, records)
 
 
-def test_what_is_profiled_is_the_artifact_that_was_judged() -> None:
+def test_what_is_profiled_is_the_artifact_that_was_evaluated() -> None:
     of, records = on_host(CPU_KERNEL)
     work = records[0].workload
     asked = Workload(work.name, work.dims)
