@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks import _script
 from benchmarks.memory_bound import OPS
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Question, host_targets
+from portkern.matrix.selection import Selection, host_targets
 from portkern.records.record import Record, RecordFile
 from portkern.sandbox import session
 from portkern.spec import target
@@ -49,11 +49,11 @@ def main() -> None:
 def race(op: str, where: str) -> list[Record]:
     """Of all kernels of the op, in one run; those that nothing here runs are left out."""
     targets, backends = [where, "opencl_generic"], ["cpu", "opencl"]
-    asked = Question([op], targets, backends, ["typical"], ["float32"]).cells()
-    cells = [c for c in asked if c.workload == asked[0].workload and not c.hopeless]
+    asked = Selection([op], targets, backends, ["typical"], ["float32"]).cells()
+    cells = [c for c in asked if c.workload == asked[0].workload and not c.ruled_out]
     with tempfile.TemporaryDirectory() as folder:
         file = RecordFile(Path(folder) / "records.jsonl")
-        options = Options(plan=Plan(rounds=15, budget_s=3.0), distributions=("normal",))
+        options = TrialOptions(plan=TimingPlan(rounds=15, budget_s=3.0), distributions=("normal",))
         cache = ArtifactCache(cache_root() / "builds")
         return Matrix(cells, "cpu", file, cache, options).execute()
 

@@ -192,7 +192,7 @@ def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
     """In the measured process: seconds of each verdict, and of the imports before."""
     start = time.perf_counter()
     from portkern import ops
-    from portkern.evaluator.trial import Options
+    from portkern.evaluator.trial import TrialOptions
     from portkern.matrix.selection import default_target
     from portkern.sandbox import session
     from portkern.spec import catalogue, registry
@@ -213,7 +213,7 @@ def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
             default_target(backend),
             workloads,
             folder=Path(folder) / "builds",
-            options=Options(),
+            options=TrialOptions(),
         )
         seconds.append(time.perf_counter() - start)
         if not isinstance(results, list) or not all(one.samples for one in results):

@@ -27,12 +27,12 @@ from benchmarks import _script
 from portkern import ops
 from portkern.evaluator import build as building
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.workers import Baseline
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.sandbox import session
 from portkern.spec import target
@@ -46,7 +46,7 @@ from portkern.tuning import database
 ROOT = Path(__file__).parents[1]
 BACKENDS = ("cuda", "triton", "opencl", "pallas", "hip")
 BASELINES = ("eager", "compile")
-LIMITS = Limits(build_s=300.0, load_s=120.0, run_s=120.0)
+LIMITS = StageLimits(build_s=300.0, load_s=120.0, run_s=120.0)
 DISTRIBUTIONS = ("normal",)  # what adversaries make of kernels is the matrix' to show
 
 
@@ -168,7 +168,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
     op = replace(ops.load(row.op), precision=row.precision, adversaries=dict(row.adversaries))
     return [
         turned(cell, row.knobs, op)
-        for cell in Question(
+        for cell in Selection(
             [row.op],
             [gpu.name],
             ["all"],
@@ -176,7 +176,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
             [row.dtype],
             databases=(database.own(), database.shipped()),
         ).cells()
-        if cell.backend.name in backends and not cell.hopeless
+        if cell.backend.name in backends and not cell.ruled_out
     ]
 
 
@@ -194,8 +194,8 @@ def race(
 ) -> list[Record]:
     """Of all cells, in one run."""
     others = {"crfm": sources[row.crfm]} if row.crfm in sources else {}
-    options = Options(
-        LIMITS, Plan(rounds=9, budget_s=4.0), (*BASELINES, *others), DISTRIBUTIONS, others
+    options = TrialOptions(
+        LIMITS, TimingPlan(rounds=9, budget_s=4.0), (*BASELINES, *others), DISTRIBUTIONS, others
     )
     file = RecordFile(folder / row.name / "records.jsonl")
     file.path.parent.mkdir()

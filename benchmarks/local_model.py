@@ -35,7 +35,7 @@ from typing import IO
 
 from benchmarks._script import words, write
 from portkern.agent.axes import Message
-from portkern.agent.llm.calls import Call
+from portkern.agent.llm.calls import ModelCall
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import Role
 from portkern.cli import main as cli
@@ -125,7 +125,7 @@ def coder(model: str, api_base: str, given: Mapping[str, str]) -> list[str]:
     ]
 
 
-def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> Call:
+def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> ModelCall:
     """One call, as generation makes it."""
     role = Role(model=model, api_base=api_base, max_tokens=max_tokens, concurrency=1)
     models = Models({"coder": role})

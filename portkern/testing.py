@@ -14,9 +14,9 @@ import pytest
 from portkern import ops
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.build import Built, Failure, StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
@@ -45,8 +45,8 @@ NO_OPS = {
     ),
     "triton": "def relu(x, y):\n    pass\n",
 }
-QUICK = Options(
-    limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
+QUICK = TrialOptions(
+    limits=StageLimits(run_s=300.0), plan=TimingPlan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
 )
 
 #: Emulators are slow: the contract's sizes have no more bytes of inputs and outputs.
@@ -62,7 +62,7 @@ def evaluate(
     *,
     dtype: str = "float32",
     folder: Path,
-    options: Options = QUICK,
+    options: TrialOptions = QUICK,
     torch_ops: TorchOps = "forbid",
 ) -> Built | list[Result]:
     """Build a candidate and evaluate it on its best venue: the results, or the build that has

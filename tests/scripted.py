@@ -11,10 +11,10 @@ from typing import Any
 
 from portkern.agent.axes import Reply
 from portkern.agent.bench import Bench
-from portkern.agent.llm.calls import Call, Calls, Request
+from portkern.agent.llm.calls import Calls, ModelCall, Request
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import roles
-from portkern.agent.run import Plan, Run, named
+from portkern.agent.run import GenerationRun, RunPlan, named
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -36,7 +36,7 @@ def kernel(worth: str | float, entry: str = "relu", *, about: str = "") -> str:
 class ScriptedModels(Models):
     """``answer`` is told the request and how many came before it; the rest is as always."""
 
-    def __init__(self, given: Models, answer: Answer, plan: Plan) -> None:
+    def __init__(self, given: Models, answer: Answer, plan: RunPlan) -> None:
         super().__init__(roles(named(plan.models)), store=given.store, meter=given.meter)
         self._answer = answer
 
@@ -44,7 +44,7 @@ class ScriptedModels(Models):
         known = self.store.of(request)
         if known is None:
             text = self._answer(request, len(self.store))
-            known = Call.of(
+            known = ModelCall.of(
                 request,
                 reply=text,
                 answered=request.model,
@@ -110,7 +110,7 @@ class ScriptedBench(Bench):
 class Played:
     """What a run did: its attempts, its calls, and the run itself."""
 
-    run: Run
+    run: GenerationRun
     stopped: str
 
     @property
@@ -118,7 +118,7 @@ class Played:
         return list(self.run.log)
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ModelCall]:
         return list(self.run.models.store)
 
     @property
@@ -149,7 +149,7 @@ def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = No
         *overrides,
     ]
     plan = plan_of(read(given))
-    run = Run(plan, folder)
+    run = GenerationRun(plan, folder)
     run.models = ScriptedModels(run.models, answer, plan)
     run.bench = ScriptedBench(
         plan.task, folder, run.bench._cache, plan.evaluation, stage=plan.stage

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from portkern import ops
 from portkern.agent import critic, prompts
-from portkern.agent.attempt import UNTIMED, Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import UNTIMED, Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Critic, Draft, Memory, Message, Reply
 from portkern.agent.critic.reading import Form, Text, Unread, brief, read
 from portkern.agent.critic.rules import bound, rules
@@ -292,7 +292,7 @@ BEST = attempt(id="0.0", slot=0, source="int best;", score=9.0, speedups={"n1": 
 
 @pytest.mark.parametrize("kind", ["bottleneck", "reflector", "critic", "reward_checker"])
 def test_a_critic_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -> None:
-    blocks = [Block(kind="timing", title="Time", text="33.4 µs of mine")]
+    blocks = [PromptBlock(kind="timing", title="Time", text="33.4 µs of mine")]
     seen = attempt(score=7.0, feedback=blocks, metrics={"memory_pct": 83.1}, parents=("0.0",))
     said = answer(problem="p", method="m", fix="f", instructions="i", plausible=False, reason="r")
     where, llm = context(said, log=[BEST])

@@ -22,15 +22,15 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
-from portkern.agent.run import Plan, Run
+from portkern.agent.run import GenerationRun, RunPlan
 from portkern.cli import main
 from portkern.cli.verbs import experiment as verb
 from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
 from portkern.experiment import drawing, statistics
 from portkern.experiment.ending import endings, first_error
-from portkern.experiment.job import Question
-from portkern.experiment.section import Bars, Chart, Line
+from portkern.experiment.job import StudyQuestion
+from portkern.experiment.section import Bars, Chart, ChartLine
 from portkern.experiment.statistics import Estimate, pass_at_k
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -257,7 +257,7 @@ def test_jobs_of_one_op_and_seed_differ_in_their_arms_alone(
 def test_every_strategy_can_be_searched_with(arm: str, author: list[str], tmp_path: Path) -> None:
     asked = read("name=search", "op=matmul", f"strategies=[{arm}]", "seeds=0", *author)
     [plan] = asked.plans
-    Run(plan, tmp_path)
+    GenerationRun(plan, tmp_path)
     assert plan.budget.attempts == 45
 
 
@@ -286,7 +286,7 @@ def test_settings_are_those_of_one_arm() -> None:
 
 
 def test_arms_are_compared_seed_by_seed() -> None:
-    question = Question(("relu",), ("a", "b"), (0, 1), 3)
+    question = StudyQuestion(("relu",), ("a", "b"), (0, 1), 3)
     assert [job.name for job in question.jobs({"a": [], "b": []})] == [
         "relu-a-0",
         "relu-b-0",
@@ -379,8 +379,8 @@ class Script:
         self.ran: list[str] = []
         script = self
 
-        class Scripted(Run):
-            def __init__(self, plan: Plan, folder: Path) -> None:
+        class Scripted(GenerationRun):
+            def __init__(self, plan: RunPlan, folder: Path) -> None:
                 super().__init__(plan, folder)
                 answer = next(one for name, one in writers.items() if name in folder.name)
                 self.models = ScriptedModels(self.models, answer, plan)
@@ -392,7 +392,7 @@ class Script:
                 script.ran.append(self.folder.name)
                 return super().execute(**more)
 
-        monkeypatch.setattr(generate, "Run", Scripted)
+        monkeypatch.setattr(generate, "GenerationRun", Scripted)
 
 
 def turns(*worths: str | float) -> Answer:
@@ -778,7 +778,7 @@ estimates = st.one_of(
 
 @given(st.lists(st.lists(estimates, min_size=1, max_size=12), min_size=1, max_size=10))
 def test_what_is_drawn_lies_within_and_labels_lie_apart(rows: list[list[Estimate | None]]) -> None:
-    chart = Chart("t", "x", tuple(Line(str(k), tuple(row)) for k, row in enumerate(rows)))
+    chart = Chart("t", "x", tuple(ChartLine(str(k), tuple(row)) for k, row in enumerate(rows)))
     if not chart.shown:
         return
     drawn = drawing.draw(chart)

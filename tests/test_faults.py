@@ -29,15 +29,15 @@ from portkern import ops
 from portkern.errors import BuildError, BuildTimeout, StorageError
 from portkern.evaluator import build, device_health, host_memory
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits
+from portkern.evaluator.build import Built, Failure, StageLimits
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant, Opened
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import RecordFile, Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.jail import Policy, limits, owner
+from portkern.sandbox.jail import JailPolicy, limits, owner
 from portkern.sandbox.session import Died, Session
 from portkern.spec import registry, target
 from portkern.spec.backend import Build, Missing, Venue
@@ -90,7 +90,7 @@ def fill(disk: Path, *, leave: int = 0) -> Path:
 
 def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
     request = Build(relu(body), OP.signature, "float32", HOST, dict(SMALL.dims), {})
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(folder))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(folder))
     assert not isinstance(built.outcome, Failure), built.outcome
     where = CPU.venues(HOST).hardware
     assert isinstance(where, Venue)
@@ -98,7 +98,7 @@ def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
 
 
 def cells(*bodies: str) -> list[Cell]:
-    asked = Question(["relu"], [HOST.name], ["cpu"], ["ci"], ["float32"]).cells()
+    asked = Selection(["relu"], [HOST.name], ["cpu"], ["ci"], ["float32"]).cells()
     native = [cell for cell in asked if cell.language == "c++"]
     return [replace(cell, candidate=relu(body)) for body in bodies for cell in native]
 
@@ -161,7 +161,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
         pass
     request = Build(relu(RIGHT + NEVER_SOON), OP.signature, "float32", HOST, dict(SMALL.dims), {})
     timer = soon(kill_server, after_s=0.4)
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
     assert timer.finished.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
 
@@ -390,9 +390,9 @@ def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.Co
 
 
 def with_little_memory(body: str, artifacts: Path) -> Result:
-    little = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=1024)
+    little = limits.ProcessLimits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=1024)
     with (
-        patch.object(sandbox, "Policy", partial(Policy, limits=little)),
+        patch.object(sandbox, "JailPolicy", partial(JailPolicy, limits=little)),
         Trial(OP, "float32", [contestant(body, artifacts)], QUICK) as trial,
     ):
         lost, found = trial.run(SMALL)[0], trial.run(LARGE)[0]
@@ -468,7 +468,7 @@ def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_pa
     ]
     start = time.monotonic()
     never_built, built = build.build_all(
-        requests, [{}, {}], limits=Limits(build_s=6.0), cache=ArtifactCache(tmp_path)
+        requests, [{}, {}], limits=StageLimits(build_s=6.0), cache=ArtifactCache(tmp_path)
     )
     assert time.monotonic() - start < 40
     assert isinstance(never_built.outcome, Failure)
@@ -498,7 +498,7 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
 
     watcher = threading.Thread(target=shoot)
     watcher.start()
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
     watcher.join()
     assert shot.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
@@ -512,13 +512,13 @@ def test_what_a_compiler_says_of_its_killed_program_is_known(program: str, tmp_p
     source.write_text("int nothing;\n")
     with pytest.raises(BuildError) as told:
         run_tool(["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], timeout_s=30)
-    assert build.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
 def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
     with pytest.raises(BuildError) as told:
         run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], timeout_s=30)
-    assert build.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
 def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_known(
@@ -528,7 +528,7 @@ def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_k
     monkeypatch.setattr(knobs.NvidiaTool, "from_path", lambda path: None)
     with pytest.raises(RuntimeError) as told:
         _ = knobs.nvidia.ptxas
-    assert build.was_shot(str(told.value), "")
+    assert build.tool_was_killed(str(told.value), "")
 
 
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
@@ -601,12 +601,12 @@ def test_a_run_outlives_its_tracking_server(tracking_uri: str, tmp_path: Path) -
 
 
 def test_a_sound_device_passes_its_check() -> None:
-    assert device_health.ailment("cpu") == ""
+    assert device_health.device_fault("cpu") == ""
 
 
 def test_a_device_that_is_not_there_fails_its_check() -> None:
-    assert device_health.ailment("cuda:77")
-    assert device_health.ailment("cpu", timeout_s=0.0) == "no answer within 0 s"
+    assert device_health.device_fault("cuda:77")
+    assert device_health.device_fault("cpu", timeout_s=0.0) == "no answer within 0 s"
 
 
 def test_after_a_crash_on_a_bad_device_nobody_is_accused(
@@ -713,7 +713,7 @@ def test_a_gpu_fault_is_one_kernels_and_the_next_passes(
         Candidate("relu", name, language, template.format(body=body), "relu")
         for body in (faults[fault], "")
     )
-    options = Options(Limits(run_s=20.0), QUICK.plan)
+    options = TrialOptions(StageLimits(run_s=20.0), QUICK.plan)
     lost, found = (
         evaluate(one, OP, backend, where, [SMALL], folder=tmp_path, options=options)
         for one in (bad, good)

@@ -19,7 +19,7 @@ from portkern.errors import ConfigError
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import Layers
-from portkern.sandbox.session import Answer, Failed, Outcome, Session
+from portkern.sandbox.session import Answered, Failed, Outcome, Session
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.
@@ -284,7 +284,7 @@ def run(x):
 """
     with Session((), {}) as session:
         outcome = _load(session, source)
-        assert isinstance(outcome, Answer), outcome
+        assert isinstance(outcome, Answered), outcome
         deadline = time.monotonic() + 10
         while not _running("portkern-daemon"):
             assert time.monotonic() < deadline

@@ -15,7 +15,7 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
-from portkern.agent.run import Run
+from portkern.agent.run import GenerationRun
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.errors import ConfigError, ModelDown, ModelError
 from portkern.records.record import Record
@@ -409,7 +409,7 @@ def test_a_role_without_a_model_has_the_coders(tmp_path: Path) -> None:
             ]
         )
     )
-    run = Run(plan, tmp_path)
+    run = GenerationRun(plan, tmp_path)
     assert run.models.role("planner").model == MODEL
     assert run.models.role("planner").temperature == 0.8
     assert run.models.role("critic").model == "openai/other"

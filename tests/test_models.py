@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import pytest
 
 from portkern.agent.axes import Message, Reply
-from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import keys
-from portkern.agent.llm.calls import Call, CallCache, Calls, Request
+from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
 from portkern.agent.llm.completion import litellm
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Price, Prices
@@ -51,7 +51,7 @@ def make(
     *,
     store: Calls | None = None,
     meter: Meter | None = None,
-    budget: Budget | None = None,
+    budget: GenerationBudget | None = None,
     seed: int = 0,
     prices: Mapping[str, Price] | None = None,
     replay: Calls | None = None,
@@ -306,7 +306,7 @@ def test_an_answer_that_does_not_arrive_is_asked_for_again(say: Say, told: str) 
 
 
 def test_nothing_is_charged_where_nobody_listens() -> None:
-    models = make(retries=1, budget=Budget(tokens=1000))
+    models = make(retries=1, budget=GenerationBudget(tokens=1000))
     with pytest.raises(ModelDown, match=r"Connection error\. \(2 times\)"):
         ask(models)
     assert models.meter.spent.tokens == 0
@@ -461,7 +461,7 @@ def test_a_budget_of_tokens_is_never_exceeded() -> None:
         return Say("x", delay_s=0.05, tokens_out=int(body["max_tokens"]))
 
     with Server(hungry) as server:
-        models = make(server, concurrency=8, max_tokens=100, budget=Budget(tokens=600))
+        models = make(server, concurrency=8, max_tokens=100, budget=GenerationBudget(tokens=600))
         found = ask_each(models, ["x" * 40] * 12)
     answered = [one for one in found if isinstance(one, Reply)]
     refused = [one for one in found if isinstance(one, BudgetSpent)]
@@ -476,7 +476,7 @@ def test_a_budget_of_tokens_is_never_exceeded() -> None:
 def test_what_a_call_did_not_need_is_there_for_the_next() -> None:
     with Server(lambda body, n: Say("x", delay_s=0.05)) as server:
         # Only one reservation fits at a time, but all the calls do.
-        models = make(server, concurrency=8, max_tokens=400, budget=Budget(tokens=600))
+        models = make(server, concurrency=8, max_tokens=400, budget=GenerationBudget(tokens=600))
         found = ask_each(models, ["x"] * 8)
     assert all(isinstance(one, Reply) for one in found)
 
@@ -484,7 +484,11 @@ def test_what_a_call_did_not_need_is_there_for_the_next() -> None:
 def test_a_budget_of_usd_is_never_exceeded() -> None:
     with Server(lambda body, n: Say("x", tokens_in=50, tokens_out=100)) as server:
         models = make(
-            server, concurrency=8, max_tokens=100, budget=Budget(usd=0.0015), prices=DOLLAR
+            server,
+            concurrency=8,
+            max_tokens=100,
+            budget=GenerationBudget(usd=0.0015),
+            prices=DOLLAR,
         )
         found = ask_each(models, ["x"] * 12)
     answered = [one for one in found if isinstance(one, Reply)]
@@ -504,7 +508,7 @@ def test_a_role_may_have_a_budget_of_its_own() -> None:
 
 def test_no_request_outlasts_the_run() -> None:
     with Server([Say("late", delay_s=10)]) as server:
-        models = make(server, budget=Budget(wall_s=1.0))
+        models = make(server, budget=GenerationBudget(wall_s=1.0))
         start = time.monotonic()
         with pytest.raises(BudgetSpent, match=r"budget\.wall_s=1 is spent"):
             ask(models)
@@ -517,7 +521,7 @@ def test_no_request_outlasts_the_run() -> None:
 def test_meters_count_what_is_left() -> None:
     now = [100.0]
     meter = Meter(
-        Budget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
+        GenerationBudget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
         spent=Spent(attempts=1, wall_s=20),
         clock=lambda: now[0],
     )
@@ -525,7 +529,9 @@ def test_meters_count_what_is_left() -> None:
     meter.spend_attempts(1)
     meter.spend_device(4.0)
     with meter.reserve(tokens=60, usd=0.5) as held:
-        assert meter.left() == Budget(attempts=1, tokens=40, usd=0.5, wall_s=35, device_s=6)
+        assert meter.left() == GenerationBudget(
+            attempts=1, tokens=40, usd=0.5, wall_s=35, device_s=6
+        )
         with pytest.raises(BudgetSpent, match="0 are spent, 60 put aside, and the next call"):
             meter.reserve(tokens=41)
         held.settle(tokens=10, usd=0.1)
@@ -538,7 +544,7 @@ def test_meters_count_what_is_left() -> None:
 
 
 def test_meters_are_charged_from_any_thread() -> None:
-    meter = Meter(Budget(tokens=5000, attempts=1000))
+    meter = Meter(GenerationBudget(tokens=5000, attempts=1000))
 
     def work(_: int) -> None:
         for _ in range(100):
@@ -553,7 +559,7 @@ def test_meters_are_charged_from_any_thread() -> None:
 
 
 def test_what_is_not_settled_stays_spent() -> None:
-    meter = Meter(Budget(tokens=100))
+    meter = Meter(GenerationBudget(tokens=100))
     with pytest.raises(KeyboardInterrupt), meter.reserve(tokens=30):
         raise KeyboardInterrupt
     assert (meter.spent.tokens, meter.out) == (30, 0)
@@ -561,7 +567,7 @@ def test_what_is_not_settled_stays_spent() -> None:
 
 def test_a_budget_is_checked_when_it_is_made() -> None:
     with pytest.raises(ConfigError, match=r"Got usd=-1.*expected 0 or more, or null"):
-        Budget(usd=-1)
+        GenerationBudget(usd=-1)
 
 
 # ---- prices
@@ -605,7 +611,7 @@ def test_an_answer_without_usage_counts_as_much_as_it_may_have_taken() -> None:
 
 def test_a_budget_of_usd_needs_prices() -> None:
     with pytest.raises(ConfigError, match=r"prices=\{openai/scripted: \{input: USD.*budget\.tok"):
-        make(budget=Budget(usd=1))
+        make(budget=GenerationBudget(usd=1))
     with pytest.raises(ConfigError, match="No price of 'openai/b'"):
         make(usd=1.0, prices=DOLLAR, fallbacks=["openai/b"])
 
@@ -723,11 +729,11 @@ def test_what_was_not_recorded_says_what_changed(tmp_path: Path) -> None:
 def test_a_replay_ends_where_the_recorded_budget_did(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with Server(echo) as server:
-        models = make(server, store=Calls(path), budget=Budget(tokens=150))
+        models = make(server, store=Calls(path), budget=GenerationBudget(tokens=150))
         ask(models)
         with pytest.raises(BudgetSpent):
             ask(models, "x" * 200)
-    again = make(replay=Calls.recorded(path), budget=Budget(tokens=150))
+    again = make(replay=Calls.recorded(path), budget=GenerationBudget(tokens=150))
     ask(again)
     with pytest.raises(BudgetSpent):
         ask(again, "x" * 200)
@@ -737,7 +743,7 @@ def test_the_cache_answers_other_runs_for_nothing(tmp_path: Path) -> None:
     cache = CallCache(tmp_path / "cache")
     with Server(["a", "b", "c"]) as server:
         assert ask(make(server, cache=cache, prices=DOLLAR)).text == "a"
-        models = make(server, cache=cache, prices=DOLLAR, budget=Budget(tokens=0))
+        models = make(server, cache=cache, prices=DOLLAR, budget=GenerationBudget(tokens=0))
         assert ask(models).text == "a"
         call = models.store["s0/coder#1"]
         assert (call.source, call.usd, call.tokens_in, call.charged_tokens) == ("cache", 0, 0, 0)
@@ -764,7 +770,7 @@ def test_a_file_that_is_not_portkerns_says_which_line(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"calls\.jsonl:1: id: "):
         Calls(path)
     with pytest.raises(RecordError, match="schema 9, this portkern reads 1"):
-        Call.from_json('{"schema": 9}')
+        ModelCall.from_json('{"schema": 9}')
 
 
 # ---- configuration

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from portkern.agent import page
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.errors import StorageError
 from portkern.records.record import Cost
@@ -123,7 +123,9 @@ def long(seed: int = 0, count: int = 60) -> Log:
                     calls=("0/coder#1", "0/planner#1"),
                     cost=Cost(usd=0.0123, tokens_in=900, tokens_out=200),
                     detail="" if passed else "kernel.cu:12: error: " + "no such thing; " * 30,
-                    feedback=(Block(kind="timing", title="Timing", text="median_us: 12.3 µs"),),
+                    feedback=(
+                        PromptBlock(kind="timing", title="Timing", text="median_us: 12.3 µs"),
+                    ),
                     diagnosis=Diagnosis(
                         critic="rules", problem="memory at 83 %", fix="load more", why="so"
                     ),
@@ -272,7 +274,7 @@ def test_calls_prices_diagnoses_and_notes_are_told(tmp_path: Path) -> None:
 
 
 def test_text_of_models_and_compilers_never_becomes_markup(tmp_path: Path) -> None:
-    blocks = (Block(kind="compile", title=HOSTILE, text=HOSTILE),)
+    blocks = (PromptBlock(kind="compile", title=HOSTILE, text=HOSTILE),)
     diagnosis = Diagnosis(critic=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
     bad = attempt(
         "0.0",

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from portkern.agent import memory, prompts
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Draft, Memory
 from portkern.agent.constraints import Constraints
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu
 from portkern.agent.proposer.ideas import Idea
-from portkern.agent.proposer.planned import BEGIN, END, Plan
+from portkern.agent.proposer.planned import BEGIN, END, KernelPlan
 from portkern.agent.proposer.tool_agent import TOOLS
-from portkern.agent.proposer.writing import Options, Writer
+from portkern.agent.proposer.writing import Writer, WriterOptions
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
@@ -86,7 +86,7 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
         "idea": f"the idea of {name}",
         "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31\nand more",
-        "feedback": (Block(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
+        "feedback": (PromptBlock(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
         "diagnosis": Diagnosis(critic="rules", problem=f"{name} waits", fix="wait less", why="so"),
     }
     return Attempt(
@@ -107,10 +107,10 @@ PASSED, WRONG = attempt("0.0", 1.25), attempt("1.0")
 class Nobody:
     """A memory that recalls these blocks, whatever is asked."""
 
-    def __init__(self, blocks: Sequence[Block] = ()) -> None:
+    def __init__(self, blocks: Sequence[PromptBlock] = ()) -> None:
         self.blocks = list(blocks)
 
-    def view(self, *_: Any) -> list[Block]:
+    def view(self, *_: Any) -> list[PromptBlock]:
         return self.blocks
 
     def learn(self, attempt: Attempt) -> None: ...
@@ -126,7 +126,9 @@ def writer(
     log.add(attempts)
     nothing: Any = None
     context = Context(task, log, recall or Nobody(), nothing, Random(0), nothing, nothing, set())
-    return Writer(Options(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder")
+    return Writer(
+        WriterOptions(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder"
+    )
 
 
 @cache
@@ -147,7 +149,7 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
             "exemplars": asked.parents,
             "inspirations": [WRONG],
             "level": "strategy",
-            "plan": Plan("tile", "it is reused", lines),
+            "plan": KernelPlan("tile", "it is reused", lines),
             "marks": (BEGIN, END),
             "numbered": "   1 code",
             "anchored": "code",
@@ -245,7 +247,7 @@ def test_nothing_optional_leaves_a_hole() -> None:
             mapping=[],
             arms=[],
             told=[],
-            plan=Plan("tile"),
+            plan=KernelPlan("tile"),
             idea=Idea("tile"),
             level="code",
         )

@@ -14,7 +14,7 @@ import torch
 
 from portkern import ops
 from portkern.evaluator import attribution
-from portkern.evaluator.attribution import Proof, Work
+from portkern.evaluator.attribution import AttributedKernel, Proof
 from portkern.evaluator.trial import Result
 from portkern.guard import TorchOps
 from portkern.matrix.selection import host_targets
@@ -25,7 +25,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
-from portkern.worker.profile import Trace
+from portkern.worker.profile import CallProfile
 
 from .report_records import records
 
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def traced(call: Callable[[], object]) -> dict[str, object]:
-    with Trace() as trace:
+    with CallProfile() as trace:
         call()
     return trace.to_json()
 
@@ -101,7 +101,7 @@ def test_routines_of_the_vendor_are_seen_and_other_words_stay_printed(
 
 # ---- what is concluded
 
-WORK = Work(
+WORK = AttributedKernel(
     Candidate("softmax", "cuda", "cuda", "__global__ void scale() {} // at::native fill", "run"),
     (Resources("reduce<4>"),),
     "forbid",
@@ -114,7 +114,7 @@ def launch(name: str, us: float = 10.0) -> dict[str, object]:
     return {"name": name, "count": 1, "us": us}
 
 
-def held(work: Work = WORK, *, us: float = 100.0, **told: object) -> Proof:
+def held(work: AttributedKernel = WORK, *, us: float = 100.0, **told: object) -> Proof:
     return attribution.hold(told, work, seconds=us / 1e6)
 
 

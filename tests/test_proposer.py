@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from portkern.agent import proposer as proposers
 from portkern.agent import replies
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Draft, Message, Proposer, Reply, Seen
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.catalogue import SHIPPED
 from portkern.agent.proposer.evolve import operator_of
 from portkern.agent.proposer.ideas import MOST_TRIED, Idea, read_ideas
-from portkern.agent.proposer.planned import BEGIN, END, Plan, named, read_plan
-from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.planned import BEGIN, END, KernelPlan, named, read_plan
+from portkern.agent.proposer.reading import ReplyCode
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -85,13 +85,13 @@ def kernel(about: str = "a") -> str:
 # ---- a kernel in a reply
 
 
-def read(text: str, task: Task = CPP, **how: bool) -> Code | Unread:
+def read(text: str, task: Task = CPP, **how: bool) -> ReplyCode | Unread:
     return reading.kernel(text, task, **how)
 
 
 def found(text: str, task: Task = CPP, **how: bool) -> str:
     code = read(text, task, **how)
-    assert isinstance(code, Code), code
+    assert isinstance(code, ReplyCode), code
     return code.source
 
 
@@ -203,11 +203,11 @@ def test_without_the_entry_the_longest_block_is_taken() -> None:
 
 def test_the_words_around_a_kernel_are_kept_and_no_code() -> None:
     code = read(f"I tile.\n\n{block(C)}\nIt is   faster.")
-    assert code == Code(C, "I tile. It is faster.")
+    assert code == ReplyCode(C, "I tile. It is faster.")
     told = read(json.dumps({"thought": "I tile.", "code": C}))
-    assert isinstance(told, Code) and told.rest == "I tile."
+    assert isinstance(told, ReplyCode) and told.rest == "I tile."
     long = read("word " * 5000 + "\n" + block(C))
-    assert isinstance(long, Code) and len(long.rest) == reading.MOST_RATIONALE
+    assert isinstance(long, ReplyCode) and len(long.rest) == reading.MOST_RATIONALE
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def edit(old: str, new: str) -> str:
 )
 def test_edits_change_the_lines_that_they_find(text: str, after: str) -> None:
     told = reading.edited(SOURCE, text)
-    assert isinstance(told, Code) and told.source == after
+    assert isinstance(told, ReplyCode) and told.source == after
     assert "SEARCH" not in told.rest
 
 
@@ -453,12 +453,12 @@ def test_edits_of_a_reply_that_was_cut_are_not_half_done() -> None:
     text = edit("int a;\n", "x\n")
     told = reading.edited(SOURCE, text + "<<<<<<< SEARCH\nint", cut=True)
     assert isinstance(told, Unread) and "cut off at max_tokens" in told.why
-    assert isinstance(reading.edited(SOURCE, text, cut=True), Code)
+    assert isinstance(reading.edited(SOURCE, text, cut=True), ReplyCode)
 
 
 def test_a_file_without_a_last_newline_can_be_edited() -> None:
     told = reading.edited("a\nb", edit("b\n", "c\n"))
-    assert isinstance(told, Code) and told.source == "a\nc\n"
+    assert isinstance(told, ReplyCode) and told.source == "a\nc\n"
 
 
 # ---- a slot with scripted models
@@ -551,10 +551,10 @@ def by_template(**told: Sequence[str] | str) -> Answer:
 class Memory:
     """Recalls these blocks; ``asked`` are the roles that it was asked for."""
 
-    def __init__(self, *blocks: Block) -> None:
+    def __init__(self, *blocks: PromptBlock) -> None:
         self.blocks, self.asked = list(blocks), list[str]()
 
-    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]:
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]:
         self.asked.append(role)
         return self.blocks
 
@@ -569,7 +569,7 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
         "source": f"int relu() {{\n  // code {name}\n  return 0;\n}}\n",
         "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31",
-        "feedback": (Block(kind="timing", title="Timing", text=f"measured of {name}"),),
+        "feedback": (PromptBlock(kind="timing", title="Timing", text=f"measured of {name}"),),
     }
     return Attempt(
         id=name,
@@ -871,7 +871,7 @@ def test_direct_asks_once_for_each_kernel() -> None:
 
 
 def test_direct_shows_the_past_in_the_memorys_words_alone() -> None:
-    memory = Memory(Block(kind="last", title="What came before", text="a word of it"))
+    memory = Memory(PromptBlock(kind="last", title="What came before", text="a word of it"))
     told = expand(load("direct"), good, Slot(parents=("0.0",)), memory=memory)
     assert "## What came before\na word of it" in told.asked[0].text
     assert "code 0.0" not in told.asked[0].text
@@ -1265,23 +1265,26 @@ def test_a_planner_without_a_plan_is_asked_again_and_then_given_up() -> None:
 @pytest.mark.parametrize(
     ("text", "plan"),
     [
-        (PLAN, Plan("stage it", "it is reused", (2, 2))),
-        ('{"action": "tiling: rows", "lines": [1, 99]}', Plan("tiling: rows", "", (1, 4))),
-        ('{"plan": "a", "lines": ["2", "3"]}', Plan("a", "", (2, 3))),
+        (PLAN, KernelPlan("stage it", "it is reused", (2, 2))),
+        ('{"action": "tiling: rows", "lines": [1, 99]}', KernelPlan("tiling: rows", "", (1, 4))),
+        ('{"plan": "a", "lines": ["2", "3"]}', KernelPlan("a", "", (2, 3))),
         *[
-            (f'{{"plan": "a", "lines": {lines}}}', Plan("a"))
+            (f'{{"plan": "a", "lines": {lines}}}', KernelPlan("a"))
             for lines in ("[3, 2]", "[9, 9]", "[0, 2]", '"23"', "[1, Infinity]", "[1]", "null")
         ],
-        ('{"lines": [1, 2]} {"plan": "draft"} {"plan": "b"}', Plan("b")),
-        (f"int a[2] = {{1}};\n{block(PLAN, 'json')}", Plan("stage it", "it is reused", (2, 2))),
-        ("Stage the\nrows.", Plan("Stage the rows.")),
-        ("<think>no</think> Yes.", Plan("Yes.")),
+        ('{"lines": [1, 2]} {"plan": "draft"} {"plan": "b"}', KernelPlan("b")),
+        (
+            f"int a[2] = {{1}};\n{block(PLAN, 'json')}",
+            KernelPlan("stage it", "it is reused", (2, 2)),
+        ),
+        ("Stage the\nrows.", KernelPlan("Stage the rows.")),
+        ("<think>no</think> Yes.", KernelPlan("Yes.")),
         ("", None),
         ('{"plan": ""', None),
         ("<think>", None),
     ],
 )
-def test_plans_are_found_in_many_forms(text: str, plan: Plan | None) -> None:
+def test_plans_are_found_in_many_forms(text: str, plan: KernelPlan | None) -> None:
     assert read_plan(text, 4) == plan
 
 
@@ -1389,7 +1392,7 @@ def test_a_tool_answers_in_words(reply: str, said: str) -> None:
 
 def test_what_became_of_a_try_is_reported() -> None:
     def evaluate(draft: Draft) -> Seen:
-        block = Block(kind="correctness", title="Wrong elements", text="[3, 7]")
+        block = PromptBlock(kind="correctness", title="Wrong elements", text="[3, 7]")
         return Seen(draft, "build_failed", "no such thing", feedback=[block])
 
     made, answer = with_tools(*TOOLS)

@@ -13,17 +13,16 @@ import pytest
 from portkern import ops
 from portkern.errors import PortkernError
 from portkern.evaluator import build
-from portkern.evaluator.trial import Options
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
-from portkern.evaluator.trial import Trial
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.jail import Policy
+from portkern.sandbox.jail import JailPolicy
 from portkern.sandbox.session import Failed, Session
-from portkern.sandbox.shared_memory import Arena
+from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -44,7 +43,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def verdict(body: str, artifacts: Path, *, run_s: float = 60.0) -> tuple[Verdict, str]:
     op = ops.load("relu")
-    options = Options(limits=Limits(run_s=run_s), plan=QUICK.plan)
+    options = TrialOptions(limits=StageLimits(run_s=run_s), plan=QUICK.plan)
     results = evaluate(
         relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts, options=options
     )
@@ -150,7 +149,7 @@ def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> 
 def _contestant(body: str, artifacts: Path) -> Contestant:
     op = ops.load("relu")
     request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(artifacts))
     assert not isinstance(built.outcome, build.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
     assert isinstance(venue, Venue)
@@ -224,9 +223,9 @@ def test_a_dead_server_is_started_again() -> None:
     server = sandbox.ForkServer(("torch",))
 
     def spawn() -> None:
-        with Arena() as arena, tempfile.TemporaryFile() as log:
-            policy = Policy(Path("/tmp"))
-            server.spawn(policy, {}, arena=arena.handle, log=log.fileno())[2].close()
+        with SharedMemory() as memory, tempfile.TemporaryFile() as log:
+            policy = JailPolicy(Path("/tmp"))
+            server.spawn(policy, {}, memory=memory.handle, log=log.fileno())[2].close()
 
     spawn()
     assert server._process is not None

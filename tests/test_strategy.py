@@ -25,7 +25,7 @@ from portkern.agent.strategy.bandit import Bandit, features
 from portkern.agent.strategy.clusters import Clusters
 from portkern.agent.strategy.evolutionary import Evolutionary
 from portkern.agent.strategy.graph import MctsGraph
-from portkern.agent.strategy.population import Policy, distance
+from portkern.agent.strategy.population import PopulationPolicy, distance
 from portkern.agent.strategy.search import Search
 from portkern.errors import ConfigError
 
@@ -772,7 +772,7 @@ def kernel(name: str, score: float, source: str, **metrics: float) -> Attempt:
 
 
 def kept(mode: Any, attempts: Sequence[Attempt], size: int = 2, **options: Any) -> list[str]:
-    return [one.id[0] for one in Policy(mode, size, **options).survivors(attempts)]
+    return [one.id[0] for one in PopulationPolicy(mode, size, **options).survivors(attempts)]
 
 
 def test_populations_keep_the_fastest_the_different_or_the_best_of_each_kind() -> None:
@@ -804,7 +804,7 @@ def test_the_fastest_stays_in_every_population_and_it_never_outgrows_its_size(
         for one in chaos(data.draw(st.integers(0, 99)))(Slot(number=number))
     ]
     size = data.draw(st.integers(1, 5))
-    left = Policy(mode, size, ("complexity", "diversity")).survivors(attempts)
+    left = PopulationPolicy(mode, size, ("complexity", "diversity")).survivors(attempts)
     fastest = max((one.score for one in attempts), default=0.0)
     assert len(left) <= size
     assert max((one.score for one in left), default=0.0) == fastest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from portkern import ops
 from portkern.cli.main import run
 from portkern.errors import ConfigError
-from portkern.matrix.selection import Question, Stage, host_targets
+from portkern.matrix.selection import Selection, Stage, host_targets
 from portkern.records.record import Record
 from portkern.spec import catalogue, registry, target
 from portkern.spec.candidate import Candidate
@@ -206,7 +206,7 @@ def kernels(database: Database, **question: object) -> dict[str, int]:
         "dtypes": ["float32"],
         "databases": [database],
     }
-    cells = Question(**(asked | question)).cells()  # type: ignore[arg-type]
+    cells = Selection(**(asked | question)).cells()  # type: ignore[arg-type]
     return {c.workload.name: c.candidate.knobs["BLOCK"].value for c in cells if c.candidate}
 
 
@@ -309,7 +309,7 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
     assert len(written) == len(timed)
     [where] = {one.target for one in written}
     assert where in host_targets()
-    question = Question(
+    question = Selection(
         ["softmax"],
         [where],
         ["cpu"],

@@ -52,7 +52,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "outputs",
         "results",
         "after",
-        "fences",
+        "guards",
         "dims",
         "scalars",
         "seeds",

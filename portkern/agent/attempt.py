@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal
 
+from pydantic import AliasChoices, Field
+
 from portkern.records.jsonl import Line, Part
 from portkern.records.record import Cost, Record, Verdict
 
@@ -40,7 +42,7 @@ class Status(StrEnum):
         return cls(str(bad[0] if bad else Verdict.PASSED))
 
 
-class Block(Part):
+class PromptBlock(Part):
     """A piece of text for a prompt or a reader. ``kind`` names the sensor or memory it is of."""
 
     kind: str
@@ -101,7 +103,7 @@ class Attempt(Line):
     speedups: dict[str, float] = {}
     records: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
-    feedback: tuple[Block, ...] = ()
+    feedback: tuple[PromptBlock, ...] = ()
     diagnosis: Diagnosis | None = None
     notes: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -88,7 +88,7 @@ class Seen:
     status: str
     detail: str = ""
     records: Sequence[Record] = ()
-    feedback: Sequence[Block] = ()
+    feedback: Sequence[PromptBlock] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -155,14 +155,14 @@ class Proposer(Protocol):
 
 
 class Memory(Protocol):
-    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]: ...
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]: ...
 
     def learn(self, attempt: Attempt) -> None:
         """Told of every attempt in the log's order."""
         ...
 
 
-class Sensor(Protocol):
+class FeedbackSource(Protocol):
     """``stage`` orders sensors: those of a stage run when all before it found the candidate good
     enough."""
 

@@ -20,7 +20,7 @@ from portkern.evaluator import inputs
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Options, Trial
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.matrix import to_record
 from portkern.matrix.selection import Cell, Stage
@@ -33,7 +33,7 @@ _Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Work:
+class BenchWorkload:
     """A set's workload."""
 
     set: str
@@ -49,7 +49,7 @@ class Bench:
         task: Task,
         folder: Path,
         cache: ArtifactCache,
-        options: Options,
+        options: TrialOptions,
         *,
         stage: Stage | None = None,
         recorded: Sequence[Record] = (),
@@ -65,14 +65,16 @@ class Bench:
         self.device_s = 0.0
 
     @property
-    def work(self) -> list[Work]:
+    def work(self) -> list[BenchWorkload]:
         """In the order in which it is done."""
-        return [Work(name, w) for name, several in self.task.workloads.items() for w in several]
+        return [
+            BenchWorkload(name, w) for name, several in self.task.workloads.items() for w in several
+        ]
 
     def build(self, candidate: Candidate) -> float:
         """So that :meth:`evaluate` finds the build; seconds that it took. Safe in any thread."""
         cell = self._cell(candidate, self.work[0])
-        if cell.hopeless or all(self._answer(candidate, one) for one in self.work):
+        if cell.ruled_out or all(self._answer(candidate, one) for one in self.work):
             return 0.0
         start = time.perf_counter()
         self._build(cell)
@@ -98,7 +100,7 @@ class Bench:
 
     def _run_cells(self, cells: Sequence[Cell]) -> Iterator[Record]:
         first = cells[0]
-        if first.hopeless:
+        if first.ruled_out:
             yield self._keep(to_record.unbuilt(self._run, first))
             return
         built = self._build(first)
@@ -122,7 +124,9 @@ class Bench:
         quick = self.quick and len(task.workloads) > 1 and cell.workload_set == task.scored
         return (inputs.BASE,) if quick else None
 
-    def race(self, candidates: Sequence[Candidate], work: Sequence[Work]) -> list[list[Record]]:
+    def race(
+        self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
+    ) -> list[list[Record]]:
         """Side by side in one run: by workload the records of all candidates. Nothing is reused
         and nothing kept, since it is the comparison that counts."""
         told: list[list[Record]] = []
@@ -162,7 +166,7 @@ class Bench:
         )
         return built
 
-    def _cell(self, candidate: Candidate, work: Work) -> Cell:
+    def _cell(self, candidate: Candidate, work: BenchWorkload) -> Cell:
         return Cell(
             self.task.op,
             work.set,
@@ -175,7 +179,7 @@ class Bench:
             self.task.torch_ops,
         )
 
-    def _answer(self, candidate: Candidate, work: Work) -> Record | None:
+    def _answer(self, candidate: Candidate, work: BenchWorkload) -> Record | None:
         key = candidate.digest, work.set, work.workload.name
         if key not in self._known and key in self._recorded:
             self._keep(self._recorded[key])

@@ -16,8 +16,17 @@ from random import Random
 from threading import Thread
 
 from portkern.agent import attempt as scoring
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
-from portkern.agent.axes import Context, Critic, Draft, Memory, Proposer, Seen, Sensor, Strategy
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
+from portkern.agent.axes import (
+    Context,
+    Critic,
+    Draft,
+    FeedbackSource,
+    Memory,
+    Proposer,
+    Seen,
+    Strategy,
+)
 from portkern.agent.bench import Bench
 from portkern.agent.budget import Meter
 from portkern.agent.llm.models import Models
@@ -35,7 +44,7 @@ class Axes:
     strategy: Strategy
     proposer: Proposer
     memory: Memory
-    sensors: Sequence[Sensor]
+    sensors: Sequence[FeedbackSource]
     critic: Critic
 
 
@@ -201,9 +210,9 @@ class Loop:
 
     def _sense(
         self, draft: Draft, records: Sequence[object]
-    ) -> tuple[list[Block], dict[str, float]]:
+    ) -> tuple[list[PromptBlock], dict[str, float]]:
         """Sensors of later stages have nothing to measure once one said so."""
-        feedback: list[Block] = []
+        feedback: list[PromptBlock] = []
         metrics: dict[str, float] = {}
         stopped_at: int | None = None
         for sensor in self.axes.sensors:
@@ -212,7 +221,7 @@ class Loop:
             found = sensor.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
             metrics |= found.metrics
             if found.text:
-                feedback.append(Block(kind=sensor.kind, title=found.title, text=found.text))
+                feedback.append(PromptBlock(kind=sensor.kind, title=found.title, text=found.text))
             if found.stop:
                 stopped_at = sensor.stage
         return feedback, metrics
@@ -330,5 +339,5 @@ async def _waited_for(
 
 def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:
     text = "\n".join(reasons)
-    block = Block(kind="constraints", title="Constraints that were not kept", text=text)
+    block = PromptBlock(kind="constraints", title="Constraints that were not kept", text=text)
     return Seen(draft, Status.REJECTED, text, feedback=[block])

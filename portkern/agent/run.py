@@ -18,8 +18,8 @@ from typing import Any
 from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Critic, Proposer, Strategy
-from portkern.agent.bench import Bench, Work
-from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.bench import Bench, BenchWorkload
+from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import role
 from portkern.agent.llm.calls import FILE as CALLS
 from portkern.agent.llm.calls import CallCache, Calls
@@ -29,13 +29,13 @@ from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.loop import Axes, Loop
 from portkern.agent.memory import graph
-from portkern.agent.outcome import Outcome
+from portkern.agent.outcome import RunOutcome
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.trial import Options
+from portkern.evaluator.trial import TrialOptions
 from portkern.matrix.selection import Stage
 from portkern.records import atomic_write
 from portkern.records.record import Record, RecordFile
@@ -50,7 +50,7 @@ _WAITING = ("timeout_s", "retries", "backoff_s", "concurrency", "tokens", "usd")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``evaluate``
     as configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced``
     the workloads of its race, those that scores are of unless given.
@@ -58,10 +58,10 @@ class Plan:
 
     task: Task
     axes: Mapping[str, Mapping[str, Any]]
-    evaluation: Options
+    evaluation: TrialOptions
     models: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
-    budget: Budget = field(default_factory=Budget)
+    budget: GenerationBudget = field(default_factory=GenerationBudget)
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
     stage: Stage = field(default_factory=Stage)
@@ -101,10 +101,10 @@ class Plan:
         return plain
 
 
-class Run:
+class GenerationRun:
     """Raises ConfigError where the plan does not fit together, or not the folder's own run."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: RunPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
@@ -154,11 +154,14 @@ class Run:
         self.down = loop.down
         return loop.stopped
 
-    def conclude(self) -> Outcome:
+    def conclude(self) -> RunOutcome:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
-        race = [Work(task.scored, one) for one in self.plan.raced or task.workloads[task.scored]]
+        race = [
+            BenchWorkload(task.scored, one)
+            for one in self.plan.raced or task.workloads[task.scored]
+        ]
         before = self.bench.device_s
         found = outcome.conclude(
             self.log, task, self.bench, last, race, self.plan.evaluation.baselines[0]
@@ -203,6 +206,12 @@ class Run:
             atomic_write.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
         theirs = json.loads(path.read_text(encoding="utf-8"))
+        if "judge" in theirs.get("axes", {}):
+            raise ConfigError(
+                f"{self.folder} holds a run of portkern 0.1, where the axis 'critic' was 'judge': "
+                "it can be read, not gone on with; use run=NAME for a run of its own, or "
+                "fresh=true to put that one aside"
+            )
         changed = sorted(key for key in ours if theirs.get(key) != ours[key])
         if changed:
             raise ConfigError(
@@ -225,7 +234,7 @@ class Run:
         )
 
 
-def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
+def _matched(plan: RunPlan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
     """Raises ConfigError for axes that do not go together, with what would."""
     proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
     if plan.axes["proposer"].get("actions") == "graph":
@@ -235,8 +244,8 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
             strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
-    evaluating = critic.load(plan.axes["critic"])
-    _have_models(plan, {"proposer": proposing.roles, "critic": evaluating.roles})
+    chosen_critic = critic.load(plan.axes["critic"])
+    _have_models(plan, {"proposer": proposing.roles, "critic": chosen_critic.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
         raise ConfigError(
             "strategy.mask=true goes by hardware counters; set feedback.counters= to ncu, rocprof "
@@ -248,10 +257,10 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
             "proposer.actions=menu/<name>"
         )
     _can_do(plan, proposing, planned)
-    return proposing, planned, evaluating
+    return proposing, planned, chosen_critic
 
 
-def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:
+def _have_models(plan: RunPlan, asking: Mapping[str, Sequence[str]]) -> None:
     """By axis the roles that it asks. Raises ConfigError for one that nobody plays."""
     roles = named(plan.models)
     for axis, asked in asking.items():
@@ -263,7 +272,7 @@ def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _can_do(plan: Plan, proposing: Proposer, planned: Search) -> None:
+def _can_do(plan: RunPlan, proposing: Proposer, planned: Search) -> None:
     """Raises ConfigError for what the strategy asks of the proposer in vain."""
     kind = plan.axes["proposer"]["kind"]
     asks = f"strategy={plan.axes['strategy']['kind']} asks for"
@@ -285,7 +294,7 @@ def _can_do(plan: Plan, proposing: Proposer, planned: Search) -> None:
         )
 
 
-def _graph(plan: Plan, folder: Path) -> graph.Graph:
+def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
     """The one that the memory has, and the run begins with. Raises ConfigError."""
     options = memory.read(plan.axes["memory"])
     if "graph" not in options.knowledge:

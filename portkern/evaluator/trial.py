@@ -24,24 +24,24 @@ from portkern.evaluator import (
     statistics,
     worker_reports,
 )
-from portkern.evaluator.build import Failure, Limits, failure_of
+from portkern.evaluator.build import Failure, StageLimits, failure_of
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.worker_reports import Slots
-from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Runners
+from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Workers
 from portkern.records.record import Errors, Finding, Launch, Verdict
-from portkern.sandbox.session import Answer, Died, Outcome, Session
+from portkern.sandbox.session import Answered, Died, Outcome, Session
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards
 
 
 @dataclass(frozen=True)
-class Options:
+class TrialOptions:
     """``baselines``: ``eager``, ``compile`` (torch.compile of the reference) and names of
     ``others``."""
 
-    limits: Limits = field(default_factory=Limits)
-    plan: statistics.Plan = field(default_factory=statistics.Plan)
+    limits: StageLimits = field(default_factory=StageLimits)
+    plan: statistics.TimingPlan = field(default_factory=statistics.TimingPlan)
     baselines: tuple[str, ...] = ("eager",)
     distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
     others: Mapping[str, Baseline] = field(default_factory=dict)
@@ -51,13 +51,13 @@ class Options:
 class Samples:
     """Microseconds per call of each round, how they were taken and what the device was like."""
 
-    laps: tuple[tuple[float, ...], ...]
+    rounds: tuple[tuple[float, ...], ...]
     method: str
     conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def values(self) -> list[float]:
-        return statistics.observations(self.laps)
+        return statistics.observations(self.rounds)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Trial:
         op: Op,
         dtype: str,
         contestants: Sequence[Contestant],
-        options: Options,
+        options: TrialOptions,
         devices: Devices | None = None,
     ) -> None:
         self.op, self.dtype, self.options = op, dtype, options
@@ -95,7 +95,7 @@ class Trial:
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
-        self._runners = Runners(op, contestants, options.limits, options.others)
+        self._runners = Workers(op, contestants, options.limits, options.others)
 
     def __enter__(self) -> Trial:
         return self
@@ -259,14 +259,14 @@ class Trial:
         before: Result,
         workload: Workload,
         case: reference.Case,
-        traced: attribution.Work | None = None,
+        traced: attribution.AttributedKernel | None = None,
         known: Sequence[Any] = (),
     ) -> tuple[Result, list[Any]]:
         """The verdict on one call and its outputs; errors are the worst of this and the calls
         before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
         seconds = dict(before.seconds)
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             failure = failure_of(outcome, "the kernel")
             told = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
             return told, []
@@ -277,10 +277,10 @@ class Trial:
         except ValueError as error:
             detail = f"the kernel's worker answered in no form that is known: {error}"
             return Result(Verdict.CRASHED, detail, seconds=seconds), []
-        actual = worker_reports.collect(self.op, session.arena, slots, outcome.data)
+        actual = worker_reports.collect(self.op, session.memory, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
-        problem = problem or worker_reports.trespass(self.op, session.arena, slots)
-        changed = worker_reports.changed_input(self.op, session.arena, slots, case)
+        problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
+        changed = worker_reports.changed_input(self.op, session.memory, slots, case)
         if changed and not problem:
             problem = f"the kernel changed its input {changed!r}"
         if problem or isinstance(actual, str):
@@ -302,19 +302,19 @@ class Trial:
     def _ask_run(
         self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
     ) -> tuple[Outcome, Slots]:
-        signature, arena = self.op.signature, session.arena
-        arena.clear()
+        signature, memory = self.op.signature, session.memory
+        memory.clear()
         wanted = [
             (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
-        blocks = [output_guards.fenced(*form) for form in wanted]
+        blocks = [output_guards.guarded(*form) for form in wanted]
         margins = [output_guards.margins(block) for block in blocks]
         slots = Slots(
-            [arena.put(tensor) for tensor in case.inputs],
-            [arena.put(b) for b in blocks],
-            [arena.put(output_guards.poison(*form)) for form in wanted],
-            [arena.put(t) for t in case.inputs],
-            [arena.put(m) for m in margins],
+            [memory.put(tensor) for tensor in case.inputs],
+            [memory.put(b) for b in blocks],
+            [memory.put(output_guards.poison(*form)) for form in wanted],
+            [memory.put(t) for t in case.inputs],
+            [memory.put(m) for m in margins],
             margins,
         )
         outcome = session.ask(
@@ -324,7 +324,7 @@ class Trial:
             outputs=slots.outputs,
             results=slots.results,
             after=slots.after,
-            fences=slots.fences,
+            guards=slots.guards,
             dims=dict(workload.dims),
             scalars=signature.scalar_values(workload.scalars),
             traced=traced,
@@ -356,7 +356,7 @@ class Trial:
 
     def _race_once(
         self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
-    ) -> tuple[interleaved_timing.Race, list[Finding]]:
+    ) -> tuple[interleaved_timing.InterleavedTiming, list[Finding]]:
         """The race, and which baselines are not in it."""
         runners: dict[interleaved_timing.Key, Opened] = {}
         notes = []
@@ -374,7 +374,7 @@ class Trial:
         plan = self.options.plan
         if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
             plan = replace(plan, round_bytes=16 * plan.round_bytes)
-        run = interleaved_timing.Race(
+        run = interleaved_timing.InterleavedTiming(
             self.op,
             workload,
             self.dtype,
@@ -413,7 +413,7 @@ class Trial:
     def _changed(self, session: Session) -> str:
         """What the timed calls have changed for others."""
         outcome = session.ask("state", timeout_s=self.options.limits.run_s)
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Answered):
             return worker_reports.changed_state(outcome.data)
         return str(failure_of(outcome, "the question for what it changed"))
 
@@ -428,7 +428,10 @@ def _slowed(by: str) -> Finding:
 
 
 def _held(
-    right: Result, told: Mapping[str, Any], traced: attribution.Work | None, took_s: float
+    right: Result,
+    told: Mapping[str, Any],
+    traced: attribution.AttributedKernel | None,
+    took_s: float,
 ) -> Result:
     """A call with right outputs, held against what it changed for others and who did its work."""
     changed = worker_reports.changed_state(told)

@@ -12,15 +12,15 @@ from typing import Any
 
 from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending
-from portkern.experiment.job import Done, Question
+from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Bars,
     Chart,
+    ChartLine,
     Findings,
-    Line,
     Section,
-    Table,
+    SectionTable,
     counted,
     document,
     percent,
@@ -81,20 +81,20 @@ class Sampled:
         }
 
 
-class Baseline(Study):
+class BaselineStudy(Study):
     title = "How often is a kernel right that was written in one go?"
     arms = (ARM,)
     compared = (ARM,)
     seeds = (0,)
     counts = "n"
 
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         chosen = ["preset=kernelbench_oneshot", "strategy=best_of_n", f"strategy.n={ENDLESS}"]
         if question.count > 1:
             chosen.append(f"models.coder.temperature={TEMPERATURE}")
         return {ARM: chosen}
 
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         every = [_sampled(op, done) for op in dict.fromkeys(one.job.operator for one in done)]
         evaluated = [one for one in every if one.n]
         overall = _overall(evaluated)
@@ -185,10 +185,11 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
             )
         )
     lines = [
-        Line(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1))) for one in evaluated
+        ChartLine(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1)))
+        for one in evaluated
     ]
     if len(evaluated) > 1:
-        lines.append(Line("all", tuple(overall)))
+        lines.append(ChartLine("all", tuple(overall)))
     charts = (Chart("pass@k", "k", tuple(lines), percent=True),) if most > 1 else ()
     return Section(
         "Correct samples",
@@ -197,7 +198,7 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
         "Intervals are Wilson's for one operator, and the bootstrap's over operators for all.",
         charts,
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
@@ -211,7 +212,7 @@ def _stages(evaluated: Sequence[Sampled]) -> Section:
         "A sample ends at the first stage that it does not pass.",
         (),
         (Bars("samples", words, tuple(bars)),),
-        Table(("operator", *words), tuple(rows)),
+        SectionTable(("operator", *words), tuple(rows)),
     )
 
 

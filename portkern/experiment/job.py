@@ -90,7 +90,7 @@ def _device(records: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """``count`` is each job's number of attempts; ``model`` the one that writes, empty when the
     catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings``
     those of single arms."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from portkern.experiment.drawing import DASHES, axis_text, span, ticks, whole
-from portkern.experiment.section import Bars, Chart, Line, Section
+from portkern.experiment.section import Bars, Chart, ChartLine, Section
 from portkern.report.table import clean
 from portkern.spec.backend import Missing
 
@@ -77,7 +77,7 @@ def _chart(axes: Axes, chart: Chart) -> None:
         _legend(axes)
 
 
-def _line(axes: Axes, line: Line, first: int, colour: str, dashes: str) -> None:
+def _line(axes: Axes, line: ChartLine, first: int, colour: str, dashes: str) -> None:
     nothing = float("nan")
     xs = list(range(first, first + len(line.points)))
     middle = [one.value if one else nothing for one in line.points]

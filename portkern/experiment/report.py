@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from portkern.experiment import drawing, png
 from portkern.experiment.job import Done, Job
-from portkern.experiment.section import DASH, Chart, Findings, Table
+from portkern.experiment.section import DASH, Chart, Findings, SectionTable
 from portkern.records import atomic_write
 from portkern.report.table import clean
 from portkern.spec.backend import Missing
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Report:
+class ExperimentReport:
     """``facts`` are what all jobs have in common; ``failed`` says of jobs why they are not done."""
 
     name: str
@@ -78,11 +78,11 @@ class Report:
         return f"{len(self.done)} of {len(self.jobs)} jobs are done" if left else ""
 
     @property
-    def costs(self) -> Table:
+    def costs(self) -> SectionTable:
         """Of each arm, what its jobs took."""
         arms = list(dict.fromkeys(one.job.arm for one in self.done))
         head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "time", "of the device")
-        return Table(head, tuple(self._cost(arm) for arm in arms))
+        return SectionTable(head, tuple(self._cost(arm) for arm in arms))
 
     def _cost(self, arm: str) -> tuple[str, ...]:
         own = [one.summary for one in self.done if one.job.arm == arm]
@@ -113,7 +113,7 @@ def _lasted(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def write(report: Report, folder: Path, *, last: bool = True) -> dict[str, Missing]:
+def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[str, Missing]:
     """What could not be written, by file and reason. The picture, which takes longest, is drawn
     when it is the last of the jobs' reports. Raises StorageError."""
     views: dict[str, str | bytes | Missing] = {
@@ -136,7 +136,7 @@ def _as_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _render(name: str, report: Report) -> str:
+def _render(name: str, report: ExperimentReport) -> str:
     style = resources.files(__package__) / "templates" / "experiment.css"
     text = (
         _environment(name.endswith("html.j2"))

@@ -9,14 +9,14 @@ from typing import Any
 
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
-from portkern.experiment.job import Done, Question
+from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Chart,
+    ChartLine,
     Findings,
-    Line,
     Section,
-    Table,
+    SectionTable,
     counted,
     document,
     listed,
@@ -64,7 +64,7 @@ _WRITERS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Trace:
+class SearchTrace:
     """One job: the best score so far after each attempt, as far as the budget goes. ``raced`` is
     the speedup that its best kernel had in the race at its end, where it was timed."""
 
@@ -83,7 +83,7 @@ class Standing:
     to :data:`NEAR` of ``top``, the best of all."""
 
     arm: str
-    traces: tuple[Trace, ...]
+    traces: tuple[SearchTrace, ...]
     top: float
 
     @property
@@ -137,7 +137,7 @@ class Contest:
     repeated: int
 
 
-class Search(Study):
+class SearchStudy(Study):
     title = "Which search gets furthest with the same number of attempts?"
     arms = tuple(_ENDLESS)
     compared = ("refine", "branching", "evolutionary", "bandit", "best_of_n")
@@ -146,17 +146,17 @@ class Search(Study):
     asks_model = False
     varied = ("strategy", "preset", "proposer")
 
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         """One slot at a time: a strategy that knows less when it asks is another strategy."""
         return {arm: ("inflight=1", *self._choice(arm, question)) for arm in question.arms}
 
-    def _choice(self, arm: str, question: Question) -> tuple[str, ...]:
+    def _choice(self, arm: str, question: StudyQuestion) -> tuple[str, ...]:
         author: tuple[str, ...] = ("proposer=catalogue",)
         if question.model:
             author = (*_WRITERS.get(arm, ("proposer=direct",)), "memory=last")
         return (f"strategy={arm}", *_ENDLESS[arm], *author)
 
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         ops = dict.fromkeys(one.job.operator for one in done)
         every = [_contest(op, question, done) for op in ops]
         contests = [one for one in every if one.standings]
@@ -189,7 +189,7 @@ def _mean(values: Sequence[float]) -> Estimate:
     return found
 
 
-def _contest(op: str, question: Question, done: Sequence[Done]) -> Contest:
+def _contest(op: str, question: StudyQuestion, done: Sequence[Done]) -> Contest:
     """Without standings where nobody found a correct kernel."""
     traces = [_trace(one, question.count) for one in done if one.job.operator == op]
     top = max((one.curve[-1] for one in traces), default=0.0)
@@ -204,10 +204,10 @@ def _contest(op: str, question: Question, done: Sequence[Done]) -> Contest:
     return Contest(op, top, tuple(standings), spread(several), len(several))
 
 
-def _trace(one: Done, length: int) -> Trace:
+def _trace(one: Done, length: int) -> SearchTrace:
     raced = list(one.summary.get("speedups", {}).values())
     attempts = list(one.log)
-    return Trace(
+    return SearchTrace(
         one.job.arm,
         one.job.seed,
         tuple(padded(one.log.curve(), length)),
@@ -235,7 +235,7 @@ def _possessive(names: Sequence[str]) -> str:
     return f"{'that' if len(names) == 1 else 'those'} of {listed(names)}"
 
 
-def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
+def _notes(contests: Sequence[Contest], question: StudyQuestion) -> tuple[str, ...]:
     notes = []
     for one in contests:
         if one.noise is not None:
@@ -257,7 +257,7 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
+def _section(contest: Contest, question: StudyQuestion, *, alone: bool) -> Section:
     count = question.count
     head = (
         "strategy",
@@ -282,7 +282,7 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         )
         for one in contest.standings
     ]
-    lines = tuple(Line(one.arm, tuple(one.curve)) for one in contest.standings)
+    lines = tuple(ChartLine(one.arm, tuple(one.curve)) for one in contest.standings)
     return Section(
         "Curves" if alone else contest.op,
         "The best speedup over the framework so far, after each attempt: mean over seeds, with the "
@@ -292,7 +292,7 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         f"sizes. Attempts to {NEAR_SAID} of the best: the median job's, and how many came there.",
         (Chart("best so far", "attempts", lines),),
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
@@ -336,7 +336,9 @@ def _together(totals: Sequence[Total]) -> Section:
     return Section(
         "All operators",
         "As shares of the highest score of all jobs on the same operator.",
-        table=Table(("strategy", "jobs", "mean of the curve", "score at the end"), tuple(rows)),
+        table=SectionTable(
+            ("strategy", "jobs", "mean of the curve", "score at the end"), tuple(rows)
+        ),
     )
 
 

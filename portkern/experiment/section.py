@@ -12,7 +12,7 @@ DASH = "–"
 
 
 @dataclass(frozen=True)
-class Table:
+class SectionTable:
     """Numbers are right-aligned: all columns but the first ``names``."""
 
     head: tuple[str, ...]
@@ -21,7 +21,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """``points`` from the left; None where there is nothing to show."""
 
     name: str
@@ -34,7 +34,7 @@ class Chart:
 
     title: str
     across: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     percent: bool = False
     first: int = 1
 
@@ -58,7 +58,7 @@ class Section:
     text: str = ""
     charts: tuple[Chart, ...] = ()
     bars: tuple[Bars, ...] = ()
-    table: Table | None = None
+    table: SectionTable | None = None
 
 
 @dataclass(frozen=True)

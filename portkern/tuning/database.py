@@ -109,7 +109,7 @@ def shipped() -> Database:
     return Database(Path(str(files("portkern.targets") / FILE)))
 
 
-def turned(
+def with_tuned_knobs(
     candidate: Candidate, where: Target, dtype: str, workload: Workload, among: Sequence[Database]
 ) -> Candidate:
     """The kernel with the best settings that are known for this target; as it is without any.

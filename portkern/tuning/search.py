@@ -82,7 +82,7 @@ def _imprecise(knob: str, value: int, precision: Precision) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """``score``: how many times as fast as the framework; 0 for what was not right or not timed."""
 
     settings: Settings
@@ -100,8 +100,8 @@ class Found:
 
     best: Settings
     gain: float | None
-    trials: Sequence[Trial]
-    last: Sequence[Trial]
+    trials: Sequence[TuningTrial]
+    last: Sequence[TuningTrial]
 
 
 def search(
@@ -117,7 +117,7 @@ def search(
     """All settings when they are no more than ``trials``, else Optuna's suggestions."""
     exhaustive = space.size <= trials
     proposals = _All(space) if exhaustive else _Suggested(space, seed)
-    seen: list[Trial] = []
+    seen: list[TuningTrial] = []
     while len(seen) < trials:
         asked = proposals.ask(min(batch, trials - len(seen)))
         if not asked:
@@ -135,12 +135,12 @@ def search(
 
 def _evaluate(
     candidate: Candidate, asked: Sequence[Settings], evaluate: Evaluate, *, fresh: bool
-) -> list[Trial]:
+) -> list[TuningTrial]:
     records = evaluate([candidate.turn(settings) for settings in asked], fresh)
-    return [Trial(settings, record) for settings, record in zip(asked, records, strict=True)]
+    return [TuningTrial(settings, record) for settings, record in zip(asked, records, strict=True)]
 
 
-def _decide(space: Space, seen: Sequence[Trial], last: Sequence[Trial]) -> Found:
+def _decide(space: Space, seen: Sequence[TuningTrial], last: Sequence[TuningTrial]) -> Found:
     """The defaults are the first of ``last``; where they do not run, whoever does is the best."""
     timed = [one for one in last if one.record.timing]
     if not timed:
@@ -154,7 +154,7 @@ def _decide(space: Space, seen: Sequence[Trial], last: Sequence[Trial]) -> Found
     return Found(best.settings, gain, seen, last)
 
 
-def _median_us(trial: Trial) -> float:
+def _median_us(trial: TuningTrial) -> float:
     assert trial.record.timing is not None
     return trial.record.timing.median_us
 
@@ -166,7 +166,7 @@ class _All:
     def ask(self, count: int) -> list[Settings]:
         return list(itertools.islice(self._left, count))
 
-    def tell(self, evaluated: Sequence[Trial]) -> None:
+    def tell(self, evaluated: Sequence[TuningTrial]) -> None:
         """Nothing is learnt: everything is tried."""
 
 
@@ -207,7 +207,7 @@ class _Suggested:
             asked.append(dict(trial.params))
         return asked
 
-    def tell(self, evaluated: Sequence[Trial]) -> None:
+    def tell(self, evaluated: Sequence[TuningTrial]) -> None:
         for one in evaluated:
             values = tuple(one.settings.values())
             trial = self._open.pop(values)

@@ -30,7 +30,7 @@ _ROUTINES = ("MKL_VERBOSE ", "onednn_verbose,")
 _MAX_PRINTED = 1 << 22
 
 
-class Trace:
+class CallProfile:
     """A context around one call; afterwards :meth:`to_json` tells what was seen.
 
     The profiler sees all threads; the routines of oneMKL and oneDNN are also seen when native code
@@ -51,7 +51,7 @@ class Trace:
             "missing": "",
         }
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> CallProfile:
         if "torch" in sys.modules:
             self._start()
         return self

@@ -24,8 +24,8 @@ from portkern.agent.axes import Critic
 
 _KINDS = {
     "bottleneck": "bottleneck:OneBottleneck",
-    "chain": "chain:Chain",
-    "critic": "critic:Critic",
+    "chain": "chain:CriticChain",
+    "critic": "critic:FeedbackCritic",
     "none": "silent:Silent",
     "prefilter": "prefilter:Prefilter",
     "reflector": "reflector:Reflector",

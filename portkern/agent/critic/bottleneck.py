@@ -10,7 +10,7 @@ from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, brief
-from portkern.agent.critic.silent import FAILED, AskingOptions, Silent
+from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 
 
 class Defect(Form):
@@ -39,7 +39,7 @@ class Bottlenecks(Form):
         return {"bottlenecks": [data]} if alone else data
 
 
-class Options(AskingOptions):
+class BottleneckOptions(AskingCriticOptions):
     """``max`` bottlenecks are asked for, of which the first is the diagnosis; ``modes`` in which
     it speaks at all; ``*_words`` is what is kept of each text."""
 
@@ -52,9 +52,9 @@ class Options(AskingOptions):
 
 
 class OneBottleneck(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[BottleneckOptions]] = BottleneckOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: BottleneckOptions) -> None:
         super().__init__(options)
         self.options = options
 

@@ -9,22 +9,22 @@ from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis
 from portkern.agent.axes import Context, Critic, Draft
-from portkern.agent.critic.silent import Options as Base
+from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
 from portkern.errors import BudgetSpent, ModelError
 
 
-class Options(Base):
+class ChainOptions(Base):
     """``chain``: kinds of critics, or their options with a ``kind``."""
 
     kind: str = "chain"
     chain: list[str | dict[str, Any]] = Field(min_length=1)
 
 
-class Chain(Silent):
-    options_type: ClassVar[type[Options]] = Options
+class CriticChain(Silent):
+    options_type: ClassVar[type[ChainOptions]] = ChainOptions
 
-    def __init__(self, options: Options, critics: Sequence[Critic]) -> None:
+    def __init__(self, options: ChainOptions, critics: Sequence[Critic]) -> None:
         super().__init__(options)
         self.critics = critics
         self.roles = tuple(dict.fromkeys(role for one in critics for role in one.roles))

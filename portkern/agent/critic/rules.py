@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic.reading import Bound
-from portkern.agent.critic.silent import Options as Base
+from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
 from portkern.agent.feedback.build_log import messages
 from portkern.agent.feedback.metrics import shown
@@ -37,7 +37,7 @@ class Between(_Part):
     below: float = float("inf")
 
 
-class Rule(_Part):
+class CriticRule(_Part):
     """See the head of ``rules.yaml``."""
 
     name: str
@@ -68,7 +68,7 @@ class Rule(_Part):
         return self.fix.get(vendor) or self.fix.get(_ANY, "")
 
 
-class Options(Base):
+class RulesOptions(Base):
     """A kernel that reaches ``stop_at`` percent of the roofline is done."""
 
     kind: str = "rules"
@@ -76,9 +76,9 @@ class Options(Base):
 
 
 class Rules(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[RulesOptions]] = RulesOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RulesOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -105,9 +105,9 @@ class Rules(Silent):
 
 
 @cache
-def rules() -> Sequence[Rule]:
+def rules() -> Sequence[CriticRule]:
     text = resources.files("portkern.agent.critic").joinpath("rules.yaml").read_text("utf-8")
-    return [Rule.model_validate(one) for one in yaml.safe_load(text)]
+    return [CriticRule.model_validate(one) for one in yaml.safe_load(text)]
 
 
 def bound(metrics: Mapping[str, float], task: Task) -> Bound:

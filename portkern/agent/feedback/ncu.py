@@ -10,7 +10,7 @@ from pathlib import Path
 
 from portkern.agent.feedback import outside
 from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Launch
+from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Launches that are counted at most: each is repeated for as long as counters are left.
@@ -49,7 +49,7 @@ def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
     return [(one[_NAME], one, units) for one in tables]
 
 
-def launches(text: str, wanted: Sequence[str]) -> tuple[list[Launch], dict[str, str]]:
+def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], dict[str, str]]:
     """Those of the table, and of the counters that were wanted and not told what it says."""
     missing: dict[str, str] = {}
     found = []
@@ -61,7 +61,7 @@ def launches(text: str, wanted: Sequence[str]) -> tuple[list[Launch], dict[str, 
                 missing[name] = table.get(name, "") or "not in its table"
             else:
                 values[name] = number * _FACTORS.get(units[name], 1.0)
-        found.append(Launch(kernel, values))
+        found.append(ProfiledLaunch(kernel, values))
     return found, missing
 
 

@@ -22,7 +22,7 @@ _LIMITED: dict[Limiter, str] = {
 }
 
 
-class Resources:
+class ResourceFeedback:
     kind: ClassVar[str] = "resources"
     stage: ClassVar[int] = 2
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from portkern.agent.feedback import outside
 from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Launch
+from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Columns that are no counters, of rocprofv3's table and of rocprof-compute's.
@@ -21,7 +21,7 @@ _COLUMNS = ("VGPR_Count", "Accum_VGPR_Count", "LDS_Block_Size")
 _COMPUTE = {"Arch_VGPR": "VGPR_Count", "LDS_Per_Workgroup": "LDS_Block_Size"}
 
 
-def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[Launch]:
+def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[ProfiledLaunch]:
     """Of each dispatch what was counted: from rocprofv3's ``counter_collection.csv``, with a line
     for each counter, or from rocprof-compute's ``pmc_perf.csv``, with a column for each."""
     rows = list(csv.DictReader(text.splitlines()))
@@ -35,7 +35,7 @@ def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[Launc
         number = row.get("Dispatch_Id") or row.get("Dispatch_ID") or str(len(found))
         _, values = found.setdefault(number, (kernel, _described(row)))
         values |= _counters(row)
-    return [Launch(kernel, values) for kernel, values in found.values()]
+    return [ProfiledLaunch(kernel, values) for kernel, values in found.values()]
 
 
 def _described(row: dict[str, str]) -> dict[str, float]:
@@ -66,7 +66,7 @@ def _number(text: str | None) -> float | None:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """A run for each pass. Raises ToolError when there is nothing in any of them."""
-    found: list[Launch] = []
+    found: list[ProfiledLaunch] = []
     missing: dict[str, str] = {}
     calls = outside.WARM_UP + outside.CALLS  # it cannot be told to leave the first ones out
     log = ""

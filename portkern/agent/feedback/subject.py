@@ -11,7 +11,7 @@ from portkern.agent.feedback.timing import largest
 from portkern.agent.task import Task
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
+from portkern.evaluator.build import StageLimits
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import Cell
 from portkern.records.record import Record, Verdict
@@ -80,7 +80,7 @@ def _contestant(cell: Cell) -> Contestant | Missing:
         return venue
     toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
     cache = ArtifactCache(cache_root() / "builds")
-    (built,) = build.build_all([cell.build], [toolchain], limits=Limits(), cache=cache)
+    (built,) = build.build_all([cell.build], [toolchain], limits=StageLimits(), cache=cache)
     if not isinstance(built.outcome, Artifact):
         return Missing(f"it does not build again: {built.outcome.detail}")
     return Contestant(built.request, built.outcome, venue, cell.torch_ops)

@@ -14,7 +14,7 @@ from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
 
 
-class Timing:
+class TimingFeedback:
     kind: ClassVar[str] = "timing"
     stage: ClassVar[int] = 2
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.log import Log
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.skills import gain
 from portkern.agent.memory.text import Passage, action, code, named
 from portkern.agent.slot import Arm, Slot
@@ -163,7 +163,7 @@ def shipped() -> Graph:
     return Graph.read(Path(str(files(__package__) / "start.yaml")))
 
 
-def begun(options: Options, folder: Path) -> Graph:
+def begun(options: MemoryOptions, folder: Path) -> Graph:
     """What a run starts from: the shipped graph, an empty one (``none``) or a file's, with what
     other runs kept. It is put into the run's folder: a run that is resumed, and the strategy that
     walks it, go on from the same. Raises ConfigError and StorageError."""
@@ -183,7 +183,7 @@ def begun(options: Options, folder: Path) -> Graph:
 class Reasoning:
     """The graph of a run: where it began, and what its attempts added."""
 
-    def __init__(self, options: Options, task: Task, folder: Path) -> None:
+    def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises ConfigError and StorageError."""
         self.options, self.task, self.run = options, task, folder.name
         self.graph = begun(options, folder)
@@ -276,16 +276,16 @@ class Reasoning:
                 lines.append(f"- {name} ({known}): {texts[name]}".rstrip(": "))
         if lines:
             title = f"What may follow {source}" if source else "What may come first"
-            yield Passage(Block(kind="graph", title=title, text="\n".join(lines)))
+            yield Passage(PromptBlock(kind="graph", title=title, text="\n".join(lines)))
 
 
-def _told(method: str, one: Example) -> Block:
+def _told(method: str, one: Example) -> PromptBlock:
     gained = f"{one.gain:.2f} times as fast" if one.gain else "not timed against what it came from"
     text = (
         f"{one.op} on {one.target}: {gained}.\n\nBefore:\n{code(one.before, one.language)}\n\n"
         f"After:\n{code(one.after, one.language)}"
     )
-    return Block(kind="graph", title=f"An example of {method}", text=text)
+    return PromptBlock(kind="graph", title=f"An example of {method}", text=text)
 
 
 def _keep(found: Graph) -> None:

@@ -14,9 +14,9 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, action, code, cut, result
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -50,7 +50,7 @@ class Past:
     slot: Slot
     role: str
     log: Log
-    options: Options
+    options: MemoryOptions
 
     @cached_property
     def visible(self) -> list[Attempt]:
@@ -104,7 +104,7 @@ def _mother(attempt: Attempt) -> str:
     return (*attempt.parents, "")[0]
 
 
-Told = Iterator[Mention | Block]
+Told = Iterator[Mention | PromptBlock]
 
 
 def last(past: Past) -> Told:
@@ -180,7 +180,7 @@ def insights(past: Past) -> Told:
         told = _thoughts(one)
         if past.options.results:
             told += f"\nWhat came of it: {_outcome(one)}."
-        yield Block(kind="insights", title="A thought from this run", text=told)
+        yield PromptBlock(kind="insights", title="A thought from this run", text=told)
 
 
 def _thoughts(attempt: Attempt) -> str:
@@ -205,7 +205,7 @@ def reflexions(past: Past) -> Told:
     newest = list(dict.fromkeys(reversed(lessons)))[: past.options.reflexions]
     if newest:
         told = "\n".join(f"- {lesson}" for lesson in reversed(newest))
-        yield Block(kind="reflexions", title="Lessons so far", text=told)
+        yield PromptBlock(kind="reflexions", title="Lessons so far", text=told)
 
 
 HISTORIES: Mapping[str, Callable[[Past], Told]] = {
@@ -226,7 +226,7 @@ class History:
     """The histories that were asked for, one after the other. An attempt is told once, in as much
     detail as any of them asks for."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: MemoryOptions) -> None:
         self.options = options
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
@@ -249,10 +249,10 @@ class History:
 
 class _Told(NamedTuple):
     kind: str
-    one: Mention | Block
+    one: Mention | PromptBlock
 
 
-def _detail(one: Mention | Block) -> int:
+def _detail(one: Mention | PromptBlock) -> int:
     return one.detail if isinstance(one, Mention) else 0
 
 
@@ -270,7 +270,7 @@ def _passages(
     if heading:
         mentions = [one for _, one in group if isinstance(one, Mention)]
         lines = [_line(one.attempt, task, results=results) for one in mentions]
-        yield Passage(Block(kind=kind, title=heading, text="\n".join(lines)))
+        yield Passage(PromptBlock(kind=kind, title=heading, text="\n".join(lines)))
         return
     for told in group:
         if isinstance(told.one, Mention):
@@ -302,7 +302,7 @@ def _whole(kind: str, one: Mention, slot: Slot, task: Task, *, results: bool) ->
         source = code(attempt.source, attempt.language or task.language)
         told.append(cut(source, one.code_chars) if one.code_chars else source)
     title = f"{PARENT if parent else one.heading} ({attempt.id})"
-    return Passage(Block(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
+    return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
 
 
 def _diagnosed(diagnosis: Diagnosis) -> str:

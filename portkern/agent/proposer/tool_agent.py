@@ -16,8 +16,8 @@ from pydantic import Field
 from portkern.agent import prompts, replies
 from portkern.agent.axes import Context, Draft, Message, Reply, Seen
 from portkern.agent.proposer import menu, reading
-from portkern.agent.proposer.reading import Code
-from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.proposer.reading import ReplyCode
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -34,7 +34,7 @@ TOOLS = {
 }
 
 
-class ToolOptions(Options):
+class ToolOptions(WriterOptions):
     """``turns`` replies at most, of which ``tries`` may try a kernel, and no more than the slot has
     room for."""
 
@@ -135,7 +135,7 @@ def _asked(text: str) -> Mapping[str, Any]:
     return next((one for one in told if "tool" in one), {})
 
 
-def _put(desk: _Desk, found: Code | Unread, done: str) -> str:
+def _put(desk: _Desk, found: ReplyCode | Unread, done: str) -> str:
     if isinstance(found, Unread):
         return f"The file is as it was: {found.why}."
     desk.source = found.source

@@ -18,7 +18,7 @@ Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Policy:
+class PopulationPolicy:
     """``features`` (of ``map_elites``) are ``complexity``: the length of the source, ``diversity``:
     how much of it the others lack, and metrics by their names."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from portkern.errors import no_such
 from portkern.sandbox.jail import limits, root, seccomp, system
-from portkern.sandbox.jail.limits import Limits
+from portkern.sandbox.jail.limits import ProcessLimits
 from portkern.sandbox.jail.root import NOBODY
 
 #: An environment variable: the layers to use, with commas; ``all`` unless given.
@@ -72,7 +72,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Policy:
+class JailPolicy:
     """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
     and Python's; ``scratch`` is its working folder, empty and gone with it; ``device`` shows it
     the GPUs."""
@@ -82,7 +82,7 @@ class Policy:
     writes: tuple[Path, ...] = ()
     device: bool = False
     scratch_bytes: int = 1 << 30
-    limits: Limits = field(default_factory=Limits.of_this_machine)
+    limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,18 +95,18 @@ class Policy:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Policy:
+    def from_json(cls, data: dict[str, Any]) -> JailPolicy:
         return cls(
             Path(data["scratch"]),
             tuple(map(Path, data["reads"])),
             tuple(map(Path, data["writes"])),
             data["device"],
             data["scratch_bytes"],
-            Limits(**data["limits"]),
+            ProcessLimits(**data["limits"]),
         )
 
 
-def confine(policy: Policy, layers: Layers) -> None:
+def confine(policy: JailPolicy, layers: Layers) -> None:
     """Returns in a new process that is the worker. The caller's own waits for it and ends as it
     ended. Raises OSError when a layer that worked before does not."""
     layers.check()
@@ -129,7 +129,7 @@ def confine(policy: Policy, layers: Layers) -> None:
         seccomp.install()
 
 
-def _separate(policy: Policy, layers: Layers) -> None:
+def _separate(policy: JailPolicy, layers: Layers) -> None:
     """Three processes: the caller's, which the evaluator knows; the first of the new namespace,
     which ignores the signals that others die of; and the worker, in which this returns."""
     report, reply = os.pipe()
@@ -225,7 +225,7 @@ def probe() -> Layers:
     tree = Path("/tmp/portkern-probe")
     attempt(
         "namespaces",
-        lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
+        lambda: confine(JailPolicy(tree), Layers(frozenset({"namespaces"} | active))),
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
     )
@@ -258,7 +258,7 @@ def _filter() -> None:
 
 
 def _group() -> None:
-    group = limits.Group.create(Limits.of_this_machine())
+    group = limits.ControlGroup.create(ProcessLimits.of_this_machine())
     _require(group is not None, "this user may not make one")
     assert group is not None
     group.remove()
