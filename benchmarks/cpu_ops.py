@@ -37,7 +37,7 @@ def main() -> None:
     [where] = [name for name in host_targets() if not target.load(name).is_gpu][:1]
     asked = [race(name, where) for name in names]
     session.close_servers()
-    here = _script.provenance([one for records in asked for one in records])
+    here = _script.provenance([record for records in asked for record in records])
     file = f"cpu-{where}.json"
     rows = [*map(summary, asked), *_script.earlier(file, here, names, "op")]
     rows.sort(key=lambda row: NAMES.index(row["op"]))
@@ -61,8 +61,10 @@ def race(op: str, where: str) -> list[Record]:
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """Times in milliseconds; ``ratio`` is of the framework's time to C++'s, and of C++'s to the
     others': more than 1 where the kernel is the faster one."""
-    timed = {one.language: one.timing.median_us / 1e3 for one in records if one.timing}
-    eager = next((one.baselines["eager"].median_us / 1e3 for one in records if one.baselines), None)
+    timed = {record.language: record.timing.median_us / 1e3 for record in records if record.timing}
+    eager = next(
+        (record.baselines["eager"].median_us / 1e3 for record in records if record.baselines), None
+    )
     against = {"c++": eager, "numba": timed.get("c++"), "opencl": timed.get("c++")}
     ratios = {
         name: other / timed[name] for name, other in against.items() if other and name in timed
@@ -70,14 +72,14 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "op": records[0].op,
         "size": records[0].workload.name,
-        "time": max(one.time for one in records),
+        "time": max(record.time for record in records),
         "eager_ms": eager,
         "portkern_ms": {name: timed.get(name) for name in LANGUAGES},
         "ratio": ratios,
         "not_timed": {
-            one.language: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records
-            if not one.timing
+            record.language: f"{record.verdict}: {record.detail.partition(chr(10))[0]}"
+            for record in records
+            if not record.timing
         },
     }
 

@@ -216,7 +216,7 @@ def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
             options=TrialOptions(),
         )
         seconds.append(time.perf_counter() - start)
-        if not isinstance(results, list) or not all(one.samples for one in results):
+        if not isinstance(results, list) or not all(result.samples for result in results):
             raise SystemExit(f"It did not pass with a time: {results}")
     session.close_servers()
     print(json.dumps([*seconds[1:], seconds[0]]))

@@ -200,9 +200,13 @@ def race(
     file = RecordFile(folder / row.name / "records.jsonl")
     file.path.parent.mkdir()
     records = Matrix(cells, "headline", file, cache, options).execute()
-    for one in records:
-        what = f"{one.timing.median_us / 1e3:.3f} ms" if one.timing else one.detail.splitlines()[0]
-        print(f"{row.name}: {one.backend}: {one.verdict} {what}", file=sys.stderr, flush=True)
+    for record in records:
+        what = (
+            f"{record.timing.median_us / 1e3:.3f} ms"
+            if record.timing
+            else record.detail.splitlines()[0]
+        )
+        print(f"{row.name}: {record.backend}: {record.verdict} {what}", file=sys.stderr, flush=True)
     return records
 
 
@@ -317,7 +321,7 @@ def summary(
 ) -> dict[str, Any]:
     op = ops.load(row.op)
     [workload] = op.workloads["headline"]
-    timed = {one.backend: one for one in records if one.timing}
+    timed = {record.backend: record for record in records if record.timing}
     ours = {name: one.timing.median_us / 1e3 for name, one in timed.items() if one.timing}
     best = min(ours, key=lambda name: ours[name], default="")
     baselines = timed[best].baselines if best else {}
@@ -329,7 +333,7 @@ def summary(
         "dims": dict(workload.dims),
         "dtype": row.dtype,
         "precision": row.precision,
-        "time": max((one.time for one in records), default=""),
+        "time": max((record.time for record in records), default=""),
         "error_vs_fp64": mistakes.get(best),
         "errors_vs_fp64": {**wrong, **mistakes},
         "baselines_ms": {name: theirs.get(name) for name in (*BASELINES, "crfm")},
@@ -339,9 +343,9 @@ def summary(
         "goal_ms": row.goal_ms,
         "best": best,
         "not_timed": {
-            one.backend: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records
-            if one.verdict is not Verdict.PASSED
+            record.backend: f"{record.verdict}: {record.detail.partition(chr(10))[0]}"
+            for record in records
+            if record.verdict is not Verdict.PASSED
         },
     }
 

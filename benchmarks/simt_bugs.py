@@ -97,7 +97,7 @@ def write(found: Iterable[Finding], *, complete: bool, seconds: float) -> None:
         "complete": complete,
         "seconds": round(seconds),
         "totals": totals(rows),
-        "findings": [asdict(one) for one in rows],
+        "findings": [asdict(row) for row in rows],
     }
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     fresh = RESULTS.with_suffix(".part")

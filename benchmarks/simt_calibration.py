@@ -238,7 +238,7 @@ def main() -> int:
         _write(out / "sanitizer.json", {"machine": machine, "programs": rows})
     if part in ("outputs", "all"):
         with tempfile.TemporaryDirectory() as folder:
-            rows = [asdict(one) for one in outputs(arch, Path(folder))]
+            rows = [asdict(output) for output in outputs(arch, Path(folder))]
         _write(out / "outputs.json", {"machine": machine, "outputs": rows})
     return 0
 

@@ -156,8 +156,8 @@ class BackendContract:
         for language in backend.languages.values():
             told = backend.declaration(signature, language)
             named = [one.name for one in signature.inputs]
-            named += [one.name for one in signature.scalars]
-            named += [one.name for one in signature.outputs if backend.style == "dps"]
+            named += [scalar.name for scalar in signature.scalars]
+            named += [output.name for output in signature.outputs if backend.style == "dps"]
             assert "layernorm(" in told
             assert all(re.search(rf"\b{name}\b", told) for name in named)
 

@@ -124,15 +124,15 @@ class Played:
     @property
     def prompts(self) -> list[str]:
         """Names of templates, in the order in which they were asked."""
-        return [one.prompt.partition("@")[0] for one in self.calls]
+        return [call.prompt.partition("@")[0] for call in self.calls]
 
     def text(self, index: int) -> str:
         """Of the call with this number, all of its messages."""
-        return "\n".join(one.content for one in self.calls[index].messages)
+        return "\n".join(message.content for message in self.calls[index].messages)
 
     @property
     def parents(self) -> list[tuple[str, ...]]:
-        return [one.parents for one in self.attempts]
+        return [attempt.parents for attempt in self.attempts]
 
 
 def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = None) -> Played:

@@ -698,4 +698,6 @@ def test_every_rule_can_be_said_on_every_vendors_target() -> None:
 
 def test_the_last_rules_leave_no_limit_without_a_word() -> None:
     for limit in ("memory", "compute", "latency", "overhead"):
-        assert any(limit in one.bound and not one.when and not one.matmul for one in rules()), limit
+        assert any(limit in rule.bound and not rule.when and not rule.matmul for rule in rules()), (
+            limit
+        )

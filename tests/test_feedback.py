@@ -1,4 +1,4 @@
-"""Sensors: what is told of a candidate, in which words, and what profilers' numbers are called."""
+"""Sources: what is told of a candidate, in which words, and what profilers' numbers are called."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ def failed(verdict: str, detail: str = "", **changes: Any) -> Record:
 def measure(
     kind: str, records: Sequence[Record], of: Task | None = None, **options: Any
 ) -> Measured:
-    """What the sensor of this kind says."""
+    """What the source of this kind says."""
     of = of or task()
-    (one,) = feedback.load({"sensors": [kind], **options})
+    (one,) = feedback.load({"sources": [kind], **options})
     return one.measure(of, candidate(of), records)
 
 
 # ---- which there are
 
 
-def test_sensors_come_in_the_order_of_their_stages() -> None:
-    loaded = feedback.load({"sensors": ["timing", "correctness", "compile"], "counters": "any"})
+def test_sources_come_in_the_order_of_their_stages() -> None:
+    loaded = feedback.load({"sources": ["timing", "correctness", "compile"], "counters": "any"})
     assert [one.kind for one in loaded] == ["compile", "correctness", "timing", "counters"]
     assert [one.stage for one in feedback.load({})] == [0, 1, 1, 2, 2]
 
@@ -101,7 +101,7 @@ def test_sensors_come_in_the_order_of_their_stages() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"sensors": ["compiler"]}, "No sensor 'compiler'; did you mean 'compile'?"),
+        ({"sources": ["compiler"]}, "No source 'compiler'; did you mean 'compile'?"),
         ({"counters": "ncu25"}, "No set of counters 'ncu25'; did you mean 'ncu29'?"),
         ({"counter": "ncu"}, "No option of feedback 'counter'; did you mean 'counters'?"),
         ({"render": "prose"}, "feedback.render: got 'prose'; Input should be 'raw' or 'nl'"),
@@ -127,7 +127,7 @@ def test_every_group_loads(file: Path) -> None:
     options = OmegaConf.to_container(composed)
     assert isinstance(options, dict)
     loaded: list[FeedbackSource] = feedback.load(options["feedback"])
-    assert len(loaded) == len(options["feedback"]["sensors"]) + (
+    assert len(loaded) == len(options["feedback"]["sources"]) + (
         options["feedback"]["counters"] != "none"
     )
 

@@ -254,8 +254,8 @@ FINDING = mixed("also", "kernel", "place", code="SX201", severity="error", messa
 @given(mixed("findings") | st.fixed_dictionaries({"findings": st.lists(FINDING | JSON)}))
 def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> None:
     try:
-        for one in worker_reports.findings(said, ()):
-            str(one)
+        for finding in worker_reports.findings(said, ()):
+            str(finding)
     except ValueError as error:
         assert str(error)
 
@@ -270,7 +270,7 @@ def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> N
     except ValueError:
         return
     assert len(samples) == 2
-    assert all(type(one) is float and 0 <= one < float("inf") for one in samples)
+    assert all(type(sample) is float and 0 <= sample < float("inf") for sample in samples)
 
 
 @pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
@@ -467,6 +467,6 @@ def test_a_kernel_that_answers_for_its_worker_never_passes(tmp_path: Path) -> No
     while len(verdicts) < 10:
         results = evaluate(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
         assert isinstance(results, list), results
-        verdicts += [one.verdict for one in results]
-        assert all(one.detail.encode() for one in results)
+        verdicts += [result.verdict for result in results]
+        assert all(result.detail.encode() for result in results)
     assert not {Verdict.PASSED, Verdict.UNAVAILABLE} & set(verdicts)

@@ -74,10 +74,10 @@ def test_neither_slow_models_nor_their_order_change_the_course_of_a_run(
 
 def test_attempts_are_committed_in_the_order_in_which_they_were_asked_for(tmp_path: Path) -> None:
     played = play(tmp_path, varied, *EVOLVING, "inflight=4")
-    slots = [one.slot for one in played.attempts]
+    slots = [attempt.slot for attempt in played.attempts]
     assert slots == sorted(slots)
     assert [one.id for one in Log.read(tmp_path / "attempts.jsonl")] == [
-        one.id for one in played.attempts
+        attempt.id for attempt in played.attempts
     ]
 
 
@@ -131,7 +131,7 @@ def anything(request: Request, count: int) -> str:
     if prompt == "ideas":
         return f'["tile {seed}", "unroll {seed}"]'
     if prompt == "tool_agent":
-        said = sum(one.role == "assistant" for one in request.messages)
+        said = sum(message.role == "assistant" for message in request.messages)
         wanted = [f'{{"tool": "write"}}\n{varied(request, count)}', '{"tool": "try"}']
         return [*wanted, '{"tool": "done"}'][min(said, 2)]
     if prompt in ("plan", "macro") or prompt.startswith("critic"):
@@ -206,7 +206,7 @@ def test_equal_candidates_are_evaluated_once_and_are_one_attempt(tmp_path: Path)
         "proposer=direct",
         "inflight=5",
     )
-    assert [str(one.status) for one in played.attempts] == ["passed", *["duplicate"] * 4]
+    assert [str(attempt.status) for attempt in played.attempts] == ["passed", *["duplicate"] * 4]
     assert played.attempts[1].detail == "the same kernel as attempt 0.0"
     bench = played.run.bench
     assert isinstance(bench, ScriptedBench)
@@ -254,11 +254,11 @@ def test_what_each_attempt_cost_is_the_cost_of_its_calls(tmp_path: Path) -> None
         "preset=cudaforge",
         "budget.attempts=2",
     )
-    assert [one.calls for one in played.attempts] == [
+    assert [attempt.calls for attempt in played.attempts] == [
         ("0/coder#1", "0.0.critic/critic#1"),
         ("1/coder#1", "1.0.critic/critic#1"),
     ]
-    assert [one.cost.tokens_out for one in played.attempts] == [10, 10]
+    assert [attempt.cost.tokens_out for attempt in played.attempts] == [10, 10]
     assert played.attempts[0].cost.usd is None  # nobody knows the price
 
 
@@ -273,7 +273,7 @@ def test_a_model_that_never_returns_code_ends_in_attempts_without_code(tmp_path:
         "proposer=direct",
         "budget.attempts=3",
     )
-    assert [one.status for one in played.attempts] == [Status.NO_CODE] * 3
+    assert [attempt.status for attempt in played.attempts] == [Status.NO_CODE] * 3
     assert played.attempts[0].detail == "the reply holds no code block"
     assert len(played.attempts[0].calls) == 2  # it was asked twice
 

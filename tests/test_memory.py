@@ -504,15 +504,15 @@ def test_an_imported_op_under_another_name_is_the_same_op() -> None:
         signature, softmax.reference, softmax.flops, {}, reference_source=softmax.reference_source
     )
     titles = [
-        one.title
-        for one in documents.kernels(
+        kernel.title
+        for kernel in documents.kernels(
             Task(imported, target.load("h200"), registry.load("cuda"), "cuda")
         )
     ]
     assert "The catalogue's kernel of softmax" not in titles
     assert "The catalogue's kernel of layernorm" in titles
     assert matmul.reference_source == bmm.reference_source  # and yet they are two
-    titles = [one.title for one in documents.kernels(task_of("matmul"))]
+    titles = [kernel.title for kernel in documents.kernels(task_of("matmul"))]
     assert "The catalogue's kernel of bmm" in titles
 
 
@@ -577,11 +577,13 @@ PASSAGES = st.lists(st.builds(Passage, BLOCKS, st.booleans()), max_size=12)
 def test_all_that_is_told_fits(passages: list[Passage], each: int, total: int) -> None:
     blocks = text.fit(passages, each=each, total=total)
     assert all(len(block.text) <= each for block in blocks)
-    spared = [one for one in passages if one.spared]
+    spared = [passage for passage in passages if passage.spared]
     # notes on what was left out take a few characters, also where nothing else has room
     assert sum(len(block.text) for block in blocks) <= max(total, 60 * len(spared)) + 60
-    if sum(min(len(one.block.text), each) for one in passages) <= total:
-        assert [b.text for b in blocks] == [text.cut(one.block.text, each) for one in passages]
+    if sum(min(len(passage.block.text), each) for passage in passages) <= total:
+        assert [b.text for b in blocks] == [
+            text.cut(passage.block.text, each) for passage in passages
+        ]
     dropped = len(passages) - len([block for block in blocks if block.kind == "x"])
     assert bool(dropped) == any(block.kind == "left_out" for block in blocks)
     assert dropped <= len(passages) - len(spared)
@@ -1163,7 +1165,9 @@ def test_a_kept_graph_grows_once_and_only_by_its_best_examples(tmp_path: Path) -
     ]
     reasoning(tmp_path / "a", log_of(*many), keep=True)
     kept = (cache_root() / graph.FILE).read_text()
-    gains = [one.gain for one in Graph.read(cache_root() / graph.FILE).examples("tile", "pad")]
+    gains = [
+        example.gain for example in Graph.read(cache_root() / graph.FILE).examples("tile", "pad")
+    ]
     assert gains == [float(20 - k) for k in range(graph.MOST_KEPT)]
     reasoning(tmp_path / "a", log_of(*many), keep=True)
     assert (cache_root() / graph.FILE).read_text() == kept

@@ -124,7 +124,7 @@ def test_a_role_is_asked_as_it_is_configured() -> None:
         models = make(server, seed=3, temperature=0.25, top_p=0.9, extra={"presence_penalty": 0.5})
         ask(models)
         asyncio.run(models.caller("s1").ask("coder", said("b"), temperature=1.0))
-        first, second = (one.body for one in server.requests)
+        first, second = (request.body for request in server.requests)
     assert first["messages"][0] == {"role": "system", "content": "You write kernels."}
     assert (first["temperature"], first["top_p"], first["max_tokens"]) == (0.25, 0.9, 64)
     assert first["presence_penalty"] == 0.5
@@ -197,8 +197,8 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
         models = make(server)
         replies = asyncio.run(several(models))
     names = ["s0/coder#1", "s0/coder#2", "s0/critic#1", "s0.p0/coder#1"]
-    assert [one.call for one in replies] == names
-    assert [one.text for one in replies] == ["re: a", "re: b", "re: c", "re: d"]
+    assert [reply.call for reply in replies] == names
+    assert [reply.text for reply in replies] == ["re: a", "re: b", "re: c", "re: d"]
     assert models.caller("s0").calls == names
     assert next(iter(models.store)).id != names[0]
 
@@ -208,7 +208,7 @@ def test_samples_of_one_prompt_have_seeds_of_their_own() -> None:
         with Server(echo) as server:
             models = make(server, concurrency=1, **options)
             ask_each(models, ["same"] * 5)
-        return sorted(int(one.body["seed"]) for one in server.requests)
+        return sorted(int(request.body["seed"]) for request in server.requests)
 
     first = seeds(seed=1)
     assert len(set(first)) == 5
@@ -328,7 +328,11 @@ def test_fallbacks_are_asked_in_turn() -> None:
     with Server(second_works) as server:
         models = make(server, retries=1, fallbacks=["openai/b", "openai/c"])
         reply = ask(models)
-        assert [one.body["model"] for one in server.requests] == ["scripted", "scripted", "b"]
+        assert [request.body["model"] for request in server.requests] == [
+            "scripted",
+            "scripted",
+            "b",
+        ]
     call = models.store[reply.call]
     assert (reply.text, reply.model) == ("from b", "openai/b")
     assert (call.model, call.answered, len(call.retries)) == (MODEL, "openai/b", 2)
@@ -421,7 +425,7 @@ def test_what_is_out_when_a_run_stops_is_waited_for_and_kept(tmp_path: Path) -> 
 
     with Server(one_works) as server:
         asyncio.run(stopped(make(server, store=Calls(path), retries=0)))
-        assert [one.reply for one in Calls(path)] == ["", "paid for"]
+        assert [Call.reply for Call in Calls(path)] == ["", "paid for"]
         again = make(server, store=Calls(path))
         reply = asyncio.run(again.caller("works").ask("coder", said("works")))
         assert reply.text == "paid for" and len(server.requests) == 2
@@ -653,10 +657,10 @@ for n in range(6):
         paid_before = models.meter.spent.tokens
         replies = [ask(models, f"prompt {n}") for n in range(6)]
         assert server.prompts == [f"prompt {n}" for n in (0, 1, 2, 3, 3, 4, 5)]
-    assert [one.text for one in replies] == [f"re: prompt {n}" for n in range(6)]
+    assert [reply.text for reply in replies] == [f"re: prompt {n}" for n in range(6)]
     assert paid_before > 0
-    assert models.meter.spent.tokens == sum(one.charged_tokens for one in Calls(path))
-    assert [one.id for one in Calls(path)] == [f"s0/coder#{n}" for n in range(1, 7)]
+    assert models.meter.spent.tokens == sum(Call.charged_tokens for Call in Calls(path))
+    assert [Call.id for Call in Calls(path)] == [f"s0/coder#{n}" for n in range(1, 7)]
 
 
 def test_a_torn_line_was_never_an_answer(tmp_path: Path) -> None:
@@ -694,7 +698,7 @@ def test_a_recording_is_replayed_without_a_server(tmp_path: Path) -> None:
         assert again.meter.spent.tokens == models.meter.spent.tokens
         files.append(path.read_bytes())
     assert files[0] == files[1]
-    assert {one.source for one in Calls(tmp_path / "one" / "calls.jsonl")} == {"replay"}
+    assert {Call.source for Call in Calls(tmp_path / "one" / "calls.jsonl")} == {"replay"}
 
 
 def _outcome(models: Models, text: str) -> tuple[str, str]:
@@ -839,7 +843,9 @@ def test_a_key_is_sent_where_it_belongs_and_found_nowhere_else(
         reply = ask(models, "a log with another-secret-value in it")
         with pytest.raises(ModelError) as caught:
             ask(models)
-    assert [one.headers["authorization"] for one in server.requests] == [f"Bearer {KEY}"] * 3
+    assert [request.headers["authorization"] for request in server.requests] == [
+        f"Bearer {KEY}"
+    ] * 3
     assert server.prompts[0] == "a log with [OTHER_API_KEY] in it"
     written = "".join(one.read_text() for one in tmp_path.iterdir())
     told = f"{reply}{caught.value}{caplog.text}{models.role('coder')!r}{written}"

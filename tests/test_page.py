@@ -375,5 +375,5 @@ def test_light_dark_and_narrow_are_drawn_without_sideways_scrolling(tmp_path: Pa
             tmp_path / "attempts.html", preference, "--window-size=1200,900", f"--screenshot={shot}"
         )
         pictures.append(shot.read_bytes())
-    assert all(one.startswith(b"\x89PNG") and len(one) > 30_000 for one in pictures)
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 30_000 for picture in pictures)
     assert pictures[0] != pictures[1]

@@ -164,7 +164,9 @@ def test_other_operators_are_refused_when_they_took_most_of_the_time() -> None:
 def test_what_the_policy_allows_is_a_note() -> None:
     found = held(replace(HOST, torch_ops="allow"), operators=[launch("aten::mm")])
     assert (found.verdict, found.problem) == (Verdict.PASSED, "")
-    assert [str(one) for one in found.findings] == ["note: library torch's aten::mm did the work"]
+    assert [str(finding) for finding in found.findings] == [
+        "note: library torch's aten::mm did the work"
+    ]
 
 
 def test_a_routine_that_native_code_calls_is_refused() -> None:
@@ -212,7 +214,7 @@ def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:
     assert held().problem == "it launched no kernel, expected at least one"
     missing = held(missing="no profiler here")
     assert missing.verdict is Verdict.PASSED
-    assert [one.code for one in missing.findings] == ["unproved"]
+    assert [finding.code for finding in missing.findings] == ["unproved"]
     assert "no profiler here" in missing.findings[0].message
 
 
@@ -287,7 +289,7 @@ def test_an_operator_with_a_harmless_name_is_seen_by_its_time(folder: Path) -> N
     assert result.detail.startswith("torch's aten::clamp_min did the work")
     allowed = evaluated(CPU, HERE, candidate, folder, "allow", LARGE)
     assert allowed.verdict is Verdict.PASSED
-    assert [one.code for one in allowed.findings] == ["library"]
+    assert [finding.code for finding in allowed.findings] == ["library"]
 
 
 GPU = [name for name in host_targets() if target.load(name).is_gpu]
@@ -307,7 +309,7 @@ def test_the_profile_of_a_gpu_shows_the_kernels_of_the_catalogue(
         result = evaluated(backend, where, candidate, folder)
         assert result.verdict is Verdict.PASSED, result.detail
         assert result.launches and all(one.us > 0 for one in result.launches)
-        assert "unproved" not in [one.code for one in result.findings]
+        assert "unproved" not in [finding.code for finding in result.findings]
 
 
 @pytest.mark.skipif(not GPU, reason="no GPU here")

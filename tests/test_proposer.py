@@ -478,12 +478,12 @@ class Asked:
 
     @property
     def text(self) -> str:
-        return "\n".join(one.content for one in self.messages)
+        return "\n".join(message.content for message in self.messages)
 
     @property
     def first(self) -> str:
         """What it was asked before any answer."""
-        return next(one.content for one in self.messages if one.role == "user")
+        return next(message.content for message in self.messages if message.role == "user")
 
     @property
     def last(self) -> str:
@@ -667,10 +667,10 @@ def good(asked: Asked, count: int) -> str:
         case "diff":
             source = re.search(r"```cpp\n(.*?)```", asked.text, re.DOTALL)
             assert source
-            line = next(one for one in source[1].splitlines() if "code" in one)
+            line = next(splitline for splitline in source[1].splitlines() if "code" in splitline)
             return edit(f"{line}\n", f"  // changed {count}\n")
         case "tool_agent":
-            return TOOLS[sum(one.role == "assistant" for one in asked.messages) % 3]
+            return TOOLS[sum(message.role == "assistant" for message in asked.messages) % 3]
     return kernel(f"{asked.scope} {count}")
 
 
@@ -751,7 +751,7 @@ def test_who_answers_first_changes_nothing(kind: str) -> None:
     ]
     assert all(course == courses[0] for course in courses)
     assert all(
-        [one.arm for one in told.drafts] == [one.arm for one in several[0].drafts]
+        [draft.arm for draft in told.drafts] == [draft.arm for draft in several[0].drafts]
         for told in several
     )
 
@@ -881,7 +881,7 @@ def test_direct_shows_the_past_in_the_memorys_words_alone() -> None:
 def test_one_call_is_named_by_its_template_and_version() -> None:
     (asked,) = expand(load("direct"), good).asked
     assert re.fullmatch(r"direct@\d+", asked.prompt)
-    assert [one.role for one in asked.messages] == ["system", "user"]
+    assert [message.role for message in asked.messages] == ["system", "user"]
 
 
 def test_universal_shows_the_kernel_and_what_was_found_out() -> None:
@@ -1113,7 +1113,7 @@ def test_of_a_duplicate_the_first_ones_result_is_told() -> None:
 def test_ideas_come_from_the_planner_and_kernels_of_each_from_coders() -> None:
     told = expand(load("ideas_then_code"), good, Slot(parents=("0.0",), ideas=2, n=2))
     assert told.templates == [("ideas", "planner"), *[("implement", "coder")] * 4]
-    assert [(one.idea, one.rationale) for one in told.drafts] == [
+    assert [(draft.idea, draft.rationale) for draft in told.drafts] == [
         ("idea 0", "why 0"),
         ("idea 0", "why 0"),
         ("idea 1", "why 1"),
@@ -1158,7 +1158,7 @@ def test_ideas_that_people_strike_out_are_not_carried_out() -> None:
     slot = Slot(ideas=3, n=2)
     told = expand(load("ideas_then_code"), good, slot, approved=approved)
     assert asked == [["idea 0", "idea 1", "idea 2"]]
-    assert [one.idea for one in told.drafts] == ["idea 1", "idea 1"]
+    assert [draft.idea for draft in told.drafts] == ["idea 1", "idea 1"]
     none = expand(load("ideas_then_code"), good, slot, approved=lambda ideas: [])
     assert none.draft.detail == "no idea was approved" and none.draft.calls == ("7/planner#1",)
 
@@ -1194,7 +1194,7 @@ def test_a_planner_without_ideas_is_asked_again_with_the_reason() -> None:
     ],
 )
 def test_ideas_are_found_in_many_forms(text: str, ideas: list[str]) -> None:
-    assert [one.text for one in read_ideas(text)] == ideas
+    assert [read_idea.text for read_idea in read_ideas(text)] == ideas
 
 
 def test_an_idea_has_its_reason() -> None:
@@ -1345,9 +1345,9 @@ def test_each_try_is_a_draft_with_its_calls_counted_once() -> None:
         '{"tool": "done"}',
     )
     told = expand(made, answer, Slot(n=3))
-    assert [len(one.calls) for one in told.drafts] == [3, 3]
-    assert [one.idea for one in told.drafts] == ["first", "second"]
-    assert {one.operator for one in told.drafts} == {"try"}
+    assert [len(draft.calls) for draft in told.drafts] == [3, 3]
+    assert [draft.idea for draft in told.drafts] == ["first", "second"]
+    assert {draft.operator for draft in told.drafts} == {"try"}
     assert "return helper" in told.seen[0] and "return 2;" in told.seen[1]
     assert told.asked[0].text.count("There is no file yet.") == 0
     answers = [one.last for one in told.asked[1:]]

@@ -98,7 +98,7 @@ def test_misuse_is_reported_at_the_callers_line(
 ) -> None:
     outcome = misuse(kernel, warp, built)
     assert code in outcome.codes
-    found = next(one for one in outcome.findings if one.code == code)
+    found = next(finding for finding in outcome.findings if finding.code == code)
     lines = (PROGRAMS / "misuse.cu").read_text(encoding="utf-8").splitlines()
     begin = next(i for i, line in enumerate(lines, 1) if f"void {kernel}(" in line)
     if code not in ("SX201", "SX206"):  # races are where the memory is touched: in the library

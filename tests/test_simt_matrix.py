@@ -236,7 +236,7 @@ def test_asynchronous_copies_arrive_with_the_wait_that_covers_them(
     how = CHECKED if mode == "check" else RunOptions(workers=2)
     outcome = program.run(built("pipeline.cu", mode), how)
     looks_too_early = {("SX201", 19)} if mode == "check" else set()
-    assert {(one.code, one.line) for one in outcome.findings} == looks_too_early
+    assert {(finding.code, finding.line) for finding in outcome.findings} == looks_too_early
     assert outcome.status == 0
     arrived = [0, 20, 70, 100]
     zero_filled, by_pieces = [20, 21, 0, 0], [22, 0, 0, 20]

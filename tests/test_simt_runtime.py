@@ -261,7 +261,7 @@ def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
 
 def found(outcome: ProgramOutcome, code: str) -> int:
     """The line of the only finding with ``code``."""
-    assert outcome.codes == {code}, [str(one) for one in outcome.findings]
+    assert outcome.codes == {code}, [str(finding) for finding in outcome.findings]
     return outcome.findings[0].line
 
 
@@ -397,7 +397,7 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
         timeout_s=120.0,
     )
     outcome = program.run(tmp_path / "kernel")
-    assert [(one.code, one.line) for one in outcome.findings] == [("SX408", 13)]
+    assert [(finding.code, finding.line) for finding in outcome.findings] == [("SX408", 13)]
 
 
 # ---- memory, in checked builds
@@ -430,8 +430,8 @@ def test_a_memory_error_is_found_in_a_checked_build(
     run: Runner, body: str, code: str, line: int
 ) -> None:
     outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", mode="check")
-    assert code in outcome.codes, [str(one) for one in outcome.findings]
-    assert line in {one.line for one in outcome.findings if one.code == code}
+    assert code in outcome.codes, [str(finding) for finding in outcome.findings]
+    assert line in {finding.line for finding in outcome.findings if finding.code == code}
 
 
 def test_blocks_that_write_one_word_race(run: Runner) -> None:
@@ -464,7 +464,7 @@ def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
 ) -> None:
     kernel = f"__global__ void k(int* x) {{\nint n = 64;\n{access};\n}}\n{LAUNCH}"
     outcome = run(kernel, RunOptions(bounds=True), mode="check")
-    assert {one.line for one in outcome.findings if one.code == "SX101"} == {3}, outcome
+    assert {finding.line for finding in outcome.findings if finding.code == "SX101"} == {3}, outcome
 
 
 def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
@@ -538,7 +538,9 @@ def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Ru
     """
     outcome = run(source, mode="check")
     marked = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")]
-    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert {(finding.code, finding.line) for finding in outcome.findings} == {
+        ("SX201", i) for i in marked
+    }
     assert outcome.status == 0
 
 
@@ -593,7 +595,9 @@ def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runn
     """
     outcome = run(source, mode="check")
     marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
-    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert {(finding.code, finding.line) for finding in outcome.findings} == {
+        ("SX201", i) for i in marked
+    }
     assert outcome.status == 0
 
 
@@ -633,7 +637,7 @@ def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
         mode="check",
     )
     assert numbers(outcome) == [2 * 2 + 10 + 20 + 7]
-    assert [(one.code, one.line) for one in outcome.findings] == [
+    assert [(finding.code, finding.line) for finding in outcome.findings] == [
         ("SX111", 14),
         ("SX111", 15),
         ("SX111", 16),
@@ -650,7 +654,7 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
         RunOptions(counters=True),
         mode="check",
     )
-    good, bad = (one["counters"] for one in outcome.counters)
+    good, bad = (counter["counters"] for counter in outcome.counters)
     assert (good["transactions"], bad["transactions"]) == (4, 32)
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)
     assert good["least_transactions"] == 4 and good["stores"] == bad["stores"] == 32

@@ -190,11 +190,11 @@ def check(slot: Slot, log: Log) -> None:
     assert {*slot.parents, *slot.shown} <= known.keys()
     assert len({*slot.parents, *slot.shown}) == len([*slot.parents, *slot.shown])
     parents = [known[name] for name in slot.parents]
-    assert all(one.source and one.status is not Status.DUPLICATE for one in parents)
+    assert all(parent.source and parent.status is not Status.DUPLICATE for parent in parents)
     takes = {"init": 0, "mutate": 1, "diff": 1, "crossover": 2}
     if slot.operator in takes:
         assert len(parents) == takes[slot.operator]
-        assert all(one.correct for one in parents)
+        assert all(parent.correct for parent in parents)
     if slot.operator == "debug":
         assert not parents[0].correct
 
@@ -772,7 +772,9 @@ def kernel(name: str, score: float, source: str, **metrics: float) -> Attempt:
 
 
 def kept(mode: Any, attempts: Sequence[Attempt], size: int = 2, **options: Any) -> list[str]:
-    return [one.id[0] for one in PopulationPolicy(mode, size, **options).survivors(attempts)]
+    return [
+        survivor.id[0] for survivor in PopulationPolicy(mode, size, **options).survivors(attempts)
+    ]
 
 
 def test_populations_keep_the_fastest_the_different_or_the_best_of_each_kind() -> None:
@@ -1018,7 +1020,9 @@ def test_methods_follow_one_another_along_edges_and_no_deeper_than_allowed(
     search = load("mcts_graph", edges=EDGES_OF_TWO_STEPS, depth=depth, seed=seed)
     course = play(search, chaos(seed), window=window)
     for slot in course.slots:
-        walk = [one.arm for one in course.log.ancestors((*slot.parents, "")[0])] + [slot.arm]
+        walk = [ancestor.arm for ancestor in course.log.ancestors((*slot.parents, "")[0])] + [
+            slot.arm
+        ]
         assert len(walk) <= depth
         for here, there in zip(["", *walk], walk, strict=False):
             assert there in EDGES_OF_TWO_STEPS[here]

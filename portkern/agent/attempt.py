@@ -43,7 +43,7 @@ class Status(StrEnum):
 
 
 class PromptBlock(Part):
-    """A piece of text for a prompt or a reader. ``kind`` names the sensor or memory it is of."""
+    """A piece of text for a prompt or a reader. ``kind`` names the source or memory it is of."""
 
     kind: str
     title: str
@@ -69,7 +69,7 @@ class Attempt(Line):
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
     deepest parent's; ``score`` the geometric mean of the speedups over the baseline,
     :data:`UNTIMED` where a correct kernel could not be timed, 0 for everything else; ``metrics``
-    are what sensors measured, see
+    are what sources measured, see
     :mod:`portkern.agent.feedback`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
 
@@ -133,4 +133,4 @@ def score(status: Status, by_workload: Mapping[str, float]) -> float:
 
 
 def depth(parents: Sequence[Any]) -> int:
-    return 1 + max((one.turn for one in parents), default=0)
+    return 1 + max((parent.turn for parent in parents), default=0)

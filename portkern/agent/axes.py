@@ -1,7 +1,7 @@
 """The five axes of a generation run, and what they are handed.
 
 A strategy decides what is expanded next, a proposer makes candidates of it, a memory says what
-enters a prompt, sensors turn records into feedback, and a critic interprets them. Each knows the
+enters a prompt, feedback sources read records, and a critic interprets them. Each knows the
 log and the task, none knows another.
 """
 
@@ -163,7 +163,7 @@ class Memory(Protocol):
 
 
 class FeedbackSource(Protocol):
-    """``stage`` orders sensors: those of a stage run when all before it found the candidate good
+    """``stage`` orders sources: those of a stage run when all before it found the candidate good
     enough."""
 
     kind: ClassVar[str]

@@ -44,7 +44,7 @@ class Axes:
     strategy: Strategy
     proposer: Proposer
     memory: Memory
-    sensors: Sequence[FeedbackSource]
+    sources: Sequence[FeedbackSource]
     critic: Critic
 
 
@@ -157,10 +157,10 @@ class Loop:
 
     async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
         drafts = await self.axes.proposer.propose(slot, context)
-        self._taken |= {one.candidate.digest for one in drafts if one.candidate}
+        self._taken |= {draft.candidate.digest for draft in drafts if draft.candidate}
         drafts = await self.axes.critic.screen(drafts, context)
         self._stop(self.models.dead)
-        evaluated = await asyncio.gather(*(self._paid(one) for one in drafts))
+        evaluated = await asyncio.gather(*(self._paid(draft) for draft in drafts))
         seen = [one for one in evaluated if one.status != UNPAID]
         if not seen:
             raise BudgetSpent(self.stopped)
@@ -211,19 +211,19 @@ class Loop:
     def _sense(
         self, draft: Draft, records: Sequence[object]
     ) -> tuple[list[PromptBlock], dict[str, float]]:
-        """Sensors of later stages have nothing to measure once one said so."""
+        """Sources of later stages have nothing to measure once one said so."""
         feedback: list[PromptBlock] = []
         metrics: dict[str, float] = {}
         stopped_at: int | None = None
-        for sensor in self.axes.sensors:
-            if stopped_at is not None and sensor.stage > stopped_at:
+        for source in self.axes.sources:
+            if stopped_at is not None and source.stage > stopped_at:
                 break
-            found = sensor.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
+            found = source.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
             metrics |= found.metrics
             if found.text:
-                feedback.append(PromptBlock(kind=sensor.kind, title=found.title, text=found.text))
+                feedback.append(PromptBlock(kind=source.kind, title=found.title, text=found.text))
             if found.stop:
-                stopped_at = sensor.stage
+                stopped_at = source.stage
         return feedback, metrics
 
     def _attempt(self, slot: Slot, number: int, seen: Seen, siblings: int) -> Attempt:
@@ -288,7 +288,7 @@ class Loop:
 
     def _commit(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
         self._attempts -= slot.size - len(attempts)
-        attempts = [self._first(one) for one in attempts]
+        attempts = [self._first(attempt) for attempt in attempts]
         self.log.add(attempts)
         for one in attempts:
             self.axes.memory.learn(one)

@@ -67,7 +67,7 @@ def conclude(
     for one in finalists:
         final[one.id] = tuple(last.evaluate(_candidate(task, one))) if last.work else ()
         out |= _why_out(one.id, final[one.id])
-    standing = [one for one in finalists if one.id not in out]
+    standing = [finalist for finalist in finalists if finalist.id not in out]
     if not standing:
         return RunOutcome(out=out)
     others = [kernel] if kernel and kernel.digest not in {one.digest for one in standing} else []
@@ -93,7 +93,7 @@ def _candidate(task: Task, attempt: Attempt) -> Candidate:
 
 
 def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
-    bad = [one for one in records if one.verdict.bad]
+    bad = [record for record in records if record.verdict.bad]
     if not bad:
         return {}
     where = f"{bad[0].workload.set}/{bad[0].workload.name}"
@@ -102,7 +102,7 @@ def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
 
 def _mean_us(records: Sequence[Record]) -> float:
     """Geometric mean of the medians; infinite where nothing was timed."""
-    times = [one.timing.median_us for one in records if one.timing]
+    times = [record.timing.median_us for record in records if record.timing]
     if not times:
         return math.inf
     return math.exp(sum(map(math.log, times)) / len(times))

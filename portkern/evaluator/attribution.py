@@ -105,9 +105,9 @@ def plain(operator: str) -> str:
 def _device_culprit(launches: Iterable[Launch], work: AttributedKernel) -> str:
     """The longest of the kernels that are not the candidate's, when its own took less than most
     of the device's time; executors have no time and count launches."""
-    own = {base(one.kernel) for one in work.resources}
+    own = {base(resource.kernel) for resource in work.resources}
     own |= set(_WORD.findall(_without_comments(work.candidate)))
-    others = [one for one in launches if _is_foreign(one.name, own)]
+    others = [launch for launch in launches if _is_foreign(launch.name, own)]
     if not others:
         return ""
     total, foreign = (sum(map(_weight, some)) for some in (launches, others))

@@ -72,7 +72,9 @@ def build_all(
     cache: ArtifactCache,
 ) -> list[Built]:
     """Build one candidate for several targets, in one worker for each environment they need."""
-    loaded = [one for one in requests if one.runnable or one.emulated]  # when they are built
+    loaded = [
+        request for request in requests if request.runnable or request.emulated
+    ]  # when they are built
     for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
         sandbox.warm(preload)
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
@@ -204,12 +206,12 @@ def _listed(files: Any) -> Iterator[tuple[str, int]]:
     """Names and sizes; names are of files beneath a folder, however they are spelt."""
     if not isinstance(files, list) or not len(files) <= MOST_FILES:
         raise ValueError(f"expected a list of at most {MOST_FILES} files")
-    for one in files:
-        match one:
+    for file in files:
+        match file:
             case [str(name), int(size)] if size >= 0 and type(size) is int:
                 path = PurePosixPath(name)
             case _:
-                raise ValueError(f"{str(one)[:100]} is not a name and a size")
+                raise ValueError(f"{str(file)[:100]} is not a name and a size")
         if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
             raise ValueError(f"{name[:100]!r} is no file of the build's folder")
         yield str(path), size

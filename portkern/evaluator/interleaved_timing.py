@@ -306,7 +306,7 @@ class InterleavedTiming:
         read_bytes = self.op.read_bytes(dims, self.dtype)
         for key, target in self.targets.items():
             least_us, why = floor_us(target, read_bytes=read_bytes, flops=self.op.flops(dims))
-            samples = [one for lap in self.rounds.get(key, []) for one in lap.samples]
+            samples = [sample for lap in self.rounds.get(key, []) for sample in lap.samples]
             if key in self.lost or not samples:
                 continue
             median_us = statistics.median(samples)

@@ -95,7 +95,7 @@ def _nvidia(index: int) -> Callable[[set[str]], Reading]:
 def _amd(index: int) -> Callable[[set[str]], Reading]:
     """hwmon counts in Hz, thousandths of a degree and millionths of a watt."""
     cards = sorted(Path("/sys/class/drm").glob("card[0-9]*/device/hwmon/hwmon*"))
-    cards = [one for one in cards if (one / "name").read_text().strip() == "amdgpu"]
+    cards = [card for card in cards if (card / "name").read_text().strip() == "amdgpu"]
     files = {
         "clock_mhz": ("freq1_input", 1e-6),
         "memory_mhz": ("freq2_input", 1e-6),

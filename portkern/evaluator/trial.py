@@ -290,7 +290,7 @@ class Trial:
         else:
             compared = compare.compare(actual=actual, case=case, precision=self.op.precision)
             errors = _worst(before.errors, compared)
-        defects = [str(one) for one in findings if one.severity == "error"]
+        defects = [str(finding) for finding in findings if finding.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         if problem:
             return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []

@@ -52,18 +52,18 @@ class Sampled:
 
     @property
     def correct(self) -> int:
-        return sum(one.correct for one in self.samples)
+        return sum(sample.correct for sample in self.samples)
 
     @property
     def built(self) -> int:
-        return sum(one.built for one in self.samples)
+        return sum(sample.built for sample in self.samples)
 
     def faster(self, p: float) -> int:
-        return sum(one.faster(p) for one in self.samples)
+        return sum(sample.faster(p) for sample in self.samples)
 
     @property
     def stages(self) -> Counter[Status | None]:
-        return Counter(one.status for one in self.samples)
+        return Counter(sample.status for sample in self.samples)
 
     def at(self, k: int) -> float:
         return pass_at_k(self.n, self.correct, k)

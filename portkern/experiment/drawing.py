@@ -69,7 +69,7 @@ class Drawing:
 
     @property
     def told(self) -> str:
-        ends = "; ".join(f"{one.name} {one.dots[-1].told}" for one in self.lines if one.dots)
+        ends = "; ".join(f"{line.name} {line.dots[-1].told}" for line in self.lines if line.dots)
         return f"{self.title} over {self.across}, at last: {ends}"
 
 
@@ -211,6 +211,6 @@ def draw_bars(given: Bars) -> BarsDrawing:
             told = f"{name}: {count} of {total} {given.parts[number]}"
             parts.append(BarSegment(x, width, number, str(count) if width > 18 else "", told))
             x += width
-        bars.append(Bar(name, k * (BAR + GAP), tuple(one for one in parts if one.width)))
+        bars.append(Bar(name, k * (BAR + GAP), tuple(part for part in parts if part.width)))
     names = tuple((name, f"var(--c{k % COLOURS})") for k, name in enumerate(given.parts))
     return BarsDrawing(names, tuple(bars), WIDTH, len(bars) * (BAR + GAP))

@@ -75,6 +75,6 @@ def _evaluated(one: Attempt, answered: Set[str]) -> bool:
 
 def first_error(log: str) -> str:
     """Of a compiler's log, or the last line of another's, such as Python's."""
-    told = next((one.text for one in messages(log) if one.kind == "error"), "")
+    told = next((message.text for message in messages(log) if message.kind == "error"), "")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return _PLACE.sub("", told or (lines or [""])[-1])

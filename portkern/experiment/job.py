@@ -141,4 +141,4 @@ def key_of(override: str) -> str:
 
 def latest(overrides: Sequence[str]) -> tuple[str, ...]:
     """Of each key the last; Hydra takes a group's choice only once."""
-    return tuple({key_of(one): one for one in overrides}.values())
+    return tuple({key_of(override): override for override in overrides}.values())

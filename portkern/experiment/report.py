@@ -47,7 +47,7 @@ class ExperimentReport:
             "answer": self.findings.lead,
             "notes": list(self.findings.notes),
             "results": self.findings.numbers,
-            "jobs": [self._job(one) for one in self.jobs],
+            "jobs": [self._job(job) for job in self.jobs],
             "failed": dict(self.failed),
             "exit_code": self.exit_code,
         }
@@ -87,7 +87,7 @@ class ExperimentReport:
     def _cost(self, arm: str) -> tuple[str, ...]:
         own = [one.summary for one in self.done if one.job.arm == arm]
         costs, seconds = [one["cost"] for one in own], [one["seconds"] for one in own]
-        calls = sum(one["calls"] for one in costs)
+        calls = sum(cost["calls"] for cost in costs)
         usd, sent, got = (_sum(costs, key) for key in ("usd", "tokens_in", "tokens_out"))
         return (
             arm,
@@ -96,14 +96,14 @@ class ExperimentReport:
             str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
-            _lasted(sum(one["wall"] for one in seconds)),
-            _lasted(sum(one["device"] for one in seconds)),
+            _lasted(sum(second["wall"] for second in seconds)),
+            _lasted(sum(second["device"] for second in seconds)),
         )
 
 
 def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """None as soon as one is not known."""
-    values = [one[key] for one in costs]
+    values = [cost[key] for cost in costs]
     return None if any(value is None for value in values) else float(sum(values))
 
 
@@ -171,7 +171,7 @@ def _environment(escape: bool) -> Environment:
 
 
 def _drawable(charts: Sequence[Chart]) -> list[Chart]:
-    return [one for one in charts if one.shown]
+    return [chart for chart in charts if chart.shown]
 
 
 def _cell(text: str) -> str:

@@ -40,7 +40,7 @@ class Chart:
 
     @property
     def shown(self) -> list[Estimate]:
-        return [one for line in self.lines for one in line.points if one]
+        return [point for line in self.lines for point in line.points if point]
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class _Reader(ast.NodeVisitor):
         if self.language not in rules.KERNEL_MAKERS or self.makes_kernels or self.makes_code:
             return
         functions = (one for one in self.tree.body if isinstance(one, ast.FunctionDef))
-        lines = [one.lineno for one in functions if one.name == entry]
+        lines = [function.lineno for function in functions if function.name == entry]
         if lines or entry in self.module.names:
             self.found.add(((lines or [1])[-1], "G304"))
 
@@ -234,7 +234,7 @@ class _Reader(ast.NodeVisitor):
         self._visit_all([*taken.defaults, *(d for d in taken.kw_defaults if d is not None)])
         parameters = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]
         parameters += [one for one in (taken.vararg, taken.kwarg) if one is not None]
-        inner = _Scope(self.scope, dict.fromkeys(one.arg for one in parameters))
+        inner = _Scope(self.scope, dict.fromkeys(parameter.arg for parameter in parameters))
         inside, unused = self.in_kernel or kernel, self.in_unused or node in self.unused
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
 

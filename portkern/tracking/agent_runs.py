@@ -111,7 +111,7 @@ def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[ModelCall])
             span_type=SpanType.CHAT_MODEL,
             parent_span=root,
             start_time_ns=now,
-            inputs={"messages": [vars(one) for one in call.messages], **call.params},
+            inputs={"messages": [vars(message) for message in call.messages], **call.params},
             attributes={
                 "call": call.id,
                 "model": call.answered or call.model,

@@ -89,7 +89,7 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.path}.lock"):
                 self.__dict__.pop("entries", None)
-                known = {**self.entries, **{one.question: one for one in entries}}
+                known = {**self.entries, **{entry.question: entry for entry in entries}}
                 lines = [
                     json.dumps(known[key].model_dump(), sort_keys=True) for key in sorted(known)
                 ]

@@ -128,7 +128,7 @@ def search(
     leaders = sorted((one for one in seen if one.score), key=lambda one: -one.score)
     if not leaders:
         return Found(space.default, 1.0, seen, ())
-    chosen = [space.default, *(one.settings for one in leaders[:finalists])]
+    chosen = [space.default, *(leader.settings for leader in leaders[:finalists])]
     asked = [dict(pairs) for pairs in dict.fromkeys(tuple(one.items()) for one in chosen)]
     return _decide(space, seen, _evaluate(candidate, asked, evaluate, fresh=True))
 

@@ -152,9 +152,9 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
         if name.partition(".")[0] == "portkern" and isinstance(module, types.ModuleType):
             yield name, module
             yield from (
-                (f"{name}.{one.__name__}", one)
-                for one in vars(module).values()
-                if isinstance(one, type) and one.__module__ == name
+                (f"{name}.{var.__name__}", var)
+                for var in vars(module).values()
+                if isinstance(var, type) and var.__module__ == name
             )
     torch: Any = sys.modules.get("torch")
     if torch is not None:

@@ -256,7 +256,7 @@ def _run(case: Case, folder: Path) -> Ending:
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results
         return Ending(results.outcome.verdict, str(results.outcome))
-    failed = [one for one in results if one.verdict is not Verdict.PASSED]
+    failed = [result for result in results if result.verdict is not Verdict.PASSED]
     if failed:
         return Ending(failed[0].verdict, failed[0].detail)
     return Ending(Verdict.PASSED, speedup=max(map(_speedup, results)))

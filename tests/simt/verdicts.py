@@ -71,7 +71,9 @@ def evaluate(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
             ended = program.run(
                 out, how, target=where, language=case.language, warp=width, timeout_s=30
             )
-            codes |= {one.code for one in ended.findings if one.severity is not Severity.NOTE}
+            codes |= {
+                finding.code for finding in ended.findings if finding.severity is not Severity.NOTE
+            }
             words |= dict.fromkeys(map(str, ended.findings))
             status = status or ended.status
     return Verdict(Seen(False, frozenset(codes), status), tuple(words))

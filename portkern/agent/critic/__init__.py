@@ -46,5 +46,5 @@ def load(options: Mapping[str, Any]) -> Critic:
         critic: Critic = made(chosen)
         return critic
     members = [{"kind": one} if isinstance(one, str) else one for one in chosen.chain]
-    chain: Critic = made(chosen, [load(one) for one in members])
+    chain: Critic = made(chosen, [load(member) for member in members])
     return chain

@@ -105,7 +105,7 @@ class OneBottleneck(Silent):
             fix=fix,
             bound=worst.bound,
             lessons=tuple(
-                f"Also: {brief(one.problem, o.problem_words)} {brief(one.method, o.why_words)}"
-                for one in others
+                f"Also: {brief(other.problem, o.problem_words)} {brief(other.method, o.why_words)}"
+                for other in others
             ),
         )

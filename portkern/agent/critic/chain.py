@@ -27,12 +27,12 @@ class CriticChain(Silent):
     def __init__(self, options: ChainOptions, critics: Sequence[Critic]) -> None:
         super().__init__(options)
         self.critics = critics
-        self.roles = tuple(dict.fromkeys(role for one in critics for role in one.roles))
+        self.roles = tuple(dict.fromkeys(role for critic in critics for role in critic.roles))
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         kept = list(drafts)
-        for one in self.critics:
-            kept = await one.screen(kept, context)
+        for critic in self.critics:
+            kept = await critic.screen(kept, context)
         return kept
 
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
@@ -40,9 +40,9 @@ class CriticChain(Silent):
         speaking when nobody else spoke."""
         found: list[Diagnosis] = []
         kept_from: ModelError | BudgetSpent | None = None
-        for one in self.critics:
+        for critic in self.critics:
             try:
-                said = await one.diagnose(seen, context)
+                said = await critic.diagnose(seen, context)
             except (ModelError, BudgetSpent) as error:
                 kept_from = kept_from or error
                 continue

@@ -177,6 +177,6 @@ def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[s
 def _first(attempt: Attempt) -> str:
     """The compiler's first error, else the first line of what went wrong."""
     if attempt.status is Status.BUILD_FAILED:
-        errors = [one.text for one in messages(attempt.detail) if one.kind == "error"]
+        errors = [message.text for message in messages(attempt.detail) if message.kind == "error"]
         return (errors or [attempt.detail.partition("\n")[0]])[0]
     return attempt.detail.partition("\n")[0]

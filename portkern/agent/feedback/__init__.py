@@ -1,6 +1,6 @@
 """What is measured of a candidate, and the words in which authors are told of it.
 
-Sensors run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
+Sources run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
 ``correctness`` and ``simt``, 2 ``resources`` and ``timing``, 3 hardware counters, by ``ncu``,
 ``rocprof`` or ``perf``. What they measure has the same names for every toolchain and target, so
 that strategies and critics need to know none of them. A metric that could not be had is absent.
@@ -66,7 +66,7 @@ class FeedbackOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sensors: list[str] = ["compile", "correctness", "simt", "resources", "timing"]
+    sources: list[str] = ["compile", "correctness", "simt", "resources", "timing"]
     counters: str = NONE
     render: Form = "raw"
     log_lines: int = Field(40, ge=1)
@@ -95,15 +95,15 @@ def counter_sets() -> list[str]:
 
 
 def load(options: Mapping[str, Any]) -> list[FeedbackSource]:
-    """The sensors that ``options``, the group ``feedback``'s, name, in the order of their stages.
+    """The sources that ``options``, the group ``feedback``'s, name, in the order of their stages.
     Raises ConfigError."""
     chosen = choice.checked("feedback", FeedbackOptions, options)
-    for name in chosen.sensors:
+    for name in chosen.sources:
         if name not in _SOURCES:
-            raise no_such("sensor", name, _SOURCES)
+            raise no_such("source", name, _SOURCES)
     if chosen.counters not in counter_sets():
         raise no_such("set of counters", chosen.counters, counter_sets())
-    sensors = [_SOURCES[name](chosen) for name in dict.fromkeys(chosen.sensors)]
+    sources = [_SOURCES[name](chosen) for name in dict.fromkeys(chosen.sources)]
     if chosen.counters != NONE:
-        sensors.append(Counters(chosen.counters, render=chosen.render, timeout_s=chosen.counters_s))
-    return sorted(sensors, key=lambda one: one.stage)
+        sources.append(Counters(chosen.counters, render=chosen.render, timeout_s=chosen.counters_s))
+    return sorted(sources, key=lambda one: one.stage)

@@ -133,7 +133,7 @@ class BuildLog:
         text = trimmed(
             log, candidate.source, task.op.name, most_lines=self._lines, most_chars=self._chars
         )
-        errors = sum(one.kind == _ERROR for one in messages(log))
+        errors = sum(message.kind == _ERROR for message in messages(log))
         return Measured(
             {"build_errors": float(max(errors, 1))},
             "It does not build",
@@ -143,4 +143,4 @@ class BuildLog:
 
 
 def _failed(records: Iterable[Record]) -> Iterator[Record]:
-    return (one for one in records if one.verdict is Verdict.BUILD_FAILED)
+    return (record for record in records if record.verdict is Verdict.BUILD_FAILED)

@@ -46,7 +46,7 @@ def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
         raise ToolError("ncu's table is not one of --page raw: it has no units", log=text[-2000:])
     units = dict(zip(header, rows[0], strict=True))
     tables = [dict(zip(header, row, strict=True)) for row in rows[1:]]
-    return [(one[_NAME], one, units) for one in tables]
+    return [(table[_NAME], table, units) for table in tables]
 
 
 def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], dict[str, str]]:
@@ -76,7 +76,7 @@ def _number(text: str) -> float | None:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """All passes in one run, since ncu repeats launches by itself. Raises ToolError."""
-    wanted = list(dict.fromkeys(name for one in passes for name in one))
+    wanted = list(dict.fromkeys(name for pass_run in passes for name in pass_run))
     with tempfile.TemporaryDirectory(prefix="portkern-ncu-") as made:
         log = Path(made) / "counters.csv"
         tool = [

@@ -56,7 +56,7 @@ def parse(text: str) -> tuple[dict[str, float], dict[str, str]]:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """Raises ToolError when perf or the kernel does not run."""
-    events = [event for one in passes for event in one]
+    events = [event for pass_run in passes for event in pass_run]
     limits = StageLimits(load_s=timeout_s, run_s=timeout_s)
     runners = Workers(subject.op, [subject.contestant], limits)
     try:
@@ -113,7 +113,7 @@ def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: floa
 def _processes(pid: int) -> list[int]:
     """A worker in namespaces is the grandchild of the process that the evaluator knows."""
     try:
-        return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:
         return [pid]
 

@@ -113,7 +113,7 @@ def _call(kernel: Kernel, request: Mapping[str, Any]) -> Call:
     outputs = [torch.empty(size, dtype=getattr(torch, kind)) for size, kind in request["outputs"]]
     return Call(
         [device.upload(one) for one in host],
-        [device.upload(one) for one in outputs],
+        [device.upload(output) for output in outputs],
         request["dims"],
         request["scalars"],
     )

@@ -70,14 +70,14 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
     missing: dict[str, str] = {}
     calls = outside.WARM_UP + outside.CALLS  # it cannot be told to leave the first ones out
     log = ""
-    for one in passes:
+    for pass_run in passes:
         with tempfile.TemporaryDirectory(prefix="portkern-rocprof-") as made:
             # Its library writes the table from within the program, which may write there alone.
             output = Path(made) / outside.SCRATCH / "counters"
             tool = [
                 "rocprofv3",
                 "--pmc",
-                *one,
+                *pass_run,
                 "--output-format",
                 "csv",
                 "--output-directory",
@@ -91,7 +91,7 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
             # It ends with status 0 and writes nothing where a GPU lacks one of the counters.
             launches = parse(tables[0].read_text("utf-8"), subject.launched) if tables else []
         told = {name for launch in launches for name in launch.values}
-        missing |= {name: "not on this GPU" for name in one if name not in told}
+        missing |= {name: "not on this GPU" for name in pass_run if name not in told}
         found += launches
     if not found:
         raise ToolError("rocprofv3 counted no launch of this kernel", log=log)

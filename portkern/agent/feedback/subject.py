@@ -58,7 +58,9 @@ class Subject:
         if isinstance(contestant, Missing):
             return contestant
         assert record.timing is not None
-        names = [one.name for one in record.launches] or [one.kernel for one in record.resources]
+        names = [launch.name for launch in record.launches] or [
+            resource.kernel for resource in record.resources
+        ]
         kernels = frozenset(map(bare, names))
         return cls(task.op, workload, work.dtype, contestant, record.timing.median_us, kernels)
 

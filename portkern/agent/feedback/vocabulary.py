@@ -103,14 +103,14 @@ class Vocabulary(_Part):
 
     def believed(self, launches: Sequence[ProfiledLaunch]) -> list[ProfiledLaunch]:
         """Without the zeros of a tool that counted nothing and says so by zeros."""
-        alive = [one.values[self.alive] for one in launches if self.alive in one.values]
+        alive = [launch.values[self.alive] for launch in launches if self.alive in launch.values]
         if any(alive) or not alive:
             return list(launches)
         return [
             ProfiledLaunch(
-                one.kernel, {k: v for k, v in one.values.items() if v or k in self.always}
+                launch.kernel, {k: v for k, v in launch.values.items() if v or k in self.always}
             )
-            for one in launches
+            for launch in launches
         ]
 
     def neutral(self, counted: Counted) -> dict[str, float]:
@@ -123,7 +123,9 @@ class Vocabulary(_Part):
     def _value(
         self, rule: CounterRule, launches: Sequence[ProfiledLaunch], calls: int
     ) -> float | None:
-        told = [(rule.of(one.values), one.values.get(self.weight, 1.0)) for one in launches]
+        told = [
+            (rule.of(launch.values), launch.values.get(self.weight, 1.0)) for launch in launches
+        ]
         known = [(value, weight) for value, weight in told if value is not None]
         if not known:
             return None

@@ -35,7 +35,7 @@ class Request:
     @cached_property
     def digest(self) -> str:
         """Of everything that an answer depends on, so that equal ones need not be paid twice."""
-        messages = [[one.role, one.content] for one in self.messages]
+        messages = [[message.role, message.content] for message in self.messages]
         parts = [self.model, messages, dict(self.params)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -43,7 +43,9 @@ class Request:
     def tokens_at_most(self) -> int:
         """Of the prompt, estimated upwards: tokenizers make one token of 3 to 4 bytes of code, and
         a few more of each message."""
-        return sum(len(one.content.encode(errors="replace")) // 2 + 8 for one in self.messages)
+        return sum(
+            len(message.content.encode(errors="replace")) // 2 + 8 for message in self.messages
+        )
 
 
 class ModelCall(Line):
@@ -220,9 +222,9 @@ class CallCache:
 def _cost(calls: Iterable[ModelCall]) -> Cost:
     calls = list(calls)
     return Cost(
-        usd=_sum(one.usd for one in calls),
-        tokens_in=_sum(one.tokens_in for one in calls),
-        tokens_out=_sum(one.tokens_out for one in calls),
+        usd=_sum(call.usd for call in calls),
+        tokens_in=_sum(call.tokens_in for call in calls),
+        tokens_out=_sum(call.tokens_out for call in calls),
     )
 
 

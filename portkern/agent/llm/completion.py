@@ -107,7 +107,9 @@ async def complete(
         async with asyncio.timeout(timeout_s):
             response = await library.acompletion(
                 model=place.model,
-                messages=[{"role": one.role, "content": one.content} for one in messages],
+                messages=[
+                    {"role": message.role, "content": message.content} for message in messages
+                ],
                 timeout=timeout_s,
                 num_retries=0,
                 max_retries=0,

@@ -98,7 +98,7 @@ class Models:
             name,
             role,
             asked.model,
-            tuple(Message(one.role, self._clean(one)) for one in messages),
+            tuple(Message(message.role, self._clean(message)) for message in messages),
             {key: value for key, value in params.items() if value is not None},
             prompt,
         )

@@ -105,7 +105,7 @@ class Recall:
     options: MemoryOptions
 
     def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]:
-        found = [one for part in self.parts for one in part.passages(slot, role, log, task)]
+        found = [passage for part in self.parts for passage in part.passages(slot, role, log, task)]
         return fit(found, each=self.options.max_chars, total=self.options.max_total)
 
     def learn(self, attempt: Attempt) -> None:

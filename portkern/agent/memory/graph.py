@@ -114,7 +114,7 @@ class Graph(_Part):
 
     def methods(self) -> list[Arm]:
         """As a strategy over graphs takes them."""
-        return [Arm(one.name, one.text, one.resource) for one in self.nodes]
+        return [Arm(node.name, node.text, node.resource) for node in self.nodes]
 
     def edges(self) -> dict[str, list[str]]:
         """``{method: [methods]}``, with those that may come first under ``""``."""
@@ -188,7 +188,7 @@ class Reasoning:
         self.options, self.task, self.run = options, task, folder.name
         self.graph = begun(options, folder)
         self._begun = self.graph.edges()
-        self._kept = {one.key for step in self.graph.steps for one in step.examples}
+        self._kept = {example.key for step in self.graph.steps for example in step.examples}
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
@@ -244,10 +244,14 @@ class Reasoning:
     def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
         """In this backend."""
         return [
-            one
-            for one in self.graph.examples(source, to)
-            if one.backend == self.task.backend.name
-            and (self._is_open(one, slot, log) if one.run == self.run else self._is_no_answer(one))
+            example
+            for example in self.graph.examples(source, to)
+            if example.backend == self.task.backend.name
+            and (
+                self._is_open(example, slot, log)
+                if example.run == self.run
+                else self._is_no_answer(example)
+            )
         ]
 
     @staticmethod

@@ -29,7 +29,7 @@ class Detail(IntEnum):
 
     BRIEF = 1  # a line: what was done and what became of it
     CODE = 2  # and the diagnosis and the source
-    FEEDBACK = 3  # and what the sensors said
+    FEEDBACK = 3  # and what the sources said
     THOUGHTS = 4  # and the author's reasoning
 
 
@@ -70,10 +70,10 @@ class Past:
     def line(self) -> list[Attempt]:
         """The parents and whatever they descend from, the oldest first."""
         found = {
-            one.id
+            ancestor.id
             for name in self.slot.parents
-            for one in self.log.ancestors(name)
-            if one.id in self.ids
+            for ancestor in self.log.ancestors(name)
+            if ancestor.id in self.ids
         }
         return [one for one in self.visible if one.id in found]
 
@@ -91,7 +91,7 @@ class Past:
         if not self.parents:
             return []
         node = self.parents[0]
-        return [one for one in self.children([_mother(node)]) if one.id != node.id]
+        return [child for child in self.children([_mother(node)]) if child.id != node.id]
 
     def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """As ``order`` says; ``attempts`` come with the oldest first."""
@@ -108,8 +108,8 @@ Told = Iterator[Mention | PromptBlock]
 
 
 def last(past: Past) -> Told:
-    for one in past.parents:
-        yield Mention(one, PARENT, Detail.FEEDBACK)
+    for parent in past.parents:
+        yield Mention(parent, PARENT, Detail.FEEDBACK)
 
 
 def best(past: Past) -> Told:
@@ -156,7 +156,7 @@ def tree(past: Past) -> Told:
     for one in past.children([node])[-most:]:
         yield Mention(one, "What was tried on it", Detail.BRIEF)
     if past.role != "planner":
-        beside = [one.id for one in past.siblings]
+        beside = [sibling.id for sibling in past.siblings]
         for one in past.children(beside)[-most:]:
             yield Mention(one, "What was tried on its siblings", Detail.BRIEF)
     for one in past.best(past.options.leaders):
@@ -164,7 +164,7 @@ def tree(past: Past) -> Told:
 
 
 def _failures(past: Past) -> Told:
-    failed = [one for one in past.siblings if not one.correct]
+    failed = [sibling for sibling in past.siblings if not sibling.correct]
     for one in failed[-past.options.relatives :]:
         yield Mention(one, "What failed beside it", Detail.BRIEF)
         fixes = [child for child in past.children([one.id]) if child.correct]
@@ -269,7 +269,7 @@ def _passages(
     kind, heading = _place(group[0])
     if heading:
         mentions = [one for _, one in group if isinstance(one, Mention)]
-        lines = [_line(one.attempt, task, results=results) for one in mentions]
+        lines = [_line(mention.attempt, task, results=results) for mention in mentions]
         yield Passage(PromptBlock(kind=kind, title=heading, text="\n".join(lines)))
         return
     for told in group:

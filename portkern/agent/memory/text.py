@@ -80,8 +80,8 @@ def _words(line: str, room: int) -> str:
 def fit(passages: Sequence[Passage], *, each: int, total: int) -> list[PromptBlock]:
     """All blocks within their limits. Those that are spared take their room first. Of the others
     the longest are cut first; where not even their beginnings have room, the first ones go."""
-    spared = [min(len(one.block.text), each) for one in passages if one.spared]
-    others = [min(len(one.block.text), each) for one in passages if not one.spared]
+    spared = [min(len(passage.block.text), each) for passage in passages if passage.spared]
+    others = [min(len(passage.block.text), each) for passage in passages if not passage.spared]
     room = max(total - sum(spared), 0)
     gone = 0
     if sum(others) > room:

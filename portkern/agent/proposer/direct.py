@@ -99,7 +99,7 @@ class Contrastive(Modelled):
     async def one(self, writer: Writer) -> Draft:
         exemplars = self.exemplars(writer.context)
         draft = await writer.write("contrastive", shown=exemplars, exemplars=exemplars)
-        note = f"exemplars: {' '.join(one.id for one in exemplars) or 'none'}"
+        note = f"exemplars: {' '.join(exemplar.id for exemplar in exemplars) or 'none'}"
         return replace(draft, idea=writer.slot.arm, notes=(note,))
 
     def exemplars(self, context: Context) -> list[Attempt]:

@@ -85,7 +85,9 @@ class ToolAgent(Modelled):
             "tools": TOOLS,
             "turns": self.options.turns,
             "tries": desk.left,
-            "others": [one for one in registry.names() if one != writer.context.task.backend.name],
+            "others": [
+                name for name in registry.names() if name != writer.context.task.backend.name
+            ],
         }
         messages = prompts.render("tool_agent", **facts)
         for _ in range(self.options.turns):
@@ -180,5 +182,6 @@ def _donor(name: str, task: Task) -> str:
     except ConfigError:
         return f"{json.dumps(name)} has no kernel of {task.op.name}."
     return "\n\n".join(
-        f"{one.backend}, {one.language}:\n{prompts.fenced(one.source)}" for one in kernels
+        f"{kernel.backend}, {kernel.language}:\n{prompts.fenced(kernel.source)}"
+        for kernel in kernels
     )

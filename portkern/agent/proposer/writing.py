@@ -256,7 +256,7 @@ def _without_code_of(shown: Sequence[Attempt], block: PromptBlock) -> PromptBloc
 
     def replaced(match: re.Match[str]) -> str:
         code = match[2].rstrip()
-        return _BELOW if code and any(one.startswith(code) for one in sources) else match[0]
+        return _BELOW if code and any(source.startswith(code) for source in sources) else match[0]
 
     return block.model_copy(update={"text": _FENCED.sub(replaced, block.text)})
 

@@ -102,10 +102,10 @@ class _Chains(Search):
         gain = chain.line.add(attempts)
         if chain.line.failing == options.debug_trap:
             chain.line = Descent()
-        critic_done = any(one.diagnosis and one.diagnosis.stop for one in attempts)
+        critic_done = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
         too_little = gain is not None and gain < (options.stop_gain or 0)
         chain.done |= critic_done or too_little or chain.turns == options.turns
-        if self.until_correct and any(one.correct for one in attempts):
+        if self.until_correct and any(attempt.correct for attempt in attempts):
             for each in self.state.chains:
                 each.done = True
 

@@ -134,19 +134,19 @@ def _sorted(overrides: Sequence[str]) -> tuple[list[str], list[str], dict[str, l
     own: list[str] = []
     given: list[str] = []
     settings: dict[str, list[str]] = {}
-    for one in overrides:
-        first, *rest = key_of(one).split(".")
+    for override in overrides:
+        first, *rest = key_of(override).split(".")
         if first == SETTINGS:
-            if len(rest) < 2 or "=" not in one:
+            if len(rest) < 2 or "=" not in override:
                 raise ConfigError(
-                    f"Got {one!r}, expected settings.<arm>.<key>=<value>, such as "
+                    f"Got {override!r}, expected settings.<arm>.<key>=<value>, such as "
                     "settings.evolutionary.strategy.population=8"
                 )
-            settings.setdefault(rest[0], []).append(one.split(".", 2)[2])
-        elif first in ours or "=" not in one:
-            own.append(one)
+            settings.setdefault(rest[0], []).append(override.split(".", 2)[2])
+        elif first in ours or "=" not in override:
+            own.append(override)
         elif first in theirs or first in _INSTEAD:
-            given.append(one)
+            given.append(override)
         else:
             raise no_such("option", first, ours | theirs)
     return own, given, settings

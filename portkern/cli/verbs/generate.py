@@ -82,7 +82,7 @@ class GenerateOptions:
 
 def main(overrides: Sequence[str]) -> int:
     """With ``-m`` (or ``--multirun``) every combination of ``key=a,b`` is a run of its own."""
-    plain = [one for one in overrides if one not in _MULTIRUN]
+    plain = [override for override in overrides if override not in _MULTIRUN]
     if len(plain) == len(overrides):
         options = read(plain)
         document = generate(options)
@@ -98,8 +98,8 @@ def read(overrides: Sequence[str]) -> GenerateOptions:
     options = resolve("generate", GenerateOptions, overrides, free=FREE)
     if options.preset:
         for axis in AXES:
-            choices = [one for one in overrides if one.startswith(f"{axis}=")]
-            own = [one for one in overrides if one.startswith(f"{axis}.")]
+            choices = [override for override in overrides if override.startswith(f"{axis}=")]
+            own = [override for override in overrides if override.startswith(f"{axis}.")]
             if choices:
                 setattr(options, axis, group(axis, choices[-1].partition("=")[2], own))
     return options
@@ -118,7 +118,7 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
             documents.append({"job": list(job), "error": str(error), "exit_code": error.exit_code})
     if documents and options.json:
         run_folder.print_json({"jobs": documents})
-    return max((one["exit_code"] for one in documents), default=2)
+    return max((document["exit_code"] for document in documents), default=2)
 
 
 def generate(options: GenerateOptions) -> dict[str, Any]:
@@ -301,14 +301,14 @@ def _author(run: GenerationRun) -> str:
 
 
 def _tell(attempts: Sequence[Attempt]) -> None:
-    for one in attempts:
-        result = str(one.status).replace("_", " ")
-        if one.correct:
-            result = f"{one.score:.2f}x" if one.speedups else "correct, not timed"
-        of = f" of {' '.join(one.parents)}" if one.parents else ""
-        why = "" if one.correct else one.detail.partition("\n")[0][:100]
-        said = one.idea.partition("\n")[0][:60] or one.operator
-        print(f"  {one.id:>6}{of:10} {result:20} {said} {why}".rstrip(), flush=True)
+    for attempt in attempts:
+        result = str(attempt.status).replace("_", " ")
+        if attempt.correct:
+            result = f"{attempt.score:.2f}x" if attempt.speedups else "correct, not timed"
+        of = f" of {' '.join(attempt.parents)}" if attempt.parents else ""
+        why = "" if attempt.correct else attempt.detail.partition("\n")[0][:100]
+        said = attempt.idea.partition("\n")[0][:60] or attempt.operator
+        print(f"  {attempt.id:>6}{of:10} {result:20} {said} {why}".rstrip(), flush=True)
 
 
 def _document(

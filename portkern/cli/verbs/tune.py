@@ -102,7 +102,7 @@ def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) 
     assert cell.candidate is not None
 
     def evaluate(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
-        cells = [replace(cell, candidate=one) for one in candidates]
+        cells = [replace(cell, candidate=candidate) for candidate in candidates]
         return run_folder.execute(cells, folder, chosen, fresh=fresh)
 
     try:
@@ -119,7 +119,7 @@ def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) 
         seed=options.seed,
     )
     if not any(one.record.timing for one in found.last):
-        reasons = [one.record.detail for one in found.trials if one.record.detail]
+        reasons = [trial.record.detail for trial in found.trials if trial.record.detail]
         return TuneOutcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
     return TuneOutcome(cell, found, _entry(cell, found, venue))
 
@@ -174,11 +174,11 @@ def _document(outcome: TuneOutcome) -> dict[str, Any]:
     if found:
         told["trials"] = [
             {
-                "settings": dict(one.settings),
-                "score": one.score,
-                "verdict": str(one.record.verdict),
-                "detail": one.record.detail.partition("\n")[0],
+                "settings": dict(trial.settings),
+                "score": trial.score,
+                "verdict": str(trial.record.verdict),
+                "detail": trial.record.detail.partition("\n")[0],
             }
-            for one in found.trials
+            for trial in found.trials
         ]
     return told

@@ -30,11 +30,11 @@ class ProgramOutcome:
 
     @property
     def codes(self) -> set[str]:
-        return {one.code for one in self.findings}
+        return {finding.code for finding in self.findings}
 
     @property
     def errors(self) -> list[Diagnostic]:
-        return [one for one in self.findings if one.severity is Severity.ERROR]
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
 
 
 def run(
