@@ -1,5 +1,5 @@
-"""The kernels that ship with portkern: ``backends/<name>/kernels/<op>.<suffix>``, or where one source
-serves several backends, ``kernels`` of a folder that they share (:attr:`Backend.shared`)."""
+"""The kernels that ship with portkern: ``backends/<name>/kernels/<op>.<suffix>``, and where one
+source serves several backends, ``kernels`` of what they share (:attr:`Backend.shared`)."""
 
 from __future__ import annotations
 
