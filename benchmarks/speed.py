@@ -27,7 +27,7 @@ from portkern.matrix.selection import host_targets
 from portkern.sandbox import session
 from portkern.spec import registry
 from portkern.spec.target import load
-from portkern.testing import judge
+from portkern.testing import evaluate
 from portkern.toolchain import host
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def candidate() -> dict[str, float]:
             kernel = Candidate("softmax", "cpu", "c++", text, "softmax")
             start = time.perf_counter()
             sizes = list(op.workloads["ci"])
-            results = judge(kernel, op, backend, where, sizes, folder=Path(folder))
+            results = evaluate(kernel, op, backend, where, sizes, folder=Path(folder))
             found[f"candidate_{name}_s"] = round(time.perf_counter() - start, 2)
             assert isinstance(results, list) and all(r.samples for r in results), results
     session.close_servers()

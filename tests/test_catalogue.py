@@ -12,7 +12,7 @@ import pytest
 from portkern import ops
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Failure, Limits
+from portkern.evaluator.build import Failure, StageLimits
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready
@@ -69,7 +69,9 @@ def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
                 why = missing
     if not requests:
         pytest.skip(f"{backend.name}: {why}")
-    built = build.build_all(requests, toolchains, limits=Limits(), cache=ArtifactCache(tmp_path))
+    built = build.build_all(
+        requests, toolchains, limits=StageLimits(), cache=ArtifactCache(tmp_path)
+    )
     faults = {
         (one.request.target.name, one.request.dtype): found
         for one in built

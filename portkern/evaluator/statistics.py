@@ -17,7 +17,7 @@ _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class TimingPlan:
     """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
     to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
     at most ``most``, ``round_bytes`` of tensors, as every call has some of its own, and ``stage_s``

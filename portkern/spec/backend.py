@@ -1,6 +1,6 @@
 """The contract a toolchain fulfils. Implementations live in the top-level ``backends/``.
 
-The judge's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
+The evaluator's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
 the jailed worker, because both touch the candidate.
 """
 
@@ -97,7 +97,9 @@ class Resources:
         numbers = [value for name, value in data.items() if name != "kernel"]
         if not data.keys() <= names or type(data.get("kernel")) is not str:
             raise ValueError(f"resources are of {sorted(names)}, got {sorted(data)}")
-        if not all(one is None or (type(one) is int and 0 <= one < 1 << 63) for one in numbers):
+        if not all(
+            number is None or (type(number) is int and 0 <= number < 1 << 63) for number in numbers
+        ):
             raise ValueError(f"resources are counted, got {numbers}")
         return cls(**data)
 

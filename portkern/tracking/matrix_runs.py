@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from portkern.errors import ConfigError, ToolError
 from portkern.records.record import Record
-from portkern.report.table import Cell, Group, Table, clean, headline, speedup_of
+from portkern.report.table import Table, TableCell, TableGroup, clean, headline, speedup_of
 from portkern.spec.target import load as load_target
 from portkern.toolchain.run_tool import run_tool
 
@@ -181,20 +181,20 @@ def _datasets(store: Store, run_id: str, table: Table) -> None:
     store.client.log_inputs(run_id, inputs)
 
 
-def counts(group: Group) -> dict[str, float]:
+def counts(group: TableGroup) -> dict[str, float]:
     """What MLflow compares between matrices."""
     metrics = {"cells": float(len(group)), "passed": group.passed, "failed": len(group.failing)}
     metrics |= {f"verdict/{verdict}": n for verdict, n in group.verdicts.items()}
     metrics |= {f"evidence/{evidence}": n for evidence, n in group.rungs.items()}
-    judged = group.passed + len(group.failing)
-    if judged:  # a cell that nobody could run is no failure
-        metrics["pass_rate"] = group.passed / judged
+    evaluated = group.passed + len(group.failing)
+    if evaluated:  # a cell that nobody could run is no failure
+        metrics["pass_rate"] = group.passed / evaluated
     if group.speedup is not None:
         metrics["geomean_speedup"] = group.speedup.value
     return metrics
 
 
-def cell_metrics(cell: Cell) -> dict[str, float]:
+def cell_metrics(cell: TableCell) -> dict[str, float]:
     metrics = counts(cell)
     for record in cell.records:
         speedup = speedup_of(record)
@@ -229,7 +229,7 @@ def _row(record: Record) -> dict[str, Any]:
     }
 
 
-def _cell_params(cell: Cell) -> dict[str, str]:
+def _cell_params(cell: TableCell) -> dict[str, str]:
     column = cell.column
     params = {
         "op": cell.op,
@@ -263,7 +263,7 @@ def _run_tags(table: Table, experiment: str) -> dict[str, str]:
     return {name: value for name, value in tags.items() if value}
 
 
-def _gate(group: Group) -> str:
+def _gate(group: TableGroup) -> str:
     return "fail" if group.failing else "pass"
 
 

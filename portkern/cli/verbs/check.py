@@ -1,4 +1,4 @@
-"""``portkern check``: judge one kernel file from anywhere."""
+"""``portkern check``: evaluate one kernel file from anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portkern import guard
 from portkern.cli.config import names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
-from portkern.matrix.selection import Cell, Question, Stage, default_target, load_op
+from portkern.matrix.selection import Cell, Selection, Stage, default_target, load_op
 from portkern.records.record import Record, Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.candidate import Style
@@ -52,7 +52,7 @@ def main(overrides: Sequence[str]) -> int:
     )
     if options.style:
         candidate = replace(candidate, style=_style(options.style))
-    question = Question(
+    question = Selection(
         [options.op],
         [where.name],
         [backend.name],

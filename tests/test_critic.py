@@ -1,4 +1,4 @@
-"""Judges: what a model is shown of an attempt, what is made of its answer, and rules."""
+"""Critics: what a model is shown of an attempt, what is made of its answer, and rules."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 
 from portkern import ops
 from portkern.agent import critic, prompts
-from portkern.agent.attempt import UNTIMED, Attempt, Block, Diagnosis, Status
-from portkern.agent.axes import Context, Draft, Judge, Memory, Message, Reply
+from portkern.agent.attempt import UNTIMED, Attempt, Diagnosis, PromptBlock, Status
+from portkern.agent.axes import Context, Critic, Draft, Memory, Message, Reply
 from portkern.agent.critic.reading import Form, Text, Unread, brief, read
 from portkern.agent.critic.rules import bound, rules
 from portkern.agent.feedback.metrics import UNITS
@@ -28,7 +28,7 @@ from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ConfigError, ModelError
 from portkern.spec import registry, target
 
-CONF = Path(__file__).parents[1] / "conf" / "judge"
+CONF = Path(__file__).parents[1] / "conf" / "critic"
 Said = str | Exception
 
 
@@ -74,7 +74,7 @@ class Scripted:
 
 
 async def unused(_: Any) -> Any:
-    raise AssertionError("a judge neither looks nor asks people")
+    raise AssertionError("a critic neither looks nor asks people")
 
 
 def task(where: str = "h200", backend: str = "cuda", op: str = "softmax") -> Task:
@@ -109,11 +109,11 @@ def context(
     return found, llm
 
 
-def diagnose(one: Judge, seen: Attempt, where: Context) -> Diagnosis | None:
+def diagnose(one: Critic, seen: Attempt, where: Context) -> Diagnosis | None:
     return asyncio.run(one.diagnose(seen, where))
 
 
-def load(kind: str, **options: Any) -> Judge:
+def load(kind: str, **options: Any) -> Critic:
     return critic.load({"kind": kind, **options})
 
 
@@ -138,7 +138,7 @@ REFLECTION = answer(
 # ---- which there are
 
 
-def test_judges_are_known_by_name_and_say_which_models_they_ask() -> None:
+def test_critics_are_known_by_name_and_say_which_models_they_ask() -> None:
     assert {file.stem for file in CONF.glob("*.yaml")} == {
         *critic.names(),
         "bottleneck_reflector",
@@ -146,14 +146,14 @@ def test_judges_are_known_by_name_and_say_which_models_they_ask() -> None:
     assert load("none").roles == load("rules").roles == ()
     assert load("critic", role="critic").roles == ("critic",)
     chain = load("chain", chain=["rules", {"kind": "critic", "role": "critic"}, "reflector"])
-    assert chain.roles == ("critic", "judge")
+    assert chain.roles == ("critic", "critic")
 
 
 @pytest.mark.parametrize("file", sorted(CONF.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_group_loads_and_states_the_defaults(file: Path) -> None:
     with initialize_config_module("portkern.conf", version_base="1.3"):
-        composed = compose(None, overrides=[f"+judge={file.stem}"])
-    options = cast(dict[str, Any], OmegaConf.to_container(composed))["judge"]
+        composed = compose(None, overrides=[f"+critic={file.stem}"])
+    options = cast(dict[str, Any], OmegaConf.to_container(composed))["critic"]
     critic.load(options)
     made = critic.load(
         {"kind": options["kind"], **({"chain": ["none"]} if "chain" in options else {})}
@@ -167,15 +167,15 @@ def test_every_group_loads_and_states_the_defaults(file: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"kind": "bottlenck"}, "No judge 'bottlenck'; did you mean 'bottleneck'?"),
+        ({"kind": "bottlenck"}, "No critic 'bottlenck'; did you mean 'bottleneck'?"),
         (
             {"kind": "rules", "stopat": 9},
-            "No option of judge rules 'stopat'; did you mean 'stop_at'?",
+            "No option of critic rules 'stopat'; did you mean 'stop_at'?",
         ),
-        ({"kind": "prefilter", "keep": 0}, "judge.keep: got 0; Input should be greater"),
-        ({"kind": "chain", "chain": []}, "judge.chain: got []; List should have at least 1 item"),
-        ({"kind": "chain", "chain": ["ruls"]}, "No judge 'ruls'; did you mean 'rules'?"),
-        ({"kind": "bottleneck", "modes": ["mend"]}, "judge.modes.0: got 'mend'; Input should be"),
+        ({"kind": "prefilter", "keep": 0}, "critic.keep: got 0; Input should be greater"),
+        ({"kind": "chain", "chain": []}, "critic.chain: got []; List should have at least 1 item"),
+        ({"kind": "chain", "chain": ["ruls"]}, "No critic 'ruls'; did you mean 'rules'?"),
+        ({"kind": "bottleneck", "modes": ["mend"]}, "critic.modes.0: got 'mend'; Input should be"),
     ],
 )
 def test_what_does_not_exist_is_said_with_what_does(options: dict[str, Any], told: str) -> None:
@@ -192,8 +192,8 @@ def test_nobody_says_nothing_and_holds_nothing_back() -> None:
     assert not llm.asked
 
 
-def test_prompts_of_judges_have_a_version_for_each_text() -> None:
-    ours = [name for name in prompts.names() if name.startswith("judge_")]
+def test_prompts_of_critics_have_a_version_for_each_text() -> None:
+    ours = [name for name in prompts.names() if name.startswith("critic_")]
     assert len(ours) == 10
     for name in ours:
         assert prompts.manifest()[name]["digest"] == prompts.digest(name), (
@@ -258,8 +258,8 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more_with_the_reason() 
     told = diagnose(load("bottleneck"), attempt(), where)
     assert told and told.problem == "memory at 83 %"
     assert [prompt for _, prompt, _ in llm.asked] == [
-        prompts.named("judge_bottleneck"),
-        prompts.named("judge_again"),
+        prompts.named("critic_bottleneck"),
+        prompts.named("critic_again"),
     ]
     assert llm.asked[1][2][-2] == Message("assistant", "I think it is slow.")
     assert "there is no JSON object in it" in llm.asked[1][2][-1].content
@@ -270,7 +270,7 @@ def test_after_the_second_time_the_reason_is_an_error_that_names_the_role() -> N
     with pytest.raises(ModelError) as caught:
         diagnose(load("bottleneck"), attempt(), where)
     assert str(caught.value) == (
-        "the answer of 'judge' could not be read twice: it was cut off at max_tokens"
+        "the answer of 'critic' could not be read twice: it was cut off at max_tokens"
     )
     assert len(llm.asked) == 2
     assert llm.asked[1][2][-2].content == "(nothing)"
@@ -291,8 +291,8 @@ BEST = attempt(id="0.0", slot=0, source="int best;", score=9.0, speedups={"n1": 
 
 
 @pytest.mark.parametrize("kind", ["bottleneck", "reflector", "critic", "reward_checker"])
-def test_a_judge_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -> None:
-    blocks = [Block(kind="timing", title="Time", text="33.4 µs of mine")]
+def test_a_critic_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -> None:
+    blocks = [PromptBlock(kind="timing", title="Time", text="33.4 µs of mine")]
     seen = attempt(score=7.0, feedback=blocks, metrics={"memory_pct": 83.1}, parents=("0.0",))
     said = answer(problem="p", method="m", fix="f", instructions="i", plausible=False, reason="r")
     where, llm = context(said, log=[BEST])
@@ -306,22 +306,22 @@ def test_a_judge_sees_the_code_and_the_feedback_of_the_very_attempt(kind: str) -
 @pytest.mark.parametrize(
     ("status", "kind", "prompt"),
     [
-        ("build_failed", "bottleneck", prompts.named("judge_repair")),
-        ("wrong", "bottleneck", prompts.named("judge_repair")),
-        ("passed", "bottleneck", prompts.named("judge_bottleneck")),
-        ("build_failed", "reflector", prompts.named("judge_failure")),
-        ("crashed", "reflector", prompts.named("judge_failure")),
-        ("wrong", "reflector", prompts.named("judge_wrong")),
-        ("suspicious", "reflector", prompts.named("judge_wrong")),
-        ("passed", "reflector", prompts.named("judge_analysis")),
+        ("build_failed", "bottleneck", prompts.named("critic_repair")),
+        ("wrong", "bottleneck", prompts.named("critic_repair")),
+        ("passed", "bottleneck", prompts.named("critic_bottleneck")),
+        ("build_failed", "reflector", prompts.named("critic_failure")),
+        ("crashed", "reflector", prompts.named("critic_failure")),
+        ("wrong", "reflector", prompts.named("critic_wrong")),
+        ("suspicious", "reflector", prompts.named("critic_wrong")),
+        ("passed", "reflector", prompts.named("critic_analysis")),
     ],
 )
 def test_each_way_to_end_has_its_prompt(status: str, kind: str, prompt: str) -> None:
     said = answer(problem="p", fix="f", method="m")
     where, llm = context(said)
     told = diagnose(load(kind), attempt(status, detail="it says why"), where)
-    assert told and told.judge == kind
-    assert llm.asked[0][:2] == ("judge", prompt)
+    assert told and told.critic == kind
+    assert llm.asked[0][:2] == ("critic", prompt)
     assert status == "passed" or "it says why" in llm.text()
 
 
@@ -329,7 +329,7 @@ def test_each_way_to_end_has_its_prompt(status: str, kind: str, prompt: str) -> 
     "status", ["no_code", "duplicate", "screened", "unavailable", "unsupported"]
 )
 @pytest.mark.parametrize("kind", ["bottleneck", "reflector", "critic", "reward_checker", "rules"])
-def test_nobody_is_asked_of_what_was_not_judged(status: str, kind: str) -> None:
+def test_nobody_is_asked_of_what_was_not_evaluated(status: str, kind: str) -> None:
     where, llm = context()
     assert diagnose(load(kind), attempt(status), where) is None
     assert not llm.asked
@@ -341,14 +341,14 @@ def test_nobody_is_asked_of_what_was_not_judged(status: str, kind: str) -> None:
 def test_a_defect_is_named_with_its_reason_and_the_least_change() -> None:
     where, _ = context(REPAIR)
     assert diagnose(load("bottleneck"), attempt("wrong"), where) == Diagnosis(
-        judge="bottleneck", problem="Index i is not bounded", why="rows end", fix="check i < cols"
+        critic="bottleneck", problem="Index i is not bounded", why="rows end", fix="check i < cols"
     )
 
 
 def test_a_bottleneck_is_named_with_its_method_plan_and_resource() -> None:
     where, llm = context(BOTTLENECK)
     assert diagnose(load("bottleneck"), attempt(), where) == Diagnosis(
-        judge="bottleneck", problem="memory at 83 %", fix="load 16 bytes float4", bound="memory"
+        critic="bottleneck", problem="memory at 83 %", fix="load 16 bytes float4", bound="memory"
     )
     assert "one bottleneck" in llm.text()
 
@@ -362,7 +362,7 @@ def test_of_several_bottlenecks_the_first_is_the_diagnosis_and_no_more_are_kept(
     assert "at most 2 bottlenecks" in llm.text()
 
 
-def test_a_judge_may_be_asked_for_repairs_alone() -> None:
+def test_a_critic_may_be_asked_for_repairs_alone() -> None:
     where, llm = context(REPAIR)
     only = load("bottleneck", modes=["repair"])
     assert diagnose(only, attempt(), where) is None
@@ -378,7 +378,7 @@ def test_lessons_are_drawn_with_what_was_measured_first() -> None:
         "wrong",
         id="0.0",
         slot=0,
-        diagnosis=Diagnosis(judge="reflector", problem="off by one", fix="use < for <="),
+        diagnosis=Diagnosis(critic="reflector", problem="off by one", fix="use < for <="),
     )
     where, llm = context(REFLECTION, log=[parent])
     told = diagnose(load("reflector", lessons=4), attempt(parents=("0.0",)), where)
@@ -396,7 +396,7 @@ def test_without_a_diagnosed_parent_nothing_is_asked_about_it() -> None:
 
 
 def test_looking_back_on_the_parent_can_be_turned_off() -> None:
-    parent = attempt(id="0.0", slot=0, diagnosis=Diagnosis(judge="x", problem="p", fix="f"))
+    parent = attempt(id="0.0", slot=0, diagnosis=Diagnosis(critic="x", problem="p", fix="f"))
     where, llm = context(REFLECTION, log=[parent])
     diagnose(load("reflector", reflexion=False), attempt(parents=("0.0",)), where)
     assert "Before this attempt" not in llm.text()
@@ -413,8 +413,8 @@ def test_a_critic_writes_a_diagnosis_or_the_next_instructions() -> None:
     assert "9 times as fast" in llm.text()
     diagnose(load("critic", writes="instructions"), attempt("wrong"), where)
     assert [prompt for _, prompt, _ in llm.asked] == [
-        prompts.named("judge_critic"),
-        prompts.named("judge_rewrite"),
+        prompts.named("critic_critic"),
+        prompts.named("critic_rewrite"),
     ]
 
 
@@ -466,7 +466,7 @@ def voting(good: Sequence[int], of: Sequence[Draft]) -> Scripted:
     return Verifier([])
 
 
-def screened(one: Judge, given_: Sequence[Draft], llm: Scripted) -> list[Draft]:
+def screened(one: Critic, given_: Sequence[Draft], llm: Scripted) -> list[Draft]:
     where, _ = context()
     return asyncio.run(one.screen(given_, replace(where, llm=llm)))
 
@@ -531,7 +531,7 @@ def test_only_attempts_above_the_threshold_are_doubted_and_the_doubt_is_a_note()
     assert not llm.asked
     told = diagnose(checker, attempt(score=8.0), where)
     assert told == Diagnosis(
-        judge="reward_checker",
+        critic="reward_checker",
         lessons=("Doubted: it keeps the first result",),
         problem="8 times as fast as the framework may not be real: it keeps the first result",
     )
@@ -545,24 +545,24 @@ def test_a_plausible_speedup_is_left_alone() -> None:
 # ---- several
 
 
-def test_of_several_judges_the_first_diagnosis_counts_and_all_lessons_are_kept() -> None:
+def test_of_several_critics_the_first_diagnosis_counts_and_all_lessons_are_kept() -> None:
     where, _ = context(BOTTLENECK, REFLECTION)
     told = diagnose(load("chain", chain=["none", "bottleneck", "reflector"]), attempt(), where)
-    assert told and (told.judge, told.bound) == ("bottleneck", "memory")
+    assert told and (told.critic, told.bound) == ("bottleneck", "memory")
     assert told.lessons == ("a", "b", "Avoid: atomics")
 
 
-def test_a_judge_that_cannot_speak_does_not_silence_the_others() -> None:
+def test_a_critic_that_cannot_speak_does_not_silence_the_others() -> None:
     chain = load("chain", chain=["bottleneck", "reflector"])
     where, _ = context(ModelError("down"), REFLECTION)
     told = diagnose(chain, attempt(), where)
-    assert told and told.judge == "reflector"
+    assert told and told.critic == "reflector"
     where, _ = context(ModelError("down"))
     with pytest.raises(ModelError, match="down"):
         diagnose(chain, attempt(), where)
 
 
-def test_a_chain_screens_with_each_of_its_judges() -> None:
+def test_a_chain_screens_with_each_of_its_critics() -> None:
     given_ = drafts(3)
     chain = load(
         "chain", chain=[{"kind": "prefilter", "keep": 2}, {"kind": "prefilter", "keep": 1}]
@@ -698,4 +698,6 @@ def test_every_rule_can_be_said_on_every_vendors_target() -> None:
 
 def test_the_last_rules_leave_no_limit_without_a_word() -> None:
     for limit in ("memory", "compute", "latency", "overhead"):
-        assert any(limit in one.bound and not one.when and not one.matmul for one in rules()), limit
+        assert any(limit in rule.bound and not rule.when and not rule.matmul for rule in rules()), (
+            limit
+        )

@@ -1,4 +1,4 @@
-"""Sensors: what is told of a candidate, in which words, and what profilers' numbers are called."""
+"""Sources: what is told of a candidate, in which words, and what profilers' numbers are called."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ from omegaconf import OmegaConf
 
 from portkern import ops
 from portkern.agent import feedback
-from portkern.agent.axes import Measured, Sensor
+from portkern.agent.axes import FeedbackSource, Measured
 from portkern.agent.feedback import build_log, hardware, ncu, outside, perf, rendering, rocprof
 from portkern.agent.feedback.hardware import Counters
 from portkern.agent.feedback.metrics import UNITS, shown
 from portkern.agent.feedback.subject import Subject, bare
-from portkern.agent.feedback.vocabulary import TOOLS, Counted, Launch, Rule, load, sets
+from portkern.agent.feedback.vocabulary import (
+    TOOLS,
+    Counted,
+    CounterRule,
+    ProfiledLaunch,
+    load,
+    sets,
+)
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, ToolError
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
+from portkern.evaluator.build import StageLimits
 from portkern.matrix.selection import Cell, host_targets
 from portkern.records.record import Record
 from portkern.sandbox import session
@@ -76,17 +83,17 @@ def failed(verdict: str, detail: str = "", **changes: Any) -> Record:
 def measure(
     kind: str, records: Sequence[Record], of: Task | None = None, **options: Any
 ) -> Measured:
-    """What the sensor of this kind says."""
+    """What the source of this kind says."""
     of = of or task()
-    (one,) = feedback.load({"sensors": [kind], **options})
+    (one,) = feedback.load({"sources": [kind], **options})
     return one.measure(of, candidate(of), records)
 
 
 # ---- which there are
 
 
-def test_sensors_come_in_the_order_of_their_stages() -> None:
-    loaded = feedback.load({"sensors": ["timing", "correctness", "compile"], "counters": "any"})
+def test_sources_come_in_the_order_of_their_stages() -> None:
+    loaded = feedback.load({"sources": ["timing", "correctness", "compile"], "counters": "any"})
     assert [one.kind for one in loaded] == ["compile", "correctness", "timing", "counters"]
     assert [one.stage for one in feedback.load({})] == [0, 1, 1, 2, 2]
 
@@ -94,7 +101,7 @@ def test_sensors_come_in_the_order_of_their_stages() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"sensors": ["compiler"]}, "No sensor 'compiler'; did you mean 'compile'?"),
+        ({"sources": ["compiler"]}, "No source 'compiler'; did you mean 'compile'?"),
         ({"counters": "ncu25"}, "No set of counters 'ncu25'; did you mean 'ncu29'?"),
         ({"counter": "ncu"}, "No option of feedback 'counter'; did you mean 'counters'?"),
         ({"render": "prose"}, "feedback.render: got 'prose'; Input should be 'raw' or 'nl'"),
@@ -119,13 +126,13 @@ def test_every_group_loads(file: Path) -> None:
         composed = compose(None, overrides=[f"+feedback={file.stem}"])
     options = OmegaConf.to_container(composed)
     assert isinstance(options, dict)
-    loaded: list[Sensor] = feedback.load(options["feedback"])
-    assert len(loaded) == len(options["feedback"]["sensors"]) + (
+    loaded: list[FeedbackSource] = feedback.load(options["feedback"])
+    assert len(loaded) == len(options["feedback"]["sources"]) + (
         options["feedback"]["counters"] != "none"
     )
 
 
-@pytest.mark.parametrize("group", ["feedback", "judge"])
+@pytest.mark.parametrize("group", ["feedback", "critic"])
 def test_every_key_of_a_group_is_explained_above_it(group: str) -> None:
     for file in (CONF.parent / group).glob("*.yaml"):
         assert undocumented(file) == [], file
@@ -147,8 +154,10 @@ def undocumented(file: Path) -> list[str]:
 
 def test_the_default_group_states_the_defaults() -> None:
     stated = yaml.safe_load((CONF / "default.yaml").read_text())
-    assert feedback.Feedback.model_validate(stated) == feedback.Feedback.model_validate({})
-    assert set(stated) == set(feedback.Feedback.model_fields)
+    assert feedback.FeedbackOptions.model_validate(
+        stated
+    ) == feedback.FeedbackOptions.model_validate({})
+    assert set(stated) == set(feedback.FeedbackOptions.model_fields)
 
 
 # ---- builds
@@ -410,7 +419,7 @@ def test_every_metric_that_a_set_gives_is_read_from_counters_that_it_collects(na
     assert list(words.sets[name].gives) == gives
     assert {*words.metrics} <= {*UNITS}
     # … and from numbers alone: each metric comes out of a launch that has all of them.
-    counted = Counted([Launch("k", dict.fromkeys(collected, 2.0))], 1)
+    counted = Counted([ProfiledLaunch("k", dict.fromkeys(collected, 2.0))], 1)
     assert list(words.neutral(counted)) == gives
 
 
@@ -438,19 +447,21 @@ def test_launches_are_averaged_by_their_time_and_bytes_are_those_of_a_call() -> 
         "dram__bytes_read.sum",
     )
     launches = [
-        Launch("a", {time: 3000.0, busy: 80.0, read: 10.0}),
-        Launch("b", {time: 1000.0, busy: 40.0, read: 30.0}),
+        ProfiledLaunch("a", {time: 3000.0, busy: 80.0, read: 10.0}),
+        ProfiledLaunch("b", {time: 1000.0, busy: 40.0, read: 30.0}),
     ]
     told = words.neutral(Counted(launches * 2, calls=2))
     assert told == {"kernel_us": 4.0, "memory_pct": 70.0, "bytes_read": 40.0}
 
 
 def test_a_rule_reads_the_first_counter_that_is_there_and_divides_by_no_zero() -> None:
-    assert Rule(first=("a", "b")).of({"b": 2.0}) == 2.0
-    assert Rule(add=("a", "b")).of({"a": 1.0, "b": 2.0}) == 3.0
-    assert Rule(first=("a",), per="n", factor=-100, offset=100).of({"a": 1.0, "n": 4.0}) == 75.0
-    assert Rule(first=("a",), per="n").of({"a": 1.0, "n": 0.0}) is None
-    assert Rule(first=("a",)).of({}) is None
+    assert CounterRule(first=("a", "b")).of({"b": 2.0}) == 2.0
+    assert CounterRule(add=("a", "b")).of({"a": 1.0, "b": 2.0}) == 3.0
+    assert (
+        CounterRule(first=("a",), per="n", factor=-100, offset=100).of({"a": 1.0, "n": 4.0}) == 75.0
+    )
+    assert CounterRule(first=("a",), per="n").of({"a": 1.0, "n": 0.0}) is None
+    assert CounterRule(first=("a",)).of({}) is None
 
 
 def ncu_neutral(text: str) -> tuple[dict[str, float], dict[str, str]]:
@@ -523,7 +534,9 @@ def test_rocprof_computes_table_has_a_column_for_each_counter() -> None:
 
 def test_perfs_events_are_read_also_where_the_kernels_own_are_hidden() -> None:
     values, missing = perf.parse((DATA / "perf_metal.csv").read_text())
-    told = load("perf").neutral(Counted([Launch("k", values | {perf.CAPACITY: 2000.0})], calls=100))
+    told = load("perf").neutral(
+        Counted([ProfiledLaunch("k", values | {perf.CAPACITY: 2000.0})], calls=100)
+    )
     assert not missing
     assert told["occupancy_pct"] == pytest.approx(74.15, abs=0.01)
     assert told["ipc"] == pytest.approx(1.284, abs=0.001)
@@ -661,14 +674,16 @@ def test_records_of_another_kernel_are_never_profiled_in_its_place() -> None:
         Subject.of(of, CPU_KERNEL, records)
 
 
-def test_what_is_profiled_is_the_artifact_that_was_judged() -> None:
+def test_what_is_profiled_is_the_artifact_that_was_evaluated() -> None:
     of, records = on_host(CPU_KERNEL)
     work = records[0].workload
     asked = Workload(work.name, work.dims)
     cell = Cell(SOFTMAX, work.set, asked, "float32", of.backend, of.target, CPU_KERNEL)
     assert isinstance(cell.ready, Ready)
     cache = ArtifactCache(cache_root() / "builds")
-    (built,) = build.build_all([cell.build], [cell.ready.toolchain], limits=Limits(), cache=cache)
+    (built,) = build.build_all(
+        [cell.build], [cell.ready.toolchain], limits=StageLimits(), cache=cache
+    )
     found = Subject.of(of, CPU_KERNEL, records)
     assert isinstance(found, Subject)
     assert found.contestant.artifact == built.outcome
