@@ -174,4 +174,4 @@ def test_nvrtc_finds_the_header(
 @pytest.mark.parametrize("language", ["cuda", "hip"])
 def test_the_guard_lets_the_header_pass(language: str) -> None:
     candidate = Candidate("relu", language, language, sized("BLOCK"), "relu")
-    assert not guard.inspect(candidate, guard.Policy())
+    assert not guard.inspect(candidate, guard.GuardPolicy())
