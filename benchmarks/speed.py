@@ -1,6 +1,6 @@
 """How fast portkern itself is: prints a table and writes results/speed.json.
 
-.venv/bin/python benchmarks/speed.py             commands, one candidate in a process, matrix, memory
+.venv/bin/python benchmarks/speed.py             commands, a candidate, the matrix, memory
 .venv/bin/python benchmarks/speed.py --commands  only what a user types: cold processes, defaults
 .venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
                                                  (downloads everything again)
