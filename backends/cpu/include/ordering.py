@@ -19,7 +19,8 @@ def _ordered(bits):
 def ordered(v):
     """An integer above -(2**31) that compares as v does, with NaN above all."""
     bits = np.float32(v + ZERO).view(np.int32)  # -0 becomes 0
-    return NAN if v != v else _ordered(bits)
+    flipped = _ordered(bits)  # before it is chosen: a call in a branch is not vectorised
+    return NAN if v != v else flipped
 
 
 @numba.njit

@@ -4,7 +4,7 @@ at a time are added to them."""
 import numba
 import numpy as np
 
-from .rows import copy, fill
+from .rows import fill
 
 ZERO = np.float32(0.0)
 
@@ -17,8 +17,11 @@ def copy_block(x, top, rows, left, cols, to):
     be negative (``left + j``) are checked; neither kind of loop is vectorised.
     """
     for i in range(rows):
-        copy(x[top + i][left : left + cols], to[i][:cols])
-        fill(to[i][cols : (cols + 3) // 4 * 4], ZERO)
+        line, row = x[top + i][left : left + cols], to[i]
+        for j in range(cols):
+            row[j] = line[j]
+        for j in range(cols, (cols + 3) // 4 * 4):
+            row[j] = ZERO
     for i in range(rows, (rows + 3) // 4 * 4):
         fill(to[i][:cols], ZERO)
 
@@ -28,29 +31,27 @@ def copy_block(x, top, rows, left, cols, to):
 def add_product(a, b, sums, rows, depth, left, right):
     """Add a[:rows, :depth] @ b[:depth, left:right] to sums, four rows and four terms at a time."""
     whole = rows - rows % 4
+    first, end = np.uint64(left), np.uint64(right)  # which cannot be negative, see copy_block
     for i in range(0, whole, 4):
-        c0, c1 = sums[i][left:right], sums[i + 1][left:right]
-        c2, c3 = sums[i + 2][left:right], sums[i + 3][left:right]
+        c0, c1, c2, c3 = sums[i], sums[i + 1], sums[i + 2], sums[i + 3]
         for p in range(0, depth, 4):
             a00, a01, a02, a03 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
             a10, a11, a12, a13 = a[i + 1, p], a[i + 1, p + 1], a[i + 1, p + 2], a[i + 1, p + 3]
             a20, a21, a22, a23 = a[i + 2, p], a[i + 2, p + 1], a[i + 2, p + 2], a[i + 2, p + 3]
             a30, a31, a32, a33 = a[i + 3, p], a[i + 3, p + 1], a[i + 3, p + 2], a[i + 3, p + 3]
-            b0, b1 = b[p][left:right], b[p + 1][left:right]
-            b2, b3 = b[p + 2][left:right], b[p + 3][left:right]
-            for j in range(right - left):
+            b0, b1, b2, b3 = b[p], b[p + 1], b[p + 2], b[p + 3]
+            for j in range(first, end):
                 v0, v1, v2, v3 = b0[j], b1[j], b2[j], b3[j]
                 c0[j] += a00 * v0 + a01 * v1 + a02 * v2 + a03 * v3
                 c1[j] += a10 * v0 + a11 * v1 + a12 * v2 + a13 * v3
                 c2[j] += a20 * v0 + a21 * v1 + a22 * v2 + a23 * v3
                 c3[j] += a30 * v0 + a31 * v1 + a32 * v2 + a33 * v3
     for i in range(whole, rows):
-        c0 = sums[i][left:right]
+        c0 = sums[i]
         for p in range(0, depth, 4):
             a0, a1, a2, a3 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
-            b0, b1 = b[p][left:right], b[p + 1][left:right]
-            b2, b3 = b[p + 2][left:right], b[p + 3][left:right]
-            for j in range(right - left):
+            b0, b1, b2, b3 = b[p], b[p + 1], b[p + 2], b[p + 3]
+            for j in range(first, end):
                 c0[j] += a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
 
 
