@@ -56,14 +56,16 @@ def add_product(a, b, sums, rows, depth, left, right):
 
 
 @numba.njit
-def multiply_tile(a, b, top, left, rows, width, buffers):
-    """``sums[:rows, :width]`` become those of a @ b from (top, left) on.
+def multiply_tile(a, b, top, left, buffers):
+    """The sums become the part of a @ b from (top, left) on; returns how many rows and columns of
+    it there are, at most those that the sums hold.
 
     The buffers are a block of a, a block of b with as many rows as that has columns, and the sums;
     the number of rows of each is a multiple of four.
     """
     block_a, block_b, sums = buffers
     k, deep = a.shape[1], block_a.shape[1]
+    rows, width = min(sums.shape[0], a.shape[0] - top), min(sums.shape[1], b.shape[1] - left)
     for i in range(rows):
         fill(sums[i][:width], ZERO)
     for p in range(0, k, deep):
@@ -71,3 +73,4 @@ def multiply_tile(a, b, top, left, rows, width, buffers):
         copy_block(a, top, rows, p, depth, block_a)
         copy_block(b, p, depth, left, width, block_b)
         add_product(block_a, block_b, sums, rows, depth, 0, width)
+    return rows, width

@@ -12,15 +12,6 @@ KC = 128  # knob: 64 128 256
 NC = 256  # knob: 128 256 512
 
 
-@numba.njit
-def tile(a, b, c, top, left, buffers):
-    """The part of c = a @ b from (top, left) on: MC rows and NC columns, or what is left."""
-    rows, width = min(MC, c.shape[0] - top), min(NC, c.shape[1] - left)
-    multiply_tile(a, b, top, left, rows, width, buffers)
-    for i in range(rows):
-        copy(buffers[2][i], c[top + i][left : left + width])
-
-
 @numba.njit(parallel=True)
 def bmm(a, b, c):
     batch, m, n = c.shape
@@ -32,4 +23,6 @@ def bmm(a, b, c):
         block_b = np.empty((KC, NC), np.float32)
         sums = np.empty((MC, NC), np.float32)
         buffers = (block_a, block_b, sums)
-        tile(a[one], b[one], c[one], top, left, buffers)
+        rows, width = multiply_tile(a[one], b[one], top, left, buffers)
+        for i in range(rows):
+            copy(sums[i], c[one][top + i][left : left + width])

@@ -17,15 +17,6 @@ def scaled(sums, scale, to):
         to[j] = sums[j] * scale[j]
 
 
-@numba.njit
-def tile(a, weight, scale, c, top, left, buffers):
-    """The part of c from (top, left) on: MC rows and NC columns, or what is left."""
-    rows, width = min(MC, c.shape[0] - top), min(NC, c.shape[1] - left)
-    multiply_tile(a, weight, top, left, rows, width, buffers)
-    for i in range(rows):
-        scaled(buffers[2][i], scale[left : left + width], c[top + i][left : left + width])
-
-
 @numba.njit(parallel=True)
 def int8_matmul(a, weight, scale, c):
     m, n = c.shape
@@ -36,4 +27,6 @@ def int8_matmul(a, weight, scale, c):
         block_b = np.empty((KC, NC), np.float32)
         sums = np.empty((MC, NC), np.float32)
         buffers = (block_a, block_b, sums)
-        tile(a, weight, scale, c, top, left, buffers)
+        rows, width = multiply_tile(a, weight, top, left, buffers)
+        for i in range(rows):
+            scaled(sums[i], scale[left : left + width], c[top + i][left : left + width])
