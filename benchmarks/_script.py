@@ -47,7 +47,7 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "host": host.machine(),
         "torch": package_version("torch"),
-        "toolchains": {k: v for one in records for k, v in one.environment.toolchain.items()},
+        "toolchains": {k: v for record in records for k, v in record.environment.toolchain.items()},
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "method": sorted({one.timing.method for one in records if one.timing}),
+        "method": sorted({record.timing.method for record in records if record.timing}),
     }

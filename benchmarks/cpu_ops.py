@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks import _script
 from benchmarks.memory_bound import OPS
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Question, host_targets
+from portkern.matrix.selection import Selection, host_targets
 from portkern.records.record import Record, RecordFile
 from portkern.sandbox import session
 from portkern.spec import target
@@ -37,7 +37,7 @@ def main() -> None:
     [where] = [name for name in host_targets() if not target.load(name).is_gpu][:1]
     asked = [race(name, where) for name in names]
     session.close_servers()
-    here = _script.provenance([one for records in asked for one in records])
+    here = _script.provenance([record for records in asked for record in records])
     file = f"cpu-{where}.json"
     rows = [*map(summary, asked), *_script.earlier(file, here, names, "op")]
     rows.sort(key=lambda row: NAMES.index(row["op"]))
@@ -49,11 +49,11 @@ def main() -> None:
 def race(op: str, where: str) -> list[Record]:
     """Of all kernels of the op, in one run; those that nothing here runs are left out."""
     targets, backends = [where, "opencl_generic"], ["cpu", "opencl"]
-    asked = Question([op], targets, backends, ["typical"], ["float32"]).cells()
-    cells = [c for c in asked if c.workload == asked[0].workload and not c.hopeless]
+    asked = Selection([op], targets, backends, ["typical"], ["float32"]).cells()
+    cells = [c for c in asked if c.workload == asked[0].workload and not c.ruled_out]
     with tempfile.TemporaryDirectory() as folder:
         file = RecordFile(Path(folder) / "records.jsonl")
-        options = Options(plan=Plan(rounds=15, budget_s=3.0), distributions=("normal",))
+        options = TrialOptions(plan=TimingPlan(rounds=15, budget_s=3.0), distributions=("normal",))
         cache = ArtifactCache(cache_root() / "builds")
         return Matrix(cells, "cpu", file, cache, options).execute()
 
@@ -61,8 +61,10 @@ def race(op: str, where: str) -> list[Record]:
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """Times in milliseconds; ``ratio`` is of the framework's time to C++'s, and of C++'s to the
     others': more than 1 where the kernel is the faster one."""
-    timed = {one.language: one.timing.median_us / 1e3 for one in records if one.timing}
-    eager = next((one.baselines["eager"].median_us / 1e3 for one in records if one.baselines), None)
+    timed = {record.language: record.timing.median_us / 1e3 for record in records if record.timing}
+    eager = next(
+        (record.baselines["eager"].median_us / 1e3 for record in records if record.baselines), None
+    )
     against = {"c++": eager, "numba": timed.get("c++"), "opencl": timed.get("c++")}
     ratios = {
         name: other / timed[name] for name, other in against.items() if other and name in timed
@@ -70,14 +72,14 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "op": records[0].op,
         "size": records[0].workload.name,
-        "time": max(one.time for one in records),
+        "time": max(record.time for record in records),
         "eager_ms": eager,
         "portkern_ms": {name: timed.get(name) for name in LANGUAGES},
         "ratio": ratios,
         "not_timed": {
-            one.language: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records
-            if not one.timing
+            record.language: f"{record.verdict}: {record.detail.partition(chr(10))[0]}"
+            for record in records
+            if not record.timing
         },
     }
 

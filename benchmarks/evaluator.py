@@ -1,4 +1,4 @@
-"""What judging costs: writes results/evaluator-<machine>.json and prints its table.
+"""What evaluating costs: writes results/evaluator-<machine>.json and prints its table.
 
 .venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
     [earlier=PATH] [repeats=5]
@@ -110,9 +110,9 @@ def containment(pairs: int, earlier: str) -> dict[str, Any]:
     candidates = 0
     for number in range(pairs):
         for way in ways if number % 2 == 0 else reversed(ways):
-            seconds, judged = _matrix(way, earlier)
+            seconds, evaluated = _matrix(way, earlier)
             taken[way].append(seconds)
-            candidates = judged if way == "all" else candidates
+            candidates = evaluated if way == "all" else candidates
     found: dict[str, Any] = {"candidates": candidates, "samples_s": taken}
     for way in ways:
         found[f"{way}_s"] = statistics.median(taken[way])
@@ -135,7 +135,7 @@ def _spread(found: dict[str, Any]) -> str:
 
 
 def _matrix(way: str, earlier: str) -> tuple[float, int]:
-    """Seconds, and how many kernels were judged."""
+    """Seconds, and how many kernels were evaluated."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
         environment |= (
@@ -151,8 +151,8 @@ def _matrix(way: str, earlier: str) -> tuple[float, int]:
     confined = {record["environment"].get("containment", "") for record in records} - {""}
     if way != "earlier" and ("none" in confined) != (way == "none"):
         raise SystemExit(f"PORTKERN_CONTAINMENT={way} ran under {confined}")
-    judged = [one for one in records if one["verdict"] not in ("unsupported", "unavailable")]
-    return seconds, len({(one["op"], one["language"]) for one in judged})
+    evaluated = [one for one in records if one["verdict"] not in ("unsupported", "unavailable")]
+    return seconds, len({(one["op"], one["language"]) for one in evaluated})
 
 
 # ---- from a source to its verdict
@@ -188,16 +188,16 @@ def _source(backend: str, folder: Path, mark: str) -> Path:
     return path
 
 
-def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
+def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
     """In the measured process: seconds of each verdict, and of the imports before."""
     start = time.perf_counter()
     from portkern import ops
-    from portkern.evaluator.trial import Options
+    from portkern.evaluator.trial import TrialOptions
     from portkern.matrix.selection import default_target
     from portkern.sandbox import session
     from portkern.spec import catalogue, registry
     from portkern.spec.op import Workload
-    from portkern.testing import judge
+    from portkern.testing import evaluate
 
     op, backend = ops.load("softmax"), registry.load(backend_name)
     square = Workload(f"{SIDE}x{SIDE}", {"rows": SIDE, "cols": SIDE})
@@ -206,17 +206,17 @@ def _judge_each(backend_name: str, folder: str, *sources: str) -> None:
     for source in sources:
         start = time.perf_counter()
         candidate = catalogue.from_file(Path(source), op=op.name, backend=backend, entry=None)
-        results = judge(
+        results = evaluate(
             candidate,
             op,
             backend,
             default_target(backend),
             workloads,
             folder=Path(folder) / "builds",
-            options=Options(),
+            options=TrialOptions(),
         )
         seconds.append(time.perf_counter() - start)
-        if not isinstance(results, list) or not all(one.samples for one in results):
+        if not isinstance(results, list) or not all(result.samples for result in results):
             raise SystemExit(f"It did not pass with a time: {results}")
     session.close_servers()
     print(json.dumps([*seconds[1:], seconds[0]]))
@@ -340,7 +340,7 @@ def _timed(
 
 #: How this file calls itself: each is measured in a process of its own.
 MEASURED: dict[str, Callable[..., None]] = {
-    "verdicts": _judge_each,
+    "verdicts": _evaluate_each,
     "kernelbench": _evaluate_theirs,
 }
 

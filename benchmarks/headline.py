@@ -27,12 +27,12 @@ from benchmarks import _script
 from portkern import ops
 from portkern.evaluator import build as building
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.workers import Baseline
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.sandbox import session
 from portkern.spec import target
@@ -46,7 +46,7 @@ from portkern.tuning import database
 ROOT = Path(__file__).parents[1]
 BACKENDS = ("cuda", "triton", "opencl", "pallas", "hip")
 BASELINES = ("eager", "compile")
-LIMITS = Limits(build_s=300.0, load_s=120.0, run_s=120.0)
+LIMITS = StageLimits(build_s=300.0, load_s=120.0, run_s=120.0)
 DISTRIBUTIONS = ("normal",)  # what adversaries make of kernels is the matrix' to show
 
 
@@ -168,7 +168,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
     op = replace(ops.load(row.op), precision=row.precision, adversaries=dict(row.adversaries))
     return [
         turned(cell, row.knobs, op)
-        for cell in Question(
+        for cell in Selection(
             [row.op],
             [gpu.name],
             ["all"],
@@ -176,7 +176,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
             [row.dtype],
             databases=(database.own(), database.shipped()),
         ).cells()
-        if cell.backend.name in backends and not cell.hopeless
+        if cell.backend.name in backends and not cell.ruled_out
     ]
 
 
@@ -194,15 +194,19 @@ def race(
 ) -> list[Record]:
     """Of all cells, in one run."""
     others = {"crfm": sources[row.crfm]} if row.crfm in sources else {}
-    options = Options(
-        LIMITS, Plan(rounds=9, budget_s=4.0), (*BASELINES, *others), DISTRIBUTIONS, others
+    options = TrialOptions(
+        LIMITS, TimingPlan(rounds=9, budget_s=4.0), (*BASELINES, *others), DISTRIBUTIONS, others
     )
     file = RecordFile(folder / row.name / "records.jsonl")
     file.path.parent.mkdir()
     records = Matrix(cells, "headline", file, cache, options).execute()
-    for one in records:
-        what = f"{one.timing.median_us / 1e3:.3f} ms" if one.timing else one.detail.splitlines()[0]
-        print(f"{row.name}: {one.backend}: {one.verdict} {what}", file=sys.stderr, flush=True)
+    for record in records:
+        what = (
+            f"{record.timing.median_us / 1e3:.3f} ms"
+            if record.timing
+            else record.detail.splitlines()[0]
+        )
+        print(f"{row.name}: {record.backend}: {record.verdict} {what}", file=sys.stderr, flush=True)
     return records
 
 
@@ -270,7 +274,7 @@ def run({parameters}):
 
 def errors(row: Row, built: Path) -> dict[str, float]:
     """Of the baselines on this GPU, against float64: the norm of what they are off by, relative to
-    the answer's. Runs in a process of its own, as the judge's creates no context."""
+    the answer's. Runs in a process of its own, as the evaluator's creates no context."""
     import torch
 
     from portkern.evaluator import inputs
@@ -317,7 +321,7 @@ def summary(
 ) -> dict[str, Any]:
     op = ops.load(row.op)
     [workload] = op.workloads["headline"]
-    timed = {one.backend: one for one in records if one.timing}
+    timed = {record.backend: record for record in records if record.timing}
     ours = {name: one.timing.median_us / 1e3 for name, one in timed.items() if one.timing}
     best = min(ours, key=lambda name: ours[name], default="")
     baselines = timed[best].baselines if best else {}
@@ -329,7 +333,7 @@ def summary(
         "dims": dict(workload.dims),
         "dtype": row.dtype,
         "precision": row.precision,
-        "time": max((one.time for one in records), default=""),
+        "time": max((record.time for record in records), default=""),
         "error_vs_fp64": mistakes.get(best),
         "errors_vs_fp64": {**wrong, **mistakes},
         "baselines_ms": {name: theirs.get(name) for name in (*BASELINES, "crfm")},
@@ -339,9 +343,9 @@ def summary(
         "goal_ms": row.goal_ms,
         "best": best,
         "not_timed": {
-            one.backend: f"{one.verdict}: {one.detail.partition(chr(10))[0]}"
-            for one in records
-            if one.verdict is not Verdict.PASSED
+            record.backend: f"{record.verdict}: {record.detail.partition(chr(10))[0]}"
+            for record in records
+            if record.verdict is not Verdict.PASSED
         },
     }
 

@@ -35,7 +35,7 @@ from typing import IO
 
 from benchmarks._script import words, write
 from portkern.agent.axes import Message
-from portkern.agent.llm.calls import Call
+from portkern.agent.llm.calls import ModelCall
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import Role
 from portkern.cli import main as cli
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def write_kernels(model: str, api_base: str, given: Mapping[str, str]) -> None:
-    """Samples as for pass@1, judged like any other kernel."""
+    """Samples as for pass@1, evaluated like any other kernel."""
     rows = []
     with tempfile.TemporaryDirectory() as reports:
         for op in given["ops"].split(","):
@@ -125,7 +125,7 @@ def coder(model: str, api_base: str, given: Mapping[str, str]) -> list[str]:
     ]
 
 
-def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> Call:
+def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> ModelCall:
     """One call, as generation makes it."""
     role = Role(model=model, api_base=api_base, max_tokens=max_tokens, concurrency=1)
     models = Models({"coder": role})

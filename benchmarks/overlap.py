@@ -4,7 +4,7 @@ kernel, four kernels in flight.
 .venv/bin/python -m benchmarks.overlap [op=softmax] [target=x86_64] [kernels=16] [delay_s=1.0]
 
 The model is a server on this machine that hands out the catalogue's kernel with a remark of its
-own, so that each is built, judged and timed as if it were new. Prints the share of the time from
+own, so that each is built, evaluated and timed as if it were new. Prints the share of the time from
 the first candidate's turn on the device to the last one's end in which the device was in use, and
 writes benchmarks/results/overlap.json.
 """
@@ -31,10 +31,10 @@ class Watched(Bench):
 
     spans: list[tuple[float, float]] = []  # noqa: RUF012 - of the one bench that there is
 
-    def judge(self, candidate: Candidate) -> list[Record]:
+    def evaluate(self, candidate: Candidate) -> list[Record]:
         start = time.perf_counter()
         try:
-            return super().judge(candidate)
+            return super().evaluate(candidate)
         finally:
             self.spans.append((start, time.perf_counter()))
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from portkern.toolchain import host  # noqa: E402
 from tests.simt.suite import Case, Seen, cases  # noqa: E402
-from tests.simt.verdicts import judge  # noqa: E402
+from tests.simt.verdicts import evaluate  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "simt-bugs.json"
 
@@ -62,7 +62,7 @@ def read(path: Path) -> list[Finding]:
 
 
 def find(case: Case, width: int, folder: Path, *, bug: bool) -> Finding:
-    verdict = judge(case, width, folder, bug=bug)
+    verdict = evaluate(case, width, folder, bug=bug)
     seen = verdict.seen
     return Finding(
         case.name,
@@ -97,7 +97,7 @@ def write(found: Iterable[Finding], *, complete: bool, seconds: float) -> None:
         "complete": complete,
         "seconds": round(seconds),
         "totals": totals(rows),
-        "findings": [asdict(one) for one in rows],
+        "findings": [asdict(row) for row in rows],
     }
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     fresh = RESULTS.with_suffix(".part")

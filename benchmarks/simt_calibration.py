@@ -46,7 +46,8 @@ RUN_TIMEOUT_S = 20.0
 @dataclass(frozen=True)
 class Agreement:
     """``exact``: the part of all elements that are equal to the bit. ``apart``: the norm of the
-    difference over that of the GPU's output; ``budget``: the most that the judge would allow."""
+    difference over that of the GPU's output; ``budget``: the most that the evaluator would
+    allow."""
 
     op: str
     workload: str
@@ -237,7 +238,7 @@ def main() -> int:
         _write(out / "sanitizer.json", {"machine": machine, "programs": rows})
     if part in ("outputs", "all"):
         with tempfile.TemporaryDirectory() as folder:
-            rows = [asdict(one) for one in outputs(arch, Path(folder))]
+            rows = [asdict(output) for output in outputs(arch, Path(folder))]
         _write(out / "outputs.json", {"machine": machine, "outputs": rows})
     return 0
 

@@ -79,7 +79,7 @@ def _reporting(program: Hardware | None) -> tuple[str, ...]:
 def read() -> tuple[str, list[Row], list[Agreement]]:
     sanitized = _json("simt-sanitizer-h200.json")
     programs = [Hardware(**row) for row in sanitized["programs"]]
-    on_gpu = {(one.case, one.bug): one for one in programs}
+    on_gpu = {(program.case, program.bug): program for program in programs}
     found: dict[tuple[str, bool], dict[int, Finding]] = {}
     for one in simt_bugs.read(simt_bugs.RESULTS):
         found.setdefault((one.case, one.bug), {})[one.width] = one
@@ -193,11 +193,11 @@ def _sorted_out(rows: Iterable[Row], categories: Sequence[Category]) -> list[str
     """One line per category, with its cases."""
     members: dict[str, list[str]] = {}
     for row in rows:
-        why = next(one.why for one in categories if one.holds(row))
+        why = next(category.why for category in categories if category.holds(row))
         members.setdefault(why, []).append(f"`{row.case.name}`")
     lines = [
-        f"- {one.why} ({len(members[one.why])}: {', '.join(members[one.why])})"
-        for one in categories if one.why in members
+        f"- {category.why} ({len(members[category.why])}: {', '.join(members[category.why])})"
+        for category in categories if category.why in members
     ]  # fmt: skip
     return lines or ["- None."]
 
@@ -369,8 +369,9 @@ def _outputs(outputs: Sequence[Agreement]) -> list[str]:
 
 def _listed(outputs: Sequence[Agreement]) -> str:
     return ", ".join(
-        f"{one.op} {one.workload} ({one.backend}, {one.dtype}; elements: {one.elements})"
-        for one in outputs
+        f"{output.op} {output.workload} "
+        f"({output.backend}, {output.dtype}; elements: {output.elements})"
+        for output in outputs
     )
 
 
@@ -381,8 +382,8 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
     silent = [row for row in due if not row.tools and _caught(row)]
     missed = [row for row in due if not _caught(row)]
     unforeseen = [row for row in due if row.tools and row.case.sanitizer is None]
-    right = sum(one.right for one in outputs)
-    unequal = [one for one in outputs if not one.exact]
+    right = sum(output.right for output in outputs)
+    unequal = [output for output in outputs if not output.exact]
     lines = [
         "# The SIMT executor beside a GPU",
         "",
@@ -441,7 +442,7 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
         "The same inputs on the GPU and in the executor; `hip` kernels were built for the GPU "
         "by nvcc. exact: the share of elements that are equal to the bit, over all workloads; "
         "least: that share at the workload where it is lowest; apart: the largest relative norm of "
-        f"the difference at any workload. The executor's outputs were judged right in {right} of "
+        f"the difference at any workload. The executor's outputs were right in {right} of "
         f"{len(outputs)} runs.",
         "",
         "Elements differ because compilers contract products and sums into `fma` at different "

@@ -14,9 +14,9 @@ import pytest
 from portkern import ops
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.build import Built, Failure, StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
@@ -26,7 +26,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, Op, Workload
 from portkern.spec.target import Target
 
-#: relu kernels that compute nothing: each must be judged wrong. A plugin adds its language.
+#: relu kernels that compute nothing: each must be evaluated wrong. A plugin adds its language.
 NO_OPS = {
     "c++": 'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) { return 0; }',
     "cuda": (
@@ -45,15 +45,15 @@ NO_OPS = {
     ),
     "triton": "def relu(x, y):\n    pass\n",
 }
-QUICK = Options(
-    limits=Limits(run_s=300.0), plan=Plan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
+QUICK = TrialOptions(
+    limits=StageLimits(run_s=300.0), plan=TimingPlan(rounds=2, burst_s=0.001, most=5, budget_s=0.1)
 )
 
 #: Emulators are slow: the contract's sizes have no more bytes of inputs and outputs.
 SMALL_BYTES = 1 << 16
 
 
-def judge(
+def evaluate(
     candidate: Candidate,
     op: Op,
     backend: Backend,
@@ -62,10 +62,11 @@ def judge(
     *,
     dtype: str = "float32",
     folder: Path,
-    options: Options = QUICK,
+    options: TrialOptions = QUICK,
     torch_ops: TorchOps = "forbid",
 ) -> Built | list[Result]:
-    """Build a candidate and judge it on its best venue: the results, or the build that has none."""
+    """Build a candidate and evaluate it on its best venue: the results, or the build that has
+    none."""
     ready, venue = backend.probe(where), backend.venues(where).best
     assert isinstance(ready, Ready), ready
     emulated = isinstance(venue, Venue) and venue.kind == "emulator"
@@ -155,8 +156,8 @@ class BackendContract:
         for language in backend.languages.values():
             told = backend.declaration(signature, language)
             named = [one.name for one in signature.inputs]
-            named += [one.name for one in signature.scalars]
-            named += [one.name for one in signature.outputs if backend.style == "dps"]
+            named += [scalar.name for scalar in signature.scalars]
+            named += [output.name for output in signature.outputs if backend.style == "dps"]
             assert "layernorm(" in told
             assert all(re.search(rf"\b{name}\b", told) for name in named)
 
@@ -183,7 +184,7 @@ class BackendContract:
         op = ops.load("relu")
         candidate = Candidate("relu", backend.name, language, source, "relu", style=backend.style)
         workloads = list(op.workloads["ci"][:1])
-        built = judge(candidate, op, backend, where, workloads, folder=folder)
+        built = evaluate(candidate, op, backend, where, workloads, folder=folder)
         assert isinstance(built, Built) and isinstance(built.outcome, Failure), built
         return built.outcome
 
@@ -196,7 +197,9 @@ class BackendContract:
         for candidate in catalogue.candidates("softmax", running):
             if isinstance(running.accepts(candidate, dtype), Missing):
                 continue
-            results = judge(candidate, op, running, target, workloads, dtype=dtype, folder=folder)
+            results = evaluate(
+                candidate, op, running, target, workloads, dtype=dtype, folder=folder
+            )
             assert isinstance(results, list), results
             bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
             assert not bad
@@ -213,7 +216,9 @@ class BackendContract:
             dtype = FLOATS[ops.CORE.index(name) % len(FLOATS)]
             if isinstance(running.accepts(candidate, dtype), Missing):
                 dtype = "float32"
-            results = judge(candidate, op, running, target, workloads, dtype=dtype, folder=folder)
+            results = evaluate(
+                candidate, op, running, target, workloads, dtype=dtype, folder=folder
+            )
             assert isinstance(results, list), results
             bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
             assert not bad, (candidate.language, dtype, bad)
@@ -227,7 +232,9 @@ class BackendContract:
             candidate = Candidate(
                 "relu", running.name, language, source, "relu", style=running.style
             )
-            results = judge(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)
+            results = evaluate(
+                candidate, op, running, target, list(op.workloads["ci"]), folder=folder
+            )
             assert isinstance(results, list), results
             assert {r.verdict for r in results} == {Verdict.WRONG}
 
@@ -236,7 +243,7 @@ class BackendContract:
     ) -> None:
         op = ops.load("relu")
         [candidate, *_] = catalogue.candidates("relu", running)
-        results = judge(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)
+        results = evaluate(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)
         assert isinstance(results, list), results
         on_hardware = isinstance(running.venues(target).hardware, Venue)
         assert [r.samples is not None for r in results] == [on_hardware] * len(results)

@@ -1,4 +1,4 @@
-"""relu kernels that misbehave, in C++: what the judge must survive."""
+"""relu kernels that misbehave, in C++: what the evaluator must survive."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Server:
 
     @property
     def prompts(self) -> list[str]:
-        return [one.prompt for one in self.requests]
+        return [request.prompt for request in self.requests]
 
     def wait_for(self, count: int, *, timeout_s: float = 60.0) -> None:
         """Until so many requests have come in."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from portkern.agent.axes import Reply
 from portkern.agent.bench import Bench
-from portkern.agent.llm.calls import Call, Calls, Request
+from portkern.agent.llm.calls import Calls, ModelCall, Request
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import roles
-from portkern.agent.run import Plan, Run, named
+from portkern.agent.run import GenerationRun, RunPlan, named
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -36,7 +36,7 @@ def kernel(worth: str | float, entry: str = "relu", *, about: str = "") -> str:
 class ScriptedModels(Models):
     """``answer`` is told the request and how many came before it; the rest is as always."""
 
-    def __init__(self, given: Models, answer: Answer, plan: Plan) -> None:
+    def __init__(self, given: Models, answer: Answer, plan: RunPlan) -> None:
         super().__init__(roles(named(plan.models)), store=given.store, meter=given.meter)
         self._answer = answer
 
@@ -44,7 +44,7 @@ class ScriptedModels(Models):
         known = self.store.of(request)
         if known is None:
             text = self._answer(request, len(self.store))
-            known = Call.of(
+            known = ModelCall.of(
                 request,
                 reply=text,
                 answered=request.model,
@@ -59,15 +59,15 @@ class ScriptedModels(Models):
 
 
 class ScriptedBench(Bench):
-    """Judges by the source's own words: a number is its speedup, anything else a verdict."""
+    """Evaluates by the source's own words: a number is its speedup, anything else a verdict."""
 
-    judged: list[str]
+    evaluated: list[str]
 
     def build(self, candidate: Candidate) -> float:
         return 0.0
 
-    def judge(self, candidate: Candidate) -> list[Record]:
-        self.judged = [*getattr(self, "judged", []), candidate.digest]
+    def evaluate(self, candidate: Candidate) -> list[Record]:
+        self.evaluated = [*getattr(self, "evaluated", []), candidate.digest]
         match = _WORTH.search(candidate.source)
         worth = match[1] if match else "build_failed"
         return [self._record(candidate, work, worth) for work in self.work[-1:]]
@@ -110,7 +110,7 @@ class ScriptedBench(Bench):
 class Played:
     """What a run did: its attempts, its calls, and the run itself."""
 
-    run: Run
+    run: GenerationRun
     stopped: str
 
     @property
@@ -118,21 +118,21 @@ class Played:
         return list(self.run.log)
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ModelCall]:
         return list(self.run.models.store)
 
     @property
     def prompts(self) -> list[str]:
         """Names of templates, in the order in which they were asked."""
-        return [one.prompt.partition("@")[0] for one in self.calls]
+        return [call.prompt.partition("@")[0] for call in self.calls]
 
     def text(self, index: int) -> str:
         """Of the call with this number, all of its messages."""
-        return "\n".join(one.content for one in self.calls[index].messages)
+        return "\n".join(message.content for message in self.calls[index].messages)
 
     @property
     def parents(self) -> list[tuple[str, ...]]:
-        return [one.parents for one in self.attempts]
+        return [attempt.parents for attempt in self.attempts]
 
 
 def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = None) -> Played:
@@ -149,9 +149,11 @@ def play(folder: Path, answer: Answer, *overrides: str, calls: Calls | None = No
         *overrides,
     ]
     plan = plan_of(read(given))
-    run = Run(plan, folder)
+    run = GenerationRun(plan, folder)
     run.models = ScriptedModels(run.models, answer, plan)
-    run.bench = ScriptedBench(plan.task, folder, run.bench._cache, plan.judging, stage=plan.stage)
+    run.bench = ScriptedBench(
+        plan.task, folder, run.bench._cache, plan.evaluation, stage=plan.stage
+    )
     return Played(run, run.execute())
 
 

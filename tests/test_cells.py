@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portkern.errors import BackendUnavailable, ConfigError
-from portkern.matrix.selection import Question, default_target, host_targets
+from portkern.matrix.selection import Selection, default_target, host_targets
 from portkern.records.record import Verdict
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
@@ -16,7 +16,7 @@ from portkern.spec.op import Workload
 from portkern.toolchain import host
 
 
-def question(**changes: list[str]) -> Question:
+def question(**changes: list[str]) -> Selection:
     fields: dict[str, Any] = {
         "ops": ["relu"],
         "targets": ["x86_64"],
@@ -24,7 +24,7 @@ def question(**changes: list[str]) -> Question:
         "workloads": ["ci"],
         "dtypes": ["float32"],
     }
-    return Question(**(fields | changes))
+    return Selection(**(fields | changes))
 
 
 def test_a_cell_for_every_combination_and_language() -> None:
@@ -59,12 +59,12 @@ def test_a_name_that_is_not_there_is_answered_with_the_closest(
 
 def test_what_a_backend_does_not_claim_is_unsupported_with_the_reason() -> None:
     [first, *_] = question(targets=["gfx942"]).cells()
-    assert first.hopeless == (Verdict.UNSUPPORTED, "cpu does not compile for gfx942")
+    assert first.ruled_out == (Verdict.UNSUPPORTED, "cpu does not compile for gfx942")
 
 
 def test_what_a_language_cannot_express_is_unsupported_with_the_reason() -> None:
     cells = question(dtypes=["bfloat16"]).cells()
-    reasons = {c.language: c.hopeless for c in cells}
+    reasons = {c.language: c.ruled_out for c in cells}
     assert reasons["c++"] is None
     assert reasons["numba"] is not None
     assert "bfloat16" in reasons["numba"][1]
@@ -81,7 +81,7 @@ def test_a_backend_asked_for_by_name_must_be_here(monkeypatch: pytest.MonkeyPatc
         question(backends=["cuda"], targets=["sm_90"]).cells()
     cells = question(backends=["all"], targets=["sm_90"]).cells()
     skipped = [c for c in cells if c.backend.name == "cuda"]
-    assert {c.hopeless for c in skipped} == {(Verdict.UNAVAILABLE, str(absent))}
+    assert {c.ruled_out for c in skipped} == {(Verdict.UNAVAILABLE, str(absent))}
 
 
 def test_a_key_follows_what_decides_a_result() -> None:

@@ -1,4 +1,4 @@
-"""The judge: right kernels pass, wrong ones do not, at every op and dtype."""
+"""The evaluator: right kernels pass, wrong ones do not, at every op and dtype."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_normaliser_summed_in_order_is_strict_arithmetic_too() -> None:
         assert problems(case, powers / total[:, None]) == "", distribution
 
 
-def test_a_lucky_sum_near_zero_is_judged_by_its_terms() -> None:
+def test_a_lucky_sum_near_zero_is_evaluated_by_its_terms() -> None:
     x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
     exact = x.double().sum(1)
     work = Workload("made", {"outer": 1, "reduce": x.numel(), "inner": 1})

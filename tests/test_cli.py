@@ -82,7 +82,7 @@ def check(source: Path, tmp_path: Path, *more: str) -> int:
         ("abort();", 1, "crashed (built): the kernel was killed by SIGABRT"),
     ],
 )
-def test_check_judges_a_file(
+def test_check_evaluates_a_file(
     body: str, code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "mine.cpp"
@@ -123,7 +123,7 @@ def test_check_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("numpy.maximum(x.numpy(), 0)", 1, "crashed", "object of type ndarray, expected a Tensor"),
     ],
 )
-def test_check_judges_a_function_that_returns_its_output(
+def test_check_evaluates_a_function_that_returns_its_output(
     returned: str,
     code: int,
     verdict: str,

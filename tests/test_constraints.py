@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.agent.constraints import Constraints, Most, Rule, without_comments
+from portkern.agent.constraints import ConstraintRule, Constraints, Most, without_comments
 from portkern.errors import ConfigError
 from portkern.records.record import BuildResources
 from tests import report_records
@@ -70,8 +70,8 @@ def test_a_file_of_everything_is_read_and_told(tmp_path: Path) -> None:
 
 def test_one_rule_needs_no_list_and_nothing_is_no_rule(tmp_path: Path) -> None:
     constraints = read(tmp_path, "never: atomicAdd\nmust: {pattern: a}\npinned: x\nadvice:\n")
-    assert constraints.never == (Rule(pattern="atomicAdd"),)
-    assert constraints.must == (Rule(pattern="a"),)
+    assert constraints.never == (ConstraintRule(pattern="atomicAdd"),)
+    assert constraints.must == (ConstraintRule(pattern="a"),)
     assert constraints.pinned == ("x",) and constraints.advice == ()
 
 
@@ -176,14 +176,14 @@ def test_comments_do_not_count(language: str, source: str) -> None:
     ],
 )
 def test_code_and_strings_of_code_do(language: str, source: str) -> None:
-    never = Constraints(never=(Rule(pattern="atomicAdd"),))
+    never = Constraints(never=(ConstraintRule(pattern="atomicAdd"),))
     line = source[: source.index("atomicAdd")].count("\n") + 1
     (told,) = never.broken_by(source, language)
     assert told.startswith(f"line {line} has 'atomicAdd'")
 
 
 def test_the_ends_of_a_pattern_are_those_of_a_line() -> None:
-    constraints = Constraints(must=(Rule(pattern=r"^#pragma unroll$"),))
+    constraints = Constraints(must=(ConstraintRule(pattern=r"^#pragma unroll$"),))
     assert constraints.broken_by("int a;\n#pragma unroll\nint b;", "cuda") == []
     assert constraints.broken_by("int a; #pragma unroll", "cuda")
 
@@ -218,7 +218,9 @@ def test_any_source_is_read_and_keeps_its_lines(source: str, language: str) -> N
     assert len(code) == len(source) and code.count("\n") == source.count("\n")
     assert all(new in (old, " ") for old, new in zip(source, code, strict=True))
     everything = Constraints(
-        must=(Rule(pattern="a"),), never=(Rule(pattern="b"),), pinned=("a b", "# c")
+        must=(ConstraintRule(pattern="a"),),
+        never=(ConstraintRule(pattern="b"),),
+        pinned=("a b", "# c"),
     )
     assert all("\n" not in told for told in everything.broken_by(source, language))
 

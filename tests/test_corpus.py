@@ -44,7 +44,7 @@ def _cheats() -> list[object]:
 
 @pytest.mark.parametrize("case", _cheats())
 def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
-    ending = suite.judge(case, folder)
+    ending = suite.evaluate(case, folder)
     assert ending.verdict is not Verdict.PASSED or case.defeated, case.mechanism
     if not ending.meets(case):  # a failure, where the case is expected to pass as well
         pytest.fail(f"caught for another reason: {ending.verdict}: {ending.detail}")
@@ -52,13 +52,13 @@ def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) ->
 
 @pytest.mark.parametrize("case", suite.cases("honest"), ids=lambda case: case.name)
 def test_an_honest_kernel_passes(case: suite.Case, folder: Path) -> None:
-    ending = suite.judge(case, folder)
+    ending = suite.evaluate(case, folder)
     assert ending.verdict is Verdict.PASSED, f"{case.mechanism}: {ending.detail}"
 
 
 def test_nothing_that_a_cheat_started_outlives_it(folder: Path) -> None:
     [survivor] = [case for case in suite.cases("cheats") if case.name == "survivor.py"]
-    suite.judge(survivor, folder)
+    suite.evaluate(survivor, folder)
     time.sleep(0.2)
     running = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     assert not [argv for argv in running if SURVIVOR in argv]

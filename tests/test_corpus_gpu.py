@@ -1,5 +1,5 @@
-"""Kernels that cheat or look odd on a GPU: judged on this machine's; without one all are built,
-and those whose mechanism shows in an emulator are judged there."""
+"""Kernels that cheat or look odd on a GPU: evaluated on this machine's; without one all are built,
+and those whose mechanism shows in an emulator are evaluated there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _cheats() -> list[object]:
 @pytest.mark.parametrize("case", _cheats())
 def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
     _needs_gpu(case)
-    ending = suite.judge(case, folder)
+    ending = suite.evaluate(case, folder)
     assert ending.verdict is not Verdict.PASSED, case.mechanism
     if not ending.meets(case):
         pytest.fail(f"caught for another reason: {ending.verdict}: {ending.detail}")
@@ -58,19 +58,19 @@ def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) ->
 @pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
 def test_an_honest_kernel_passes(case: suite.Case, folder: Path) -> None:
     _needs_gpu(case)
-    ending = suite.judge(case, folder)
+    ending = suite.evaluate(case, folder)
     assert ending.verdict is Verdict.PASSED, f"{case.mechanism}: {ending.detail}"
 
 
 @pytest.mark.parametrize("case", [*CHEATS, *HONEST], ids=lambda case: case.name)
 def test_without_a_gpu_it_is_emulated_or_at_least_built(case: suite.Case, folder: Path) -> None:
     if _venue(case).kind == "hardware":
-        pytest.skip("judged on the GPU")
+        pytest.skip("evaluated on the GPU")
     if not case.emulator:
         built = suite.build(case, folder)
         assert isinstance(built.outcome, Artifact), str(built.outcome)
         return
-    ending = suite.judge(case, folder)
+    ending = suite.evaluate(case, folder)
     assert ending.meets(case, emulated=True), f"{case.mechanism} → {ending}"
 
 

@@ -22,15 +22,15 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
-from portkern.agent.run import Plan, Run
+from portkern.agent.run import GenerationRun, RunPlan
 from portkern.cli import main
 from portkern.cli.verbs import experiment as verb
 from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
 from portkern.experiment import drawing, statistics
 from portkern.experiment.ending import endings, first_error
-from portkern.experiment.job import Question
-from portkern.experiment.section import Bars, Chart, Line
+from portkern.experiment.job import StudyQuestion
+from portkern.experiment.section import Bars, Chart, ChartLine
 from portkern.experiment.statistics import Estimate, pass_at_k
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -257,7 +257,7 @@ def test_jobs_of_one_op_and_seed_differ_in_their_arms_alone(
 def test_every_strategy_can_be_searched_with(arm: str, author: list[str], tmp_path: Path) -> None:
     asked = read("name=search", "op=matmul", f"strategies=[{arm}]", "seeds=0", *author)
     [plan] = asked.plans
-    Run(plan, tmp_path)
+    GenerationRun(plan, tmp_path)
     assert plan.budget.attempts == 45
 
 
@@ -286,7 +286,7 @@ def test_settings_are_those_of_one_arm() -> None:
 
 
 def test_arms_are_compared_seed_by_seed() -> None:
-    question = Question(("relu",), ("a", "b"), (0, 1), 3)
+    question = StudyQuestion(("relu",), ("a", "b"), (0, 1), 3)
     assert [job.name for job in question.jobs({"a": [], "b": []})] == [
         "relu-a-0",
         "relu-b-0",
@@ -361,14 +361,14 @@ def test_a_question_that_makes_no_sense_is_one_line_and_nothing_runs(
 
 
 class Bench(ScriptedBench):
-    """``says TEXT`` in a source is what the compiler or the judge says of it."""
+    """``says TEXT`` in a source is what the compiler or the evaluator says of it."""
 
-    def judge(self, candidate: Candidate) -> list[Record]:
+    def evaluate(self, candidate: Candidate) -> list[Record]:
         said = re.search(r"says (.*)", candidate.source)
         detail = f"no good\nrelu.cpp:{len(candidate.source)}:1: error: {said[1] if said else ''}"
         return [
             one if one.verdict is Verdict.PASSED else one.model_copy(update={"detail": detail})
-            for one in super().judge(candidate)
+            for one in super().evaluate(candidate)
         ]
 
 
@@ -379,20 +379,20 @@ class Script:
         self.ran: list[str] = []
         script = self
 
-        class Scripted(Run):
-            def __init__(self, plan: Plan, folder: Path) -> None:
+        class Scripted(GenerationRun):
+            def __init__(self, plan: RunPlan, folder: Path) -> None:
                 super().__init__(plan, folder)
                 answer = next(one for name, one in writers.items() if name in folder.name)
                 self.models = ScriptedModels(self.models, answer, plan)
                 self.bench = Bench(
-                    plan.task, folder, self.bench._cache, plan.judging, stage=plan.stage
+                    plan.task, folder, self.bench._cache, plan.evaluation, stage=plan.stage
                 )
 
             def execute(self, **more: Any) -> str:
                 script.ran.append(self.folder.name)
                 return super().execute(**more)
 
-        monkeypatch.setattr(generate, "Run", Scripted)
+        monkeypatch.setattr(generate, "GenerationRun", Scripted)
 
 
 def turns(*worths: str | float) -> Answer:
@@ -453,12 +453,12 @@ def test_samples_that_no_model_answered_are_none(
     monkeypatch.setattr(ScriptedModels, "answer", down)
     told = run(tmp_path, "name=baseline", "op=relu", "n=3", "inflight=1", *MODELLED)
     found = told["results"]["ops"]["relu"]
-    assert (found["samples"], found["unjudged"], found["pass_at"]) == (1, 2, {"1": 1.0})
-    assert "of 3 samples 2 were not judged" in told["notes"][0]
+    assert (found["samples"], found["unevaluated"], found["pass_at"]) == (1, 2, {"1": 1.0})
+    assert "of 3 samples 2 were not evaluated" in told["notes"][0]
     up.clear()
     told = run(tmp_path / "b", "name=baseline", "op=relu", "n=1", *MODELLED, code=3)
-    assert told["failed"] == {"relu-oneshot-0": "nothing could be judged: nobody there"}
-    assert told["answer"] == "No job is done: nothing could be judged: nobody there."
+    assert told["failed"] == {"relu-oneshot-0": "nothing could be evaluated: nobody there"}
+    assert told["answer"] == "No job is done: nothing could be evaluated: nobody there."
 
 
 def test_a_job_whose_model_is_down_is_not_done_and_goes_on_with_the_experiment(
@@ -778,7 +778,7 @@ estimates = st.one_of(
 
 @given(st.lists(st.lists(estimates, min_size=1, max_size=12), min_size=1, max_size=10))
 def test_what_is_drawn_lies_within_and_labels_lie_apart(rows: list[list[Estimate | None]]) -> None:
-    chart = Chart("t", "x", tuple(Line(str(k), tuple(row)) for k, row in enumerate(rows)))
+    chart = Chart("t", "x", tuple(ChartLine(str(k), tuple(row)) for k, row in enumerate(rows)))
     if not chart.shown:
         return
     drawn = drawing.draw(chart)

@@ -29,21 +29,21 @@ from portkern import ops
 from portkern.errors import BuildError, BuildTimeout, StorageError
 from portkern.evaluator import build, device_health, host_memory
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits
+from portkern.evaluator.build import Built, Failure, StageLimits
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Options, Result, Trial
+from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant, Opened
 from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import RecordFile, Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.jail import Policy, limits, owner
+from portkern.sandbox.jail import JailPolicy, limits, owner
 from portkern.sandbox.session import Died, Session
 from portkern.spec import registry, target
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
-from portkern.testing import QUICK, judge
+from portkern.testing import QUICK, evaluate
 from portkern.toolchain.run_tool import run_tool
 
 from .kernels import RIGHT, relu
@@ -90,7 +90,7 @@ def fill(disk: Path, *, leave: int = 0) -> Path:
 
 def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
     request = Build(relu(body), OP.signature, "float32", HOST, dict(SMALL.dims), {})
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(folder))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(folder))
     assert not isinstance(built.outcome, Failure), built.outcome
     where = CPU.venues(HOST).hardware
     assert isinstance(where, Venue)
@@ -98,7 +98,7 @@ def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
 
 
 def cells(*bodies: str) -> list[Cell]:
-    asked = Question(["relu"], [HOST.name], ["cpu"], ["ci"], ["float32"]).cells()
+    asked = Selection(["relu"], [HOST.name], ["cpu"], ["ci"], ["float32"]).cells()
     native = [cell for cell in asked if cell.language == "c++"]
     return [replace(cell, candidate=relu(body)) for body in bodies for cell in native]
 
@@ -132,7 +132,9 @@ def test_a_kernel_whose_fork_server_is_killed_is_run_again(artifacts: Path) -> N
     assert result.verdict is Verdict.PASSED, result.detail
 
 
-def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_judged(artifacts: Path) -> None:
+def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_evaluated(
+    artifacts: Path,
+) -> None:
     """Whoever runs it, the server is dead: at some time it is the kernel's."""
     done = threading.Event()
 
@@ -159,7 +161,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
         pass
     request = Build(relu(RIGHT + NEVER_SOON), OP.signature, "float32", HOST, dict(SMALL.dims), {})
     timer = soon(kill_server, after_s=0.4)
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
     assert timer.finished.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
 
@@ -168,7 +170,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
 NEVER_SOON = "".join(f" {{ std::thread t{n}([] {{}}); t{n}.join(); }}" for n in range(40))
 
 
-def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_judged(
+def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_evaluated(
     artifacts: Path,
 ) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
@@ -250,14 +252,14 @@ with Session((), {}) as session, cache.workdir() as workdir:
 """
 
 
-def test_what_a_killed_judge_leaves_is_swept_at_the_next_start(
+def test_what_a_killed_evaluator_leaves_is_swept_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = [sys.executable, "-c", STRAY, str(tmp_path / "cache")]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as judge:
-        assert judge.stdout
-        scratch, workdir, worker, server = judge.stdout.readline().split()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as evaluator:
+        assert evaluator.stdout
+        scratch, workdir, worker, server = evaluator.stdout.readline().split()
         sandbox._sweep.cache_clear()
         alive = Matrix([], "test", RecordFile(tmp_path / "r"), ArtifactCache(tmp_path / "cache"))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -265,9 +267,9 @@ def test_what_a_killed_judge_leaves_is_swept_at_the_next_start(
             alive.execute()
             with Session((), {}):
                 pass
-            assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their judge lives
+            assert Path(scratch).is_dir() and Path(workdir).is_dir()  # their evaluator lives
         finally:
-            judge.kill()
+            evaluator.kill()
     _gone(int(worker))
     _gone(int(server))
     sandbox._sweep.cache_clear()
@@ -388,9 +390,9 @@ def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.Co
 
 
 def with_little_memory(body: str, artifacts: Path) -> Result:
-    little = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=1024)
+    little = limits.ProcessLimits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=1024)
     with (
-        patch.object(sandbox, "Policy", partial(Policy, limits=little)),
+        patch.object(sandbox, "JailPolicy", partial(JailPolicy, limits=little)),
         Trial(OP, "float32", [contestant(body, artifacts)], QUICK) as trial,
     ):
         lost, found = trial.run(SMALL)[0], trial.run(LARGE)[0]
@@ -423,7 +425,7 @@ def huge(elements: int) -> Workload:
     return replace(SMALL, name="huge", dims={"n": elements})
 
 
-def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_judged(
+def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_evaluated(
     artifacts: Path,
 ) -> None:
     with Trial(OP, "float32", [contestant(RIGHT, artifacts)], QUICK) as trial:
@@ -441,7 +443,7 @@ def test_memory_that_is_gone_when_inputs_are_drawn_is_no_abort(
     with Trial(OP, "float32", [contestant(RIGHT, artifacts)], QUICK) as trial:
         lost, found = trial.run(huge(1 << 40))[0], trial.run(SMALL)[0]
     assert lost.verdict is Verdict.UNAVAILABLE
-    assert "the judge ran out of memory: " in lost.detail
+    assert "the evaluator ran out of memory: " in lost.detail
     assert found.verdict is Verdict.PASSED
 
 
@@ -466,7 +468,7 @@ def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_pa
     ]
     start = time.monotonic()
     never_built, built = build.build_all(
-        requests, [{}, {}], limits=Limits(build_s=6.0), cache=ArtifactCache(tmp_path)
+        requests, [{}, {}], limits=StageLimits(build_s=6.0), cache=ArtifactCache(tmp_path)
     )
     assert time.monotonic() - start < 40
     assert isinstance(never_built.outcome, Failure)
@@ -496,7 +498,7 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
 
     watcher = threading.Thread(target=shoot)
     watcher.start()
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
     watcher.join()
     assert shot.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
@@ -510,13 +512,13 @@ def test_what_a_compiler_says_of_its_killed_program_is_known(program: str, tmp_p
     source.write_text("int nothing;\n")
     with pytest.raises(BuildError) as told:
         run_tool(["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], timeout_s=30)
-    assert build.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
 def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
     with pytest.raises(BuildError) as told:
         run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], timeout_s=30)
-    assert build.was_shot(str(told.value), told.value.log), told.value.log
+    assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
 def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_known(
@@ -526,7 +528,7 @@ def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_k
     monkeypatch.setattr(knobs.NvidiaTool, "from_path", lambda path: None)
     with pytest.raises(RuntimeError) as told:
         _ = knobs.nvidia.ptxas
-    assert build.was_shot(str(told.value), "")
+    assert build.tool_was_killed(str(told.value), "")
 
 
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
@@ -599,19 +601,19 @@ def test_a_run_outlives_its_tracking_server(tracking_uri: str, tmp_path: Path) -
 
 
 def test_a_sound_device_passes_its_check() -> None:
-    assert device_health.ailment("cpu") == ""
+    assert device_health.device_fault("cpu") == ""
 
 
 def test_a_device_that_is_not_there_fails_its_check() -> None:
-    assert device_health.ailment("cuda:77")
-    assert device_health.ailment("cpu", timeout_s=0.0) == "no answer within 0 s"
+    assert device_health.device_fault("cuda:77")
+    assert device_health.device_fault("cpu", timeout_s=0.0) == "no answer within 0 s"
 
 
 def test_after_a_crash_on_a_bad_device_nobody_is_accused(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel aborts; its device is then found to be none. The kernel that was right, and the
-    next of the same device, are not judged; those of another are."""
+    next of the same device, are not evaluated; those of another are."""
     monkeypatch.setattr(device_health, "PAUSE_S", 0.0)
     bad = partial(contestant, folder=artifacts, baseline="cuda:77")
     kernels = [bad("abort();"), bad(RIGHT), contestant(RIGHT, artifacts)]
@@ -628,7 +630,7 @@ def test_after_a_crash_on_a_bad_device_nobody_is_accused(
         assert trial.run(SMALL)[0].verdict is Verdict.UNAVAILABLE
 
 
-def test_an_unjudged_cell_is_judged_when_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_unevaluated_cell_is_evaluated_when_the_run_goes_on(tmp_path: Path) -> None:
     asked = cells(RIGHT)
     first = matrix(asked, tmp_path)
     devices = Devices()
@@ -711,9 +713,9 @@ def test_a_gpu_fault_is_one_kernels_and_the_next_passes(
         Candidate("relu", name, language, template.format(body=body), "relu")
         for body in (faults[fault], "")
     )
-    options = Options(Limits(run_s=20.0), QUICK.plan)
+    options = TrialOptions(StageLimits(run_s=20.0), QUICK.plan)
     lost, found = (
-        judge(one, OP, backend, where, [SMALL], folder=tmp_path, options=options)
+        evaluate(one, OP, backend, where, [SMALL], folder=tmp_path, options=options)
         for one in (bad, good)
     )
     assert not isinstance(lost, Built) and not isinstance(found, Built)

@@ -1,5 +1,5 @@
-"""Whatever a worker sends, the judge ends with a verdict: it never raises, never passes what was
-not computed, never writes a file elsewhere."""
+"""Whatever a worker sends, the evaluator ends with a verdict: it never raises, never passes what
+was not computed, never writes a file elsewhere."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from hypothesis import strategies as st
 from portkern import ops
 from portkern.evaluator import build, reference, worker_reports
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options
+from portkern.evaluator.build import Built, Failure, StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.worker_reports import Slots
 from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.session import Answer, Died, End, Failed, Session, TimedOut
-from portkern.sandbox.shared_memory import Arena
+from portkern.sandbox.session import Answered, Died, End, Failed, Session, TimedOut
+from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
 from portkern.spec.candidate import Candidate
-from portkern.testing import judge
+from portkern.testing import evaluate
 from portkern.worker import output_guards
 
 SOFTMAX = ops.load("softmax")
@@ -107,7 +107,7 @@ def asked(reply: bytes, *, close: bool = True) -> Any:
             theirs.recv(1 << 16)
             theirs.sendall(reply)
         except OSError:
-            pass  # the judge has had enough
+            pass  # the evaluator has had enough
         if close:
             theirs.close()
 
@@ -127,7 +127,7 @@ def asked(reply: bytes, *, close: bool = True) -> Any:
 @given(st.binary(max_size=300) | JSON.map(lambda one: json.dumps(one).encode()))
 def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
     outcome = asked(line + b"\n")
-    assert isinstance(outcome, Answer | Failed | Died | TimedOut)
+    assert isinstance(outcome, Answered | Failed | Died | TimedOut)
     json.dumps(vars(outcome), ensure_ascii=False, default=str).encode()
 
 
@@ -161,7 +161,7 @@ def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
     ],
 )
 def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
-    assert not isinstance(asked(line + b"\n"), Answer)
+    assert not isinstance(asked(line + b"\n"), Answered)
 
 
 def test_of_two_values_for_a_key_the_last_counts_and_is_checked() -> None:
@@ -177,7 +177,7 @@ def test_a_reply_of_the_largest_size_is_read_in_no_time() -> None:
     text = b'{"ok": true, "a": "' + b"x" * (sandbox.REPLY_BYTES - 100) + b'"}\n'
     start = time.perf_counter()
     outcome = asked(text)
-    assert isinstance(outcome, Answer) and len(outcome.data["a"]) == sandbox.TEXT_LENGTH
+    assert isinstance(outcome, Answered) and len(outcome.data["a"]) == sandbox.TEXT_LENGTH
     assert time.perf_counter() - start < 1.0
 
 
@@ -213,22 +213,22 @@ def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
 
 
 @contextmanager
-def called() -> Iterator[tuple[Arena, Slots]]:
-    """A call of softmax whose arena holds what the judge put there."""
+def called() -> Iterator[tuple[SharedMemory, Slots]]:
+    """A call of softmax whose shared memory holds what the evaluator put there."""
     workload = SOFTMAX.workloads["ci"][0]
     case = reference.make_case(SOFTMAX, workload, "float32", "normal")
     shape = (workload.dims["rows"], workload.dims["cols"])
-    with Arena() as arena:
-        block = output_guards.fenced(shape, "float32")
+    with SharedMemory() as memory:
+        block = output_guards.guarded(shape, "float32")
         margins = output_guards.margins(block)
         yield (
-            arena,
+            memory,
             Slots(
-                [arena.put(one) for one in case.inputs],
-                [arena.put(block)],
-                [arena.put(output_guards.poison(shape, "float32"))],
-                [arena.put(one) for one in case.inputs],
-                [arena.put(margins)],
+                [memory.put(one) for one in case.inputs],
+                [memory.put(block)],
+                [memory.put(output_guards.poison(shape, "float32"))],
+                [memory.put(one) for one in case.inputs],
+                [memory.put(margins)],
                 [margins],
             ),
         )
@@ -241,8 +241,8 @@ OUTPUT = mixed("type", "device", "input", "strides", **FORM)
 @BATCH
 @given(mixed("outputs") | st.fixed_dictionaries({"outputs": st.lists(OUTPUT, max_size=2)}))
 def test_outputs_that_are_described_anyhow_are_tensors_or_a_problem(said: dict[str, Any]) -> None:
-    with called() as (arena, slots):
-        found = worker_reports.collect(SOFTMAX, arena, slots, said)
+    with called() as (memory, slots):
+        found = worker_reports.collect(SOFTMAX, memory, slots, said)
     assert [list(one.shape) for one in found] == [[32, 129]] if isinstance(found, list) else found
     assert len(found) < 1000
 
@@ -254,8 +254,8 @@ FINDING = mixed("also", "kernel", "place", code="SX201", severity="error", messa
 @given(mixed("findings") | st.fixed_dictionaries({"findings": st.lists(FINDING | JSON)}))
 def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> None:
     try:
-        for one in worker_reports.findings(said, ()):
-            str(one)
+        for finding in worker_reports.findings(said, ()):
+            str(finding)
     except ValueError as error:
         assert str(error)
 
@@ -270,7 +270,7 @@ def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> N
     except ValueError:
         return
     assert len(samples) == 2
-    assert all(type(one) is float and 0 <= one < float("inf") for one in samples)
+    assert all(type(sample) is float and 0 <= sample < float("inf") for sample in samples)
 
 
 @pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
@@ -283,14 +283,14 @@ def test_a_time_that_is_no_number_is_not_believed(odd: Any) -> None:
 
 
 class Reply:
-    """A session whose worker replies with this and has left these bytes in the arena."""
+    """A session whose worker replies with this and has left these bytes in the shared memory."""
 
     def __init__(self, data: dict[str, Any], left: bytes) -> None:
-        self._data, self.arena = data, Arena()
-        os.pwrite(self.arena.handle, left, 0)
+        self._data, self.memory = data, SharedMemory()
+        os.pwrite(self.memory.handle, left, 0)
 
-    def ask(self, do: str, **_: Any) -> Answer:
-        return Answer(self._data)
+    def ask(self, do: str, **_: Any) -> Answered:
+        return Answered(self._data)
 
     def log(self) -> str:
         return ""
@@ -304,12 +304,12 @@ def request() -> Build:
 
 def built(reply: dict[str, Any], left: bytes, folder: Path) -> Built:
     session = Reply(reply, left)
-    with session.arena:
+    with session.memory:
         return answered(session, ArtifactCache(folder / "cache"))
 
 
 def answered(session: Reply, cache: ArtifactCache) -> Built:
-    builders = build._Builders(Limits(), cache)
+    builders = build._Builders(StageLimits(), cache)
     with patch.object(builders, "_open", lambda request: session):
         return builders._build(request(), "key")
 
@@ -396,8 +396,8 @@ def test_files_that_no_build_leaves_are_refused(
 def test_a_sparse_arena_is_not_read_whole(tmp_path: Path) -> None:
     """A file of a terabyte costs its worker nothing."""
     session = Reply({"files": [["a.so", 1 << 40]], "artifact": {"path": "a.so"}}, b"")
-    with session.arena:
-        os.ftruncate(session.arena.handle, 1 << 40)
+    with session.memory:
+        os.ftruncate(session.memory.handle, 1 << 40)
         found = answered(session, ArtifactCache(tmp_path))
     assert isinstance(found.outcome, Failure)
 
@@ -412,18 +412,18 @@ def test_an_artifact_is_read_or_a_value_error(data: Any) -> None:
     assert Artifact.from_json(kept.to_json()) == kept
 
 
-# ---- the arena
+# ---- the shared memory
 
 
-def test_a_worker_cannot_forbid_the_judge_to_write_or_to_grow() -> None:
+def test_a_worker_cannot_forbid_the_evaluator_to_write_or_to_grow() -> None:
     import fcntl
 
-    with Arena() as arena:
+    with SharedMemory() as memory:
         for seal in (fcntl.F_SEAL_GROW, fcntl.F_SEAL_WRITE):
             with pytest.raises(PermissionError):
-                fcntl.fcntl(arena.handle, fcntl.F_ADD_SEALS, seal)
+                fcntl.fcntl(memory.handle, fcntl.F_ADD_SEALS, seal)
         with pytest.raises(PermissionError):
-            os.ftruncate(arena.handle, 0) if arena.slot((9,), "float32") else None
+            os.ftruncate(memory.handle, 0) if memory.slot((9,), "float32") else None
 
 
 # ---- all of it, with a kernel that answers in its worker's place
@@ -460,13 +460,13 @@ def reply(shape):
 
 def test_a_kernel_that_answers_for_its_worker_never_passes(tmp_path: Path) -> None:
     op, backend = ops.load("relu"), registry.load("cpu")
-    options = Options(Limits(run_s=5.0), Plan(rounds=2, burst_s=0.001, most=3))
+    options = TrialOptions(StageLimits(run_s=5.0), TimingPlan(rounds=2, burst_s=0.001, most=3))
     where, sizes = target.load(host_targets()[0]), list(op.workloads["ci"])
     kernel = Candidate("relu", "cpu", "numba", HOSTILE, "relu", style="return")
     verdicts: list[Verdict] = []
     while len(verdicts) < 10:
-        results = judge(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
+        results = evaluate(kernel, op, backend, where, sizes, folder=tmp_path, options=options)
         assert isinstance(results, list), results
-        verdicts += [one.verdict for one in results]
-        assert all(one.detail.encode() for one in results)
+        verdicts += [result.verdict for result in results]
+        assert all(result.detail.encode() for result in results)
     assert not {Verdict.PASSED, Verdict.UNAVAILABLE} & set(verdicts)

@@ -86,7 +86,7 @@ def test_replies_of_every_kind_end_in_attempts_of_their_own(
         given = served(server, "strategy=best_of_n", "strategy.n=8", "proposer=direct")
         assert generate(tmp_path, *given, "inflight=1", "run=all") == 0
     folder = tmp_path / "all"
-    statuses = [str(one.status) for one in attempts(folder)]
+    statuses = [str(attempt.status) for attempt in attempts(folder)]
     assert statuses == [
         "no_code",
         "no_code",
@@ -97,7 +97,7 @@ def test_replies_of_every_kind_end_in_attempts_of_their_own(
         "duplicate",
         "passed",
     ]
-    told = [one.detail for one in attempts(folder)]
+    told = [attempt.detail for attempt in attempts(folder)]
     assert told[0] == "the reply holds no code block"
     assert told[1] == "the reply holds python code, expected c++"
     assert "cut off at max_tokens" in told[2]
@@ -167,10 +167,10 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
     calls = (tmp_path / "killed" / "calls.jsonl").read_text().splitlines()
     assert len(calls) == 6
     assert asked <= 7  # the call that was out when it was killed is lost
-    digests = [one.digest for one in attempts(tmp_path / "killed")]
+    digests = [attempt.digest for attempt in attempts(tmp_path / "killed")]
     records = (tmp_path / "killed" / "records.jsonl").read_text().splitlines()
-    judged = [(r["source_hash"], r["workload"]["name"]) for r in map(json.loads, records)]
-    assert len(judged) == len(set(judged)) and {one for one, _ in judged} == set(digests)
+    evaluated = [(r["source_hash"], r["workload"]["name"]) for r in map(json.loads, records)]
+    assert len(evaluated) == len(set(evaluated)) and {one for one, _ in evaluated} == set(digests)
 
 
 def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
@@ -241,7 +241,7 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
         assert told.startswith("No model answered call '3/coder#1' in 3 requests: ")
         assert f"{MODEL}: ServiceUnavailableError 503: overloaded (3 times); the same" in told
         assert f"ended by: {told}" in capsys.readouterr().out
-        assert [one.id for one in attempts(tmp_path / "cut")] == ["0.0", "1.0", "2.0"]
+        assert [attempt.id for attempt in attempts(tmp_path / "cut")] == ["0.0", "1.0", "2.0"]
         assert (tmp_path / "cut" / "best.cpp").is_file()
         down.clear()
         assert generate(tmp_path, *given, "run=cut") == 0
@@ -291,7 +291,7 @@ def test_a_prompt_that_its_model_does_not_take_costs_its_attempt_alone(tmp_path:
     with Server(script) as server:
         given = served(server, "strategy=best_of_n", "strategy.n=2", "proposer=direct", "run=one")
         assert generate(tmp_path, *given, "inflight=1") == 0
-    assert [str(one.status) for one in attempts(tmp_path / "one")] == ["no_code", "passed"]
+    assert [str(attempt.status) for attempt in attempts(tmp_path / "one")] == ["no_code", "passed"]
 
 
 def test_without_a_model_the_catalogue_is_the_author_and_says_so(

@@ -14,13 +14,13 @@ from portkern import guard, ops
 from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.guard.rules import NATIVE, NATIVE_CALLS, PYTHON, RULES
-from portkern.matrix.selection import Question
+from portkern.matrix.selection import Selection
 from portkern.matrix.to_record import unbuilt
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry
 from portkern.spec.candidate import Candidate
 
-STRICT = guard.Policy()
+STRICT = guard.GuardPolicy()
 HEADS = {
     "triton": "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x): pass\n",
     "pallas": "import jax\nimport jax.numpy as jnp\nfrom jax.experimental import pallas as pl\n"
@@ -30,7 +30,9 @@ HEADS = {
 }
 
 
-def inspect(language: str, source: str, policy: guard.Policy = STRICT) -> tuple[guard.Hit, ...]:
+def inspect(
+    language: str, source: str, policy: guard.GuardPolicy = STRICT
+) -> tuple[guard.Hit, ...]:
     whole = HEADS.get(language, "") + source
     return guard.inspect(Candidate("op", "backend", language, whole, "op"), policy)
 
@@ -395,13 +397,17 @@ def test_all_kernels_that_ship_are_among_them() -> None:
 @pytest.mark.parametrize(
     ("policy", "language", "source"),
     [
-        (guard.Policy(torch_ops="allow"), "triton", "import torch\ndef op(x): torch.softmax(x, 0)"),
-        (guard.Policy(torch_ops="allow"), "c++", "#include <cblas.h>"),
-        (guard.Policy(precision="allow_reduced"), "c++", '#pragma GCC optimize("fast-math")'),
+        (
+            guard.GuardPolicy(torch_ops="allow"),
+            "triton",
+            "import torch\ndef op(x): torch.softmax(x, 0)",
+        ),
+        (guard.GuardPolicy(torch_ops="allow"), "c++", "#include <cblas.h>"),
+        (guard.GuardPolicy(precision="allow_reduced"), "c++", '#pragma GCC optimize("fast-math")'),
     ],
 )
 def test_what_a_policy_allows_is_still_noted(
-    policy: guard.Policy, language: str, source: str
+    policy: guard.GuardPolicy, language: str, source: str
 ) -> None:
     assert rejected(language, source)
     relaxed = inspect(language, source, policy)
@@ -490,7 +496,7 @@ def test_every_name_leads_to_a_rule() -> None:
 
 
 def cell(source: str, **more: Any) -> Any:
-    question = Question(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], **more)
+    question = Selection(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], **more)
     first = next(c for c in question.cells() if c.language == "c++")
     assert first.candidate is not None
     return replace(first, candidate=replace(first.candidate, source=source))
@@ -498,7 +504,7 @@ def cell(source: str, **more: Any) -> Any:
 
 def test_a_rejected_source_is_a_record_with_its_place_and_never_built() -> None:
     refused = cell("#include <sys/socket.h>\nvoid f() { std::thread t; }\n")
-    verdict, reason = refused.hopeless
+    verdict, reason = refused.ruled_out
     assert verdict is Verdict.REJECTED
     record = unbuilt("run", refused)
     assert record.detail == reason
@@ -509,11 +515,11 @@ def test_a_rejected_source_is_a_record_with_its_place_and_never_built() -> None:
     ]
 
 
-def test_what_the_policy_allows_is_built_and_judged_anew() -> None:
+def test_what_the_policy_allows_is_built_and_evaluated_anew() -> None:
     source = "#include <cblas.h>\n"
     strict, relaxed = cell(source), cell(source, torch_ops="allow")
-    assert strict.hopeless[0] is Verdict.REJECTED
-    assert relaxed.hopeless is None
+    assert strict.ruled_out[0] is Verdict.REJECTED
+    assert relaxed.ruled_out is None
     assert strict.key != relaxed.key
 
 

@@ -19,7 +19,7 @@ from portkern.errors import ConfigError
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import Layers
-from portkern.sandbox.session import Answer, Failed, Outcome, Session
+from portkern.sandbox.session import Answered, Failed, Outcome, Session
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.
@@ -139,12 +139,12 @@ def test_what_python_imports_is_there_by_the_name_that_it_uses(tmp_path: Path) -
     assert json.loads(ended.stdout).startswith(str(tmp_path / "venv"))
 
 
-def test_neither_the_judge_nor_its_environment_can_be_seen(inside: Inside) -> None:
-    judge = os.getpid()
+def test_neither_the_evaluator_nor_its_environment_can_be_seen(inside: Inside) -> None:
+    evaluator = os.getpid()
     found = inside(f"""
 found = [attempt(action) for action in (
-    lambda: os.kill({judge}, 0), lambda: open("/proc/{judge}/environ", "rb").read(),
-    lambda: open("/proc/{judge}/mem", "rb+"),
+    lambda: os.kill({evaluator}, 0), lambda: open("/proc/{evaluator}/environ", "rb").read(),
+    lambda: open("/proc/{evaluator}/mem", "rb+"),
 )]
 """)
     assert "done" not in found
@@ -284,7 +284,7 @@ def run(x):
 """
     with Session((), {}) as session:
         outcome = _load(session, source)
-        assert isinstance(outcome, Answer), outcome
+        assert isinstance(outcome, Answered), outcome
         deadline = time.monotonic() + 10
         while not _running("portkern-daemon"):
             assert time.monotonic() < deadline

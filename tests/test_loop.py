@@ -15,7 +15,7 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
-from portkern.agent.run import Run
+from portkern.agent.run import GenerationRun
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.errors import ConfigError, ModelDown, ModelError
 from portkern.records.record import Record
@@ -74,10 +74,10 @@ def test_neither_slow_models_nor_their_order_change_the_course_of_a_run(
 
 def test_attempts_are_committed_in_the_order_in_which_they_were_asked_for(tmp_path: Path) -> None:
     played = play(tmp_path, varied, *EVOLVING, "inflight=4")
-    slots = [one.slot for one in played.attempts]
+    slots = [attempt.slot for attempt in played.attempts]
     assert slots == sorted(slots)
     assert [one.id for one in Log.read(tmp_path / "attempts.jsonl")] == [
-        one.id for one in played.attempts
+        attempt.id for attempt in played.attempts
     ]
 
 
@@ -121,8 +121,8 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     again = play(tmp_path / "cut", counted, *how, "inflight=3")
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
     assert len(asked) == len(set(asked)) == len(whole.calls)  # nothing is paid twice
-    judged = again.run.bench
-    assert isinstance(judged, ScriptedBench)
+    evaluated = again.run.bench
+    assert isinstance(evaluated, ScriptedBench)
 
 
 def anything(request: Request, count: int) -> str:
@@ -131,10 +131,10 @@ def anything(request: Request, count: int) -> str:
     if prompt == "ideas":
         return f'["tile {seed}", "unroll {seed}"]'
     if prompt == "tool_agent":
-        said = sum(one.role == "assistant" for one in request.messages)
+        said = sum(message.role == "assistant" for message in request.messages)
         wanted = [f'{{"tool": "write"}}\n{varied(request, count)}', '{"tool": "try"}']
         return [*wanted, '{"tool": "done"}'][min(said, 2)]
-    if prompt in ("plan", "macro") or prompt.startswith("judge"):
+    if prompt in ("plan", "macro") or prompt.startswith("critic"):
         fields = ("plan", "problem", "why", "fix", "method", "instructions", "reason")
         works = {"works": bool(seed % 2), "plausible": True}
         return json.dumps(works | {name: f"{name} {seed}" for name in fields})
@@ -197,7 +197,7 @@ def test_a_run_with_other_settings_in_the_same_folder_is_refused(tmp_path: Path)
     assert len(more.attempts) == 16
 
 
-def test_equal_candidates_are_judged_once_and_are_one_attempt(tmp_path: Path) -> None:
+def test_equal_candidates_are_evaluated_once_and_are_one_attempt(tmp_path: Path) -> None:
     played = play(
         tmp_path,
         in_turn(kernel(2.0)),
@@ -206,11 +206,11 @@ def test_equal_candidates_are_judged_once_and_are_one_attempt(tmp_path: Path) ->
         "proposer=direct",
         "inflight=5",
     )
-    assert [str(one.status) for one in played.attempts] == ["passed", *["duplicate"] * 4]
+    assert [str(attempt.status) for attempt in played.attempts] == ["passed", *["duplicate"] * 4]
     assert played.attempts[1].detail == "the same kernel as attempt 0.0"
     bench = played.run.bench
     assert isinstance(bench, ScriptedBench)
-    assert len(bench.judged) == 1
+    assert len(bench.evaluated) == 1
 
 
 # ---- what it costs
@@ -250,15 +250,15 @@ def test_what_each_attempt_cost_is_the_cost_of_its_calls(tmp_path: Path) -> None
     fix = '{"problem": "p", "fix": "f", "why": "w", "method": "m", "plan": "q"}'
     played = play(
         tmp_path,
-        by_prompt({"direct": [kernel(1.1), kernel(1.2)], "judge_bottleneck": [fix]}),
+        by_prompt({"direct": [kernel(1.1), kernel(1.2)], "critic_bottleneck": [fix]}),
         "preset=cudaforge",
         "budget.attempts=2",
     )
-    assert [one.calls for one in played.attempts] == [
-        ("0/coder#1", "0.0.judge/judge#1"),
-        ("1/coder#1", "1.0.judge/judge#1"),
+    assert [attempt.calls for attempt in played.attempts] == [
+        ("0/coder#1", "0.0.critic/critic#1"),
+        ("1/coder#1", "1.0.critic/critic#1"),
     ]
-    assert [one.cost.tokens_out for one in played.attempts] == [10, 10]
+    assert [attempt.cost.tokens_out for attempt in played.attempts] == [10, 10]
     assert played.attempts[0].cost.usd is None  # nobody knows the price
 
 
@@ -273,7 +273,7 @@ def test_a_model_that_never_returns_code_ends_in_attempts_without_code(tmp_path:
         "proposer=direct",
         "budget.attempts=3",
     )
-    assert [one.status for one in played.attempts] == [Status.NO_CODE] * 3
+    assert [attempt.status for attempt in played.attempts] == [Status.NO_CODE] * 3
     assert played.attempts[0].detail == "the reply holds no code block"
     assert len(played.attempts[0].calls) == 2  # it was asked twice
 
@@ -293,7 +293,7 @@ def test_an_error_after_which_no_call_succeeds_ends_the_run(tmp_path: Path) -> N
     assert played.stopped == "no such key; set the environment variable KEY"
 
 
-def test_what_breaks_a_constraint_is_rejected_and_not_judged(tmp_path: Path) -> None:
+def test_what_breaks_a_constraint_is_rejected_and_not_evaluated(tmp_path: Path) -> None:
     rules = tmp_path / "constraints.yaml"
     rules.write_text(
         "never: [{pattern: goto, why: we cannot read it}]\nresources: {registers: 8}\n"
@@ -319,11 +319,11 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
     spans: list[tuple[float, float]] = []
 
     class Timed(ScriptedBench):
-        def judge(self, candidate: Candidate) -> list[Record]:
+        def evaluate(self, candidate: Candidate) -> list[Record]:
             start = time.perf_counter()
             time.sleep(0.06)
             spans.append((start, time.perf_counter()))
-            return super().judge(candidate)
+            return super().evaluate(candidate)
 
     class Writing(ScriptedModels):
         async def answer(self, request: Request) -> Reply:
@@ -404,13 +404,13 @@ def test_a_role_without_a_model_has_the_coders(tmp_path: Path) -> None:
                 "target=x86_64",
                 "preset=stark",
                 f"models.coder.model={MODEL}",
-                "models.judge.model=openai/other",
-                "models.judge.temperature=0",
+                "models.critic.model=openai/other",
+                "models.critic.temperature=0",
             ]
         )
     )
-    run = Run(plan, tmp_path)
+    run = GenerationRun(plan, tmp_path)
     assert run.models.role("planner").model == MODEL
     assert run.models.role("planner").temperature == 0.8
-    assert run.models.role("judge").model == "openai/other"
-    assert run.models.role("judge").temperature == 0.0
+    assert run.models.role("critic").model == "openai/other"
+    assert run.models.role("critic").temperature == 0.0

@@ -15,7 +15,7 @@ import pytest
 
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.matrix.run import Matrix, Progress
-from portkern.matrix.selection import Cell, Question, host_targets
+from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
@@ -33,7 +33,7 @@ def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell
         "workloads": ["ci"],
         "dtypes": ["float32"],
     }
-    found = Question(**(fields | changes)).cells()
+    found = Selection(**(fields | changes)).cells()
     if candidate is None:
         return found
     return [replace(cell, candidate=candidate) for cell in found if cell.language == "c++"]

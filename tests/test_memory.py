@@ -24,13 +24,13 @@ from omegaconf import OmegaConf
 from portkern import ops
 from portkern.agent import memory
 from portkern.agent import strategy as strategies
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory import documents, encoder, graph, skills, text
 from portkern.agent.memory.embedding import Nearness, of_catalogue
 from portkern.agent.memory.family import family
 from portkern.agent.memory.graph import Example, Graph, Method, Reasoning, Step
-from portkern.agent.memory.options import LEAST_CHARS, Options
+from portkern.agent.memory.options import LEAST_CHARS, MemoryOptions
 from portkern.agent.memory.ranking import Bm25, Ranking, words
 from portkern.agent.memory.retrieval import Retrieval
 from portkern.agent.memory.text import Passage
@@ -117,7 +117,7 @@ def load(folder: Path, /, *, task: Task = TASK, **options: Any) -> memory.Recall
 
 def view(
     folder: Path, log: Log, slot: Slot, /, *, role: str = "coder", **options: Any
-) -> list[Block]:
+) -> list[PromptBlock]:
     """As a fresh memory gives it that was told of the log."""
     loaded = load(folder, **options)
     for one in log:
@@ -128,22 +128,22 @@ def view(
 _ACCOUNT = re.compile(r"\((\d+\.\d+)\)$|^- (\d+\.\d+):", re.MULTILINE)
 
 
-def ids(blocks: Iterable[Block]) -> list[str]:
+def ids(blocks: Iterable[PromptBlock]) -> list[str]:
     """Of the attempts whose whole or brief account is in the blocks, in order."""
     return [whole or brief for whole, brief in _ACCOUNT.findall(joined(blocks))]
 
 
-def joined(blocks: Iterable[Block]) -> str:
+def joined(blocks: Iterable[PromptBlock]) -> str:
     return "\n".join(f"{block.title}\n{block.text}" for block in blocks)
 
 
 _BEYOND = Diagnosis(
-    judge="rules", problem="reads beyond the row", fix="mask the tail", lessons=("mask tails",)
+    critic="rules", problem="reads beyond the row", fix="mask the tail", lessons=("mask tails",)
 )
 _BOUND = Diagnosis(
-    judge="rules", problem="bound by memory", lessons=("wide loads help", "mask tails")
+    critic="rules", problem="bound by memory", lessons=("wide loads help", "mask tails")
 )
-_TIMES = Block(kind="timing", title="Times", text="12 us")
+_TIMES = PromptBlock(kind="timing", title="Times", text="12 us")
 #: Two branches of a root, one of which went wrong and was mended, and another root.
 TREE = log_of(
     attempt("0.0", 1.5, idea="first", rationale="thinks first"),
@@ -197,7 +197,7 @@ CONFIGS = sorted(file.stem for file in CONF.glob("*.yaml"))
 def test_every_configuration_loads(name: str, folder: Path) -> None:
     with initialize_config_module("portkern.conf", version_base="1.3"):
         composed: Any = OmegaConf.to_container(compose(f"memory/{name}"))["memory"]  # type: ignore[call-overload,index]
-    assert set(composed) == set(Options.model_fields)
+    assert set(composed) == set(MemoryOptions.model_fields)
     blocks = load(folder, **composed).view(Slot(parents=("2.1",), number=9), "coder", TREE, TASK)
     assert bool(blocks) == (name != "none")
 
@@ -211,8 +211,8 @@ def test_every_key_of_a_configuration_is_explained(name: str) -> None:
 
 def test_the_configuration_none_says_what_the_defaults_are() -> None:
     said = yaml.safe_load((CONF / "none.yaml").read_text())
-    assert memory.read(said) == Options()
-    assert set(said) == set(Options.model_fields)
+    assert memory.read(said) == MemoryOptions()
+    assert set(said) == set(MemoryOptions.model_fields)
 
 
 # ---- history
@@ -402,8 +402,8 @@ def marked(name: str, island: int, score: float, parents: tuple[str, ...], arm: 
         rationale=f"because {mark}",
         source=f"code of {mark} softmax",
         detail=f"detail {mark}",
-        feedback=(Block(kind="x", title="x", text=f"feedback {mark}"),),
-        diagnosis=Diagnosis(judge="x", problem=f"problem {mark}", lessons=(f"lesson {mark}",)),
+        feedback=(PromptBlock(kind="x", title="x", text=f"feedback {mark}"),),
+        diagnosis=Diagnosis(critic="x", problem=f"problem {mark}", lessons=(f"lesson {mark}",)),
     )
 
 
@@ -504,15 +504,15 @@ def test_an_imported_op_under_another_name_is_the_same_op() -> None:
         signature, softmax.reference, softmax.flops, {}, reference_source=softmax.reference_source
     )
     titles = [
-        one.title
-        for one in documents.kernels(
+        kernel.title
+        for kernel in documents.kernels(
             Task(imported, target.load("h200"), registry.load("cuda"), "cuda")
         )
     ]
     assert "The catalogue's kernel of softmax" not in titles
     assert "The catalogue's kernel of layernorm" in titles
     assert matmul.reference_source == bmm.reference_source  # and yet they are two
-    titles = [one.title for one in documents.kernels(task_of("matmul"))]
+    titles = [kernel.title for kernel in documents.kernels(task_of("matmul"))]
     assert "The catalogue's kernel of bmm" in titles
 
 
@@ -568,7 +568,7 @@ def test_prose_is_cut_between_words() -> None:
 
 
 PROSE = st.integers(0, 3000).map(lambda count: "w " * count)
-BLOCKS = st.builds(Block, kind=st.just("x"), title=st.just("x"), text=PROSE)
+BLOCKS = st.builds(PromptBlock, kind=st.just("x"), title=st.just("x"), text=PROSE)
 PASSAGES = st.lists(st.builds(Passage, BLOCKS, st.booleans()), max_size=12)
 
 
@@ -577,11 +577,13 @@ PASSAGES = st.lists(st.builds(Passage, BLOCKS, st.booleans()), max_size=12)
 def test_all_that_is_told_fits(passages: list[Passage], each: int, total: int) -> None:
     blocks = text.fit(passages, each=each, total=total)
     assert all(len(block.text) <= each for block in blocks)
-    spared = [one for one in passages if one.spared]
+    spared = [passage for passage in passages if passage.spared]
     # notes on what was left out take a few characters, also where nothing else has room
     assert sum(len(block.text) for block in blocks) <= max(total, 60 * len(spared)) + 60
-    if sum(min(len(one.block.text), each) for one in passages) <= total:
-        assert [b.text for b in blocks] == [text.cut(one.block.text, each) for one in passages]
+    if sum(min(len(passage.block.text), each) for passage in passages) <= total:
+        assert [b.text for b in blocks] == [
+            text.cut(passage.block.text, each) for passage in passages
+        ]
     dropped = len(passages) - len([block for block in blocks if block.kind == "x"])
     assert bool(dropped) == any(block.kind == "left_out" for block in blocks)
     assert dropped <= len(passages) - len(spared)
@@ -623,7 +625,7 @@ def share_found(ranking: Ranking, first: int) -> float:
     hits = []
     for backend, language in LANGUAGES[::2]:
         task = task_of("add", backend, language)
-        retrieval = Retrieval(ranking, Options(k=first, min_score=-1.0), task)
+        retrieval = Retrieval(ranking, MemoryOptions(k=first, min_score=-1.0), task)
         shelf = list(documents.kernels(task, own=True))
         for asked, right in QUESTIONS:
             found = {one.title.rpartition(" ")[2] for one in retrieval.nearest(asked, shelf)}
@@ -850,7 +852,7 @@ def test_the_encoder_looks_up_when_its_folder_is_given(encoder_folder: Path, fol
 def test_an_encoder_that_a_package_carries_has_a_name(
     encoder_folder: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look() -> list[Block]:
+    def look() -> list[PromptBlock]:
         options: Any = {"knowledge": "embed", "k": 1, "min_score": -1.0, "corpora": "hints"}
         return view(folder, Log(), Slot(), model="minilm", **options)
 
@@ -1110,7 +1112,7 @@ WALK = [
 
 
 def reasoning(folder: Path, log: Log, **options: Any) -> Reasoning:
-    found = Reasoning(Options(graph="none", **options), TASK, folder)
+    found = Reasoning(MemoryOptions(graph="none", **options), TASK, folder)
     for one in log:
         found.learn(one)
     return found
@@ -1163,14 +1165,16 @@ def test_a_kept_graph_grows_once_and_only_by_its_best_examples(tmp_path: Path) -
     ]
     reasoning(tmp_path / "a", log_of(*many), keep=True)
     kept = (cache_root() / graph.FILE).read_text()
-    gains = [one.gain for one in Graph.read(cache_root() / graph.FILE).examples("tile", "pad")]
+    gains = [
+        example.gain for example in Graph.read(cache_root() / graph.FILE).examples("tile", "pad")
+    ]
     assert gains == [float(20 - k) for k in range(graph.MOST_KEPT)]
     reasoning(tmp_path / "a", log_of(*many), keep=True)
     assert (cache_root() / graph.FILE).read_text() == kept
 
 
 def test_a_resumed_run_walks_the_graph_that_it_began_with(tmp_path: Path) -> None:
-    options = Options(graph="none", keep=True)
+    options = MemoryOptions(graph="none", keep=True)
     assert graph.begun(options, tmp_path / "early") == Graph()
     reasoning(tmp_path / "other", log_of(*WALK), keep=True)
     assert graph.begun(options, tmp_path / "early") == Graph()

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import pytest
 
 from portkern.agent.axes import Message, Reply
-from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import keys
-from portkern.agent.llm.calls import Call, CallCache, Calls, Request
+from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
 from portkern.agent.llm.completion import litellm
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Price, Prices
@@ -51,7 +51,7 @@ def make(
     *,
     store: Calls | None = None,
     meter: Meter | None = None,
-    budget: Budget | None = None,
+    budget: GenerationBudget | None = None,
     seed: int = 0,
     prices: Mapping[str, Price] | None = None,
     replay: Calls | None = None,
@@ -124,7 +124,7 @@ def test_a_role_is_asked_as_it_is_configured() -> None:
         models = make(server, seed=3, temperature=0.25, top_p=0.9, extra={"presence_penalty": 0.5})
         ask(models)
         asyncio.run(models.caller("s1").ask("coder", said("b"), temperature=1.0))
-        first, second = (one.body for one in server.requests)
+        first, second = (request.body for request in server.requests)
     assert first["messages"][0] == {"role": "system", "content": "You write kernels."}
     assert (first["temperature"], first["top_p"], first["max_tokens"]) == (0.25, 0.9, 64)
     assert first["presence_penalty"] == 0.5
@@ -170,9 +170,9 @@ def test_halves_of_characters_do_not_spoil_the_file(tmp_path: Path) -> None:
 
 def test_a_role_without_a_model_is_played_by_the_coder() -> None:
     with Server(["x"]) as server:
-        assert ask(make(server), role="judge").call == "s0/judge#1"
-    with pytest.raises(ConfigError, match=r"models\.judge= or, for all roles, models\.coder="):
-        Models({"writer": Role(model=MODEL)}).role("judge")
+        assert ask(make(server), role="critic").call == "s0/critic#1"
+    with pytest.raises(ConfigError, match=r"models\.critic= or, for all roles, models\.coder="):
+        Models({"writer": Role(model=MODEL)}).role("critic")
 
 
 # ---- names and seeds
@@ -188,7 +188,7 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
         asked = [
             scope.ask("coder", said("a")),
             scope.ask("coder", said("b")),
-            scope.ask("judge", said("c")),
+            scope.ask("critic", said("c")),
             scope.within("p0").ask("coder", said("d")),
         ]
         return list(await asyncio.gather(*asked))
@@ -196,9 +196,9 @@ def test_calls_are_numbered_as_they_are_asked_not_as_they_are_answered() -> None
     with Server(slow_first) as server:
         models = make(server)
         replies = asyncio.run(several(models))
-    names = ["s0/coder#1", "s0/coder#2", "s0/judge#1", "s0.p0/coder#1"]
-    assert [one.call for one in replies] == names
-    assert [one.text for one in replies] == ["re: a", "re: b", "re: c", "re: d"]
+    names = ["s0/coder#1", "s0/coder#2", "s0/critic#1", "s0.p0/coder#1"]
+    assert [reply.call for reply in replies] == names
+    assert [reply.text for reply in replies] == ["re: a", "re: b", "re: c", "re: d"]
     assert models.caller("s0").calls == names
     assert next(iter(models.store)).id != names[0]
 
@@ -208,7 +208,7 @@ def test_samples_of_one_prompt_have_seeds_of_their_own() -> None:
         with Server(echo) as server:
             models = make(server, concurrency=1, **options)
             ask_each(models, ["same"] * 5)
-        return sorted(int(one.body["seed"]) for one in server.requests)
+        return sorted(int(request.body["seed"]) for request in server.requests)
 
     first = seeds(seed=1)
     assert len(set(first)) == 5
@@ -306,7 +306,7 @@ def test_an_answer_that_does_not_arrive_is_asked_for_again(say: Say, told: str) 
 
 
 def test_nothing_is_charged_where_nobody_listens() -> None:
-    models = make(retries=1, budget=Budget(tokens=1000))
+    models = make(retries=1, budget=GenerationBudget(tokens=1000))
     with pytest.raises(ModelDown, match=r"Connection error\. \(2 times\)"):
         ask(models)
     assert models.meter.spent.tokens == 0
@@ -328,7 +328,11 @@ def test_fallbacks_are_asked_in_turn() -> None:
     with Server(second_works) as server:
         models = make(server, retries=1, fallbacks=["openai/b", "openai/c"])
         reply = ask(models)
-        assert [one.body["model"] for one in server.requests] == ["scripted", "scripted", "b"]
+        assert [request.body["model"] for request in server.requests] == [
+            "scripted",
+            "scripted",
+            "b",
+        ]
     call = models.store[reply.call]
     assert (reply.text, reply.model) == ("from b", "openai/b")
     assert (call.model, call.answered, len(call.retries)) == (MODEL, "openai/b", 2)
@@ -421,7 +425,7 @@ def test_what_is_out_when_a_run_stops_is_waited_for_and_kept(tmp_path: Path) -> 
 
     with Server(one_works) as server:
         asyncio.run(stopped(make(server, store=Calls(path), retries=0)))
-        assert [one.reply for one in Calls(path)] == ["", "paid for"]
+        assert [Call.reply for Call in Calls(path)] == ["", "paid for"]
         again = make(server, store=Calls(path))
         reply = asyncio.run(again.caller("works").ask("coder", said("works")))
         assert reply.text == "paid for" and len(server.requests) == 2
@@ -461,7 +465,7 @@ def test_a_budget_of_tokens_is_never_exceeded() -> None:
         return Say("x", delay_s=0.05, tokens_out=int(body["max_tokens"]))
 
     with Server(hungry) as server:
-        models = make(server, concurrency=8, max_tokens=100, budget=Budget(tokens=600))
+        models = make(server, concurrency=8, max_tokens=100, budget=GenerationBudget(tokens=600))
         found = ask_each(models, ["x" * 40] * 12)
     answered = [one for one in found if isinstance(one, Reply)]
     refused = [one for one in found if isinstance(one, BudgetSpent)]
@@ -476,7 +480,7 @@ def test_a_budget_of_tokens_is_never_exceeded() -> None:
 def test_what_a_call_did_not_need_is_there_for_the_next() -> None:
     with Server(lambda body, n: Say("x", delay_s=0.05)) as server:
         # Only one reservation fits at a time, but all the calls do.
-        models = make(server, concurrency=8, max_tokens=400, budget=Budget(tokens=600))
+        models = make(server, concurrency=8, max_tokens=400, budget=GenerationBudget(tokens=600))
         found = ask_each(models, ["x"] * 8)
     assert all(isinstance(one, Reply) for one in found)
 
@@ -484,7 +488,11 @@ def test_what_a_call_did_not_need_is_there_for_the_next() -> None:
 def test_a_budget_of_usd_is_never_exceeded() -> None:
     with Server(lambda body, n: Say("x", tokens_in=50, tokens_out=100)) as server:
         models = make(
-            server, concurrency=8, max_tokens=100, budget=Budget(usd=0.0015), prices=DOLLAR
+            server,
+            concurrency=8,
+            max_tokens=100,
+            budget=GenerationBudget(usd=0.0015),
+            prices=DOLLAR,
         )
         found = ask_each(models, ["x"] * 12)
     answered = [one for one in found if isinstance(one, Reply)]
@@ -504,7 +512,7 @@ def test_a_role_may_have_a_budget_of_its_own() -> None:
 
 def test_no_request_outlasts_the_run() -> None:
     with Server([Say("late", delay_s=10)]) as server:
-        models = make(server, budget=Budget(wall_s=1.0))
+        models = make(server, budget=GenerationBudget(wall_s=1.0))
         start = time.monotonic()
         with pytest.raises(BudgetSpent, match=r"budget\.wall_s=1 is spent"):
             ask(models)
@@ -517,7 +525,7 @@ def test_no_request_outlasts_the_run() -> None:
 def test_meters_count_what_is_left() -> None:
     now = [100.0]
     meter = Meter(
-        Budget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
+        GenerationBudget(attempts=3, tokens=100, usd=1.0, wall_s=60, device_s=10),
         spent=Spent(attempts=1, wall_s=20),
         clock=lambda: now[0],
     )
@@ -525,7 +533,9 @@ def test_meters_count_what_is_left() -> None:
     meter.spend_attempts(1)
     meter.spend_device(4.0)
     with meter.reserve(tokens=60, usd=0.5) as held:
-        assert meter.left() == Budget(attempts=1, tokens=40, usd=0.5, wall_s=35, device_s=6)
+        assert meter.left() == GenerationBudget(
+            attempts=1, tokens=40, usd=0.5, wall_s=35, device_s=6
+        )
         with pytest.raises(BudgetSpent, match="0 are spent, 60 put aside, and the next call"):
             meter.reserve(tokens=41)
         held.settle(tokens=10, usd=0.1)
@@ -538,7 +548,7 @@ def test_meters_count_what_is_left() -> None:
 
 
 def test_meters_are_charged_from_any_thread() -> None:
-    meter = Meter(Budget(tokens=5000, attempts=1000))
+    meter = Meter(GenerationBudget(tokens=5000, attempts=1000))
 
     def work(_: int) -> None:
         for _ in range(100):
@@ -553,7 +563,7 @@ def test_meters_are_charged_from_any_thread() -> None:
 
 
 def test_what_is_not_settled_stays_spent() -> None:
-    meter = Meter(Budget(tokens=100))
+    meter = Meter(GenerationBudget(tokens=100))
     with pytest.raises(KeyboardInterrupt), meter.reserve(tokens=30):
         raise KeyboardInterrupt
     assert (meter.spent.tokens, meter.out) == (30, 0)
@@ -561,7 +571,7 @@ def test_what_is_not_settled_stays_spent() -> None:
 
 def test_a_budget_is_checked_when_it_is_made() -> None:
     with pytest.raises(ConfigError, match=r"Got usd=-1.*expected 0 or more, or null"):
-        Budget(usd=-1)
+        GenerationBudget(usd=-1)
 
 
 # ---- prices
@@ -605,7 +615,7 @@ def test_an_answer_without_usage_counts_as_much_as_it_may_have_taken() -> None:
 
 def test_a_budget_of_usd_needs_prices() -> None:
     with pytest.raises(ConfigError, match=r"prices=\{openai/scripted: \{input: USD.*budget\.tok"):
-        make(budget=Budget(usd=1))
+        make(budget=GenerationBudget(usd=1))
     with pytest.raises(ConfigError, match="No price of 'openai/b'"):
         make(usd=1.0, prices=DOLLAR, fallbacks=["openai/b"])
 
@@ -647,10 +657,10 @@ for n in range(6):
         paid_before = models.meter.spent.tokens
         replies = [ask(models, f"prompt {n}") for n in range(6)]
         assert server.prompts == [f"prompt {n}" for n in (0, 1, 2, 3, 3, 4, 5)]
-    assert [one.text for one in replies] == [f"re: prompt {n}" for n in range(6)]
+    assert [reply.text for reply in replies] == [f"re: prompt {n}" for n in range(6)]
     assert paid_before > 0
-    assert models.meter.spent.tokens == sum(one.charged_tokens for one in Calls(path))
-    assert [one.id for one in Calls(path)] == [f"s0/coder#{n}" for n in range(1, 7)]
+    assert models.meter.spent.tokens == sum(Call.charged_tokens for Call in Calls(path))
+    assert [Call.id for Call in Calls(path)] == [f"s0/coder#{n}" for n in range(1, 7)]
 
 
 def test_a_torn_line_was_never_an_answer(tmp_path: Path) -> None:
@@ -688,7 +698,7 @@ def test_a_recording_is_replayed_without_a_server(tmp_path: Path) -> None:
         assert again.meter.spent.tokens == models.meter.spent.tokens
         files.append(path.read_bytes())
     assert files[0] == files[1]
-    assert {one.source for one in Calls(tmp_path / "one" / "calls.jsonl")} == {"replay"}
+    assert {Call.source for Call in Calls(tmp_path / "one" / "calls.jsonl")} == {"replay"}
 
 
 def _outcome(models: Models, text: str) -> tuple[str, str]:
@@ -723,11 +733,11 @@ def test_what_was_not_recorded_says_what_changed(tmp_path: Path) -> None:
 def test_a_replay_ends_where_the_recorded_budget_did(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with Server(echo) as server:
-        models = make(server, store=Calls(path), budget=Budget(tokens=150))
+        models = make(server, store=Calls(path), budget=GenerationBudget(tokens=150))
         ask(models)
         with pytest.raises(BudgetSpent):
             ask(models, "x" * 200)
-    again = make(replay=Calls.recorded(path), budget=Budget(tokens=150))
+    again = make(replay=Calls.recorded(path), budget=GenerationBudget(tokens=150))
     ask(again)
     with pytest.raises(BudgetSpent):
         ask(again, "x" * 200)
@@ -737,7 +747,7 @@ def test_the_cache_answers_other_runs_for_nothing(tmp_path: Path) -> None:
     cache = CallCache(tmp_path / "cache")
     with Server(["a", "b", "c"]) as server:
         assert ask(make(server, cache=cache, prices=DOLLAR)).text == "a"
-        models = make(server, cache=cache, prices=DOLLAR, budget=Budget(tokens=0))
+        models = make(server, cache=cache, prices=DOLLAR, budget=GenerationBudget(tokens=0))
         assert ask(models).text == "a"
         call = models.store["s0/coder#1"]
         assert (call.source, call.usd, call.tokens_in, call.charged_tokens) == ("cache", 0, 0, 0)
@@ -764,15 +774,15 @@ def test_a_file_that_is_not_portkerns_says_which_line(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"calls\.jsonl:1: id: "):
         Calls(path)
     with pytest.raises(RecordError, match="schema 9, this portkern reads 1"):
-        Call.from_json('{"schema": 9}')
+        ModelCall.from_json('{"schema": 9}')
 
 
 # ---- configuration
 
 
 def test_a_role_is_a_model_or_its_options() -> None:
-    found = roles({"coder": "openai/a", "judge": {"model": "openai/b", "retries": 0}, "x": None})
-    assert found == {"coder": Role(model="openai/a"), "judge": Role(model="openai/b", retries=0)}
+    found = roles({"coder": "openai/a", "critic": {"model": "openai/b", "retries": 0}, "x": None})
+    assert found == {"coder": Role(model="openai/a"), "critic": Role(model="openai/b", retries=0)}
 
 
 @pytest.mark.parametrize(
@@ -833,7 +843,9 @@ def test_a_key_is_sent_where_it_belongs_and_found_nowhere_else(
         reply = ask(models, "a log with another-secret-value in it")
         with pytest.raises(ModelError) as caught:
             ask(models)
-    assert [one.headers["authorization"] for one in server.requests] == [f"Bearer {KEY}"] * 3
+    assert [request.headers["authorization"] for request in server.requests] == [
+        f"Bearer {KEY}"
+    ] * 3
     assert server.prompts[0] == "a log with [OTHER_API_KEY] in it"
     written = "".join(one.read_text() for one in tmp_path.iterdir())
     told = f"{reply}{caught.value}{caplog.text}{models.role('coder')!r}{written}"

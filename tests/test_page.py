@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from portkern.agent import page
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.errors import StorageError
 from portkern.records.record import Cost
@@ -123,9 +123,11 @@ def long(seed: int = 0, count: int = 60) -> Log:
                     calls=("0/coder#1", "0/planner#1"),
                     cost=Cost(usd=0.0123, tokens_in=900, tokens_out=200),
                     detail="" if passed else "kernel.cu:12: error: " + "no such thing; " * 30,
-                    feedback=(Block(kind="timing", title="Timing", text="median_us: 12.3 µs"),),
+                    feedback=(
+                        PromptBlock(kind="timing", title="Timing", text="median_us: 12.3 µs"),
+                    ),
                     diagnosis=Diagnosis(
-                        judge="rules", problem="memory at 83 %", fix="load more", why="so"
+                        critic="rules", problem="memory at 83 %", fix="load more", why="so"
                     ),
                     notes=("2 of 3 verifiers expect it to work",),
                 )
@@ -272,8 +274,8 @@ def test_calls_prices_diagnoses_and_notes_are_told(tmp_path: Path) -> None:
 
 
 def test_text_of_models_and_compilers_never_becomes_markup(tmp_path: Path) -> None:
-    blocks = (Block(kind="compile", title=HOSTILE, text=HOSTILE),)
-    diagnosis = Diagnosis(judge=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
+    blocks = (PromptBlock(kind="compile", title=HOSTILE, text=HOSTILE),)
+    diagnosis = Diagnosis(critic=HOSTILE, problem=HOSTILE, fix=HOSTILE, lessons=(HOSTILE,))
     bad = attempt(
         "0.0",
         idea=HOSTILE,
@@ -373,5 +375,5 @@ def test_light_dark_and_narrow_are_drawn_without_sideways_scrolling(tmp_path: Pa
             tmp_path / "attempts.html", preference, "--window-size=1200,900", f"--screenshot={shot}"
         )
         pictures.append(shot.read_bytes())
-    assert all(one.startswith(b"\x89PNG") and len(one) > 30_000 for one in pictures)
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 30_000 for picture in pictures)
     assert pictures[0] != pictures[1]

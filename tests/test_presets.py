@@ -49,7 +49,7 @@ def usual(**more: str) -> Answer:
             return IDEAS.replace("it", f"it {count}")
         if name in ("plan", "macro"):
             return PLAN if name == "plan" else MACRO
-        if name.startswith("judge"):
+        if name.startswith("critic"):
             return FIX
         return fresh()
 
@@ -76,11 +76,11 @@ def test_a_preset_says_what_it_is_and_where_it_is_from(name: str) -> None:
 def test_a_preset_runs_within_its_budget_and_its_log_is_whole(name: str, tmp_path: Path) -> None:
     played = run(tmp_path, name, usual(), "budget.attempts=9", "inflight=3")
     assert 1 <= len(played.attempts) <= 9
-    assert any(one.correct for one in played.attempts)
-    made = {one.id for one in played.attempts}
-    assert all(set(one.parents) <= made for one in played.attempts)
+    assert any(attempt.correct for attempt in played.attempts)
+    made = {attempt.id for attempt in played.attempts}
+    assert all(set(attempt.parents) <= made for attempt in played.attempts)
     # Each call is some attempt's, and no call is counted twice.
-    counted = [call for one in played.attempts for call in one.calls]
+    counted = [call for attempt in played.attempts for call in attempt.calls]
     assert len(counted) == len(set(counted))
     assert set(counted) <= {call.id for call in played.calls}
 
@@ -106,17 +106,17 @@ def test_caesar_shows_the_last_kernel_and_its_result_for_ten_turns(tmp_path: Pat
             }
         ),
     )
-    assert [one.parents for one in played.attempts[:3]] == [(), ("0.0",), ("1.0",)]
+    assert [attempt.parents for attempt in played.attempts[:3]] == [(), ("0.0",), ("1.0",)]
     assert "// first" in played.text(1) and "build failed" in played.text(1).lower()
     assert "// second" in played.text(2) and "// first" not in played.text(2)
     assert len(played.attempts) == 10
 
 
 def test_its_nvidia_puts_a_critics_words_into_the_next_prompt(tmp_path: Path) -> None:
-    answer = usual(judge_rewrite='{"problem": "it reads twice", "instructions": "read once"}')
+    answer = usual(critic_rewrite='{"problem": "it reads twice", "instructions": "read once"}')
     played = run(tmp_path, "its_nvidia", answer, "budget.attempts=3")
     assert played.run.plan.budget.wall_s == 900
-    assert "judge_rewrite" in played.prompts
+    assert "critic_rewrite" in played.prompts
     second = [k for k, name in enumerate(played.prompts) if name == "direct"][1]
     assert "read once" in played.text(second)
 
@@ -126,8 +126,8 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
 ) -> None:
     played = run(tmp_path, "crfm", usual(), "strategy.ideas=2", "strategy.rounds=2")
     assert played.prompts[:5] == ["ideas", *["implement"] * 4]
-    first = [one for one in played.attempts if not one.parents]
-    second = [one for one in played.attempts if one.parents]
+    first = [attempt for attempt in played.attempts if not attempt.parents]
+    second = [attempt for attempt in played.attempts if attempt.parents]
     assert [one.idea for one in first] == ["tile it 0", "tile it 0", "unroll it 0", "unroll it 0"]
     best = [one.id for one in sorted(first, key=lambda one: -one.score)[:2]]
     assert {one.parents[0] for one in second} == set(best)
@@ -137,7 +137,7 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
     assert f"worth {played.run.log[best[0]].score:.2f}" in played.text(later)
 
 
-def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_kernel(
+def test_cudaforge_has_a_critic_name_one_bottleneck_and_goes_on_from_the_last_kernel(
     tmp_path: Path,
 ) -> None:
     played = run(
@@ -146,18 +146,18 @@ def test_cudaforge_has_a_judge_name_one_bottleneck_and_goes_on_from_the_last_ker
         by_prompt(
             {
                 "direct": [kernel("wrong"), kernel(2.0), kernel(1.5), kernel(1.8)],
-                "judge_repair": [FIX],
-                "judge_bottleneck": [FIX],
+                "critic_repair": [FIX],
+                "critic_bottleneck": [FIX],
             }
         ),
         "budget.attempts=4",
     )
-    assert played.prompts[:4] == ["direct", "judge_repair", "direct", "judge_bottleneck"]
-    assert [one.parents for one in played.attempts] == [(), ("0.0",), ("1.0",), ("2.0",)]
+    assert played.prompts[:4] == ["direct", "critic_repair", "direct", "critic_bottleneck"]
+    assert [attempt.parents for attempt in played.attempts] == [(), ("0.0",), ("1.0",), ("2.0",)]
     assert played.attempts[1].diagnosis.fix.startswith("unroll by four")
     assert "few loads in flight" in played.text(2)
-    # The judge of an attempt sees this attempt's kernel, not the best one.
-    third = [k for k, name in enumerate(played.prompts) if name == "judge_bottleneck"][1]
+    # The critic of an attempt sees this attempt's kernel, not the best one.
+    third = [k for k, name in enumerate(played.prompts) if name == "critic_bottleneck"][1]
     assert "worth 1.5" in played.text(third) and "worth 2.0" not in played.text(third)
 
 
@@ -165,13 +165,17 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
     answer = by_prompt(
         {
             "translate": [kernel("wrong"), kernel(1.1), kernel(1.2)],
-            "judge_repair": [FIX],
-            "judge_bottleneck": [FIX],
+            "critic_repair": [FIX],
+            "critic_bottleneck": [FIX],
         }
     )
     played = run(tmp_path, "kforge", answer, "budget.attempts=3")
-    assert [one.phase for one in played.attempts] == ["functional", "functional", "optimise"]
-    assert all(one.donor for one in played.attempts)
+    assert [attempt.phase for attempt in played.attempts] == [
+        "functional",
+        "functional",
+        "optimise",
+    ]
+    assert all(attempt.donor for attempt in played.attempts)
     assert (
         "numba.njit" in played.text(0)
         or "__global__" in played.text(0)
@@ -181,17 +185,20 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
 
 def test_pragma_plans_writes_and_is_told_in_words_from_the_best(tmp_path: Path) -> None:
     played = run(tmp_path, "pragma", usual(), "budget.attempts=3")
-    assert played.prompts[:3] == ["plan", "realise", "judge_bottleneck"]
+    assert played.prompts[:3] == ["plan", "realise", "critic_bottleneck"]
     assert played.run.plan.axes["feedback"]["render"] == "nl"
     assert played.run.plan.axes["strategy"]["parent"] == "best"
 
 
 def test_tritonforges_arbiter_ends_the_loop_at_the_first_small_gain(tmp_path: Path) -> None:
     answer = by_prompt(
-        {"direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)], "judge_bottleneck": [FIX]}
+        {
+            "direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)],
+            "critic_bottleneck": [FIX],
+        }
     )
     played = run(tmp_path, "tritonforge", answer)
-    assert [one.score for one in played.attempts] == [1.0, 1.5, 1.52]
+    assert [attempt.score for attempt in played.attempts] == [1.0, 1.5, 1.52]
 
 
 def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path) -> None:
@@ -209,30 +216,30 @@ def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path)
         }
     )
     played = run(tmp_path, "kernelfalcon", answer)
-    assert [one.island for one in played.attempts] == [0, 1, 2, 3, 0, 1]
+    assert [attempt.island for attempt in played.attempts] == [0, 1, 2, 3, 0, 1]
     assert played.attempts[-1].correct
     temperatures = [call.params["temperature"] for call in played.calls[:4]]
     assert temperatures == pytest.approx([0.8, 0.9, 1.0, 1.1])
     assert "// b" in played.text(5) and "// a" not in played.text(5)  # chains do not leak
 
 
-def test_kernelagents_optimiser_does_what_the_judge_prescribes_and_keeps_two(
+def test_kernelagents_optimiser_does_what_the_critic_prescribes_and_keeps_two(
     tmp_path: Path,
 ) -> None:
     played = run(tmp_path, "kernelagent_opt", usual(), "budget.attempts=8")
-    assert [one.parents for one in played.attempts[:4]] == [()] * 4
+    assert [attempt.parents for attempt in played.attempts[:4]] == [()] * 4
     second = played.attempts[4:8]
     best = sorted(played.attempts[:4], key=lambda one: -one.score)[:2]
     assert {one.parents[0] for one in second} == {one.id for one in best}
     assert all(one.arm.startswith("unroll by four") for one in second)
-    assert {"judge_bottleneck", "judge_analysis"} <= set(played.prompts)
+    assert {"critic_bottleneck", "critic_analysis"} <= set(played.prompts)
 
 
 def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_path: Path) -> None:
     wrong = [kernel("wrong", about=f"try {k}") for k in range(30)]
-    answer = by_prompt({"direct": wrong, "judge_wrong": [FIX], "judge_failure": [FIX]})
+    answer = by_prompt({"direct": wrong, "critic_wrong": [FIX], "critic_failure": [FIX]})
     played = run(tmp_path, "geak", answer, "strategy.k=1", "budget.attempts=8")
-    assert [bool(one.parents) for one in played.attempts] == [
+    assert [bool(attempt.parents) for attempt in played.attempts] == [
         False,
         True,
         True,
@@ -249,7 +256,7 @@ def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_pa
 
 def test_kernelband_takes_actions_from_its_menu_of_six(tmp_path: Path) -> None:
     played = run(tmp_path, "kernelband", usual(), "budget.attempts=8")
-    arms = {one.arm for one in played.attempts if one.parents}
+    arms = {attempt.arm for attempt in played.attempts if attempt.parents}
     assert arms <= {"tiling", "vectorization", "fusion", "pipeline", "reordering", "access_layout"}
     assert len(arms) >= 3
     with pytest.raises(ConfigError, match=r"feedback\.counters="):
@@ -262,7 +269,7 @@ def test_starks_debugger_mends_what_failed_and_its_planner_marks_lines(tmp_path:
     )
     played = run(tmp_path, "stark", answer, "budget.attempts=4", "strategy.epsilon=0.0")
     assert played.prompts[0:2] == ["plan", "realise"]
-    debugged = [one for one in played.attempts if one.operator == "debug"]
+    debugged = [attempt for attempt in played.attempts if attempt.operator == "debug"]
     assert debugged and debugged[0].parents
     asked = played.prompts.index("debug")
     assert "// bad" in played.text(asked)
@@ -274,9 +281,9 @@ def test_evoengineer_free_shows_nothing_and_full_crosses_two_and_shows_insights(
     tmp_path: Path,
 ) -> None:
     free = run(tmp_path / "free", "evoengineer_free", usual(), "budget.attempts=6")
-    assert {one.operator for one in free.attempts} <= {"init", "mutate"}
+    assert {attempt.operator for attempt in free.attempts} <= {"init", "mutate"}
     full = run(tmp_path / "full", "evoengineer_full", usual(), "budget.attempts=12")
-    crossed = [one for one in full.attempts if one.operator == "crossover"]
+    crossed = [attempt for attempt in full.attempts if attempt.operator == "crossover"]
     assert crossed and all(len(set(one.parents)) == 2 for one in crossed)
     third = full.prompts.index("crossover")
     assert "I made it" in full.text(third)  # a rationale of an earlier attempt
@@ -284,8 +291,8 @@ def test_evoengineer_free_shows_nothing_and_full_crosses_two_and_shows_insights(
 
 def test_ai_cuda_engineer_lets_verifiers_hold_back_half_of_eight(tmp_path: Path) -> None:
     played = run(tmp_path, "ai_cuda_engineer", usual(), "budget.attempts=8")
-    assert played.run.plan.axes["judge"]["kind"] == "prefilter"
-    assert len([one for one in played.attempts if not one.parents]) == 8
+    assert played.run.plan.axes["critic"]["kind"] == "prefilter"
+    assert len([attempt for attempt in played.attempts if not attempt.parents]) == 8
 
 
 def test_alphaevolve_changes_kernels_by_edits_on_islands(tmp_path: Path) -> None:
@@ -299,12 +306,12 @@ def test_alphaevolve_changes_kernels_by_edits_on_islands(tmp_path: Path) -> None
         return next(edits) if request.prompt.startswith("diff") else fresh()
 
     played = run(tmp_path, "alphaevolve", answer, "budget.attempts=12")
-    assert {one.island for one in played.attempts} == {0, 1, 2, 3, 4}
-    children = [one for one in played.attempts if one.parents]
-    assert children and {one.operator for one in children} == {"diff"}
-    assert all("// edit" in one.source for one in children)
-    parents = {one.id: one.island for one in played.attempts}
-    assert all(parents[one.parents[0]] == one.island for one in children)
+    assert {attempt.island for attempt in played.attempts} == {0, 1, 2, 3, 4}
+    children = [attempt for attempt in played.attempts if attempt.parents]
+    assert children and {child.operator for child in children} == {"diff"}
+    assert all("// edit" in child.source for child in children)
+    parents = {attempt.id: attempt.island for attempt in played.attempts}
+    assert all(parents[child.parents[0]] == child.island for child in children)
 
 
 def test_fm_agent_combines_strategies_of_two_parents(tmp_path: Path) -> None:
@@ -324,7 +331,7 @@ def test_cuda_llm_writes_several_and_goes_on_from_the_best_alone(tmp_path: Path)
 def test_regrapht_walks_the_graphs_methods(tmp_path: Path) -> None:
     played = run(tmp_path, "regrapht", usual(), "budget.attempts=12")
     assert (tmp_path / "graph.json").is_file()
-    assert all(one.arm for one in played.attempts)
+    assert all(attempt.arm for attempt in played.attempts)
 
 
 def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_path: Path) -> None:
@@ -335,7 +342,7 @@ def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_pat
 def test_akg_goes_by_confidence_over_parents(tmp_path: Path) -> None:
     played = run(tmp_path, "akg", usual(), "budget.attempts=6")
     assert not played.attempts[0].parents
-    assert all(len(one.parents) == 1 for one in played.attempts[1:])
+    assert all(len(attempt.parents) == 1 for attempt in played.attempts[1:])
 
 
 def test_peak_applies_its_stages_in_order_and_undoes_one_without_a_gain(tmp_path: Path) -> None:
@@ -345,10 +352,10 @@ def test_peak_applies_its_stages_in_order_and_undoes_one_without_a_gain(tmp_path
         return MACRO if request.prompt.startswith("macro") else next(slower)
 
     played = run(tmp_path, "peak", answer, "strategy.tries=1", "budget.attempts=5")
-    stages = [one.phase for one in played.attempts]
+    stages = [attempt.phase for attempt in played.attempts]
     assert stages[:4] == ["refactor", "block_tiling", "thread_tiling", "vector_access"]
     # Nothing beat the first kernel, so every stage starts from it.
-    assert {one.parents for one in played.attempts[1:]} == {("0.0",)}
+    assert {attempt.parents for attempt in played.attempts[1:]} == {("0.0",)}
 
 
 def test_qimeng_chooses_an_action_and_its_lines_then_makes_that_one_edit(tmp_path: Path) -> None:
@@ -357,14 +364,14 @@ def test_qimeng_chooses_an_action_and_its_lines_then_makes_that_one_edit(tmp_pat
     assert played.attempts[1].arm == "vectorization"
     assert "vectorization" in played.text(1)  # the menu
     tensor = run(tmp_path / "op", "qimeng_tensorop", usual(), "budget.attempts=6")
-    assert {one.arm for one in tensor.attempts} & {"simd", "threads", "nontemporal"}
+    assert {attempt.arm for attempt in tensor.attempts} & {"simd", "threads", "nontemporal"}
 
 
 def test_maxcode_tells_the_next_prompt_what_a_critic_made_of_the_best(tmp_path: Path) -> None:
-    answer = usual(judge_critic='{"problem": "it reads twice", "instructions": "read once"}')
+    answer = usual(critic_critic='{"problem": "it reads twice", "instructions": "read once"}')
     played = run(tmp_path, "maxcode", answer, "budget.attempts=6")
     assert played.attempts[5].parents == (max(played.attempts[:5], key=lambda a: a.score).id,)
-    assert played.prompts.count("judge_critic") == 6
+    assert played.prompts.count("critic_critic") == 6
     sixth = [k for k, name in enumerate(played.prompts) if name == "direct"][5]
     assert "read once" in played.text(sixth)
 
@@ -372,14 +379,18 @@ def test_maxcode_tells_the_next_prompt_what_a_critic_made_of_the_best(tmp_path: 
 def test_tritorx_ends_with_the_first_correct_kernel(tmp_path: Path) -> None:
     answer = by_prompt({"direct": [kernel("build_failed"), kernel("wrong"), kernel(0.5)]})
     played = run(tmp_path, "tritorx", answer)
-    assert [str(one.status) for one in played.attempts] == ["build_failed", "wrong", "passed"]
+    assert [str(attempt.status) for attempt in played.attempts] == [
+        "build_failed",
+        "wrong",
+        "passed",
+    ]
 
 
 def test_kevins_chains_see_results_of_earlier_turns_without_their_reasoning(tmp_path: Path) -> None:
     played = run(tmp_path, "kevin_infer", usual(), "strategy.k=2", "strategy.turns=3")
     assert len(played.attempts) == 6
-    assert {one.island for one in played.attempts} == {0, 1}
-    chain = [one for one in played.attempts if one.island == 0]
+    assert {attempt.island for attempt in played.attempts} == {0, 1}
+    chain = [attempt for attempt in played.attempts if attempt.island == 0]
     assert [one.parents for one in chain] == [(), (chain[0].id,), (chain[1].id,)]
 
 

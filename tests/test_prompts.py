@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from portkern.agent import memory, prompts
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Draft, Memory
 from portkern.agent.constraints import Constraints
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu
 from portkern.agent.proposer.ideas import Idea
-from portkern.agent.proposer.planned import BEGIN, END, Plan
+from portkern.agent.proposer.planned import BEGIN, END, KernelPlan
 from portkern.agent.proposer.tool_agent import TOOLS
-from portkern.agent.proposer.writing import Options, Writer
+from portkern.agent.proposer.writing import Writer, WriterOptions
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
@@ -35,8 +35,10 @@ from tools import prompts as tool
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATES = sorted(FOLDER.glob("*.j2"))
-AUTHORS = [name for name in prompts.names() if not name.startswith(("judge_", "again"))]
-JUDGES = [name for name in prompts.names() if name.startswith("judge_") and name != "judge_again"]
+AUTHORS = [name for name in prompts.names() if not name.startswith(("critic_", "again"))]
+CRITICS = [
+    name for name in prompts.names() if name.startswith("critic_") and name != "critic_again"
+]
 #: A target for each backend, with hints and knobs or without.
 PLACES = {
     "cuda": ("h200", "sm_80"),
@@ -84,8 +86,8 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
         "idea": f"the idea of {name}",
         "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31\nand more",
-        "feedback": (Block(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
-        "diagnosis": Diagnosis(judge="rules", problem=f"{name} waits", fix="wait less", why="so"),
+        "feedback": (PromptBlock(kind="timing", title=f"Timing of {name}", text="median: 3 µs\n"),),
+        "diagnosis": Diagnosis(critic="rules", problem=f"{name} waits", fix="wait less", why="so"),
     }
     return Attempt(
         id=name,
@@ -105,10 +107,10 @@ PASSED, WRONG = attempt("0.0", 1.25), attempt("1.0")
 class Nobody:
     """A memory that recalls these blocks, whatever is asked."""
 
-    def __init__(self, blocks: Sequence[Block] = ()) -> None:
+    def __init__(self, blocks: Sequence[PromptBlock] = ()) -> None:
         self.blocks = list(blocks)
 
-    def view(self, *_: Any) -> list[Block]:
+    def view(self, *_: Any) -> list[PromptBlock]:
         return self.blocks
 
     def learn(self, attempt: Attempt) -> None: ...
@@ -124,7 +126,9 @@ def writer(
     log.add(attempts)
     nothing: Any = None
     context = Context(task, log, recall or Nobody(), nothing, Random(0), nothing, nothing, set())
-    return Writer(Options(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder")
+    return Writer(
+        WriterOptions(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder"
+    )
 
 
 @cache
@@ -145,7 +149,7 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
             "exemplars": asked.parents,
             "inspirations": [WRONG],
             "level": "strategy",
-            "plan": Plan("tile", "it is reused", lines),
+            "plan": KernelPlan("tile", "it is reused", lines),
             "marks": (BEGIN, END),
             "numbered": "   1 code",
             "anchored": "code",
@@ -163,8 +167,8 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
     )
 
 
-def judged(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
-    """All that the templates of judges name."""
+def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
+    """All that the templates of critics name."""
     return {
         "task": task,
         "attempt": attempt,
@@ -220,12 +224,12 @@ def test_authors_prompts_render_for_every_language(name: str, parents: tuple[str
         tidy(shown, given)
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_judges_prompts_render_for_every_language(name: str) -> None:
+@pytest.mark.parametrize("name", CRITICS)
+def test_critics_prompts_render_for_every_language(name: str) -> None:
     for one in tasks():
         for seen in (PASSED, WRONG):
             for more in ({}, {"before": None, "best": 0.0, "metrics": "", "wanted": 3}):
-                given = judged(one, seen, **more)
+                given = evaluated(one, seen, **more)
                 tidy(text(name, given), given)
 
 
@@ -243,7 +247,7 @@ def test_nothing_optional_leaves_a_hole() -> None:
             mapping=[],
             arms=[],
             told=[],
-            plan=Plan("tile"),
+            plan=KernelPlan("tile"),
             idea=Idea("tile"),
             level="code",
         )
@@ -295,7 +299,7 @@ def test_a_change_of_what_a_prompt_includes_is_a_change_of_it(
     finally:
         monkeypatch.undo()
         prompts.digest.cache_clear()
-    assert "direct" in changed and "diff" not in changed and "judge_vote" not in changed
+    assert "direct" in changed and "diff" not in changed and "critic_vote" not in changed
 
 
 def test_the_tool_gives_what_changed_the_next_version(

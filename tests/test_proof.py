@@ -14,7 +14,7 @@ import torch
 
 from portkern import ops
 from portkern.evaluator import attribution
-from portkern.evaluator.attribution import Proof, Work
+from portkern.evaluator.attribution import AttributedKernel, Proof
 from portkern.evaluator.trial import Result
 from portkern.guard import TorchOps
 from portkern.matrix.selection import host_targets
@@ -24,8 +24,8 @@ from portkern.spec.backend import Backend, Missing, Ready, Resources, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
-from portkern.testing import judge
-from portkern.worker.profile import Trace
+from portkern.testing import evaluate
+from portkern.worker.profile import CallProfile
 
 from .report_records import records
 
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def traced(call: Callable[[], object]) -> dict[str, object]:
-    with Trace() as trace:
+    with CallProfile() as trace:
         call()
     return trace.to_json()
 
@@ -101,7 +101,7 @@ def test_routines_of_the_vendor_are_seen_and_other_words_stay_printed(
 
 # ---- what is concluded
 
-WORK = Work(
+WORK = AttributedKernel(
     Candidate("softmax", "cuda", "cuda", "__global__ void scale() {} // at::native fill", "run"),
     (Resources("reduce<4>"),),
     "forbid",
@@ -114,7 +114,7 @@ def launch(name: str, us: float = 10.0) -> dict[str, object]:
     return {"name": name, "count": 1, "us": us}
 
 
-def held(work: Work = WORK, *, us: float = 100.0, **told: object) -> Proof:
+def held(work: AttributedKernel = WORK, *, us: float = 100.0, **told: object) -> Proof:
     return attribution.hold(told, work, seconds=us / 1e6)
 
 
@@ -164,7 +164,9 @@ def test_other_operators_are_refused_when_they_took_most_of_the_time() -> None:
 def test_what_the_policy_allows_is_a_note() -> None:
     found = held(replace(HOST, torch_ops="allow"), operators=[launch("aten::mm")])
     assert (found.verdict, found.problem) == (Verdict.PASSED, "")
-    assert [str(one) for one in found.findings] == ["note: library torch's aten::mm did the work"]
+    assert [str(finding) for finding in found.findings] == [
+        "note: library torch's aten::mm did the work"
+    ]
 
 
 def test_a_routine_that_native_code_calls_is_refused() -> None:
@@ -212,7 +214,7 @@ def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:
     assert held().problem == "it launched no kernel, expected at least one"
     missing = held(missing="no profiler here")
     assert missing.verdict is Verdict.PASSED
-    assert [one.code for one in missing.findings] == ["unproved"]
+    assert [finding.code for finding in missing.findings] == ["unproved"]
     assert "no profiler here" in missing.findings[0].message
 
 
@@ -229,7 +231,7 @@ def test_records_from_before_there_were_launches_can_be_read() -> None:
     assert Record.from_json(line).launches == []
 
 
-# ---- judged
+# ---- evaluated
 
 
 def on(
@@ -237,10 +239,10 @@ def on(
 ) -> Result:
     language = next(iter(backend.languages.values()))
     candidate = Candidate(op, backend.name, language, source, op, style=backend.style)
-    return judged(backend, where, candidate, folder)
+    return evaluated(backend, where, candidate, folder)
 
 
-def judged(
+def evaluated(
     backend: Backend,
     where: Target,
     candidate: Candidate,
@@ -253,7 +255,7 @@ def judged(
             pytest.skip(f"{backend.name}: {there}")
     op = ops.load(candidate.op)
     chosen = [workload or op.workloads["ci"][0]]
-    results = judge(candidate, op, backend, where, chosen, folder=folder, torch_ops=torch_ops)
+    results = evaluate(candidate, op, backend, where, chosen, folder=folder, torch_ops=torch_ops)
     assert isinstance(results, list), results
     return results[0]
 
@@ -282,12 +284,12 @@ LARGE = Workload("large", {"n": 1 << 22})
 
 def test_an_operator_with_a_harmless_name_is_seen_by_its_time(folder: Path) -> None:
     candidate = Candidate("relu", "cpu", "numba", LIGHT, "relu", style="return")
-    result = judged(CPU, HERE, candidate, folder, workload=LARGE)
+    result = evaluated(CPU, HERE, candidate, folder, workload=LARGE)
     assert result.verdict is Verdict.REJECTED
     assert result.detail.startswith("torch's aten::clamp_min did the work")
-    allowed = judged(CPU, HERE, candidate, folder, "allow", LARGE)
+    allowed = evaluated(CPU, HERE, candidate, folder, "allow", LARGE)
     assert allowed.verdict is Verdict.PASSED
-    assert [one.code for one in allowed.findings] == ["library"]
+    assert [finding.code for finding in allowed.findings] == ["library"]
 
 
 GPU = [name for name in host_targets() if target.load(name).is_gpu]
@@ -304,10 +306,10 @@ def test_the_profile_of_a_gpu_shows_the_kernels_of_the_catalogue(
     if not isinstance(hardware, Venue) or not isinstance(backend.probe(where), Ready):
         pytest.skip(f"{backend.name}: {hardware}")
     for candidate in catalogue.candidates(op, backend):
-        result = judged(backend, where, candidate, folder)
+        result = evaluated(backend, where, candidate, folder)
         assert result.verdict is Verdict.PASSED, result.detail
         assert result.launches and all(one.us > 0 for one in result.launches)
-        assert "unproved" not in [one.code for one in result.findings]
+        assert "unproved" not in [finding.code for finding in result.findings]
 
 
 @pytest.mark.skipif(not GPU, reason="no GPU here")
@@ -322,6 +324,6 @@ def test_a_librarys_kernel_on_a_gpu_is_refused_by_name(folder: Path) -> None:
     if isinstance(hardware, Missing):
         pytest.skip(f"triton: {hardware}")
     candidate = Candidate("relu", "triton", "triton", source, "relu")
-    result = judged(backend, where, candidate, folder, workload=LARGE)
+    result = evaluated(backend, where, candidate, folder, workload=LARGE)
     assert result.verdict is Verdict.REJECTED
     assert "at::native" in result.detail

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from portkern.agent import proposer as proposers
 from portkern.agent import replies
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Draft, Message, Proposer, Reply, Seen
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.catalogue import SHIPPED
 from portkern.agent.proposer.evolve import operator_of
 from portkern.agent.proposer.ideas import MOST_TRIED, Idea, read_ideas
-from portkern.agent.proposer.planned import BEGIN, END, Plan, named, read_plan
-from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.planned import BEGIN, END, KernelPlan, named, read_plan
+from portkern.agent.proposer.reading import ReplyCode
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -85,13 +85,13 @@ def kernel(about: str = "a") -> str:
 # ---- a kernel in a reply
 
 
-def read(text: str, task: Task = CPP, **how: bool) -> Code | Unread:
+def read(text: str, task: Task = CPP, **how: bool) -> ReplyCode | Unread:
     return reading.kernel(text, task, **how)
 
 
 def found(text: str, task: Task = CPP, **how: bool) -> str:
     code = read(text, task, **how)
-    assert isinstance(code, Code), code
+    assert isinstance(code, ReplyCode), code
     return code.source
 
 
@@ -203,11 +203,11 @@ def test_without_the_entry_the_longest_block_is_taken() -> None:
 
 def test_the_words_around_a_kernel_are_kept_and_no_code() -> None:
     code = read(f"I tile.\n\n{block(C)}\nIt is   faster.")
-    assert code == Code(C, "I tile. It is faster.")
+    assert code == ReplyCode(C, "I tile. It is faster.")
     told = read(json.dumps({"thought": "I tile.", "code": C}))
-    assert isinstance(told, Code) and told.rest == "I tile."
+    assert isinstance(told, ReplyCode) and told.rest == "I tile."
     long = read("word " * 5000 + "\n" + block(C))
-    assert isinstance(long, Code) and len(long.rest) == reading.MOST_RATIONALE
+    assert isinstance(long, ReplyCode) and len(long.rest) == reading.MOST_RATIONALE
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def edit(old: str, new: str) -> str:
 )
 def test_edits_change_the_lines_that_they_find(text: str, after: str) -> None:
     told = reading.edited(SOURCE, text)
-    assert isinstance(told, Code) and told.source == after
+    assert isinstance(told, ReplyCode) and told.source == after
     assert "SEARCH" not in told.rest
 
 
@@ -453,12 +453,12 @@ def test_edits_of_a_reply_that_was_cut_are_not_half_done() -> None:
     text = edit("int a;\n", "x\n")
     told = reading.edited(SOURCE, text + "<<<<<<< SEARCH\nint", cut=True)
     assert isinstance(told, Unread) and "cut off at max_tokens" in told.why
-    assert isinstance(reading.edited(SOURCE, text, cut=True), Code)
+    assert isinstance(reading.edited(SOURCE, text, cut=True), ReplyCode)
 
 
 def test_a_file_without_a_last_newline_can_be_edited() -> None:
     told = reading.edited("a\nb", edit("b\n", "c\n"))
-    assert isinstance(told, Code) and told.source == "a\nc\n"
+    assert isinstance(told, ReplyCode) and told.source == "a\nc\n"
 
 
 # ---- a slot with scripted models
@@ -478,12 +478,12 @@ class Asked:
 
     @property
     def text(self) -> str:
-        return "\n".join(one.content for one in self.messages)
+        return "\n".join(message.content for message in self.messages)
 
     @property
     def first(self) -> str:
         """What it was asked before any answer."""
-        return next(one.content for one in self.messages if one.role == "user")
+        return next(message.content for message in self.messages if message.role == "user")
 
     @property
     def last(self) -> str:
@@ -551,10 +551,10 @@ def by_template(**told: Sequence[str] | str) -> Answer:
 class Memory:
     """Recalls these blocks; ``asked`` are the roles that it was asked for."""
 
-    def __init__(self, *blocks: Block) -> None:
+    def __init__(self, *blocks: PromptBlock) -> None:
         self.blocks, self.asked = list(blocks), list[str]()
 
-    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]:
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]:
         self.asked.append(role)
         return self.blocks
 
@@ -569,7 +569,7 @@ def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
         "source": f"int relu() {{\n  // code {name}\n  return 0;\n}}\n",
         "speedups": {"a": score} if score else {},
         "detail": "" if score else "max error 0.31",
-        "feedback": (Block(kind="timing", title="Timing", text=f"measured of {name}"),),
+        "feedback": (PromptBlock(kind="timing", title="Timing", text=f"measured of {name}"),),
     }
     return Attempt(
         id=name,
@@ -625,7 +625,7 @@ def expand(
     task: Task = CPP,
     memory: Memory | None = None,
     approved: Callable[[Sequence[str]], Sequence[str]] = lambda ideas: ideas,
-    judge: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
+    evaluate: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
     seed: int = 0,
     shuffle: int = 0,
     taken: set[str] | None = None,
@@ -637,7 +637,7 @@ def expand(
     async def look(draft: Draft) -> Seen:
         assert draft.candidate is not None
         seen.append(draft.candidate.source)
-        return judge(draft)
+        return evaluate(draft)
 
     async def approve(ideas: Sequence[str]) -> Sequence[str]:
         return approved(ideas)
@@ -667,10 +667,10 @@ def good(asked: Asked, count: int) -> str:
         case "diff":
             source = re.search(r"```cpp\n(.*?)```", asked.text, re.DOTALL)
             assert source
-            line = next(one for one in source[1].splitlines() if "code" in one)
+            line = next(splitline for splitline in source[1].splitlines() if "code" in splitline)
             return edit(f"{line}\n", f"  // changed {count}\n")
         case "tool_agent":
-            return TOOLS[sum(one.role == "assistant" for one in asked.messages) % 3]
+            return TOOLS[sum(message.role == "assistant" for message in asked.messages) % 3]
     return kernel(f"{asked.scope} {count}")
 
 
@@ -751,7 +751,7 @@ def test_who_answers_first_changes_nothing(kind: str) -> None:
     ]
     assert all(course == courses[0] for course in courses)
     assert all(
-        [one.arm for one in told.drafts] == [one.arm for one in several[0].drafts]
+        [draft.arm for draft in told.drafts] == [draft.arm for draft in several[0].drafts]
         for told in several
     )
 
@@ -848,14 +848,14 @@ def test_an_action_of_a_menu_is_told_in_its_words(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_actions_of_the_judge_its_advice_is_the_action(kind: str) -> None:
-    advised = Diagnosis(judge="rules", problem="it waits", fix="use two accumulators")
+def test_with_actions_of_the_critic_its_advice_is_the_action(kind: str) -> None:
+    advised = Diagnosis(critic="rules", problem="it waits", fix="use two accumulators")
     parent = attempt("0.0", 2.0, diagnosis=advised)
-    told = expand(load(kind, actions="judge"), good, Slot(parents=("0.0",)), attempts=[parent])
+    told = expand(load(kind, actions="critic"), good, Slot(parents=("0.0",)), attempts=[parent])
     assert any("use two accumulators" in one.text for one in told.asked)
     assert told.draft.arm == "use two accumulators"
     for slot in (Slot(), Slot(parents=("1.0",)), Slot(parents=("0.0",), arm="tile it")):
-        more = expand(load(kind, actions="judge"), good, slot, attempts=[parent, SLOW])
+        more = expand(load(kind, actions="critic"), good, slot, attempts=[parent, SLOW])
         assert more.draft.arm == slot.arm
 
 
@@ -871,7 +871,7 @@ def test_direct_asks_once_for_each_kernel() -> None:
 
 
 def test_direct_shows_the_past_in_the_memorys_words_alone() -> None:
-    memory = Memory(Block(kind="last", title="What came before", text="a word of it"))
+    memory = Memory(PromptBlock(kind="last", title="What came before", text="a word of it"))
     told = expand(load("direct"), good, Slot(parents=("0.0",)), memory=memory)
     assert "## What came before\na word of it" in told.asked[0].text
     assert "code 0.0" not in told.asked[0].text
@@ -881,7 +881,7 @@ def test_direct_shows_the_past_in_the_memorys_words_alone() -> None:
 def test_one_call_is_named_by_its_template_and_version() -> None:
     (asked,) = expand(load("direct"), good).asked
     assert re.fullmatch(r"direct@\d+", asked.prompt)
-    assert [one.role for one in asked.messages] == ["system", "user"]
+    assert [message.role for message in asked.messages] == ["system", "user"]
 
 
 def test_universal_shows_the_kernel_and_what_was_found_out() -> None:
@@ -1113,7 +1113,7 @@ def test_of_a_duplicate_the_first_ones_result_is_told() -> None:
 def test_ideas_come_from_the_planner_and_kernels_of_each_from_coders() -> None:
     told = expand(load("ideas_then_code"), good, Slot(parents=("0.0",), ideas=2, n=2))
     assert told.templates == [("ideas", "planner"), *[("implement", "coder")] * 4]
-    assert [(one.idea, one.rationale) for one in told.drafts] == [
+    assert [(draft.idea, draft.rationale) for draft in told.drafts] == [
         ("idea 0", "why 0"),
         ("idea 0", "why 0"),
         ("idea 1", "why 1"),
@@ -1158,7 +1158,7 @@ def test_ideas_that_people_strike_out_are_not_carried_out() -> None:
     slot = Slot(ideas=3, n=2)
     told = expand(load("ideas_then_code"), good, slot, approved=approved)
     assert asked == [["idea 0", "idea 1", "idea 2"]]
-    assert [one.idea for one in told.drafts] == ["idea 1", "idea 1"]
+    assert [draft.idea for draft in told.drafts] == ["idea 1", "idea 1"]
     none = expand(load("ideas_then_code"), good, slot, approved=lambda ideas: [])
     assert none.draft.detail == "no idea was approved" and none.draft.calls == ("7/planner#1",)
 
@@ -1194,7 +1194,7 @@ def test_a_planner_without_ideas_is_asked_again_with_the_reason() -> None:
     ],
 )
 def test_ideas_are_found_in_many_forms(text: str, ideas: list[str]) -> None:
-    assert [one.text for one in read_ideas(text)] == ideas
+    assert [read_idea.text for read_idea in read_ideas(text)] == ideas
 
 
 def test_an_idea_has_its_reason() -> None:
@@ -1265,23 +1265,26 @@ def test_a_planner_without_a_plan_is_asked_again_and_then_given_up() -> None:
 @pytest.mark.parametrize(
     ("text", "plan"),
     [
-        (PLAN, Plan("stage it", "it is reused", (2, 2))),
-        ('{"action": "tiling: rows", "lines": [1, 99]}', Plan("tiling: rows", "", (1, 4))),
-        ('{"plan": "a", "lines": ["2", "3"]}', Plan("a", "", (2, 3))),
+        (PLAN, KernelPlan("stage it", "it is reused", (2, 2))),
+        ('{"action": "tiling: rows", "lines": [1, 99]}', KernelPlan("tiling: rows", "", (1, 4))),
+        ('{"plan": "a", "lines": ["2", "3"]}', KernelPlan("a", "", (2, 3))),
         *[
-            (f'{{"plan": "a", "lines": {lines}}}', Plan("a"))
+            (f'{{"plan": "a", "lines": {lines}}}', KernelPlan("a"))
             for lines in ("[3, 2]", "[9, 9]", "[0, 2]", '"23"', "[1, Infinity]", "[1]", "null")
         ],
-        ('{"lines": [1, 2]} {"plan": "draft"} {"plan": "b"}', Plan("b")),
-        (f"int a[2] = {{1}};\n{block(PLAN, 'json')}", Plan("stage it", "it is reused", (2, 2))),
-        ("Stage the\nrows.", Plan("Stage the rows.")),
-        ("<think>no</think> Yes.", Plan("Yes.")),
+        ('{"lines": [1, 2]} {"plan": "draft"} {"plan": "b"}', KernelPlan("b")),
+        (
+            f"int a[2] = {{1}};\n{block(PLAN, 'json')}",
+            KernelPlan("stage it", "it is reused", (2, 2)),
+        ),
+        ("Stage the\nrows.", KernelPlan("Stage the rows.")),
+        ("<think>no</think> Yes.", KernelPlan("Yes.")),
         ("", None),
         ('{"plan": ""', None),
         ("<think>", None),
     ],
 )
-def test_plans_are_found_in_many_forms(text: str, plan: Plan | None) -> None:
+def test_plans_are_found_in_many_forms(text: str, plan: KernelPlan | None) -> None:
     assert read_plan(text, 4) == plan
 
 
@@ -1342,9 +1345,9 @@ def test_each_try_is_a_draft_with_its_calls_counted_once() -> None:
         '{"tool": "done"}',
     )
     told = expand(made, answer, Slot(n=3))
-    assert [len(one.calls) for one in told.drafts] == [3, 3]
-    assert [one.idea for one in told.drafts] == ["first", "second"]
-    assert {one.operator for one in told.drafts} == {"try"}
+    assert [len(draft.calls) for draft in told.drafts] == [3, 3]
+    assert [draft.idea for draft in told.drafts] == ["first", "second"]
+    assert {draft.operator for draft in told.drafts} == {"try"}
     assert "return helper" in told.seen[0] and "return 2;" in told.seen[1]
     assert told.asked[0].text.count("There is no file yet.") == 0
     answers = [one.last for one in told.asked[1:]]
@@ -1388,12 +1391,12 @@ def test_a_tool_answers_in_words(reply: str, said: str) -> None:
 
 
 def test_what_became_of_a_try_is_reported() -> None:
-    def judge(draft: Draft) -> Seen:
-        block = Block(kind="correctness", title="Wrong elements", text="[3, 7]")
+    def evaluate(draft: Draft) -> Seen:
+        block = PromptBlock(kind="correctness", title="Wrong elements", text="[3, 7]")
         return Seen(draft, "build_failed", "no such thing", feedback=[block])
 
     made, answer = with_tools(*TOOLS)
-    report = expand(made, answer, judge=judge).asked[2].last
+    report = expand(made, answer, evaluate=evaluate).asked[2].last
     assert report.startswith("Build failed: no such thing\n\nWrong elements\n[3, 7]\n\nNo tries")
 
 
@@ -1457,7 +1460,7 @@ def test_a_menu_offers_what_the_targets_vendor_has() -> None:
     assert all(names.values())
 
 
-@pytest.mark.parametrize("actions", ["open", "judge", "graph"])
+@pytest.mark.parametrize("actions", ["open", "critic", "graph"])
 def test_an_open_choice_has_no_arms(actions: str) -> None:
     assert menu.arms(actions, CPP) == []
 
@@ -1465,7 +1468,7 @@ def test_an_open_choice_has_no_arms(actions: str) -> None:
 @pytest.mark.parametrize(
     ("actions", "said"),
     [
-        ("opne", "Got proposer.actions='opne', expected open, judge, graph or menu/<name>"),
+        ("opne", "Got proposer.actions='opne', expected open, critic, graph or menu/<name>"),
         ("menu/seven", "No menu of actions 'seven'; available: "),
         ("menu/", "No menu of actions ''"),
     ],

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.evaluator.interleaved_timing import Doubt, Lap, Race, _Round
-from portkern.evaluator.statistics import Plan
+from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming, TimedRound, _Round
+from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.trial import Result
 from portkern.matrix.selection import host_targets
@@ -25,7 +25,7 @@ from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import load
-from portkern.testing import QUICK, judge
+from portkern.testing import QUICK, evaluate
 from portkern.worker import timed_inputs
 
 from .kernels import RIGHT, relu
@@ -42,8 +42,8 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def result(candidate: Candidate, artifacts: Path) -> Result:
-    options = replace(QUICK, plan=Plan(rounds=3))
-    results = judge(candidate, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
+    options = replace(QUICK, plan=TimingPlan(rounds=3))
+    results = evaluate(candidate, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
     assert isinstance(results, list), results
     return results[0]
 
@@ -54,8 +54,8 @@ def test_an_honest_kernel_is_timed_on_calls_of_its_own(artifacts: Path) -> None:
     assert found.samples is not None
     assert {"load", "first", "run"} == found.seconds.keys()
     for samples in (found.samples, found.baselines["eager"]):
-        assert len(samples.laps) >= 3
-        assert all(1 <= len(lap) <= Plan().most for lap in samples.laps)
+        assert len(samples.rounds) >= 3
+        assert all(1 <= len(lap) <= TimingPlan().most for lap in samples.rounds)
 
 
 @pytest.mark.parametrize(
@@ -125,19 +125,19 @@ def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> 
 
 
 def test_what_is_hidden_is_what_is_beyond_the_harness_own_share_and_the_warm_up() -> None:
-    lap = Lap([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of
+    lap = TimedRound([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of
     assert lap.hidden_s(0.002) == pytest.approx(0.010 - 0.004 - 0.001 - 0.002)
     assert lap.hides() and not lap.hides(0.0039)
 
 
 def test_every_call_may_be_looked_at_and_the_faster_half_is_more_often() -> None:
-    lap, chosen = Lap([9.0, 1.0, 8.0, 2.0], wall_s=1.0), random.Random(0)
+    lap, chosen = TimedRound([9.0, 1.0, 8.0, 2.0], wall_s=1.0), random.Random(0)
     looks = [lap.some(2, chosen) for _ in range(4000)]
     times = Counter(call for some in looks for call in some)
     assert times[1] == pytest.approx(2500, rel=0.1) and times[3] == pytest.approx(2500, rel=0.1)
     assert times[0] == pytest.approx(1000, rel=0.2) and times[2] == pytest.approx(1000, rel=0.2)
     assert all(some & {1, 3} for some in looks) and not lap.some(0, chosen)
-    told_as_a_mean = Lap([1.0] * 4, wall_s=1.0)
+    told_as_a_mean = TimedRound([1.0] * 4, wall_s=1.0)
     assert {call for _ in range(200) for call in told_as_a_mean.some(1, chosen)} == {0, 1, 2, 3}
 
 
@@ -158,8 +158,10 @@ def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
 @pytest.mark.parametrize("samples", [[0.1] * 5, [math.nan] * 5, [-1.0] * 5])
 def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float]) -> None:
     workload, where = Workload("big", {"n": 1 << 20}), load("h200")
-    race = Race(OP, workload, "float32", [], Plan(), 1.0, {0: where}, {}, Watch(where))
-    race.laps = {0: [Lap(samples, wall_s=1.0)]}
+    race = InterleavedTiming(
+        OP, workload, "float32", [], TimingPlan(), 1.0, {0: where}, {}, Watch(where)
+    )
+    race.rounds = {0: [TimedRound(samples, wall_s=1.0)]}
     race._compare_floors()
     loss = race.lost[0]
     assert isinstance(loss, Doubt)
@@ -175,7 +177,7 @@ def test_each_thread_of_a_baseline_has_a_processor_of_its_own() -> None:
             session.ask("stage", timeout_s=60, seeds=[1], calls=1, dims={}, scalars={}),
             session.ask("time", timeout_s=60),
         ]
-        assert all(isinstance(answer, sandbox.Answer) for answer in answers), answers
+        assert all(isinstance(answer, sandbox.Answered) for answer in answers), answers
         family = [one := psutil.Process(session.pid), *one.children(recursive=True)]
         worker = max(family, key=psutil.Process.num_threads)
         allowed = [os.sched_getaffinity(thread.id) for thread in worker.threads()]

@@ -90,7 +90,7 @@ def test_a_cell_without_a_measurement_has_no_speedup() -> None:
     assert cell.speedup is None
 
 
-def _only_cell(*parts: Record) -> report.table.Cell:
+def _only_cell(*parts: Record) -> report.table.TableCell:
     (cell,) = Table.of(parts).cells.values()
     return cell
 

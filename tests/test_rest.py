@@ -50,26 +50,26 @@ def start() -> Iterator[Start]:
 @pytest.mark.parametrize("code", [SPIN, IN_A_THREAD, IN_A_CHILD], ids=["main", "thread", "child"])
 def test_a_process_that_spins_is_restless(code: str, start: Start) -> None:
     pid = start(code)
-    assert busy_threads.restless({pid}) == {pid}
+    assert busy_threads.processes_at_work({pid}) == {pid}
 
 
 def test_a_process_that_spins_is_restless_where_it_hardly_ever_runs(start: Start) -> None:
     start(SPIN)
     start(SPIN)
     pid = start(SPIN, starved=True)
-    assert busy_threads.restless({pid}) == {pid}
+    assert busy_threads.processes_at_work({pid}) == {pid}
 
 
 def test_a_process_that_sleeps_rests_on_a_busy_processor_too(start: Start) -> None:
     busy = start(SPIN)
     asleep = start(SLEEP)
-    assert busy_threads.restless({busy, asleep}) == {busy}
+    assert busy_threads.processes_at_work({busy, asleep}) == {busy}
 
 
 def test_what_has_ended_rests_and_work_is_done_meanwhile_once_whoever_is_watched() -> None:
     done: list[int] = []
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert busy_threads.restless({ended.pid}, lambda: done.append(1)) == set()
-    assert busy_threads.restless([], lambda: done.append(1)) == set()
+    assert busy_threads.processes_at_work({ended.pid}, lambda: done.append(1)) == set()
+    assert busy_threads.processes_at_work([], lambda: done.append(1)) == set()
     assert done == [1, 1]

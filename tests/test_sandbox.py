@@ -13,22 +13,21 @@ import pytest
 from portkern import ops
 from portkern.errors import PortkernError
 from portkern.evaluator import build
-from portkern.evaluator import trial as evaluate
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
-from portkern.evaluator.trial import Trial
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.jail import Policy
+from portkern.sandbox.jail import JailPolicy
 from portkern.sandbox.session import Failed, Session
-from portkern.sandbox.shared_memory import Arena
+from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.target import load
-from portkern.testing import QUICK, judge
+from portkern.testing import QUICK, evaluate
 from portkern.toolchain.run_tool import cache_root
 
 from .kernels import RIGHT, relu
@@ -44,8 +43,8 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def verdict(body: str, artifacts: Path, *, run_s: float = 60.0) -> tuple[Verdict, str]:
     op = ops.load("relu")
-    options = evaluate.Options(limits=Limits(run_s=run_s), plan=QUICK.plan)
-    results = judge(
+    options = TrialOptions(limits=StageLimits(run_s=run_s), plan=QUICK.plan)
+    results = evaluate(
         relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts, options=options
     )
     assert isinstance(results, list), results
@@ -91,15 +90,15 @@ def test_children_of_a_kernel_die_with_it(artifacts: Path) -> None:
     assert not [command for command in commands if "portkern-orphan" in command]
 
 
-def test_a_crash_at_one_size_leaves_the_other_sizes_judged(artifacts: Path) -> None:
+def test_a_crash_at_one_size_leaves_the_other_sizes_evaluated(artifacts: Path) -> None:
     op = ops.load("relu")
     body = "if (n == 1000) abort(); " + RIGHT
-    results = judge(relu(body), op, CPU, HOST, list(op.workloads["ci"]), folder=artifacts)
+    results = evaluate(relu(body), op, CPU, HOST, list(op.workloads["ci"]), folder=artifacts)
     assert isinstance(results, list)
     assert [r.verdict for r in results] == [Verdict.CRASHED, Verdict.PASSED]
 
 
-def test_a_crash_leaves_its_neighbours_judged(artifacts: Path) -> None:
+def test_a_crash_leaves_its_neighbours_evaluated(artifacts: Path) -> None:
     op = ops.load("relu")
     contestants = [_contestant(body, artifacts) for body in ("abort();", RIGHT, "return 0;")]
     with Trial(op, "float32", contestants, QUICK) as trial:
@@ -132,7 +131,7 @@ def test_a_kernel_that_writes_outside_of_its_output_is_wrong(
 def test_a_kernel_whose_answers_vary_within_the_budget_passes_with_a_note(artifacts: Path) -> None:
     body = RIGHT.replace("return 0;", "static int calls; y[0] += 1e-7f * (++calls % 2); return 0;")
     op = ops.load("relu")
-    results = judge(relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts)
+    results = evaluate(relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts)
     assert isinstance(results, list), results
     assert results[0].verdict is Verdict.PASSED, results[0].detail
     [note] = results[0].findings
@@ -150,7 +149,7 @@ def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> 
 def _contestant(body: str, artifacts: Path) -> Contestant:
     op = ops.load("relu")
     request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
-    [built] = build.build_all([request], [{}], limits=Limits(), cache=ArtifactCache(artifacts))
+    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(artifacts))
     assert not isinstance(built.outcome, build.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
     assert isinstance(venue, Venue)
@@ -178,7 +177,7 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch
     sandbox.close_servers()
 
 
-def test_a_worker_knows_the_judges_cache_though_its_home_is_elsewhere(
+def test_a_worker_knows_the_evaluators_cache_though_its_home_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Otherwise every worker makes the emulator's runtime and headers again, for 5 to 10 s."""
@@ -224,9 +223,9 @@ def test_a_dead_server_is_started_again() -> None:
     server = sandbox.ForkServer(("torch",))
 
     def spawn() -> None:
-        with Arena() as arena, tempfile.TemporaryFile() as log:
-            policy = Policy(Path("/tmp"))
-            server.spawn(policy, {}, arena=arena.handle, log=log.fileno())[2].close()
+        with SharedMemory() as memory, tempfile.TemporaryFile() as log:
+            policy = JailPolicy(Path("/tmp"))
+            server.spawn(policy, {}, memory=memory.handle, log=log.fileno())[2].close()
 
     spawn()
     assert server._process is not None
@@ -254,7 +253,9 @@ def test_outputs_of_another_form_are_told_what_was_expected(
     state = backend.probe(where)
     if isinstance(state, Missing):
         pytest.skip(str(state))
-    results = judge(candidate, op, backend, where, list(op.workloads["ci"][:1]), folder=artifacts)
+    results = evaluate(
+        candidate, op, backend, where, list(op.workloads["ci"][:1]), folder=artifacts
+    )
     assert isinstance(results, list), results
     assert results[0].verdict is Verdict.WRONG
     assert told in results[0].detail

@@ -18,7 +18,7 @@ import torch
 from portkern.errors import BuildError, ConfigError, LaunchError
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.options import Mode
-from portkern.simt.execute.program import Outcome
+from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.torch_extension import bindings as torchlite
 from portkern.simt.torch_extension.bindings import Extension
 from portkern.spec import target
@@ -32,7 +32,7 @@ PROGRAMS = sorted(p.name for p in (HERE / "api").iterdir() if p.suffix in (".cu"
 MARK = re.compile(r"// (SX\d{3})$")
 
 
-def run(name: str, folder: Path, mode: Mode = "fast") -> Outcome:
+def run(name: str, folder: Path, mode: Mode = "fast") -> ProgramOutcome:
     hip = name.endswith(".hip")
     where = target.load("mi300x" if hip else "h100")
     built = build.build_program(HERE / "api" / name, folder / "program", mode=mode, target=where)

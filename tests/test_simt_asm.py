@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 from pathlib import Path
 
 import numpy
 import pytest
 from numpy.typing import NDArray
 
+from portkern import ops
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import build, program, runtime_library
-from portkern.simt.execute.options import Run
+from portkern.simt.execute.options import RunOptions
 from portkern.simt.translate import rewrite
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.inline_ptx import translate
+from portkern.spec import catalogue, registry
 from tests.simt.matrix import corpus
 
 Words = NDArray[numpy.uint64]
@@ -96,7 +97,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: str) -> None:
     """Beside what an H200 answered. A 64-lane warp is two of PTX's."""
     files = [str(built.parent / "in"), str(built.parent / "out")]
-    how = Run(order=order)  # type: ignore[arg-type]
+    how = RunOptions(order=order)  # type: ignore[arg-type]
     outcome = program.run(built, how, warp=warp, arguments=files)
     assert outcome.status == 0 and not outcome.findings, outcome
     shape = (len(corpus.CASES), corpus.THREADS, corpus.OUTPUTS)
@@ -125,7 +126,7 @@ def test_checkers_find_nothing_in_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus.cu").write_text(corpus.program(HEADER))
     corpus.inputs().tofile(tmp_path / "in")
     checked = build.build_program(tmp_path / "corpus.cu", tmp_path / "corpus", mode="check")
-    how = Run(races=True, bounds=True, uninitialised=True, alignment=True)
+    how = RunOptions(races=True, bounds=True, uninitialised=True, alignment=True)
     files = [str(tmp_path / "in"), str(tmp_path / "out")]
     outcome = program.run(checked, how, arguments=files)
     assert outcome.status == 0 and not outcome.findings, outcome
@@ -240,14 +241,10 @@ def test_an_operand_too_few_is_always_noticed() -> None:
             assert isinstance(translate(Asm(one.template, outputs, inputs, 1)), Diagnostic), one
 
 
-KERNELS = resources.files("portkern.backends.cuda") / "kernels"
-
-
-@pytest.mark.parametrize(
-    "name", sorted(f.name for f in KERNELS.iterdir() if f.name.endswith(".cu"))
-)
+@pytest.mark.parametrize("name", ops.CORE)
 def test_the_catalogues_kernels_translate(name: str) -> None:
-    text = rewrite.rewrite((KERNELS / name).read_text(), name).text
+    [kernel] = catalogue.candidates(name, registry.load("cuda"))
+    text = rewrite.rewrite(kernel.source, f"{name}.cu").text
     refused = set(re.findall(r"SX0\d\d [^\"]*", text))
     # What a macro that selects an instruction might be elsewhere is refused only if it is used, and
     # so is what stands for Hopper alone.

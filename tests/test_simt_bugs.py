@@ -9,7 +9,7 @@ import pytest
 from portkern.simt.execute import runtime_library
 
 from .simt.suite import Case, cases
-from .simt.verdicts import judge
+from .simt.verdicts import evaluate
 
 pytestmark = pytest.mark.skipif(
     not isinstance(runtime_library.find(), runtime_library.Toolbox),
@@ -24,12 +24,12 @@ def _name(case: Case) -> str:
 @pytest.mark.parametrize("case", cases(), ids=_name)
 def test_the_mutant_is_caught(case: Case, tmp_path: Path) -> None:
     for width in case.widths:
-        verdict = judge(case, width, tmp_path, bug=True)
+        verdict = evaluate(case, width, tmp_path, bug=True)
         assert case.caught(verdict.seen), (width, case.what, verdict)
 
 
 @pytest.mark.parametrize("case", cases(), ids=_name)
 def test_the_correct_twin_is_left_in_peace(case: Case, tmp_path: Path) -> None:
     for width in case.twin_widths:
-        verdict = judge(case, width, tmp_path, bug=False)
+        verdict = evaluate(case, width, tmp_path, bug=False)
         assert verdict.clean, (width, case.what, verdict)

@@ -1,4 +1,4 @@
-"""The emulator venue of the cuda and hip backends, through the verbs and the judge."""
+"""The emulator venue of the cuda and hip backends, through the verbs and the evaluator."""
 
 from __future__ import annotations
 

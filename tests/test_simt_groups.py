@@ -12,8 +12,8 @@ from portkern.errors import BuildError
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.build import build_program
 from portkern.simt.execute.machine import Language
-from portkern.simt.execute.options import Mode, Order, Run, checkers
-from portkern.simt.execute.program import Outcome, run
+from portkern.simt.execute.options import Mode, Order, RunOptions, checkers
+from portkern.simt.execute.program import ProgramOutcome, run
 
 pytestmark = pytest.mark.skipif(
     not isinstance(runtime_library.find(), runtime_library.Toolbox),
@@ -52,7 +52,7 @@ def language(name: str) -> Language:
 @pytest.mark.parametrize("name", RIGHT)
 def test_results_are_the_devices_in_every_order(name: str, warp: int, built: Build) -> None:
     for order, seed in SCHEDULES:
-        how = Run(order=order, seed=seed, workers=2, widen=True)
+        how = RunOptions(order=order, seed=seed, workers=2, widen=True)
         outcome = run(built(name, "fast"), how, language=language(name), warp=warp)
         assert (outcome.status, outcome.output.strip()) == (0, "ok"), (order, outcome)
         assert not outcome.findings, order
@@ -61,14 +61,14 @@ def test_results_are_the_devices_in_every_order(name: str, warp: int, built: Bui
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("name", RIGHT)
 def test_checkers_find_nothing_in_correct_programs(name: str, warp: int, built: Build) -> None:
-    how = Run(widen=True).checked(checkers(["all"]))
+    how = RunOptions(widen=True).checked(checkers(["all"]))
     outcome = run(built(name, "check"), how, language=language(name), warp=warp)
     assert (outcome.status, outcome.output.strip()) == (0, "ok"), outcome
     assert not outcome.findings
 
 
-def misuse(kernel: str, warp: int, built: Build) -> Outcome:
-    how = Run().checked(checkers(["all"]))
+def misuse(kernel: str, warp: int, built: Build) -> ProgramOutcome:
+    how = RunOptions().checked(checkers(["all"]))
     return run(built("misuse.cu", "check"), how, warp=warp, arguments=[kernel])
 
 
@@ -98,7 +98,7 @@ def test_misuse_is_reported_at_the_callers_line(
 ) -> None:
     outcome = misuse(kernel, warp, built)
     assert code in outcome.codes
-    found = next(one for one in outcome.findings if one.code == code)
+    found = next(finding for finding in outcome.findings if finding.code == code)
     lines = (PROGRAMS / "misuse.cu").read_text(encoding="utf-8").splitlines()
     begin = next(i for i, line in enumerate(lines, 1) if f"void {kernel}(" in line)
     if code not in ("SX201", "SX206"):  # races are where the memory is touched: in the library

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from portkern.errors import ConfigError
 from portkern.simt.translate.asm_statement import Asm, Operand
-from portkern.simt.translate.lexer import Code, Kind, tokenize
+from portkern.simt.translate.lexer import Kind, SourceCode, tokenize
 from portkern.simt.translate.rewrite import INCLUDE, rewrite, rewrite_tree
 from portkern.simt.translate.unmodelled import unmodelled
 
@@ -155,7 +155,7 @@ def test_a_token_is_what_cpp_says(source: str, texts: list[str]) -> None:
 
 
 def test_brackets_match_within_each_branch_of_an_if() -> None:
-    code = Code("#if A\nvoid f(int a) {\n#else\nvoid f() {\n#endif\n}\nint g() {}")
+    code = SourceCode("#if A\nvoid f(int a) {\n#else\nvoid f() {\n#endif\n}\nint g() {}")
     braces = [i for i, text in enumerate(code.text) if text == "{"]
     assert code.partner[braces[0]] == -1
     assert code.text[code.partner[braces[1]]] == "}"
@@ -163,7 +163,7 @@ def test_brackets_match_within_each_branch_of_an_if() -> None:
 
 
 def test_what_if_0_leaves_open_is_not_open() -> None:
-    code = Code("#if 0\nvoid f( {\n#endif\nint g() {}")
+    code = SourceCode("#if 0\nvoid f( {\n#endif\nint g() {}")
     assert code.partner[code.text.index("{", 8)] == len(code.text) - 2
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from portkern.simt.execute import build, program, runtime_library
-from portkern.simt.execute.options import Mode, Order, Run
-from portkern.simt.execute.program import Outcome
+from portkern.simt.execute.options import Mode, Order, RunOptions
+from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.translate.rewrite import rewrite
 from portkern.spec import target
 from portkern.toolchain.run_tool import run_tool
@@ -29,10 +29,10 @@ template <class T> std::vector<T> host(const T* p, int n) { std::vector<T> v(n);
 template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf("%g ", (double)x); printf("\\n"); }
 #line 1 "kernel.cu"
 """
-CHECKED = Run(races=True, bounds=True, uninitialised=True, alignment=True)
+CHECKED = RunOptions(races=True, bounds=True, uninitialised=True, alignment=True)
 ORDERS: tuple[Order, ...] = ("forward", "lockstep", "reverse", "random", "priority")
 
-Runner = Callable[..., Outcome]
+Runner = Callable[..., ProgramOutcome]
 
 
 @pytest.fixture
@@ -41,24 +41,24 @@ def run(tmp_path: Path) -> Runner:
 
     def runner(
         source: str,
-        how: Run | None = None,
+        how: RunOptions | None = None,
         *,
         mode: Mode = "fast",
         warp: int | None = None,
         at: str = "",
         timeout_s: float = 30.0,
-    ) -> Outcome:
+    ) -> ProgramOutcome:
         file = tmp_path / "kernel.cu"
         file.write_text(PRELUDE + textwrap.dedent(source), encoding="utf-8")
         where = target.load(at) if at else None
         built = build.build_program(file, tmp_path / "kernel", mode=mode, target=where)
-        how = how or (CHECKED if mode == "check" else Run())
+        how = how or (CHECKED if mode == "check" else RunOptions())
         return program.run(built, how, warp=warp, target=where, timeout_s=timeout_s)
 
     return runner
 
 
-def numbers(outcome: Outcome) -> list[float]:
+def numbers(outcome: ProgramOutcome) -> list[float]:
     assert outcome.status == 0, outcome
     return [float(word) for word in outcome.output.split()]
 
@@ -96,7 +96,7 @@ def test_a_barrier_separates_phases_in_every_order(run: Runner, order: Order, th
         }}
         int main() {{ int* x = device<int>({threads}); k<<<1, {threads}>>>(x); show(x, {threads}); }}
         """,
-        Run(order=order, seed=3),
+        RunOptions(order=order, seed=3),
     )
     assert numbers(outcome) == [3 * ((t + 1) % threads) + 3 for t in range(threads)]
     assert not outcome.findings
@@ -115,8 +115,8 @@ def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None
         int main() { unsigned* x = device<unsigned>(1); for (int i = 0; i < 5; ++i) k<<<200, 96>>>(x); show(x, 1); }
     """
     want = 5 * sum(t + b for t in range(96) for b in range(200))
-    assert numbers(run(source, Run(workers=1))) == [want]
-    assert numbers(run(source, Run(workers=2))) == [want]
+    assert numbers(run(source, RunOptions(workers=1))) == [want]
+    assert numbers(run(source, RunOptions(workers=2))) == [want]
 
 
 def test_votes_of_a_barrier_count_all_threads(run: Runner) -> None:
@@ -202,7 +202,7 @@ def test_a_butterfly_sums_a_warp(run: Runner, order: Order) -> None:
         }
         int main() { float* x = device<float>(96); k<<<1, 96>>>(x); show(x, 96); }
     """,
-        Run(order=order, seed=5),
+        RunOptions(order=order, seed=5),
     )
     assert numbers(outcome) == [
         sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)
@@ -248,7 +248,7 @@ def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
         }
         int main() { int* x = device<int>(3); k<<<1, 96>>>(x); show(x, 3); }
     """,
-            Run(order=order),
+            RunOptions(order=order),
             mode="check",
         )
     )
@@ -259,9 +259,9 @@ def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
 # ---- what goes wrong has a number and a line
 
 
-def found(outcome: Outcome, code: str) -> int:
+def found(outcome: ProgramOutcome, code: str) -> int:
     """The line of the only finding with ``code``."""
-    assert outcome.codes == {code}, [str(one) for one in outcome.findings]
+    assert outcome.codes == {code}, [str(finding) for finding in outcome.findings]
     return outcome.findings[0].line
 
 
@@ -293,7 +293,7 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
 def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     run: Runner, body: str, code: str, line: int
 ) -> None:
-    outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", Run(limit_s=1.0))
+    outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", RunOptions(limit_s=1.0))
     assert found(outcome, code) == line
     assert outcome.status in (0, 1), outcome
 
@@ -397,7 +397,7 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
         timeout_s=120.0,
     )
     outcome = program.run(tmp_path / "kernel")
-    assert [(one.code, one.line) for one in outcome.findings] == [("SX408", 13)]
+    assert [(finding.code, finding.line) for finding in outcome.findings] == [("SX408", 13)]
 
 
 # ---- memory, in checked builds
@@ -430,8 +430,8 @@ def test_a_memory_error_is_found_in_a_checked_build(
     run: Runner, body: str, code: str, line: int
 ) -> None:
     outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", mode="check")
-    assert code in outcome.codes, [str(one) for one in outcome.findings]
-    assert line in {one.line for one in outcome.findings if one.code == code}
+    assert code in outcome.codes, [str(finding) for finding in outcome.findings]
+    assert line in {finding.line for finding in outcome.findings if finding.code == code}
 
 
 def test_blocks_that_write_one_word_race(run: Runner) -> None:
@@ -463,8 +463,8 @@ def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
     run: Runner, access: str
 ) -> None:
     kernel = f"__global__ void k(int* x) {{\nint n = 64;\n{access};\n}}\n{LAUNCH}"
-    outcome = run(kernel, Run(bounds=True), mode="check")
-    assert {one.line for one in outcome.findings if one.code == "SX101"} == {3}, outcome
+    outcome = run(kernel, RunOptions(bounds=True), mode="check")
+    assert {finding.line for finding in outcome.findings if finding.code == "SX101"} == {3}, outcome
 
 
 def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
@@ -538,7 +538,9 @@ def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Ru
     """
     outcome = run(source, mode="check")
     marked = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")]
-    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert {(finding.code, finding.line) for finding in outcome.findings} == {
+        ("SX201", i) for i in marked
+    }
     assert outcome.status == 0
 
 
@@ -593,7 +595,9 @@ def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runn
     """
     outcome = run(source, mode="check")
     marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
-    assert {(one.code, one.line) for one in outcome.findings} == {("SX201", i) for i in marked}
+    assert {(finding.code, finding.line) for finding in outcome.findings} == {
+        ("SX201", i) for i in marked
+    }
     assert outcome.status == 0
 
 
@@ -633,7 +637,7 @@ def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
         mode="check",
     )
     assert numbers(outcome) == [2 * 2 + 10 + 20 + 7]
-    assert [(one.code, one.line) for one in outcome.findings] == [
+    assert [(finding.code, finding.line) for finding in outcome.findings] == [
         ("SX111", 14),
         ("SX111", 15),
         ("SX111", 16),
@@ -647,10 +651,10 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
         __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x * 32] = s[31 - threadIdx.x][0]; }
         int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
     """,
-        Run(counters=True),
+        RunOptions(counters=True),
         mode="check",
     )
-    good, bad = (one["counters"] for one in outcome.counters)
+    good, bad = (counter["counters"] for counter in outcome.counters)
     assert (good["transactions"], bad["transactions"]) == (4, 32)
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)
     assert good["least_transactions"] == 4 and good["stores"] == bad["stores"] == 32

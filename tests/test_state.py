@@ -25,7 +25,7 @@ from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import load
-from portkern.testing import judge
+from portkern.testing import evaluate
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker.state_snapshot import Snapshot
 from portkern.worker.worker import layout
@@ -211,14 +211,14 @@ def test_the_download_does_not_ask_what_came_later() -> None:
         assert torch.equal(device.download(mine), torch.ones(4))
 
 
-# ---- judged
+# ---- evaluated
 
 CPU, HERE = registry.load("cpu"), load(host_targets()[0])
 
 
-def judged(source: str, folder: Path) -> Result:
+def evaluated(source: str, folder: Path) -> Result:
     candidate = Candidate("relu", "cpu", "numba", source, "relu", style="return")
-    results = judge(
+    results = evaluate(
         candidate,
         ops.load("relu"),
         CPU,
@@ -237,7 +237,7 @@ def test_a_change_that_the_kernel_undoes_before_it_returns_is_its_own_business(
     source = (
         "import torch\n\ndef relu(x):\n    with torch.no_grad():\n        return x.clamp_min(0)\n"
     )
-    assert judged(source, tmp_path).verdict is Verdict.PASSED
+    assert evaluated(source, tmp_path).verdict is Verdict.PASSED
 
 
 def test_a_change_in_a_timed_call_is_found_afterwards(tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ def test_a_change_in_a_timed_call_is_found_afterwards(tmp_path: Path) -> None:
         "    if len(CALLS) == {late}: torch.set_num_threads(1)\n"
         "    return x.clamp_min(0)\n"
     )
-    judged_calls = 12  # at least: more than the distributions there are
-    result = judged(source.format(late=judged_calls), tmp_path)
+    evaluated_calls = 12  # at least: more than the distributions there are
+    result = evaluated(source.format(late=evaluated_calls), tmp_path)
     assert result.verdict is Verdict.SUSPICIOUS
     assert result.detail.startswith("the framework's number of threads was")
     assert result.samples is None

@@ -25,7 +25,7 @@ from portkern.agent.strategy.bandit import Bandit, features
 from portkern.agent.strategy.clusters import Clusters
 from portkern.agent.strategy.evolutionary import Evolutionary
 from portkern.agent.strategy.graph import MctsGraph
-from portkern.agent.strategy.population import Policy, distance
+from portkern.agent.strategy.population import PopulationPolicy, distance
 from portkern.agent.strategy.search import Search
 from portkern.errors import ConfigError
 
@@ -110,7 +110,7 @@ def chaos(seed: int) -> World:
         }
         facts: dict[str, Any] = {"source": source, "metrics": metrics}
         if drawn.random() < 0.02:
-            facts["diagnosis"] = Diagnosis(judge="rules", problem="none", stop=True)
+            facts["diagnosis"] = Diagnosis(critic="rules", problem="none", stop=True)
         if drawn.random() < 0.5:
             return attempt(slot, k, drawn.choice([0.5, 1.0, drawn.uniform(0.1, 9)]), **facts)
         status = drawn.choice(
@@ -190,11 +190,11 @@ def check(slot: Slot, log: Log) -> None:
     assert {*slot.parents, *slot.shown} <= known.keys()
     assert len({*slot.parents, *slot.shown}) == len([*slot.parents, *slot.shown])
     parents = [known[name] for name in slot.parents]
-    assert all(one.source and one.status is not Status.DUPLICATE for one in parents)
+    assert all(parent.source and parent.status is not Status.DUPLICATE for parent in parents)
     takes = {"init": 0, "mutate": 1, "diff": 1, "crossover": 2}
     if slot.operator in takes:
         assert len(parents) == takes[slot.operator]
-        assert all(one.correct for one in parents)
+        assert all(parent.correct for parent in parents)
     if slot.operator == "debug":
         assert not parents[0].correct
 
@@ -514,9 +514,9 @@ def test_the_arbiter_ends_refinement_after_a_correct_turn_that_gains_too_little(
     assert len(play(load("refine"), gains).slots) == 10
 
 
-def test_a_judge_who_sees_nothing_more_to_gain_ends_refinement() -> None:
+def test_a_critic_who_sees_nothing_more_to_gain_ends_refinement() -> None:
     def world(slot: Slot) -> Sequence[Attempt]:
-        stop = Diagnosis(judge="rules", problem="at the roofline", stop=slot.number == 2)
+        stop = Diagnosis(critic="rules", problem="at the roofline", stop=slot.number == 2)
         return [attempt(slot, score=1.0, diagnosis=stop)]
 
     assert len(play(load("refine"), world).slots) == 3
@@ -772,7 +772,9 @@ def kernel(name: str, score: float, source: str, **metrics: float) -> Attempt:
 
 
 def kept(mode: Any, attempts: Sequence[Attempt], size: int = 2, **options: Any) -> list[str]:
-    return [one.id[0] for one in Policy(mode, size, **options).survivors(attempts)]
+    return [
+        survivor.id[0] for survivor in PopulationPolicy(mode, size, **options).survivors(attempts)
+    ]
 
 
 def test_populations_keep_the_fastest_the_different_or_the_best_of_each_kind() -> None:
@@ -804,7 +806,7 @@ def test_the_fastest_stays_in_every_population_and_it_never_outgrows_its_size(
         for one in chaos(data.draw(st.integers(0, 99)))(Slot(number=number))
     ]
     size = data.draw(st.integers(1, 5))
-    left = Policy(mode, size, ("complexity", "diversity")).survivors(attempts)
+    left = PopulationPolicy(mode, size, ("complexity", "diversity")).survivors(attempts)
     fastest = max((one.score for one in attempts), default=0.0)
     assert len(left) <= size
     assert max((one.score for one in left), default=0.0) == fastest
@@ -1018,7 +1020,9 @@ def test_methods_follow_one_another_along_edges_and_no_deeper_than_allowed(
     search = load("mcts_graph", edges=EDGES_OF_TWO_STEPS, depth=depth, seed=seed)
     course = play(search, chaos(seed), window=window)
     for slot in course.slots:
-        walk = [one.arm for one in course.log.ancestors((*slot.parents, "")[0])] + [slot.arm]
+        walk = [ancestor.arm for ancestor in course.log.ancestors((*slot.parents, "")[0])] + [
+            slot.arm
+        ]
         assert len(walk) <= depth
         for here, there in zip(["", *walk], walk, strict=False):
             assert there in EDGES_OF_TWO_STEPS[here]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portkern.evaluator.statistics import (
     KEPT,
-    Plan,
+    TimingPlan,
     floor_us,
     median_ci,
     noise,
@@ -54,7 +54,7 @@ def test_equal_samples_give_a_point() -> None:
 
 
 def test_a_round_has_a_few_calls_and_no_more_than_fit_its_time_and_memory() -> None:
-    plan = Plan(burst_s=0.01, most=16, round_bytes=1 << 20)
+    plan = TimingPlan(burst_s=0.01, most=16, round_bytes=1 << 20)
     assert [plan.calls(us, 1) for us in (0.0, 2000.0, 1e7)] == [16, 7, 2]
     assert [plan.calls(0.0, size) for size in (1 << 18, 1 << 19, 1 << 30)] == [3, 1, 1]
     assert [plan.calls(0.0, 1, stage_us) for stage_us in (1e2, 4e3, 1e6)] == [16, 2, 1]
@@ -73,7 +73,7 @@ def test_the_median_is_nearly_always_in_its_interval(seed: int, n: int) -> None:
 
 def test_rounds_go_on_until_the_median_is_known() -> None:
     rng = np.random.default_rng(1)
-    plan = Plan(half_width=0.01)
+    plan = TimingPlan(half_width=0.01)
     assert not plan.enough([1.0, 1.1])
     assert not plan.enough(rng.normal(100, 10, 50).tolist())
     assert plan.enough(rng.normal(100, 10, 5000).tolist())

@@ -11,7 +11,7 @@ from portkern.errors import BuildError
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.spec.candidate import Candidate
-from portkern.testing import judge
+from portkern.testing import evaluate
 
 TRITON = registry.load("triton")
 READY = TRITON.probe(target.load("sm_90"))
@@ -141,7 +141,7 @@ def test_bfloat16_arithmetic_in_the_interpreter_is_arithmetic(tmp_path: Path) ->
     op = ops.load("relu")
     workloads = [op.workloads["ci"][0]]
     where = target.load("sm_90")
-    results = judge(
+    results = evaluate(
         written(BFLOAT16), op, TRITON, where, workloads, dtype="bfloat16", folder=tmp_path
     )
     assert isinstance(results, list), results

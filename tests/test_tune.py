@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from portkern import ops
 from portkern.cli.main import run
 from portkern.errors import ConfigError
-from portkern.matrix.selection import Question, Stage, host_targets
+from portkern.matrix.selection import Selection, Stage, host_targets
 from portkern.records.record import Record
 from portkern.spec import catalogue, registry, target
 from portkern.spec.candidate import Candidate
@@ -105,15 +105,15 @@ def test_every_shipped_kernel_can_be_tuned_for_every_target_of_its_backend(backe
 # ---- the search
 
 
-def judged(times: dict[int, float], asked: list[list[int]]) -> search.Judge:
+def evaluated(times: dict[int, float], asked: list[list[int]]) -> search.Evaluate:
     """Kernels that take as long as ``times`` says of their A; what it does not name is wrong."""
 
-    def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
+    def evaluate(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
         values = [candidate.knobs["A"].value for candidate in candidates]
         asked.append(values)
         return [record(median_us=times[value]) if value in times else record() for value in values]
 
-    return judge
+    return evaluate
 
 
 ONE = Candidate("relu", "cuda", "cuda", "#define A 2  // knob: 1 2 3 4\n", "relu")
@@ -126,7 +126,7 @@ def test_everything_is_tried_once_and_the_fastest_right_one_wins(
 ) -> None:
     asked: list[list[int]] = []
     found = search.search(
-        ONE, space(ONE), judged(times, asked), trials=4, batch=batch, finalists=2, seed=0
+        ONE, space(ONE), evaluated(times, asked), trials=4, batch=batch, finalists=2, seed=0
     )
     assert [trial.settings["A"] for trial in found.trials] == [2, 1, 3, 4]
     if not times:
@@ -149,7 +149,7 @@ def test_suggestions_are_never_tried_twice_and_begin_with_the_defaults() -> None
     kernel = Candidate("relu", "cuda", "cuda", source, "relu")
     seen: list[tuple[int, ...]] = []
 
-    def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
+    def evaluate(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
         told = []
         for candidate in candidates:
             values = tuple(candidate.knobs[name].value for name in names)
@@ -160,11 +160,17 @@ def test_suggestions_are_never_tried_twice_and_begin_with_the_defaults() -> None
             told.append(record(median_us=10.0 + distance))
         return told
 
-    found = search.search(kernel, space(kernel), judge, trials=60, batch=7, finalists=3, seed=1)
+    found = search.search(kernel, space(kernel), evaluate, trials=60, batch=7, finalists=3, seed=1)
     assert seen[0] == (3,) * 6 and len(seen) == 60 and len(set(seen)) == 60
     assert found.gain and found.gain > 1.3  # of 34 us at the defaults, 10 at the very best
     again = search.search(
-        kernel, space(kernel), lambda c, f: judge(c, True), trials=60, batch=7, finalists=3, seed=1
+        kernel,
+        space(kernel),
+        lambda c, f: evaluate(c, True),
+        trials=60,
+        batch=7,
+        finalists=3,
+        seed=1,
     )
     assert again.best == found.best, "a seed repeats a search"
 
@@ -200,7 +206,7 @@ def kernels(database: Database, **question: object) -> dict[str, int]:
         "dtypes": ["float32"],
         "databases": [database],
     }
-    cells = Question(**(asked | question)).cells()  # type: ignore[arg-type]
+    cells = Selection(**(asked | question)).cells()  # type: ignore[arg-type]
     return {c.workload.name: c.candidate.knobs["BLOCK"].value for c in cells if c.candidate}
 
 
@@ -303,7 +309,7 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
     assert len(written) == len(timed)
     [where] = {one.target for one in written}
     assert where in host_targets()
-    question = Question(
+    question = Selection(
         ["softmax"],
         [where],
         ["cpu"],

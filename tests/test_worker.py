@@ -19,7 +19,7 @@ from portkern.worker.worker import Worker
 NOT_NEEDED = ("hydra", "omegaconf", "rich", "scipy", "jinja2", "filelock", "psutil", "mlflow")
 
 
-def test_it_starts_without_the_judges_dependencies() -> None:
+def test_it_starts_without_the_evaluators_dependencies() -> None:
     """numpy, torch, pydantic and pyyaml are enough to load every backend and target."""
     code = (
         "import sys\n"
@@ -52,7 +52,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "outputs",
         "results",
         "after",
-        "fences",
+        "guards",
         "dims",
         "scalars",
         "seeds",

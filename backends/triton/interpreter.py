@@ -2,7 +2,7 @@
 
 It keeps bfloat16 as the bits in a uint16 and calculates with those as if they were integers, and
 it truncates where the hardware rounds to nearest even ("does not support operations on bfloat16",
-says Triton's debugging guide; so in 3.6 and 3.9). A kernel that is right would be judged wrong.
+says Triton's debugging guide; so in 3.6 and 3.9). A kernel that is right would be `wrong`.
 And 3.6 cannot take a tensor as a loop's bound, since NumPy 2.4 makes no int of a one-element row.
 """
 

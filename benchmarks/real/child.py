@@ -66,7 +66,7 @@ def run(case: references.Case, extension: Any, request: Request) -> Result:
             verdict = other_orders(verdict, case, extension, chosen)
         emulate._runtime().simt_forget()
         diagnostics, _ = source_lines.read(file)
-    found = [finding(one, request.library.parent) for one in diagnostics]
+    found = [finding(diagnostic, request.library.parent) for diagnostic in diagnostics]
     return Result(verdict, seconds, found)
 
 

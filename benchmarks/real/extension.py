@@ -73,7 +73,7 @@ def reason(error: PortkernError) -> str:
     """A build's failure in one line."""
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
     said = f"{error}: {first}"
-    if isinstance(error, build.Unmodelled):
+    if isinstance(error, build.UnmodelledSource):
         more = len(error.found) - 1
         said = str(error.found[0]) + (f" (and {more} more)" if more else "")
     return re.sub(r"/[^\s:]*/", "", said)  # no folders of this machine

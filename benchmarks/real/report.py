@@ -66,11 +66,11 @@ def places(collection: Collection) -> list[Place]:
         for how, result in entry.results.items():
             if how == "warp 64":
                 continue
-            for one in result.errors:
-                kernel = re.sub(r"<.*", "", one.kernel)
+            for error in result.errors:
+                kernel = re.sub(r"<.*", "", error.kernel)
                 place = found.setdefault(
-                    (entry.file, one.place, one.code, "" if one.place else kernel),
-                    Place(entry.file, one, about=known(collection.name, entry.file, one)),
+                    (entry.file, error.place, error.code, "" if error.place else kernel),
+                    Place(entry.file, error, about=known(collection.name, entry.file, error)),
                 )
                 place.hows.add(how)
     return sorted(found.values(), key=lambda p: (p.file, p.one.place, p.one.code))
@@ -118,7 +118,7 @@ def _collection(c: Collection) -> dict[str, Any]:
 
 
 def _verdict(r: Result) -> dict[str, Any]:
-    codes = sorted({one.code for one in r.findings})
+    codes = sorted({finding.code for finding in r.findings})
     return {"verdict": r.verdict, "seconds": r.seconds, **({"codes": codes} if codes else {})}
 
 

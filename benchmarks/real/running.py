@@ -92,7 +92,7 @@ def run(
             status = None
         seconds = time.perf_counter() - start
         diagnostics, _ = source_lines.read(found)
-    return status, output, [finding(one, root) for one in diagnostics], seconds
+    return status, output, [finding(diagnostic, root) for diagnostic in diagnostics], seconds
 
 
 def finding(one: Diagnostic, root: Path) -> Finding:

@@ -67,7 +67,7 @@ class Approver:
                 self._decisions.append(
                     [Decision(slot=slot.number, ideas=tuple(ideas), approved=tuple(approved))]
                 )
-        return [one for one in ideas if one in approved]
+        return [idea for idea in ideas if idea in approved]
 
     def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:
         """None of ideas that nobody was asked about, whatever their slot."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal
 
+from pydantic import AliasChoices, Field
+
 from portkern.records.jsonl import Line, Part
 from portkern.records.record import Cost, Record, Verdict
 
@@ -20,7 +22,7 @@ class Status(StrEnum):
 
     NO_CODE = "no_code"  # the proposer came back without a kernel
     DUPLICATE = "duplicate"  # of an attempt of this run, whose result it has
-    SCREENED = "screened"  # a judge held it back from the hardware
+    SCREENED = "screened"  # a critic held it back from the hardware
     UNSUPPORTED = "unsupported"
     UNAVAILABLE = "unavailable"
     REJECTED = "rejected"
@@ -40,8 +42,8 @@ class Status(StrEnum):
         return cls(str(bad[0] if bad else Verdict.PASSED))
 
 
-class Block(Part):
-    """A piece of text for a prompt or a reader. ``kind`` names the sensor or memory it is of."""
+class PromptBlock(Part):
+    """A piece of text for a prompt or a reader. ``kind`` names the source or memory it is of."""
 
     kind: str
     title: str
@@ -49,10 +51,10 @@ class Block(Part):
 
 
 class Diagnosis(Part):
-    """What a judge made of an attempt: the one bottleneck or defect, and the one thing to do.
+    """What a critic made of an attempt: the one bottleneck or defect, and the one thing to do.
     ``bound`` is the resource that limits it, where that was found out; ``lessons`` outlive it."""
 
-    judge: str
+    critic: str = Field(validation_alias=AliasChoices("critic", "judge"))  # "judge" before 0.2
     problem: str
     fix: str = ""
     why: str = ""
@@ -67,7 +69,7 @@ class Attempt(Line):
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
     deepest parent's; ``score`` the geometric mean of the speedups over the baseline,
     :data:`UNTIMED` where a correct kernel could not be timed, 0 for everything else; ``metrics``
-    are what sensors measured, see
+    are what sources measured, see
     :mod:`portkern.agent.feedback`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
 
@@ -101,7 +103,7 @@ class Attempt(Line):
     speedups: dict[str, float] = {}
     records: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
-    feedback: tuple[Block, ...] = ()
+    feedback: tuple[PromptBlock, ...] = ()
     diagnosis: Diagnosis | None = None
     notes: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
@@ -131,4 +133,4 @@ def score(status: Status, by_workload: Mapping[str, float]) -> float:
 
 
 def depth(parents: Sequence[Any]) -> int:
-    return 1 + max((one.turn for one in parents), default=0)
+    return 1 + max((parent.turn for parent in parents), default=0)

@@ -1,7 +1,7 @@
 """The five axes of a generation run, and what they are handed.
 
 A strategy decides what is expanded next, a proposer makes candidates of it, a memory says what
-enters a prompt, sensors turn records into feedback, and a judge interprets them. Each knows the
+enters a prompt, feedback sources read records, and a critic interprets them. Each knows the
 log and the task, none knows another.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -77,27 +77,28 @@ class Draft:
     donor: str = ""
     notes: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
-    status: str = ""  # "screened" when a judge held it back
+    status: str = ""  # "screened" when a critic held it back
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A draft that was judged, before it is an attempt. ``status`` as the attempt's."""
+    """A draft that was evaluated, before it is an attempt. ``status`` as the attempt's."""
 
     draft: Draft
     status: str
     detail: str = ""
     records: Sequence[Record] = ()
-    feedback: Sequence[Block] = ()
+    feedback: Sequence[PromptBlock] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Context:
-    """What a proposer and a judge work with, for one slot. ``random`` is the slot's own: equal
-    runs draw equal numbers. ``look`` judges a candidate before it is proposed: those of a proposer
-    that tries by itself. ``taken``: digests of all candidates of the run, also of those that are
-    not judged yet. ``approve`` asks people which of some ideas are to be carried out."""
+    """What a proposer and a critic work with, for one slot. ``random`` is the slot's own: equal
+    runs draw equal numbers. ``look`` evaluates a candidate before it is proposed: those of a
+    proposer that tries by itself. ``taken``: digests of all candidates of the run, also of those
+    that are not evaluated yet. ``approve`` asks people which of some ideas are to be carried
+    out."""
 
     task: Task
     log: Log
@@ -154,15 +155,15 @@ class Proposer(Protocol):
 
 
 class Memory(Protocol):
-    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]: ...
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]: ...
 
     def learn(self, attempt: Attempt) -> None:
         """Told of every attempt in the log's order."""
         ...
 
 
-class Sensor(Protocol):
-    """``stage`` orders sensors: those of a stage run when all before it found the candidate good
+class FeedbackSource(Protocol):
+    """``stage`` orders sources: those of a stage run when all before it found the candidate good
     enough."""
 
     kind: ClassVar[str]
@@ -182,7 +183,7 @@ class Measured:
     stop: bool = False
 
 
-class Judge(Protocol):
+class Critic(Protocol):
     @property
     def roles(self) -> tuple[str, ...]:
         """Of models that it asks."""

@@ -1,4 +1,5 @@
-"""Judges a run's candidates: each is built, then run workload by workload until one is not passed.
+"""Evaluates a run's candidates: each is built, then run workload by workload until one is not
+passed.
 
 Builds may overlap; what runs on the device takes turns. Of a task with several sets the last, which
 is timed, has inputs of one distribution only: those of before had all, and whoever becomes the best
@@ -19,7 +20,7 @@ from portkern.evaluator import inputs
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Options, Trial
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.matrix import to_record
 from portkern.matrix.selection import Cell, Stage
@@ -32,7 +33,7 @@ _Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Work:
+class BenchWorkload:
     """A set's workload."""
 
     set: str
@@ -40,7 +41,7 @@ class Work:
 
 
 class Bench:
-    """``file`` keeps the records; what it and ``recorded`` hold is not judged again; ``quick``
+    """``file`` keeps the records; what it and ``recorded`` hold is not evaluated again; ``quick``
     as above. ``device_s`` is the time that the device was in use."""
 
     def __init__(
@@ -48,7 +49,7 @@ class Bench:
         task: Task,
         folder: Path,
         cache: ArtifactCache,
-        options: Options,
+        options: TrialOptions,
         *,
         stage: Stage | None = None,
         recorded: Sequence[Record] = (),
@@ -64,25 +65,27 @@ class Bench:
         self.device_s = 0.0
 
     @property
-    def work(self) -> list[Work]:
+    def work(self) -> list[BenchWorkload]:
         """In the order in which it is done."""
-        return [Work(name, w) for name, several in self.task.workloads.items() for w in several]
+        return [
+            BenchWorkload(name, w) for name, several in self.task.workloads.items() for w in several
+        ]
 
     def build(self, candidate: Candidate) -> float:
-        """So that :meth:`judge` finds the build; seconds that it took. Safe in any thread."""
+        """So that :meth:`evaluate` finds the build; seconds that it took. Safe in any thread."""
         cell = self._cell(candidate, self.work[0])
-        if cell.hopeless or all(self._answer(candidate, one) for one in self.work):
+        if cell.ruled_out or all(self._answer(candidate, one) for one in self.work):
             return 0.0
         start = time.perf_counter()
         self._build(cell)
         return time.perf_counter() - start
 
-    def judge(self, candidate: Candidate) -> list[Record]:
+    def evaluate(self, candidate: Candidate) -> list[Record]:
         """Up to the first workload that is not passed. One at a time."""
         with self._turn:
-            return list(self._judge(candidate))
+            return list(self._evaluate(candidate))
 
-    def _judge(self, candidate: Candidate) -> Iterator[Record]:
+    def _evaluate(self, candidate: Candidate) -> Iterator[Record]:
         todo = []
         for work in self.work:
             answer = self._answer(candidate, work)
@@ -97,7 +100,7 @@ class Bench:
 
     def _run_cells(self, cells: Sequence[Cell]) -> Iterator[Record]:
         first = cells[0]
-        if first.hopeless:
+        if first.ruled_out:
             yield self._keep(to_record.unbuilt(self._run, first))
             return
         built = self._build(first)
@@ -110,7 +113,7 @@ class Bench:
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
             for cell in cells:
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
-                record = self._keep(to_record.judged(self._run, cell, built, result))
+                record = self._keep(to_record.evaluated(self._run, cell, built, result))
                 yield record
                 if record.verdict is not Verdict.PASSED:
                     break
@@ -121,7 +124,9 @@ class Bench:
         quick = self.quick and len(task.workloads) > 1 and cell.workload_set == task.scored
         return (inputs.BASE,) if quick else None
 
-    def race(self, candidates: Sequence[Candidate], work: Sequence[Work]) -> list[list[Record]]:
+    def race(
+        self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
+    ) -> list[list[Record]]:
         """Side by side in one run: by workload the records of all candidates. Nothing is reused
         and nothing kept, since it is the comparison that counts."""
         told: list[list[Record]] = []
@@ -145,7 +150,7 @@ class Bench:
                     results = trial.run(one.workload)
                     told.append(
                         [
-                            to_record.judged(self._run, self._cell(candidate, one), made, result)
+                            to_record.evaluated(self._run, self._cell(candidate, one), made, result)
                             for candidate, made, result in zip(
                                 candidates, built, results, strict=True
                             )
@@ -161,7 +166,7 @@ class Bench:
         )
         return built
 
-    def _cell(self, candidate: Candidate, work: Work) -> Cell:
+    def _cell(self, candidate: Candidate, work: BenchWorkload) -> Cell:
         return Cell(
             self.task.op,
             work.set,
@@ -174,7 +179,7 @@ class Bench:
             self.task.torch_ops,
         )
 
-    def _answer(self, candidate: Candidate, work: Work) -> Record | None:
+    def _answer(self, candidate: Candidate, work: BenchWorkload) -> Record | None:
         key = candidate.digest, work.set, work.workload.name
         if key not in self._known and key in self._recorded:
             self._keep(self._recorded[key])

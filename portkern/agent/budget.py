@@ -12,7 +12,7 @@ from portkern.errors import BudgetSpent, ConfigError
 
 
 @dataclass(frozen=True)
-class Budget:
+class GenerationBudget:
     """None is no limit. ``tokens`` are those of prompts and replies together; ``device_s`` the
     seconds for which the run keeps a device."""
 
@@ -81,14 +81,14 @@ class Meter:
 
     def __init__(
         self,
-        budget: Budget | None = None,
+        budget: GenerationBudget | None = None,
         *,
         spent: Spent | None = None,
         name: str = "budget",
         within: Meter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.budget, self.name = budget or Budget(), name
+        self.budget, self.name = budget or GenerationBudget(), name
         self._within, self._clock, self._start = within, clock, clock()
         before = spent or Spent()
         self._attempts, self._tokens, self._usd = before.attempts, before.tokens, before.usd
@@ -188,25 +188,25 @@ class Meter:
     def limits_usd(self) -> bool:
         return self.budget.usd is not None or bool(self._within and self._within.limits_usd)
 
-    def left(self) -> Budget:
+    def left(self) -> GenerationBudget:
         """Neither spent nor put aside, here and in the meter that this one is within."""
-        used, outer = self.spent, self._within.left() if self._within else Budget()
+        used, outer = self.spent, self._within.left() if self._within else GenerationBudget()
         held = {"tokens": self._held_tokens, "usd": self._held_usd}
         found = {}
-        for field in fields(Budget):
+        for field in fields(GenerationBudget):
             limit, rest = getattr(self.budget, field.name), getattr(outer, field.name)
             if limit is not None:
                 taken = (getattr(used, field.name) or 0) + held.get(field.name, 0)
                 here = max(limit - taken, 0)
                 rest = here if rest is None else min(here, rest)
             found[field.name] = rest
-        return Budget(**found)
+        return GenerationBudget(**found)
 
     @property
     def exhausted(self) -> str:
         """Which limit is reached, in a sentence; empty while there is something left of each."""
         used = self.spent
-        for field in fields(Budget):
+        for field in fields(GenerationBudget):
             limit, taken = getattr(self.budget, field.name), getattr(used, field.name)
             if limit is not None and taken is not None and taken >= limit:
                 return f"{self.name}.{field.name}={limit:.10g} is spent: {taken:.10g} used"

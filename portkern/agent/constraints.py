@@ -50,7 +50,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Rule(_Part):
+class ConstraintRule(_Part):
     """``pattern`` is a regular expression; ``why`` is told with it."""
 
     pattern: str
@@ -85,8 +85,8 @@ class Most(_Part):
 
 
 class Constraints(_Part):
-    must: tuple[Rule, ...] = ()
-    never: tuple[Rule, ...] = ()
+    must: tuple[ConstraintRule, ...] = ()
+    never: tuple[ConstraintRule, ...] = ()
     pinned: tuple[str, ...] = ()
     precision: Precision | None = None
     resources: Most = Most()

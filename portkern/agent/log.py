@@ -58,16 +58,16 @@ class Log:
                     f"Attempt {one.id} is not the one of this run's log; use fresh=true or another "
                     "run=NAME: something that decides the run has changed"
                 )
-        new = [one for one in attempts if one.id not in held]
+        new = [attempt for attempt in attempts if attempt.id not in held]
         if self._file and new:
             self._file.append(new)
         self._enter(attempts)
 
     def _enter(self, attempts: Iterable[Attempt]) -> None:
-        for one in attempts:
-            self._known[one.id] = one
-            if one.digest:
-                self._digests.setdefault(one.digest, one.id)
+        for attempt in attempts:
+            self._known[attempt.id] = attempt
+            if attempt.digest:
+                self._digests.setdefault(attempt.digest, attempt.id)
 
     def snapshot(self) -> Log:
         """As it is now: what is added later does not show."""

@@ -16,8 +16,17 @@ from random import Random
 from threading import Thread
 
 from portkern.agent import attempt as scoring
-from portkern.agent.attempt import Attempt, Block, Diagnosis, Status
-from portkern.agent.axes import Context, Draft, Judge, Memory, Proposer, Seen, Sensor, Strategy
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
+from portkern.agent.axes import (
+    Context,
+    Critic,
+    Draft,
+    FeedbackSource,
+    Memory,
+    Proposer,
+    Seen,
+    Strategy,
+)
 from portkern.agent.bench import Bench
 from portkern.agent.budget import Meter
 from portkern.agent.llm.models import Models
@@ -26,7 +35,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 
-#: A draft that was not made, or not judged, because the budget was spent: it is no attempt.
+#: A draft that was not made, or not evaluated, because the budget was spent: it is no attempt.
 UNPAID = "unpaid"
 
 
@@ -35,8 +44,8 @@ class Axes:
     strategy: Strategy
     proposer: Proposer
     memory: Memory
-    sensors: Sequence[Sensor]
-    judge: Judge
+    sources: Sequence[FeedbackSource]
+    critic: Critic
 
 
 @dataclass
@@ -148,11 +157,11 @@ class Loop:
 
     async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
         drafts = await self.axes.proposer.propose(slot, context)
-        self._taken |= {one.candidate.digest for one in drafts if one.candidate}
-        drafts = await self.axes.judge.screen(drafts, context)
+        self._taken |= {draft.candidate.digest for draft in drafts if draft.candidate}
+        drafts = await self.axes.critic.screen(drafts, context)
         self._stop(self.models.dead)
-        judged = await asyncio.gather(*(self._paid(one) for one in drafts))
-        seen = [one for one in judged if one.status != UNPAID]
+        evaluated = await asyncio.gather(*(self._paid(draft) for draft in drafts))
+        seen = [one for one in evaluated if one.status != UNPAID]
         if not seen:
             raise BudgetSpent(self.stopped)
         several = [
@@ -169,15 +178,15 @@ class Loop:
             return Seen(draft, UNPAID)
 
     async def _look(self, draft: Draft) -> Seen:
-        """Each candidate is judged once, whoever asks."""
+        """Each candidate is evaluated once, whoever asks."""
         if draft.candidate is None or draft.status:
             return Seen(draft, draft.status or Status.NO_CODE, draft.detail)
         digest = draft.candidate.digest
         if digest not in self._looks:
-            self._looks[digest] = asyncio.create_task(self._judge(draft))
+            self._looks[digest] = asyncio.create_task(self._evaluate(draft))
         return replace(await asyncio.shield(self._looks[digest]), draft=draft)
 
-    async def _judge(self, draft: Draft) -> Seen:
+    async def _evaluate(self, draft: Draft) -> Seen:
         candidate = draft.candidate
         assert candidate is not None
         broken = self.task.constraints.broken_by(candidate.source, candidate.language)
@@ -189,7 +198,7 @@ class Loop:
             if self.meter.exhausted:
                 raise BudgetSpent(self.meter.exhausted)
             before = self.bench.device_s
-            records = await asyncio.to_thread(self.bench.judge, candidate)
+            records = await asyncio.to_thread(self.bench.evaluate, candidate)
             self.meter.spend_device(self.bench.device_s - before)
             feedback, metrics = await asyncio.to_thread(self._sense, draft, records)
         over = self.task.constraints.exceeded_by(records)
@@ -201,20 +210,20 @@ class Loop:
 
     def _sense(
         self, draft: Draft, records: Sequence[object]
-    ) -> tuple[list[Block], dict[str, float]]:
-        """Sensors of later stages have nothing to measure once one said so."""
-        feedback: list[Block] = []
+    ) -> tuple[list[PromptBlock], dict[str, float]]:
+        """Sources of later stages have nothing to measure once one said so."""
+        feedback: list[PromptBlock] = []
         metrics: dict[str, float] = {}
         stopped_at: int | None = None
-        for sensor in self.axes.sensors:
-            if stopped_at is not None and sensor.stage > stopped_at:
+        for source in self.axes.sources:
+            if stopped_at is not None and source.stage > stopped_at:
                 break
-            found = sensor.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
+            found = source.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
             metrics |= found.metrics
             if found.text:
-                feedback.append(Block(kind=sensor.kind, title=found.title, text=found.text))
+                feedback.append(PromptBlock(kind=source.kind, title=found.title, text=found.text))
             if found.stop:
-                stopped_at = sensor.stage
+                stopped_at = source.stage
         return feedback, metrics
 
     def _attempt(self, slot: Slot, number: int, seen: Seen, siblings: int) -> Attempt:
@@ -259,7 +268,7 @@ class Loop:
 
     async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
         """With its diagnosis and its cost."""
-        llm = context.llm.within(f"{attempt.number}.judge")
+        llm = context.llm.within(f"{attempt.number}.critic")
         diagnosis, note = await self._diagnose(attempt, replace(context, llm=llm))
         calls = (*attempt.calls, *llm.calls)
         return attempt.model_copy(
@@ -273,13 +282,13 @@ class Loop:
 
     async def _diagnose(self, attempt: Attempt, context: Context) -> tuple[Diagnosis | None, str]:
         try:
-            return await self.axes.judge.diagnose(attempt, context), ""
+            return await self.axes.critic.diagnose(attempt, context), ""
         except (ModelError, BudgetSpent) as error:
             return None, f"not diagnosed: {error}"
 
     def _commit(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
         self._attempts -= slot.size - len(attempts)
-        attempts = [self._first(one) for one in attempts]
+        attempts = [self._first(attempt) for attempt in attempts]
         self.log.add(attempts)
         for one in attempts:
             self.axes.memory.learn(one)
@@ -330,5 +339,5 @@ async def _waited_for(
 
 def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:
     text = "\n".join(reasons)
-    block = Block(kind="constraints", title="Constraints that were not kept", text=text)
+    block = PromptBlock(kind="constraints", title="Constraints that were not kept", text=text)
     return Seen(draft, Status.REJECTED, text, feedback=[block])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.bench import Bench, Work
+from portkern.agent.bench import Bench, BenchWorkload
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import shipped
 from portkern.agent.task import Task
@@ -27,7 +27,7 @@ FINALISTS = 3
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """``final`` are the best one's records of the last sets; ``out`` says of others why they are
     out. From the one race at the end: ``speedups`` of the best over the baseline by workload, and
     its ``gain`` over the catalogue's kernel as it ships (``why_no_gain`` where there is none)."""
@@ -53,9 +53,9 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def conclude(
-    log: Log, task: Task, bench: Bench, last: Bench, race: Sequence[Work], baseline: str
-) -> Outcome:
-    """``last`` judges the last sets; ``race`` are the workloads on which ``bench`` races the
+    log: Log, task: Task, bench: Bench, last: Bench, race: Sequence[BenchWorkload], baseline: str
+) -> RunOutcome:
+    """``last`` evaluates the last sets; ``race`` are the workloads on which ``bench`` races the
     finalists, with inputs of all distributions."""
     kernel = shipped(task)
     finalists = log.best(FINALISTS)
@@ -65,11 +65,11 @@ def conclude(
     final: dict[str, tuple[Record, ...]] = {}
     out: dict[str, str] = {}
     for one in finalists:
-        final[one.id] = tuple(last.judge(_candidate(task, one))) if last.work else ()
+        final[one.id] = tuple(last.evaluate(_candidate(task, one))) if last.work else ()
         out |= _why_out(one.id, final[one.id])
-    standing = [one for one in finalists if one.id not in out]
+    standing = [finalist for finalist in finalists if finalist.id not in out]
     if not standing:
-        return Outcome(out=out)
+        return RunOutcome(out=out)
     others = [kernel] if kernel and kernel.digest not in {one.digest for one in standing} else []
     told = bench.race([*others, *(_candidate(task, one) for one in standing)], race)
     raced = {
@@ -79,13 +79,13 @@ def conclude(
         out |= _why_out(one.id, raced[one.id])
     left = [one for one in standing if one.id not in out]
     if not left:
-        return Outcome(out=out)
+        return RunOutcome(out=out)
     best = min(left, key=lambda one: _mean_us(raced[one.id]))  # of equals the one found faster
     ours = raced[best.id]
     theirs = [records[0] for records in told] if others else raced[own.id] if own else []
     gain, why = _gain(task, best, kernel, ours, theirs)
     speedups = {r.workload.name: r.speedup[baseline].value for r in ours if baseline in r.speedup}
-    return Outcome(best, final[best.id], out, speedups, gain, why)
+    return RunOutcome(best, final[best.id], out, speedups, gain, why)
 
 
 def _candidate(task: Task, attempt: Attempt) -> Candidate:
@@ -93,7 +93,7 @@ def _candidate(task: Task, attempt: Attempt) -> Candidate:
 
 
 def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
-    bad = [one for one in records if one.verdict.bad]
+    bad = [record for record in records if record.verdict.bad]
     if not bad:
         return {}
     where = f"{bad[0].workload.set}/{bad[0].workload.name}"
@@ -102,7 +102,7 @@ def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
 
 def _mean_us(records: Sequence[Record]) -> float:
     """Geometric mean of the medians; infinite where nothing was timed."""
-    times = [one.timing.median_us for one in records if one.timing]
+    times = [record.timing.median_us for record in records if record.timing]
     if not times:
         return math.inf
     return math.exp(sum(map(math.log, times)) / len(times))

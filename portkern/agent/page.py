@@ -25,7 +25,7 @@ WIDTH, HEIGHT, MARGIN = 720, 200, 28
 _SPECIAL = re.compile(r"([\\`*_{}\[\]~#$|])")
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """``kind``: ``add``, ``del``, ``at`` (where the next lines are), or empty."""
 
     kind: str
@@ -39,7 +39,7 @@ class Node:
 
     attempt: Attempt
     level: int
-    lines: Sequence[Line]
+    lines: Sequence[DiffLine]
     compared: bool
     share: float
 
@@ -124,18 +124,18 @@ def _tree(log: Log) -> Iterator[Node]:
         stack += [(child, level + 1) for child in reversed(below.get(attempt.id, []))]
 
 
-def difference(before: str, after: str) -> list[Line]:
+def difference(before: str, after: str) -> list[DiffLine]:
     """The whole of ``after`` where there was nothing, nothing where there is nothing now."""
     if not before or not after:
-        return _shortened([Line("", text) for text in after.splitlines()])
+        return _shortened([DiffLine("", text) for text in after.splitlines()])
     unified = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
     kinds = {"+": "add", "-": "del", "@": "at"}
-    return _shortened([Line(kinds.get(text[:1], ""), text) for text in list(unified)[2:]])
+    return _shortened([DiffLine(kinds.get(text[:1], ""), text) for text in list(unified)[2:]])
 
 
-def _shortened(lines: Sequence[Line]) -> list[Line]:
+def _shortened(lines: Sequence[DiffLine]) -> list[DiffLine]:
     left = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([Line("at", f"… {left} more lines")] if left > 0 else [])]
+    return [*lines[:MOST_LINES], *([DiffLine("at", f"… {left} more lines")] if left > 0 else [])]
 
 
 def _curve(log: Log) -> Curve | None:

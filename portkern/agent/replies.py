@@ -31,7 +31,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """``tag`` in lower case, empty where there is none; ``closed``: the reply goes on after it."""
 
     tag: str
@@ -50,10 +50,10 @@ def _storable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def blocks(text: str) -> tuple[list[Block], str]:
+def blocks(text: str) -> tuple[list[CodeBlock], str]:
     """The blocks of code, without the indentation of a list that they stand in, and the words
     around them. A fence with a tag begins a block even where the one before has no end."""
-    found: list[Block] = []
+    found: list[CodeBlock] = []
     words: list[str] = []
     opened: re.Match[str] | None = None
     code: list[str] = []
@@ -64,7 +64,7 @@ def blocks(text: str) -> tuple[list[Block], str]:
             continue
         if opened:
             closed = bool(fence) and not _tag(fence)
-            found.append(Block(_tag(opened), _joined(code), closed))
+            found.append(CodeBlock(_tag(opened), _joined(code), closed))
             opened, code = None, []
             if closed:
                 continue
@@ -73,7 +73,7 @@ def blocks(text: str) -> tuple[list[Block], str]:
         elif not fence:
             words.append(line)
     if opened and "".join(code).strip():
-        found.append(Block(_tag(opened), _joined(code), closed=False))
+        found.append(CodeBlock(_tag(opened), _joined(code), closed=False))
     return found, "\n".join(words)
 
 

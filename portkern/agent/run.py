@@ -2,7 +2,7 @@
 
 attempts.jsonl  what was proposed, and its end    attempts.html, .md  the same, to read
 calls.jsonl     what models were asked            summary.json        the end, for scripts
-records.jsonl   what the judge saw                best.<suffix>       the best kernel
+records.jsonl   what the evaluator saw                best.<suffix>       the best kernel
 run.json        what decides the run              spent.json          seconds so far
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 
 from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Judge, Proposer, Strategy
-from portkern.agent.bench import Bench, Work
-from portkern.agent.budget import Budget, Meter, Spent
+from portkern.agent.axes import Critic, Proposer, Strategy
+from portkern.agent.bench import Bench, BenchWorkload
+from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import role
 from portkern.agent.llm.calls import FILE as CALLS
 from portkern.agent.llm.calls import CallCache, Calls
@@ -29,13 +29,13 @@ from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.loop import Axes, Loop
 from portkern.agent.memory import graph
-from portkern.agent.outcome import Outcome
+from portkern.agent.outcome import RunOutcome
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.trial import Options
+from portkern.evaluator.trial import TrialOptions
 from portkern.matrix.selection import Stage
 from portkern.records import atomic_write
 from portkern.records.record import Record, RecordFile
@@ -50,18 +50,18 @@ _WAITING = ("timeout_s", "retries", "backoff_s", "concurrency", "tokens", "usd")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``judge`` as
-    configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced`` the
-    workloads of its race, those that scores are of unless given.
+class RunPlan:
+    """``axes`` are the groups ``strategy``, ``proposer``, ``memory``, ``feedback`` and ``evaluate``
+    as configured, ``models`` and ``prices`` likewise. ``final`` are the sets of the end, ``raced``
+    the workloads of its race, those that scores are of unless given.
     ``replay`` is a run's folder, or None."""
 
     task: Task
     axes: Mapping[str, Mapping[str, Any]]
-    judging: Options
+    evaluation: TrialOptions
     models: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
-    budget: Budget = field(default_factory=Budget)
+    budget: GenerationBudget = field(default_factory=GenerationBudget)
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
     stage: Stage = field(default_factory=Stage)
@@ -93,7 +93,7 @@ class Plan:
                     "inflight": self.inflight,
                     "torch_ops": task.torch_ops,
                     "venue": self.stage.venue,
-                    "baselines": list(self.judging.baselines),
+                    "baselines": list(self.evaluation.baselines),
                 },
                 default=dict,
             )
@@ -101,12 +101,12 @@ class Plan:
         return plain
 
 
-class Run:
+class GenerationRun:
     """Raises ConfigError where the plan does not fit together, or not the folder's own run."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: RunPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.proposer, self.strategy, self.judge = _matched(plan, folder)
+        self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
         self.meter = Meter(plan.budget, spent=self._spent())
@@ -134,7 +134,7 @@ class Run:
                 self.proposer,
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
                 feedback.load(axes["feedback"]),
-                self.judge,
+                self.critic,
             ),
             self.models,
             self.bench,
@@ -143,7 +143,7 @@ class Run:
             seed=self.plan.seed,
             inflight=self.plan.inflight,
             builders=self.plan.builders,
-            baseline=self.plan.judging.baselines[0],
+            baseline=self.plan.evaluation.baselines[0],
             approve=approve,
             report=told,
         )
@@ -154,14 +154,17 @@ class Run:
         self.down = loop.down
         return loop.stopped
 
-    def conclude(self) -> Outcome:
+    def conclude(self) -> RunOutcome:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
-        race = [Work(task.scored, one) for one in self.plan.raced or task.workloads[task.scored]]
+        race = [
+            BenchWorkload(task.scored, one)
+            for one in self.plan.raced or task.workloads[task.scored]
+        ]
         before = self.bench.device_s
         found = outcome.conclude(
-            self.log, task, self.bench, last, race, self.plan.judging.baselines[0]
+            self.log, task, self.bench, last, race, self.plan.evaluation.baselines[0]
         )
         self.meter.spend_device(self.bench.device_s - before + last.device_s)
         self._note()
@@ -190,7 +193,7 @@ class Run:
             task,
             self.folder,
             ArtifactCache(cache_root() / "builds"),
-            plan.judging,
+            plan.evaluation,
             stage=plan.stage,
             recorded=recorded,
             quick=quick,
@@ -203,6 +206,12 @@ class Run:
             atomic_write.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
         theirs = json.loads(path.read_text(encoding="utf-8"))
+        if "judge" in theirs.get("axes", {}):
+            raise ConfigError(
+                f"{self.folder} holds a run of portkern 0.1, where the axis 'critic' was 'judge': "
+                "it can be read, not gone on with; use run=NAME for a run of its own, or "
+                "fresh=true to put that one aside"
+            )
         changed = sorted(key for key in ours if theirs.get(key) != ours[key])
         if changed:
             raise ConfigError(
@@ -225,7 +234,7 @@ class Run:
         )
 
 
-def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
+def _matched(plan: RunPlan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
     """Raises ConfigError for axes that do not go together, with what would."""
     proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
     if plan.axes["proposer"].get("actions") == "graph":
@@ -235,8 +244,8 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
             strategic["edges"] = found.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
-    judging = critic.load(plan.axes["judge"])
-    _have_models(plan, {"proposer": proposing.roles, "judge": judging.roles})
+    chosen_critic = critic.load(plan.axes["critic"])
+    _have_models(plan, {"proposer": proposing.roles, "critic": chosen_critic.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":
         raise ConfigError(
             "strategy.mask=true goes by hardware counters; set feedback.counters= to ncu, rocprof "
@@ -248,10 +257,10 @@ def _matched(plan: Plan, folder: Path) -> tuple[Proposer, Strategy, Judge]:
             "proposer.actions=menu/<name>"
         )
     _can_do(plan, proposing, planned)
-    return proposing, planned, judging
+    return proposing, planned, chosen_critic
 
 
-def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:
+def _have_models(plan: RunPlan, asking: Mapping[str, Sequence[str]]) -> None:
     """By axis the roles that it asks. Raises ConfigError for one that nobody plays."""
     roles = named(plan.models)
     for axis, asked in asking.items():
@@ -263,7 +272,7 @@ def _have_models(plan: Plan, asking: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _can_do(plan: Plan, proposing: Proposer, planned: Search) -> None:
+def _can_do(plan: RunPlan, proposing: Proposer, planned: Search) -> None:
     """Raises ConfigError for what the strategy asks of the proposer in vain."""
     kind = plan.axes["proposer"]["kind"]
     asks = f"strategy={plan.axes['strategy']['kind']} asks for"
@@ -285,7 +294,7 @@ def _can_do(plan: Plan, proposing: Proposer, planned: Search) -> None:
         )
 
 
-def _graph(plan: Plan, folder: Path) -> graph.Graph:
+def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
     """The one that the memory has, and the run begins with. Raises ConfigError."""
     options = memory.read(plan.axes["memory"])
     if "graph" not in options.knowledge:

@@ -18,7 +18,7 @@ from portkern.spec.target import Target
 
 @dataclass(frozen=True)
 class Task:
-    """``workloads`` are those that kernels are judged on and their authors may know, by set.
+    """``workloads`` are those that kernels are evaluated on and their authors may know, by set.
     ``torch_ops``: whether libraries may do the work."""
 
     op: Op

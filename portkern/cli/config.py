@@ -28,6 +28,7 @@ def resolve(
     Raises ConfigError in one line: an unknown key with the closest one, a value of another type.
     """
     for override in overrides:
+        _refuse_renamed(override)
         if "=" not in override:
             raise ConfigError(
                 f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys"
@@ -39,10 +40,26 @@ def resolve(
     return options
 
 
+#: What options were called before portkern 0.2, and are now.
+_RENAMED = {
+    "judge": "critic",
+    "models.judge": "models.critic",
+    "feedback.sensors": "feedback.sources",
+}
+
+
+def _refuse_renamed(override: str) -> None:
+    """Raises ConfigError that names the option as it is called now."""
+    key = override.lstrip("+~").partition("=")[0]
+    for old, new in _RENAMED.items():
+        if key == old or key.startswith(f"{old}."):
+            raise ConfigError(f"{old!r} is called {new!r} now; write {new}{override[len(old) :]}")
+
+
 def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """One option of a config group by itself, ``conf/<name>/<choice>.yaml``, with the overrides
     below its key. Raises ConfigError."""
-    found = _composed(f"{name}/{choice}", [f"++{one}" for one in overrides])
+    found = _composed(f"{name}/{choice}", [f"++{override}" for override in overrides])
     return {str(key): value for key, value in found[name].items()}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
-    "check": "judge one kernel file: op=softmax backend=cpu source=FILE",
+    "check": "evaluate one kernel file: op=softmax backend=cpu source=FILE",
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
     "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
     "experiment": "compare ways of writing kernels: name=search op=matmul target=x86_64",
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Exit codes: 0 done and good, 1 judged bad, 2 usage error, 3 nothing could run."""
+    """Exit codes: 0 done and good, 1 a verdict is bad, 2 usage error, 3 nothing could run."""
     if not argv or argv[0] in HELP_FLAGS:
         print(_help())
         return 0 if argv else 2
@@ -77,7 +77,7 @@ def _help() -> str:
     verbs = "\n".join(f"  {name:{width}}  {text}" for name, text in VERBS.items())
     return (
         f"usage: portkern VERB [key=value ...]\n\n{verbs}\n\n"
-        "Every verb takes --help and json=true. Exit codes: 0 done and good, 1 judged bad,\n"
+        "Every verb takes --help and json=true. Exit codes: 0 done and good, 1 a verdict is bad,\n"
         "2 usage error, 3 nothing could run."
     )
 

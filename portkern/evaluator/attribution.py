@@ -37,7 +37,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Work:
+class AttributedKernel:
     """Whose call it was: ``gpu`` says that kernels must have been launched, on the hardware or in
     an executor."""
 
@@ -47,7 +47,7 @@ class Work:
     gpu: bool
 
 
-def hold(told: object, work: Work, *, seconds: float) -> Proof:
+def hold(told: object, work: AttributedKernel, *, seconds: float) -> Proof:
     """The proof that ``told``, a :meth:`Trace.to_json` from a worker, gives for ``work``."""
     try:
         claim = told if isinstance(told, Mapping) else {}
@@ -102,12 +102,12 @@ def plain(operator: str) -> str:
     return operator.rpartition("::")[2].strip("_").removesuffix("_out")
 
 
-def _device_culprit(launches: Iterable[Launch], work: Work) -> str:
+def _device_culprit(launches: Iterable[Launch], work: AttributedKernel) -> str:
     """The longest of the kernels that are not the candidate's, when its own took less than most
     of the device's time; executors have no time and count launches."""
-    own = {base(one.kernel) for one in work.resources}
+    own = {base(resource.kernel) for resource in work.resources}
     own |= set(_WORD.findall(_without_comments(work.candidate)))
-    others = [one for one in launches if _is_foreign(one.name, own)]
+    others = [launch for launch in launches if _is_foreign(launch.name, own)]
     if not others:
         return ""
     total, foreign = (sum(map(_weight, some)) for some in (launches, others))

@@ -14,7 +14,7 @@ from portkern.evaluator import worker_reports
 from portkern.evaluator.artifact_cache import ArtifactCache, build_key
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.session import Answer, Died, Failed, Session, TimedOut
+from portkern.sandbox.session import Answered, Died, Failed, Session, TimedOut
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build
 from portkern.worker.worker import build_to_json
@@ -30,7 +30,7 @@ _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 @dataclass(frozen=True)
-class Limits:
+class StageLimits:
     """Seconds after which a worker is killed."""
 
     build_s: float = 180.0
@@ -68,11 +68,13 @@ def build_all(
     requests: Sequence[Build],
     toolchains: Sequence[Mapping[str, str]],
     *,
-    limits: Limits,
+    limits: StageLimits,
     cache: ArtifactCache,
 ) -> list[Built]:
     """Build one candidate for several targets, in one worker for each environment they need."""
-    loaded = [one for one in requests if one.runnable or one.emulated]  # when they are built
+    loaded = [
+        request for request in requests if request.runnable or request.emulated
+    ]  # when they are built
     for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
         sandbox.warm(preload)
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
@@ -100,7 +102,7 @@ _SHOT = (
 )
 
 
-def was_shot(detail: str, log: str) -> bool:
+def tool_was_killed(detail: str, log: str) -> bool:
     """Whether a build failed since somebody killed a tool, by whom the tool cannot know."""
     return any(words in detail or words in log for words in _SHOT)
 
@@ -113,7 +115,7 @@ def _killed(outcome: object) -> bool:
 class _Builders:
     """The workers that build, one for each environment."""
 
-    def __init__(self, limits: Limits, cache: ArtifactCache) -> None:
+    def __init__(self, limits: StageLimits, cache: ArtifactCache) -> None:
         self._limits, self._cache = limits, cache
         self._sessions: dict[tuple[tuple[str, str], ...], Session] = {}
 
@@ -141,14 +143,14 @@ class _Builders:
         outcome = session.ask(
             "build", timeout_s=self._limits.build_s, request=build_to_json(request)
         )
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Answered):
             try:
                 return _unpacked(session, request, outcome.data, key, self._cache)
             except ValueError as error:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
         failure = failure_of(outcome, "the build")
-        if was_shot(failure.detail, failure.log):
+        if tool_was_killed(failure.detail, failure.log):
             return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
             failure = replace(failure, verdict=Verdict.BUILD_FAILED)
@@ -175,10 +177,10 @@ def _unpacked(
     session: Session, request: Build, told: Mapping[str, Any], key: str, cache: ArtifactCache
 ) -> Built:
     """Into the cache with the files that the worker lists, whose bytes follow each other in the
-    arena. Raises ValueError for a list that no build leaves."""
+    shared memory. Raises ValueError for a list that no build leaves."""
     files = dict(_listed(told.get("files")))
     size = sum(files.values())
-    packed = session.arena.bytes(size) if size <= MOST_BYTES else None
+    packed = session.memory.bytes(size) if size <= MOST_BYTES else None
     if packed is None:
         raise ValueError(f"{size} bytes are not there")
     artifact = told.get("artifact")
@@ -204,12 +206,12 @@ def _listed(files: Any) -> Iterator[tuple[str, int]]:
     """Names and sizes; names are of files beneath a folder, however they are spelt."""
     if not isinstance(files, list) or not len(files) <= MOST_FILES:
         raise ValueError(f"expected a list of at most {MOST_FILES} files")
-    for one in files:
-        match one:
+    for file in files:
+        match file:
             case [str(name), int(size)] if size >= 0 and type(size) is int:
                 path = PurePosixPath(name)
             case _:
-                raise ValueError(f"{str(one)[:100]} is not a name and a size")
+                raise ValueError(f"{str(file)[:100]} is not a name and a size")
         if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
             raise ValueError(f"{name[:100]!r} is no file of the build's folder")
         yield str(path), size

@@ -23,7 +23,9 @@ LOOKS = 10
 WATCHES = ((0.02, 0.03), (0.1, 0.1), (0.5, 0.5))
 
 
-def restless(pids: Collection[int], meanwhile: Callable[[], None] = lambda: None) -> set[int]:
+def processes_at_work(
+    pids: Collection[int], meanwhile: Callable[[], None] = lambda: None
+) -> set[int]:
     """Those that work, or their children do, in every watch; ``meanwhile`` is done in the first."""
     left = set(pids)
     for number, (settle_s, watch_s) in enumerate(WATCHES):

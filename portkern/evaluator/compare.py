@@ -1,4 +1,4 @@
-"""Whether a kernel's outputs are right: compared with the answers in the judge's process, per
+"""Whether a kernel's outputs are right: compared with the answers in the evaluator's process, per
 element and in norm."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from portkern.evaluator.reference import (
     OWN_FACTOR,
-    Block,
-    Budget,
     Case,
+    ErrorBudget,
+    ReferenceBlock,
     all_finite,
     allowance,
     alone,
@@ -33,7 +33,7 @@ class Comparison:
 
 
 def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict") -> Comparison:
-    """Judge all outputs of one call; the worst of them is reported."""
+    """Critic all outputs of one call; the worst of them is reported."""
     worst = Comparison("")
     for index, output in enumerate(actual):
         own, budget = case.own[index], case.budgets[index]
@@ -45,7 +45,9 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
     return worst
 
 
-def _compare_one(actual: Any, own: Any, budget: Budget | None, precision: Precision) -> Comparison:
+def _compare_one(
+    actual: Any, own: Any, budget: ErrorBudget | None, precision: Precision
+) -> Comparison:
     if actual.numel() == 0:
         return Comparison("")
     if budget is None:
@@ -70,7 +72,7 @@ class _Sums:
     excess: float = -math.inf
     worst: str = ""
 
-    def add(self, block: Block, budget: Budget, precision: Precision) -> bool:
+    def add(self, block: ReferenceBlock, budget: ErrorBudget, precision: Precision) -> bool:
         """Whether all that is there is finite."""
         got = block.outputs[0].double()
         error = (got - block.want).abs_()
@@ -99,7 +101,7 @@ class _Sums:
         return True
 
 
-def _measure(actual: Any, budget: Budget, precision: Precision) -> Comparison:
+def _measure(actual: Any, budget: ErrorBudget, precision: Precision) -> Comparison:
     """The element rule: |got - want| may be 4 times what the framework errs by, at its worst
     element and in proportion to |want| + rms(want), whichever is less; plus a roundoff of
     |want| + rms(want) and what a chain of additions may cost. The norm rule: the same in the

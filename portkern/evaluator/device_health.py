@@ -10,8 +10,8 @@ import threading
 import time
 
 from portkern.errors import StorageError, WorkerError
-from portkern.sandbox.session import Answer, Outcome, Session, TimedOut
-from portkern.sandbox.shared_memory import Arena
+from portkern.sandbox.session import Answered, Outcome, Session, TimedOut
+from portkern.sandbox.shared_memory import SharedMemory
 
 TIMEOUT_S = 60.0
 #: A driver needs a while to clear up behind a kernel that hung.
@@ -38,7 +38,7 @@ class Devices:
                 said = ""
                 for attempt in range(ATTEMPTS):
                     time.sleep(PAUSE_S if attempt else 0.0)
-                    said = ailment(device)
+                    said = device_fault(device)
                     if not said:
                         return ""
                 self._problems[device] = (
@@ -48,14 +48,14 @@ class Devices:
             return self._problems[device]
 
 
-def ailment(device: str, *, timeout_s: float = TIMEOUT_S) -> str:
+def device_fault(device: str, *, timeout_s: float = TIMEOUT_S) -> str:
     """What goes wrong in a small known computation by a fresh worker; '' when nothing does."""
     try:
         with Session(("torch",), {}, device=device != "cpu") as session:
             opened = session.ask(
                 "reference", timeout_s=timeout_s, source=_KNOWN, device=device, compiled=False
             )
-            if not isinstance(opened, Answer):
+            if not isinstance(opened, Answered):
                 return _said(opened)
             return _wrong(session, timeout_s)
     except (WorkerError, StorageError) as error:
@@ -65,11 +65,11 @@ def ailment(device: str, *, timeout_s: float = TIMEOUT_S) -> str:
 def _wrong(session: Session, timeout_s: float) -> str:
     import torch
 
-    arena, numbers = session.arena, torch.arange(_SIZE, dtype=torch.int64)
-    inputs, after = [arena.put(numbers)], [arena.put(numbers)]
+    memory, numbers = session.memory, torch.arange(_SIZE, dtype=torch.int64)
+    inputs, after = [memory.put(numbers)], [memory.put(numbers)]
     output = torch.zeros(1, dtype=torch.int64)
-    results = [arena.put(output)]
-    block, fence = [arena.put(output.view(torch.uint8))], [_nothing(arena)]
+    results = [memory.put(output)]
+    block, fence = [memory.put(output.view(torch.uint8))], [_nothing(memory)]
     outcome = session.ask(
         "run",
         timeout_s=timeout_s,
@@ -77,19 +77,19 @@ def _wrong(session: Session, timeout_s: float) -> str:
         outputs=block,
         results=results,
         after=after,
-        fences=fence,
+        guards=fence,
         dims={},
         scalars={},
         traced=False,
     )
-    if not isinstance(outcome, Answer):
+    if not isinstance(outcome, Answered):
         return _said(outcome)
-    got, expected = int(arena.take(results[0])), sum(n * n for n in range(_SIZE))
+    got, expected = int(memory.take(results[0])), sum(n * n for n in range(_SIZE))
     return "" if got == expected else f"it computed {got}, expected {expected}"
 
 
-def _nothing(arena: Arena) -> dict[str, object]:
-    return arena.slot((0,), "uint8")
+def _nothing(memory: SharedMemory) -> dict[str, object]:
+    return memory.slot((0,), "uint8")
 
 
 def _said(outcome: Outcome) -> str:

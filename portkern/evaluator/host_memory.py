@@ -1,5 +1,5 @@
-"""The judge's memory: whether it holds a workload, as the kernel's killer leaves no reason behind,
-and how temporaries of tensors' size are kept for the next."""
+"""The evaluator's memory: whether it holds a workload, as the kernel's killer leaves no reason
+behind, and how temporaries of tensors' size are kept for the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from portkern.spec.op import ITEMSIZE, Op, Workload
 
 #: What running out of it raises: torch says RuntimeError, the system OSError.
 EXHAUSTED = (MemoryError, RuntimeError, OSError)
-#: Tensors of an output's or input's size that are alive at once: in the judge those at float64,
+#: Tensors of an output's or input's size that are alive at once: in the evaluator those at float64,
 #: the answers and their budgets; between it and one worker those of the dtype.
 _WIDE, _SHARED = 10, 8
 _GIB = 2**30
@@ -35,7 +35,7 @@ def keep_freed() -> None:
 
 
 def lack(op: Op, workload: Workload, dtype: str, *, at_once: int) -> str:
-    """Why ``workload`` cannot be judged here with so many workers; '' when it can."""
+    """Why ``workload`` cannot be evaluated here with so many workers; '' when it can."""
     signature, dims = op.signature, workload.dims
     tensors = (*signature.inputs, *signature.outputs)
     elements = sum(math.prod(t.sizes(dims)) for t in tensors)
@@ -45,8 +45,8 @@ def lack(op: Op, workload: Workload, dtype: str, *, at_once: int) -> str:
     if needed <= available:
         return ""
     return (
-        f"judging it takes about {needed / _GIB:.3g} GiB of memory and {available / _GIB:.3g} are "
-        "free; choose a smaller workload or fewer kernels, or a larger machine"
+        f"evaluating it takes about {needed / _GIB:.3g} GiB of memory and {available / _GIB:.3g} "
+        "are free; choose a smaller workload or fewer kernels, or a larger machine"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a kernel is called with while it is judged: fresh values from a secret seed, drawn from
+"""What a kernel is called with while it is evaluated: fresh values from a secret seed, drawn from
 distributions that each break another kind of shortcut.
 
 All tensors are contiguous, row-major: native kernels receive raw pointers and no strides, and the
@@ -149,7 +149,7 @@ def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[Any
 
 
 def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
-    """Which distributions this workload is judged on, the base first.
+    """Which distributions this workload is evaluated on, the base first.
 
     Small ones see all of ``among`` and all of the op's adversaries. Larger ones see the
     adversaries and one of the others, very large ones one of each; nobody knows which.

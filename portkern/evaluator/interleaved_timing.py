@@ -2,7 +2,7 @@
 
 Every call that is timed has data and buffers of its own, so nothing remembered from an earlier one
 is of use. Which calls' outputs are looked at is decided once they are over. What a worker says of
-its time is held against the judge's own clock.
+its time is held against the evaluator's own clock.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 
 from portkern.evaluator import busy_threads, compare, reference, worker_reports
-from portkern.evaluator.statistics import Plan, floor_us, observations
+from portkern.evaluator.statistics import TimingPlan, floor_us, observations
 from portkern.evaluator.telemetry import Watch
-from portkern.sandbox.session import Answer, Died, Failed, Session, TimedOut
+from portkern.sandbox.session import Answered, Died, Failed, Session, TimedOut
 from portkern.sandbox.shared_memory import Slot
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
@@ -60,7 +60,7 @@ Loss = Failed | Died | TimedOut | Doubt
 
 
 @dataclass
-class Lap:
+class TimedRound:
     """What one runner did in one round."""
 
     samples: list[float]
@@ -73,12 +73,12 @@ class Lap:
         return self.stage_s * 1e6 / (len(self.samples) + 1)
 
     @property
-    def spoken_s(self) -> float:
+    def reported_s(self) -> float:
         return sum(self.samples) / 1e6
 
     @property
     def call_us(self) -> float:
-        """Of one call, with its share of what timing takes, by the judge's clock."""
+        """Of one call, with its share of what timing takes, by the evaluator's clock."""
         return self.wall_s * 1e6 / (len(self.samples) + 1)
 
     def some(self, count: int, chosen: random.Random) -> set[int]:
@@ -89,36 +89,36 @@ class Lap:
         return {chosen.choice(order if i else faster) for i in range(count)}
 
     def hidden_s(self, usual_s: float = 0.0) -> float:
-        """What the judge saw and the worker did not speak of, beyond what timing takes by itself
-        and the call that warms up."""
-        return self.wall_s - self.spoken_s * (1 + 1 / len(self.samples)) - usual_s
+        """What the evaluator saw and the worker did not speak of, beyond what timing takes by
+        itself and the call that warms up."""
+        return self.wall_s - self.reported_s * (1 + 1 / len(self.samples)) - usual_s
 
     def hides(self, usual_s: float = 0.0) -> bool:
-        return self.hidden_s(usual_s) > HIDDEN * self.spoken_s + HIDDEN_S
+        return self.hidden_s(usual_s) > HIDDEN * self.reported_s + HIDDEN_S
 
 
 @dataclass
-class Race:
+class InterleavedTiming:
     """One workload on one device. ``base`` are inputs that those of all calls are made from."""
 
     op: Op
     workload: Workload
     dtype: str
     base: Sequence[Any]
-    plan: Plan
+    plan: TimingPlan
     limit_s: float
     targets: Mapping[int, Target]
     methods: Mapping[Key, str]
     watch: Watch
-    laps: dict[Key, list[Lap]] = field(default_factory=dict)
+    rounds: dict[Key, list[TimedRound]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _only: int = 0  # the round that is looked at, when one is
 
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
-        """Fill :attr:`laps` and :attr:`lost`. ``trusted`` is the baseline that doubts are
+        """Fill :attr:`rounds` and :attr:`lost`. ``trusted`` is the baseline that doubts are
         measured by."""
-        self.laps = {key: [] for key in runners}
+        self.rounds = {key: [] for key in runners}
         calls = dict.fromkeys(runners, min(FIRST_CALLS, self.plan.calls(0.0, self._call_bytes())))
         chosen = random.SystemRandom()
         now = None
@@ -132,12 +132,12 @@ class Race:
                 if key in self.lost:
                     continue
                 lap = self._lap(session, now, calls[key])
-                if not isinstance(lap, Lap):
+                if not isinstance(lap, TimedRound):
                     self.lost[key] = lap
                     continue
                 calls[key] = self._calls(lap, 1 if turn < 0 else calls[key])
                 if turn >= 0:
-                    self.laps[key].append(lap)
+                    self.rounds[key].append(lap)
                     if isinstance(key, int):
                         for call in lap.some(looks, chosen):
                             self._hold(key, session, now, call)
@@ -166,11 +166,11 @@ class Race:
         """Microseconds of each round's calls, of those whose time is believed."""
         return {
             key: [lap.samples for lap in laps]
-            for key, laps in self.laps.items()
+            for key, laps in self.rounds.items()
             if key not in self.lost
         }
 
-    def _calls(self, lap: Lap, least: int) -> int:
+    def _calls(self, lap: TimedRound, least: int) -> int:
         """How many the next lap has."""
         calls = self.plan.calls(lap.call_us, self._call_bytes(), lap.stage_us)
         return max(least, calls)
@@ -180,14 +180,14 @@ class Race:
 
     def _hand_out(self, key: Key, session: Session) -> None:
         """What the tensors of all calls are made from, and what outputs are poisoned with."""
-        arena = session.arena
-        arena.clear()
-        given = {"inputs": list(map(arena.put, self.base)), "outputs": self._poisons(session)}
+        memory = session.memory
+        memory.clear()
+        given = {"inputs": list(map(memory.put, self.base)), "outputs": self._poisons(session)}
         outcome = session.ask("base", timeout_s=self.limit_s, **given)
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             self.lost[key] = outcome
 
-    def _lap(self, session: Session, now: _Round, calls: int) -> Lap | Loss:
+    def _lap(self, session: Session, now: _Round, calls: int) -> TimedRound | Loss:
         """One call to warm up, then ``calls`` that are timed."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
@@ -200,17 +200,17 @@ class Race:
             dims=dict(self.workload.dims),
             scalars=self.op.signature.scalar_values(self.workload.scalars),
         )
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             return outcome
         stage_s = time.perf_counter() - staged
         time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask("time", timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             return outcome
         try:
-            return Lap(worker_reports.samples(outcome.data, calls), wall_s, stage_s)
+            return TimedRound(worker_reports.samples(outcome.data, calls), wall_s, stage_s)
         except ValueError as error:
             return Failed("ValueError", str(error), "")
 
@@ -219,18 +219,18 @@ class Race:
             (spec.sizes(self.workload.dims), spec.resolve(self.dtype))
             for spec in self.op.signature.outputs
         ]
-        return [session.arena.put(output_guards.poison(*form)) for form in forms]
+        return [session.memory.put(output_guards.poison(*form)) for form in forms]
 
     # ---- were the timed calls right?
 
     def _hold(self, key: int, session: Session, now: _Round, call: int) -> None:
-        session.arena.clear()
+        session.memory.clear()
         slots = self._poisons(session)
         outcome = session.ask("output", timeout_s=self.limit_s, call=call, results=slots)
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             self.lost[key] = outcome
             return
-        self._held.append(_Held(key, now, call, [session.arena.take(slot) for slot in slots]))
+        self._held.append(_Held(key, now, call, [session.memory.take(slot) for slot in slots]))
 
     def _verify(self) -> None:
         known: dict[tuple[_Round, int], reference.Case] = {}
@@ -253,7 +253,7 @@ class Race:
         start = time.perf_counter()
         outcome = session.ask("idle", timeout_s=self.limit_s, calls=calls)
         wall_s = time.perf_counter() - start
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             return math.inf
         try:
             return wall_s - sum(worker_reports.samples(outcome.data, calls)) / 1e6
@@ -265,7 +265,7 @@ class Race:
     def _compare_clocks(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Laps are repeated before anyone is accused: a busy machine hides time now and then, a
         kernel that does hides it always."""
-        standing = [key for key in self.laps if isinstance(key, int) and key not in self.lost]
+        standing = [key for key in self.rounds if isinstance(key, int) and key not in self.lost]
         for key in standing if trusted not in self.lost else ():
             usual_s = partial(self._usual_s, key, trusted, runners)
             loss = self._hiding(key, runners[key], usual_s)
@@ -273,15 +273,15 @@ class Race:
                 self.lost[key] = loss
 
     def _hiding(self, key: Key, session: Session, usually_s: Callable[[int], float]) -> Loss | None:
-        n = max(len(lap.samples) for lap in self.laps[key])
-        laps = [lap for lap in self.laps[key] if len(lap.samples) == n]  # few calls hide little
+        n = max(len(lap.samples) for lap in self.rounds[key])
+        laps = [lap for lap in self.rounds[key] if len(lap.samples) == n]  # few calls hide little
         usual_s = 0.0 if not all(lap.hides() for lap in laps) else usually_s(n)
         for pause_s in CONFIRMATIONS:
             if not _most_open(laps).hides(usual_s):
                 return None
             time.sleep(pause_s)
             lap = self._lap(session, _Round.after(None, random.SystemRandom()), n)
-            if not isinstance(lap, Lap):
+            if not isinstance(lap, TimedRound):
                 return lap
             laps.append(lap)
             usual_s = min(usual_s, usually_s(n))
@@ -294,7 +294,7 @@ class Race:
         and believed within bounds."""
         least = [
             lap.hidden_s() * min(1.0, (calls + 1) / (len(lap.samples) + 1))
-            for lap in self.laps[trusted]
+            for lap in self.rounds[trusted]
         ]
         usual_s = max(self._idle_s(runners[trusted], calls), min(least, default=0.0))
         if self.methods[key] != self.methods[trusted]:
@@ -306,7 +306,7 @@ class Race:
         read_bytes = self.op.read_bytes(dims, self.dtype)
         for key, target in self.targets.items():
             least_us, why = floor_us(target, read_bytes=read_bytes, flops=self.op.flops(dims))
-            samples = [one for lap in self.laps.get(key, []) for one in lap.samples]
+            samples = [sample for lap in self.rounds.get(key, []) for sample in lap.samples]
             if key in self.lost or not samples:
                 continue
             median_us = statistics.median(samples)
@@ -320,18 +320,18 @@ class Race:
             for key, session in runners.items()
             if isinstance(key, int) and key not in self.lost
         }
-        for pid in busy_threads.restless(workers, meanwhile):
+        for pid in busy_threads.processes_at_work(workers, meanwhile):
             self.lost.setdefault(workers[pid], Doubt("it keeps a processor busy between its calls"))
 
 
-def _most_open(laps: Sequence[Lap]) -> Lap:
-    return min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.spoken_s)
+def _most_open(laps: Sequence[TimedRound]) -> TimedRound:
+    return min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.reported_s)
 
 
-def _hidden(lap: Lap, usual_s: float) -> Doubt:
+def _hidden(lap: TimedRound, usual_s: float) -> Doubt:
     return Doubt(
-        f"its calls took {lap.spoken_s * 1e3:.3g} ms by its own clock, and "
-        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the judge's"
+        f"its calls took {lap.reported_s * 1e3:.3g} ms by its own clock, and "
+        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the evaluator's"
     )
 
 

@@ -1,5 +1,5 @@
-"""What is right, known to the judge alone: fresh inputs with their answers, and by how much each
-element of a kernel's outputs may differ from them.
+"""What is right, known to the evaluator alone: fresh inputs with their answers, and by how much
+each element of a kernel's outputs may differ from them.
 
 The reference runs at float64; a kernel may err as much as the framework's own kernel at that
 dtype does, within a stated factor.
@@ -47,7 +47,7 @@ _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0*
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs that a kernel will see, and what only the judge knows: the answer at float64
+    """Inputs that a kernel will see, and what only the evaluator knows: the answer at float64
     (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are made of
     sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
 
@@ -58,14 +58,14 @@ class Case:
     chain: tuple[Any, ...] = ()
 
     @cached_property
-    def budgets(self) -> tuple[Budget | None, ...]:
+    def budgets(self) -> tuple[ErrorBudget | None, ...]:
         """What each output may err by; None for an output of integers, which must be equal."""
         chain = self.chain or (None,) * len(self.exact)
         return alone(lambda: tuple(map(_budget, self.exact, self.own, chain)))
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReferenceOutput:
     """One output's answer: at float64, by the framework and what adding its terms may cost each
     element, None when nothing is summed. All flat."""
 
@@ -84,7 +84,7 @@ class Answer:
             for start in starts
         ]
 
-    def blocks(self, *outputs: Any) -> Iterator[Block]:
+    def blocks(self, *outputs: Any) -> Iterator[ReferenceBlock]:
         """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
         cache."""
         flat = [output.reshape(-1) for output in outputs]
@@ -92,11 +92,11 @@ class Answer:
             part = slice(number * BLOCK, (number + 1) * BLOCK)
             chain = None if self.chain is None else self.chain[part]
             given = self.exact[part], self.own[part], chain, [one[part] for one in flat]
-            yield Block(*given) if whole else Block.of(*given)
+            yield ReferenceBlock(*given) if whole else ReferenceBlock.of(*given)
 
 
 @dataclass(frozen=True)
-class Block:
+class ReferenceBlock:
     """The finite elements of a part of an output. ``odd``: one of the others is not what the
     reference has there. What ``outputs`` have at finite ones need not be finite."""
 
@@ -107,7 +107,7 @@ class Block:
     odd: bool = False
 
     @classmethod
-    def of(cls, exact: Any, own: Any, chain: Any, outputs: Sequence[Any]) -> Block:
+    def of(cls, exact: Any, own: Any, chain: Any, outputs: Sequence[Any]) -> ReferenceBlock:
         import torch
 
         rounded = exact.to(own.dtype)
@@ -121,10 +121,10 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Budget:
+class ErrorBudget:
     """One output's answer and the framework's distance from it, over the finite elements."""
 
-    answer: Answer
+    answer: ReferenceOutput
     rms: float
     norm: float
     own_worst: float
@@ -201,12 +201,12 @@ def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> 
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def _budget(exact: Any, own: Any, chain: Any) -> Budget | None:
+def _budget(exact: Any, own: Any, chain: Any) -> ErrorBudget | None:
     dtype = str(own.dtype).removeprefix("torch.")
     if dtype not in ROUNDOFF:
         return None
     flat = [None if one is None else one.reshape(-1) for one in (exact, own, chain)]
-    answer = Answer(dtype, *flat)
+    answer = ReferenceOutput(dtype, *flat)
     squares, count = 0.0, 0
     for block in answer.blocks():
         squares += float(block.want.dot(block.want))
@@ -221,10 +221,12 @@ def _budget(exact: Any, own: Any, chain: Any) -> Budget | None:
         own_squares += float(error.dot(error))
         own_share = max(own_share, float(error.div_(block.want.abs() + (rms or 1.0)).max()))
     norm = math.sqrt(squares) or 1.0
-    return Budget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
+    return ErrorBudget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
 
 
-def allowance(block: Block, budget: Budget, scale: Any, precision: Precision) -> tuple[Any, Any]:
+def allowance(
+    block: ReferenceBlock, budget: ErrorBudget, scale: Any, precision: Precision
+) -> tuple[Any, Any]:
     """Of each element: what rounding may cost, and what the framework's own errors grant."""
     kind = budget.answer.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])

@@ -1,7 +1,7 @@
 """What a device tells of itself while it is timed: clocks, temperature, power, and what slows it.
 
-The judge asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs. What
-a driver does not tell is left out.
+The evaluator asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs.
+What a driver does not tell is left out.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _nvidia(index: int) -> Callable[[set[str]], Reading]:
 def _amd(index: int) -> Callable[[set[str]], Reading]:
     """hwmon counts in Hz, thousandths of a degree and millionths of a watt."""
     cards = sorted(Path("/sys/class/drm").glob("card[0-9]*/device/hwmon/hwmon*"))
-    cards = [one for one in cards if (one / "name").read_text().strip() == "amdgpu"]
+    cards = [card for card in cards if (card / "name").read_text().strip() == "amdgpu"]
     files = {
         "clock_mhz": ("freq1_input", 1e-6),
         "memory_mhz": ("freq2_input", 1e-6),

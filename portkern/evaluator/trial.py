@@ -1,6 +1,6 @@
-"""Judges kernels: every exit is a :class:`Result`, none is an exception.
+"""Evaluates kernels: every exit is a :class:`Result`, none is an exception.
 
-All kernels of one op and dtype are judged together, each in a worker of its own: they see the
+All kernels of one op and dtype are evaluated together, each in a worker of its own: they see the
 same fresh inputs, and are timed in turns with the baseline on the same device.
 """
 
@@ -24,24 +24,24 @@ from portkern.evaluator import (
     statistics,
     worker_reports,
 )
-from portkern.evaluator.build import Failure, Limits, failure_of
+from portkern.evaluator.build import Failure, StageLimits, failure_of
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.worker_reports import Slots
-from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Runners
+from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Workers
 from portkern.records.record import Errors, Finding, Launch, Verdict
-from portkern.sandbox.session import Answer, Died, Outcome, Session
+from portkern.sandbox.session import Answered, Died, Outcome, Session
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards
 
 
 @dataclass(frozen=True)
-class Options:
+class TrialOptions:
     """``baselines``: ``eager``, ``compile`` (torch.compile of the reference) and names of
     ``others``."""
 
-    limits: Limits = field(default_factory=Limits)
-    plan: statistics.Plan = field(default_factory=statistics.Plan)
+    limits: StageLimits = field(default_factory=StageLimits)
+    plan: statistics.TimingPlan = field(default_factory=statistics.TimingPlan)
     baselines: tuple[str, ...] = ("eager",)
     distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
     others: Mapping[str, Baseline] = field(default_factory=dict)
@@ -51,13 +51,13 @@ class Options:
 class Samples:
     """Microseconds per call of each round, how they were taken and what the device was like."""
 
-    laps: tuple[tuple[float, ...], ...]
+    rounds: tuple[tuple[float, ...], ...]
     method: str
     conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def values(self) -> list[float]:
-        return statistics.observations(self.laps)
+        return statistics.observations(self.rounds)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Trial:
         op: Op,
         dtype: str,
         contestants: Sequence[Contestant],
-        options: Options,
+        options: TrialOptions,
         devices: Devices | None = None,
     ) -> None:
         self.op, self.dtype, self.options = op, dtype, options
@@ -95,7 +95,7 @@ class Trial:
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
-        self._runners = Runners(op, contestants, options.limits, options.others)
+        self._runners = Workers(op, contestants, options.limits, options.others)
 
     def __enter__(self) -> Trial:
         return self
@@ -113,7 +113,7 @@ class Trial:
     def run(
         self, workload: Workload, *, distributions: Sequence[str] | None = None
     ) -> list[Result]:
-        """Judge every contestant on ``workload``, with inputs of these ``distributions`` or of
+        """Critic every contestant on ``workload``, with inputs of these ``distributions`` or of
         those that the options and the op's adversaries give; the timed part has the machine for
         itself."""
         chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
@@ -127,9 +127,8 @@ class Trial:
         except host_memory.EXHAUSTED as error:
             if not host_memory.exhausted(error):
                 raise
-            reason = (
-                f"the judge ran out of memory: {str(error).partition(chr(10))[0] or 'MemoryError'}"
-            )
+            cause = str(error).partition("\n")[0] or "MemoryError"
+            reason = f"the evaluator ran out of memory: {cause}"
             return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
         return [results[index] for index in everyone]
 
@@ -168,16 +167,16 @@ class Trial:
                 break
             wait(opening)
             base = case.inputs if case.distribution == inputs.BASE else base
-            judge = partial(self._judge, workload=workload, case=case)
-            judged = self._pool.map(judge, standing, [results.get(i) for i in standing])
-            results |= dict(zip(standing, judged, strict=True))
+            evaluate = partial(self._evaluate, workload=workload, case=case)
+            evaluated = self._pool.map(evaluate, standing, [results.get(i) for i in standing])
+            results |= dict(zip(standing, evaluated, strict=True))
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
         return standing, base
 
     def _cases(self, workload: Workload, distributions: Sequence[str]) -> Iterator[reference.Case]:
-        """In the order they are judged in; each is made while the one before is in use."""
+        """In the order they are evaluated in; each is made while the one before is in use."""
         coming: Future[reference.Case] | None = None
         for name in (*distributions, None):
             made = coming.result() if coming is not None else None
@@ -192,7 +191,7 @@ class Trial:
         return case
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
-        """Those whose device is in order; the others are told why they are not judged."""
+        """Those whose device is in order; the others are told why they are not evaluated."""
         sound = []
         for index in asked:
             problem = self._devices.problem(self._device(index))
@@ -215,14 +214,14 @@ class Trial:
     def _device(self, index: int) -> str:
         return self.contestants[index].device
 
-    def _judge(
+    def _evaluate(
         self, index: int, before: Result | None, *, workload: Workload, case: reference.Case
     ) -> Result:
         """Asked again, once, when it was cut off by no fault of the kernel."""
-        result = self._judge_once(index, before, workload, case)
-        return self._judge_once(index, before, workload, case) if result.harness else result
+        result = self._evaluate_once(index, before, workload, case)
+        return self._evaluate_once(index, before, workload, case) if result.harness else result
 
-    def _judge_once(
+    def _evaluate_once(
         self, index: int, before: Result | None, workload: Workload, case: reference.Case
     ) -> Result:
         """One call on fresh inputs, and on the base distribution a second with equal ones: what
@@ -233,11 +232,13 @@ class Trial:
         session = opened.session
         if before is None:
             before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
-        result, first = self._judge_call(session, before, workload, case)
+        result, first = self._evaluate_call(session, before, workload, case)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
         work = self.contestants[index].work if any(t.numel() for t in case.exact) else None
-        result, second = self._judge_call(session, result, workload, case, traced=work, known=first)
+        result, second = self._evaluate_call(
+            session, result, workload, case, traced=work, known=first
+        )
         if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result
         if result.verdict is not Verdict.PASSED:
@@ -252,20 +253,20 @@ class Trial:
             result, verdict=verdict, detail=found.problem, findings=(*result.findings, note)
         )
 
-    def _judge_call(
+    def _evaluate_call(
         self,
         session: Session,
         before: Result,
         workload: Workload,
         case: reference.Case,
-        traced: attribution.Work | None = None,
+        traced: attribution.AttributedKernel | None = None,
         known: Sequence[Any] = (),
     ) -> tuple[Result, list[Any]]:
         """The verdict on one call and its outputs; errors are the worst of this and the calls
         before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
         seconds = dict(before.seconds)
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             failure = failure_of(outcome, "the kernel")
             told = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
             return told, []
@@ -276,10 +277,10 @@ class Trial:
         except ValueError as error:
             detail = f"the kernel's worker answered in no form that is known: {error}"
             return Result(Verdict.CRASHED, detail, seconds=seconds), []
-        actual = worker_reports.collect(self.op, session.arena, slots, outcome.data)
+        actual = worker_reports.collect(self.op, session.memory, slots, outcome.data)
         problem = actual if isinstance(actual, str) else ""
-        problem = problem or worker_reports.trespass(self.op, session.arena, slots)
-        changed = worker_reports.changed_input(self.op, session.arena, slots, case)
+        problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
+        changed = worker_reports.changed_input(self.op, session.memory, slots, case)
         if changed and not problem:
             problem = f"the kernel changed its input {changed!r}"
         if problem or isinstance(actual, str):
@@ -289,7 +290,7 @@ class Trial:
         else:
             compared = compare.compare(actual=actual, case=case, precision=self.op.precision)
             errors = _worst(before.errors, compared)
-        defects = [str(one) for one in findings if one.severity == "error"]
+        defects = [str(finding) for finding in findings if finding.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         if problem:
             return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []
@@ -301,19 +302,19 @@ class Trial:
     def _ask_run(
         self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
     ) -> tuple[Outcome, Slots]:
-        signature, arena = self.op.signature, session.arena
-        arena.clear()
+        signature, memory = self.op.signature, session.memory
+        memory.clear()
         wanted = [
             (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
-        blocks = [output_guards.fenced(*form) for form in wanted]
+        blocks = [output_guards.guarded(*form) for form in wanted]
         margins = [output_guards.margins(block) for block in blocks]
         slots = Slots(
-            [arena.put(tensor) for tensor in case.inputs],
-            [arena.put(b) for b in blocks],
-            [arena.put(output_guards.poison(*form)) for form in wanted],
-            [arena.put(t) for t in case.inputs],
-            [arena.put(m) for m in margins],
+            [memory.put(tensor) for tensor in case.inputs],
+            [memory.put(b) for b in blocks],
+            [memory.put(output_guards.poison(*form)) for form in wanted],
+            [memory.put(t) for t in case.inputs],
+            [memory.put(m) for m in margins],
             margins,
         )
         outcome = session.ask(
@@ -323,7 +324,7 @@ class Trial:
             outputs=slots.outputs,
             results=slots.results,
             after=slots.after,
-            fences=slots.fences,
+            guards=slots.guards,
             dims=dict(workload.dims),
             scalars=signature.scalar_values(workload.scalars),
             traced=traced,
@@ -355,7 +356,7 @@ class Trial:
 
     def _race_once(
         self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
-    ) -> tuple[interleaved_timing.Race, list[Finding]]:
+    ) -> tuple[interleaved_timing.InterleavedTiming, list[Finding]]:
         """The race, and which baselines are not in it."""
         runners: dict[interleaved_timing.Key, Opened] = {}
         notes = []
@@ -373,7 +374,7 @@ class Trial:
         plan = self.options.plan
         if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
             plan = replace(plan, round_bytes=16 * plan.round_bytes)
-        run = interleaved_timing.Race(
+        run = interleaved_timing.InterleavedTiming(
             self.op,
             workload,
             self.dtype,
@@ -412,7 +413,7 @@ class Trial:
     def _changed(self, session: Session) -> str:
         """What the timed calls have changed for others."""
         outcome = session.ask("state", timeout_s=self.options.limits.run_s)
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Answered):
             return worker_reports.changed_state(outcome.data)
         return str(failure_of(outcome, "the question for what it changed"))
 
@@ -427,7 +428,10 @@ def _slowed(by: str) -> Finding:
 
 
 def _held(
-    right: Result, told: Mapping[str, Any], traced: attribution.Work | None, took_s: float
+    right: Result,
+    told: Mapping[str, Any],
+    traced: attribution.AttributedKernel | None,
+    took_s: float,
 ) -> Result:
     """A call with right outputs, held against what it changed for others and who did its work."""
     changed = worker_reports.changed_state(told)

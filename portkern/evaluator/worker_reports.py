@@ -1,4 +1,5 @@
-"""What a worker says of one call, held against what it was given and what lies in the arena.
+"""What a worker says of one call, held against what it was given and what lies in the shared
+memory.
 
 It may say anything: whatever JSON can express is answered with a value or a ValueError.
 """
@@ -11,24 +12,26 @@ from typing import Any
 
 from portkern.evaluator.reference import Case
 from portkern.records.record import Finding
-from portkern.sandbox.shared_memory import Arena, Slot
+from portkern.sandbox.shared_memory import SharedMemory, Slot
 from portkern.spec.op import Op
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Where one call's tensors lie in the arena: ``after`` are the inputs once it is over,
-    ``fences`` the bytes around the outputs, which were ``margins`` before."""
+    """Where one call's tensors lie in the shared memory: ``after`` are the inputs once it is over,
+    ``guards`` the bytes around the outputs, which were ``margins`` before."""
 
     inputs: list[Slot]
     outputs: list[Slot]
     results: list[Slot]
     after: list[Slot]
-    fences: list[Slot]
+    guards: list[Slot]
     margins: list[Any]
 
 
-def collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> list[Any] | str:
+def collect(
+    op: Op, memory: SharedMemory, slots: Slots, claimed: Mapping[str, Any]
+) -> list[Any] | str:
     """The output tensors, or what is wrong with their form."""
     described = claimed.get("outputs")
     if not isinstance(described, list) or len(described) != len(op.signature.outputs):
@@ -44,7 +47,7 @@ def collect(op: Op, arena: Arena, slots: Slots, claimed: Mapping[str, Any]) -> l
         odd = oddity(op, claim)
         if odd:
             return f"output {spec.name!r} {odd}"
-    return [arena.take(slot) for slot in slots.results]
+    return [memory.take(slot) for slot in slots.results]
 
 
 _FORM = ("shape", "dtype")
@@ -77,10 +80,10 @@ def oddity(op: Op, claim: Mapping[str, Any]) -> str:
     return ""
 
 
-def trespass(op: Op, arena: Arena, slots: Slots) -> str:
+def written_outside(op: Op, memory: SharedMemory, slots: Slots) -> str:
     """What was written around the outputs; '' when nothing was."""
-    for spec, slot, margins in zip(op.signature.outputs, slots.fences, slots.margins, strict=True):
-        written = arena.take(slot) != margins
+    for spec, slot, margins in zip(op.signature.outputs, slots.guards, slots.margins, strict=True):
+        written = memory.take(slot) != margins
         before, behind = (int(side.sum()) for side in written.chunk(2))
         if before or behind:
             return (
@@ -90,13 +93,13 @@ def trespass(op: Op, arena: Arena, slots: Slots) -> str:
     return ""
 
 
-def changed_input(op: Op, arena: Arena, slots: Slots, case: Case) -> str:
+def changed_input(op: Op, memory: SharedMemory, slots: Slots, case: Case) -> str:
     """The name of the first input whose bytes differ after the call; '' when none does."""
     import torch
 
     for spec, tensor, slot in zip(op.signature.inputs, case.inputs, slots.after, strict=True):
         before = tensor.contiguous().reshape(-1).view(torch.uint8)
-        if not torch.equal(arena.take(slot).reshape(-1).view(torch.uint8), before):
+        if not torch.equal(memory.take(slot).reshape(-1).view(torch.uint8), before):
             return spec.name
     return ""
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from portkern.errors import StorageError, WorkerError
 from portkern.evaluator import attribution, worker_reports
-from portkern.evaluator.build import Failure, Limits, failure_of, shared
+from portkern.evaluator.build import Failure, StageLimits, failure_of, shared
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
-from portkern.sandbox.session import Answer, Session
+from portkern.sandbox.session import Answered, Session
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build, Venue
 from portkern.spec.op import Op
@@ -47,8 +47,8 @@ class Contestant:
         return registry.load(self.request.candidate.backend).preload
 
     @property
-    def work(self) -> attribution.Work:
-        return attribution.Work(
+    def work(self) -> attribution.AttributedKernel:
+        return attribution.AttributedKernel(
             self.request.candidate,
             self.artifact.resources,
             self.torch_ops,
@@ -71,7 +71,7 @@ class Opened:
     seconds: Mapping[str, float]
 
 
-class Runners:
+class Workers:
     """Contestants are known by their number, baselines by their name and torch device. Who has
     ended is opened anew when asked for. Thread-safe for different ones."""
 
@@ -79,7 +79,7 @@ class Runners:
         self,
         op: Op,
         contestants: Sequence[Contestant],
-        limits: Limits,
+        limits: StageLimits,
         others: Mapping[str, Baseline] | None = None,
     ) -> None:
         self.op, self.limits, self._others = op, limits, others or {}
@@ -123,7 +123,7 @@ class Runners:
         """With its kernel; closed when that fails."""
         start = time.perf_counter()
         outcome = session.ask(do, timeout_s=self.limits.load_s, **asked)
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Answered):
             seconds = {"load": time.perf_counter() - start}
             return Opened(session, worker_reports.method(outcome.data), seconds)
         session.close()

@@ -12,15 +12,15 @@ from typing import Any
 
 from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending
-from portkern.experiment.job import Done, Question
+from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Bars,
     Chart,
+    ChartLine,
     Findings,
-    Line,
     Section,
-    Table,
+    SectionTable,
     counted,
     document,
     percent,
@@ -40,11 +40,11 @@ _WORDS = {Status.PASSED: "correct"}
 
 @dataclass(frozen=True)
 class Sampled:
-    """What became of an operator's samples. Those that nobody judged are none."""
+    """What became of an operator's samples. Those that nobody evaluated are none."""
 
     op: str
     samples: tuple[Ending, ...]
-    unjudged: int
+    unevaluated: int
 
     @property
     def n(self) -> int:
@@ -52,18 +52,18 @@ class Sampled:
 
     @property
     def correct(self) -> int:
-        return sum(one.correct for one in self.samples)
+        return sum(sample.correct for sample in self.samples)
 
     @property
     def built(self) -> int:
-        return sum(one.built for one in self.samples)
+        return sum(sample.built for sample in self.samples)
 
     def faster(self, p: float) -> int:
-        return sum(one.faster(p) for one in self.samples)
+        return sum(sample.faster(p) for sample in self.samples)
 
     @property
     def stages(self) -> Counter[Status | None]:
-        return Counter(one.status for one in self.samples)
+        return Counter(sample.status for sample in self.samples)
 
     def at(self, k: int) -> float:
         return pass_at_k(self.n, self.correct, k)
@@ -71,7 +71,7 @@ class Sampled:
     def document(self) -> dict[str, Any]:
         return {
             "samples": self.n,
-            "unjudged": self.unjudged,
+            "unevaluated": self.unevaluated,
             "correct": self.correct,
             "pass_at_1": document(share(self.correct, self.n)) if self.n else None,
             "pass_at": {str(k): self.at(k) for k in range(1, self.n + 1)},
@@ -81,54 +81,58 @@ class Sampled:
         }
 
 
-class Baseline(Study):
+class BaselineStudy(Study):
     title = "How often is a kernel right that was written in one go?"
     arms = (ARM,)
     compared = (ARM,)
     seeds = (0,)
     counts = "n"
 
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         chosen = ["preset=kernelbench_oneshot", "strategy=best_of_n", f"strategy.n={ENDLESS}"]
         if question.count > 1:
             chosen.append(f"models.coder.temperature={TEMPERATURE}")
         return {ARM: chosen}
 
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         every = [_sampled(op, done) for op in dict.fromkeys(one.job.operator for one in done)]
-        judged = [one for one in every if one.n]
-        overall = _overall(judged)
+        evaluated = [one for one in every if one.n]
+        overall = _overall(evaluated)
         return Findings(
-            _lead(judged, overall),
+            _lead(evaluated, overall),
             {
                 "ops": {one.op: one.document() for one in every},
                 "pass_at": {str(k): document(one) for k, one in enumerate(overall, 1)},
             },
-            (_passes(judged, overall), _stages(judged)) if judged else (),
+            (_passes(evaluated, overall), _stages(evaluated)) if evaluated else (),
             _notes(every),
         )
 
 
 def _sampled(op: str, done: Sequence[Done]) -> Sampled:
     ends = [end for one in done if one.job.operator == op for end in one.endings]
-    judged = tuple(end for end in ends if end.status)
-    return Sampled(op, judged, len(ends) - len(judged))
+    evaluated = tuple(end for end in ends if end.status)
+    return Sampled(op, evaluated, len(ends) - len(evaluated))
 
 
-def _overall(judged: Sequence[Sampled]) -> list[Estimate]:
+def _overall(evaluated: Sequence[Sampled]) -> list[Estimate]:
     """pass@1, pass@2, … as far as every operator has samples; operators are the units."""
-    most = min((one.n for one in judged), default=0)
-    found = [mean([one.at(k) for one in judged]) for k in range(1, most + 1)]
+    most = min((one.n for one in evaluated), default=0)
+    found = [mean([one.at(k) for one in evaluated]) for k in range(1, most + 1)]
     return [one for one in found if one]
 
 
-def _lead(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
-    if not judged:
-        return "No sample was judged."
-    alone = share(judged[0].correct, judged[0].n) if len(judged) == 1 else overall[0]
+def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
+    if not evaluated:
+        return "No sample was evaluated."
+    alone = share(evaluated[0].correct, evaluated[0].n) if len(evaluated) == 1 else overall[0]
     several = f", pass@{len(overall)} {percent(overall[-1])}" if len(overall) > 1 else ""
-    over = f" over {counted(len(judged), 'operator')}" if len(judged) > 1 else f" on {judged[0].op}"
-    failed = Counter(end.status for one in judged for end in one.samples if not end.correct)
+    over = (
+        f" over {counted(len(evaluated), 'operator')}"
+        if len(evaluated) > 1
+        else f" on {evaluated[0].op}"
+    )
+    failed = Counter(end.status for one in evaluated for end in one.samples if not end.correct)
     if not failed:
         return f"pass@1 is {percent(alone)}{several}{over}; no sample failed."
     [(stage, count)] = failed.most_common(1)
@@ -139,17 +143,17 @@ def _lead(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
 
 def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
     notes = [
-        f"{one.op}: of {one.n + one.unjudged} samples {one.unjudged} were not judged (no model "
-        "answered, or there was nothing to run them on) and do not count."
+        f"{one.op}: of {one.n + one.unevaluated} samples {one.unevaluated} were not evaluated (no "
+        "model answered, or there was nothing to run them on) and do not count."
         for one in every
-        if one.unjudged
+        if one.unevaluated
     ]
     if 1 < len(every) < FEW:
         notes.append(f"{len(every)} operators: intervals over so few are rough.")
     return tuple(notes)
 
 
-def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
+def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
     most = len(overall)
     head = ("operator", "samples", "correct", "pass@1", f"pass@{most}", "builds", "fast₁")
     rows = [
@@ -162,27 +166,30 @@ def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
             percent(share(one.built, one.n)),
             percent(share(one.faster(1.0), one.n)),
         )
-        for one in judged
+        for one in evaluated
     ]
-    if len(judged) > 1:
+    if len(evaluated) > 1:
         builds, fast = (
-            mean([count / one.n for one, count in zip(judged, counts, strict=True)])
-            for counts in ([one.built for one in judged], [one.faster(1.0) for one in judged])
+            mean([count / one.n for one, count in zip(evaluated, counts, strict=True)])
+            for counts in ([one.built for one in evaluated], [one.faster(1.0) for one in evaluated])
         )
         rows.append(
             (
                 "all",
-                str(sum(one.n for one in judged)),
-                str(sum(one.correct for one in judged)),
+                str(sum(one.n for one in evaluated)),
+                str(sum(one.correct for one in evaluated)),
                 percent(overall[0]),
                 percent(overall[-1]),
                 percent(builds),
                 percent(fast),
             )
         )
-    lines = [Line(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1))) for one in judged]
-    if len(judged) > 1:
-        lines.append(Line("all", tuple(overall)))
+    lines = [
+        ChartLine(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1)))
+        for one in evaluated
+    ]
+    if len(evaluated) > 1:
+        lines.append(ChartLine("all", tuple(overall)))
     charts = (Chart("pass@k", "k", tuple(lines), percent=True),) if most > 1 else ()
     return Section(
         "Correct samples",
@@ -191,21 +198,21 @@ def _passes(judged: Sequence[Sampled], overall: Sequence[Estimate]) -> Section:
         "Intervals are Wilson's for one operator, and the bootstrap's over operators for all.",
         charts,
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
-def _stages(judged: Sequence[Sampled]) -> Section:
-    seen = [stage for stage in STAGES if any(one.stages[stage] for one in judged)]
+def _stages(evaluated: Sequence[Sampled]) -> Section:
+    seen = [stage for stage in STAGES if any(one.stages[stage] for one in evaluated)]
     words = tuple(map(_word, seen))
-    bars = [(one.op, tuple(one.stages[stage] for stage in seen)) for one in judged]
+    bars = [(one.op, tuple(one.stages[stage] for stage in seen)) for one in evaluated]
     rows = [(op, *(str(n) if n else DASH for n in counts)) for op, counts in bars]
     return Section(
         "Where samples end",
         "A sample ends at the first stage that it does not pass.",
         (),
         (Bars("samples", words, tuple(bars)),),
-        Table(("operator", *words), tuple(rows)),
+        SectionTable(("operator", *words), tuple(rows)),
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from portkern.experiment.section import Bars, Chart, Line, percent, times
+from portkern.experiment.section import Bars, Chart, ChartLine, percent, times
 from portkern.experiment.statistics import Estimate
 
 WIDTH, HEIGHT = 720, 300
@@ -69,7 +69,7 @@ class Drawing:
 
     @property
     def told(self) -> str:
-        ends = "; ".join(f"{one.name} {one.dots[-1].told}" for one in self.lines if one.dots)
+        ends = "; ".join(f"{line.name} {line.dots[-1].told}" for line in self.lines if line.dots)
         return f"{self.title} over {self.across}, at last: {ends}"
 
 
@@ -138,7 +138,7 @@ def spaced(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     return [placed[order.index(k)] for k in range(len(wanted))]
 
 
-def _drawn(number: int, line: Line, chart: Chart, place: _Place) -> Drawn:
+def _drawn(number: int, line: ChartLine, chart: Chart, place: _Place) -> Drawn:
     dots, paths, bands = [], [], []
     for piece in _pieces(line, chart.first):
         middle = [place(x, one.value) for x, one in piece]
@@ -155,7 +155,7 @@ def _drawn(number: int, line: Line, chart: Chart, place: _Place) -> Drawn:
     return Drawn(line.name, number, dashes, tuple(bands), tuple(paths), tuple(dots), y)
 
 
-def _pieces(line: Line, first: int) -> Iterator[list[tuple[int, Estimate]]]:
+def _pieces(line: ChartLine, first: int) -> Iterator[list[tuple[int, Estimate]]]:
     """Runs of values without a gap."""
     piece: list[tuple[int, Estimate]] = []
     for x, one in enumerate(line.points, first):
@@ -173,7 +173,7 @@ def _joined(points: Sequence[Point]) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class BarSegment:
     x: float
     width: float
     number: int
@@ -189,7 +189,7 @@ class Part:
 class Bar:
     name: str
     y: float
-    parts: tuple[Part, ...]
+    parts: tuple[BarSegment, ...]
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ def draw_bars(given: Bars) -> BarsDrawing:
         for number, count in enumerate(counts):
             width = room * count / total
             told = f"{name}: {count} of {total} {given.parts[number]}"
-            parts.append(Part(x, width, number, str(count) if width > 18 else "", told))
+            parts.append(BarSegment(x, width, number, str(count) if width > 18 else "", told))
             x += width
-        bars.append(Bar(name, k * (BAR + GAP), tuple(one for one in parts if one.width)))
+        bars.append(Bar(name, k * (BAR + GAP), tuple(part for part in parts if part.width)))
     names = tuple((name, f"var(--c{k % COLOURS})") for k, name in enumerate(given.parts))
     return BarsDrawing(names, tuple(bars), WIDTH, len(bars) * (BAR + GAP))

@@ -31,8 +31,8 @@ _PLACE = re.compile(r"^\S*?[:(]\d+(?::\d+)?\)?:\s*")
 
 @dataclass(frozen=True)
 class Ending:
-    """``status`` is None of an attempt that nobody judged: no model answered, or there was nothing
-    to run it on. ``error`` is the first line of a compiler's errors, without its place."""
+    """``status`` is None of an attempt that nobody evaluated: no model answered, or there was
+    nothing to run it on. ``error`` is the first line of a compiler's errors, without its place."""
 
     attempt: Attempt
     status: Status | None
@@ -61,13 +61,13 @@ def endings(log: Log, answered: Set[str]) -> list[Ending]:
 
 def _ending(one: Attempt, log: Log, answered: Set[str]) -> Ending:
     first = log.by_digest(one.digest) if one.status is Status.DUPLICATE else one
-    if first is None or not _judged(first, answered):
+    if first is None or not _evaluated(first, answered):
         return Ending(one, None)
     error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
     return Ending(one, first.status, first.score, bool(first.speedups), error)
 
 
-def _judged(one: Attempt, answered: Set[str]) -> bool:
+def _evaluated(one: Attempt, answered: Set[str]) -> bool:
     """A reply without code is the model's failure; no reply is not."""
     replied = one.status is not Status.NO_CODE or not answered.isdisjoint(one.calls)
     return one.status in STAGES and replied
@@ -75,6 +75,6 @@ def _judged(one: Attempt, answered: Set[str]) -> bool:
 
 def first_error(log: str) -> str:
     """Of a compiler's log, or the last line of another's, such as Python's."""
-    told = next((one.text for one in messages(log) if one.kind == "error"), "")
+    told = next((message.text for message in messages(log) if message.kind == "error"), "")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return _PLACE.sub("", told or (lines or [""])[-1])

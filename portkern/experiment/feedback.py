@@ -13,8 +13,8 @@ from typing import Any
 from portkern.agent.attempt import Status
 from portkern.experiment import section
 from portkern.experiment.ending import BAD_RESULTS, Ending
-from portkern.experiment.job import Done, Question
-from portkern.experiment.section import Chart, Findings, Line, Section, Table, percent
+from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.section import Chart, ChartLine, Findings, Section, SectionTable, percent
 from portkern.experiment.statistics import FEW, Estimate, difference, ratio, ratios
 from portkern.experiment.study import Study
 
@@ -68,8 +68,9 @@ RATES: Mapping[str, tuple[str, Which]] = {
 
 
 @dataclass(frozen=True)
-class Arm:
-    """A row for each job, with as many turns as were asked for; None where one was not judged."""
+class FeedbackArm:
+    """A row for each job, with as many turns as were asked for; None where one was not
+    evaluated."""
 
     name: str
     jobs: tuple[tuple[str, int], ...]
@@ -110,9 +111,9 @@ class Arm:
         tops = [float(sum(step(a, b) for a, b in row)) for row in rows]
         return tops, [float(len(row)) for row in rows]
 
-    def only(self, jobs: Sequence[tuple[str, int]]) -> Arm:
+    def only(self, jobs: Sequence[tuple[str, int]]) -> FeedbackArm:
         rows = dict(zip(self.jobs, self.rows, strict=True))
-        return Arm(self.name, tuple(jobs), tuple(rows[job] for job in jobs))
+        return FeedbackArm(self.name, tuple(jobs), tuple(rows[job] for job in jobs))
 
     def document(self) -> dict[str, Any]:
         told = section.document
@@ -135,11 +136,11 @@ class Arm:
 class Against:
     """By how much the rates from turn 2 on differ, over the jobs that both arms have."""
 
-    arm: Arm
-    than: Arm
+    arm: FeedbackArm
+    than: FeedbackArm
 
     @classmethod
-    def of(cls, arm: Arm, than: Arm) -> Against:
+    def of(cls, arm: FeedbackArm, than: FeedbackArm) -> Against:
         jobs = [job for job in arm.jobs if job in than.jobs]
         return cls(arm.only(jobs), than.only(jobs))
 
@@ -151,7 +152,7 @@ class Against:
         return {"arm": self.arm.name, "than": self.than.name, "jobs": len(self.arm.jobs)} | rates
 
 
-class Feedback(Study):
+class FeedbackStudy(Study):
     title = "Does feedback mend errors?"
     arms = (FULL, VERDICT, NONE)
     compared = (FULL, NONE)
@@ -159,11 +160,11 @@ class Feedback(Study):
     counts = "turns"
     varied = ("strategy", "preset", "feedback", "memory")
 
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         loop = ("preset=caesar", "strategy.turns=null")  # the budget ends it
         return {arm: (*loop, *_CHOICES[arm]) for arm in question.arms}
 
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         every = [_arm(name, question.count, done) for name in question.arms]
         arms = [arm for arm in every if any(any(row) for row in arm.rows)]
         against = [Against.of(arms[0], arm) for arm in arms[1:]]
@@ -181,20 +182,20 @@ class Feedback(Study):
         )
 
 
-def _arm(name: str, turns: int, done: Sequence[Done]) -> Arm:
+def _arm(name: str, turns: int, done: Sequence[Done]) -> FeedbackArm:
     own = [one for one in done if one.job.arm == name]
     rows = []
     for one in own:
         ends = [end if end.status else None for end in one.endings][:turns]
         rows.append((*ends, *[None] * (turns - len(ends))))
-    return Arm(name, tuple((one.job.op, one.job.seed) for one in own), tuple(rows))
+    return FeedbackArm(name, tuple((one.job.op, one.job.seed) for one in own), tuple(rows))
 
 
-def _lead(arms: Sequence[Arm], against: Sequence[Against]) -> str:
+def _lead(arms: Sequence[FeedbackArm], against: Sequence[Against]) -> str:
     rates = [(arm, ratio(*arm.later(broken))) for arm in arms]
     told = [f"{percent(rate)} of turns {arm.said}" for arm, rate in rates if rate]
     if not told:
-        return "No turn after the first was judged."
+        return "No turn after the first was evaluated."
     lead = f"From turn 2 on, compile errors end {section.listed(told)}."
     differs = against[-1].difference(broken) if against else None
     if differs is None:
@@ -206,24 +207,26 @@ def _lead(arms: Sequence[Arm], against: Sequence[Against]) -> str:
     return f"{lead} The difference is {section.points(differs)} points{sure}."
 
 
-def _notes(arm: Arm) -> list[str]:
+def _notes(arm: FeedbackArm) -> list[str]:
     notes = []
-    unjudged = sum(one is None for row in arm.rows for one in row)
-    if unjudged:
-        count = section.counted(unjudged, "turn")
-        notes.append(f"{arm.said}: {count} that were not taken or not judged do not count.")
+    unevaluated = sum(one is None for row in arm.rows for one in row)
+    if unevaluated:
+        count = section.counted(unevaluated, "turn")
+        notes.append(f"{arm.said}: {count} that were not taken or not evaluated do not count.")
     if len(arm.jobs) < FEW:
         count = section.counted(len(arm.jobs), "job")
         notes.append(f"{arm.said}: {count}; intervals over so few are rough.")
     return notes
 
 
-def _turns(arms: Sequence[Arm]) -> Section:
+def _turns(arms: Sequence[FeedbackArm]) -> Section:
     charts = [
-        Chart(title, "turn", tuple(Line(arm.said, tuple(arm.by_turn(w))) for arm in arms), True)
+        Chart(
+            title, "turn", tuple(ChartLine(arm.said, tuple(arm.by_turn(w))) for arm in arms), True
+        )
         for title, w in list(RATES.values())[:3]
     ]
-    so_far = tuple(Line(arm.said, tuple(arm.so_far(correct))) for arm in arms)
+    so_far = tuple(ChartLine(arm.said, tuple(arm.so_far(correct))) for arm in arms)
     charts.append(Chart("correct so far", "turn", so_far, True))
     head = ("arm", "jobs", *(title for title, _ in RATES.values()), "correct at last")
     rows = [
@@ -242,11 +245,11 @@ def _turns(arms: Sequence[Arm]) -> Section:
         "timeouts. Correct at last: jobs in which any turn was correct.",
         tuple(charts),
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
-def _errors(arms: Sequence[Arm]) -> Section:
+def _errors(arms: Sequence[FeedbackArm]) -> Section:
     head = (
         "arm",
         "turns after a compile error",
@@ -272,7 +275,7 @@ def _errors(arms: Sequence[Arm]) -> Section:
         Chart(
             title,
             "turn",
-            tuple(Line(arm.said, tuple(arm.steps_by_turn(step, broken))) for arm in arms),
+            tuple(ChartLine(arm.said, tuple(arm.steps_by_turn(step, broken))) for arm in arms),
             True,
             2,
         )
@@ -285,7 +288,7 @@ def _errors(arms: Sequence[Arm]) -> Section:
         "stands. Righted: correct after wrong results.",
         tuple(charts),
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
@@ -304,5 +307,5 @@ def _differences(against: Sequence[Against]) -> Section:
         "In points, from turn 2 on, over the jobs that both arms have.",
         (),
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )

@@ -73,11 +73,11 @@ class Done:
 
     @property
     def why_nothing(self) -> str:
-        """Why it tells nothing, or empty: a single attempt that was judged tells something."""
+        """Why it tells nothing, or empty: a single attempt that was evaluated tells something."""
         if any(end.status for end in self.endings):
             return ""
         first = next((one.detail for one in self.log if one.detail), "there is no attempt")
-        return f"nothing could be judged: {first.partition(chr(10))[0]}"
+        return f"nothing could be evaluated: {first.partition(chr(10))[0]}"
 
 
 def _device(records: Path) -> str:
@@ -90,7 +90,7 @@ def _device(records: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """``count`` is each job's number of attempts; ``model`` the one that writes, empty when the
     catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings``
     those of single arms."""
@@ -141,4 +141,4 @@ def key_of(override: str) -> str:
 
 def latest(overrides: Sequence[str]) -> tuple[str, ...]:
     """Of each key the last; Hydra takes a group's choice only once."""
-    return tuple({key_of(one): one for one in overrides}.values())
+    return tuple({key_of(override): override for override in overrides}.values())

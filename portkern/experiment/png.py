@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from portkern.experiment.drawing import DASHES, axis_text, span, ticks, whole
-from portkern.experiment.section import Bars, Chart, Line, Section
+from portkern.experiment.section import Bars, Chart, ChartLine, Section
 from portkern.report.table import clean
 from portkern.spec.backend import Missing
 
@@ -37,7 +37,7 @@ PLAIN: dict[str, Any] = {"parse_math": False}
 def render(title: str, sections: Sequence[Section]) -> bytes | Missing:
     panels: list[Chart | Bars] = []
     for part in sections:
-        panels += [one for one in part.charts if one.shown]
+        panels += [chart for chart in part.charts if chart.shown]
         panels += part.bars
     if not panels:
         return Missing("there is nothing to draw")
@@ -77,11 +77,11 @@ def _chart(axes: Axes, chart: Chart) -> None:
         _legend(axes)
 
 
-def _line(axes: Axes, line: Line, first: int, colour: str, dashes: str) -> None:
+def _line(axes: Axes, line: ChartLine, first: int, colour: str, dashes: str) -> None:
     nothing = float("nan")
     xs = list(range(first, first + len(line.points)))
-    middle = [one.value if one else nothing for one in line.points]
-    low, high = ([one.ends[end] if one else nothing for one in line.points] for end in (0, 1))
+    middle = [point.value if point else nothing for point in line.points]
+    low, high = ([point.ends[end] if point else nothing for point in line.points] for end in (0, 1))
     style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
     label = clean(line.name)
     axes.plot(xs, middle, color=colour, linestyle=style, linewidth=1.7, label=label, marker=".")

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from portkern.experiment import drawing, png
 from portkern.experiment.job import Done, Job
-from portkern.experiment.section import DASH, Chart, Findings, Table
+from portkern.experiment.section import DASH, Chart, Findings, SectionTable
 from portkern.records import atomic_write
 from portkern.report.table import clean
 from portkern.spec.backend import Missing
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Report:
+class ExperimentReport:
     """``facts`` are what all jobs have in common; ``failed`` says of jobs why they are not done."""
 
     name: str
@@ -47,7 +47,7 @@ class Report:
             "answer": self.findings.lead,
             "notes": list(self.findings.notes),
             "results": self.findings.numbers,
-            "jobs": [self._job(one) for one in self.jobs],
+            "jobs": [self._job(job) for job in self.jobs],
             "failed": dict(self.failed),
             "exit_code": self.exit_code,
         }
@@ -78,16 +78,16 @@ class Report:
         return f"{len(self.done)} of {len(self.jobs)} jobs are done" if left else ""
 
     @property
-    def costs(self) -> Table:
+    def costs(self) -> SectionTable:
         """Of each arm, what its jobs took."""
         arms = list(dict.fromkeys(one.job.arm for one in self.done))
         head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "time", "of the device")
-        return Table(head, tuple(self._cost(arm) for arm in arms))
+        return SectionTable(head, tuple(self._cost(arm) for arm in arms))
 
     def _cost(self, arm: str) -> tuple[str, ...]:
         own = [one.summary for one in self.done if one.job.arm == arm]
         costs, seconds = [one["cost"] for one in own], [one["seconds"] for one in own]
-        calls = sum(one["calls"] for one in costs)
+        calls = sum(cost["calls"] for cost in costs)
         usd, sent, got = (_sum(costs, key) for key in ("usd", "tokens_in", "tokens_out"))
         return (
             arm,
@@ -96,14 +96,14 @@ class Report:
             str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
-            _lasted(sum(one["wall"] for one in seconds)),
-            _lasted(sum(one["device"] for one in seconds)),
+            _lasted(sum(second["wall"] for second in seconds)),
+            _lasted(sum(second["device"] for second in seconds)),
         )
 
 
 def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """None as soon as one is not known."""
-    values = [one[key] for one in costs]
+    values = [cost[key] for cost in costs]
     return None if any(value is None for value in values) else float(sum(values))
 
 
@@ -113,7 +113,7 @@ def _lasted(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def write(report: Report, folder: Path, *, last: bool = True) -> dict[str, Missing]:
+def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[str, Missing]:
     """What could not be written, by file and reason. The picture, which takes longest, is drawn
     when it is the last of the jobs' reports. Raises StorageError."""
     views: dict[str, str | bytes | Missing] = {
@@ -136,7 +136,7 @@ def _as_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _render(name: str, report: Report) -> str:
+def _render(name: str, report: ExperimentReport) -> str:
     style = resources.files(__package__) / "templates" / "experiment.css"
     text = (
         _environment(name.endswith("html.j2"))
@@ -171,7 +171,7 @@ def _environment(escape: bool) -> Environment:
 
 
 def _drawable(charts: Sequence[Chart]) -> list[Chart]:
-    return [one for one in charts if one.shown]
+    return [chart for chart in charts if chart.shown]
 
 
 def _cell(text: str) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
-from portkern.experiment.job import Done, Question
+from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Chart,
+    ChartLine,
     Findings,
-    Line,
     Section,
-    Table,
+    SectionTable,
     counted,
     document,
     listed,
@@ -64,7 +64,7 @@ _WRITERS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Trace:
+class SearchTrace:
     """One job: the best score so far after each attempt, as far as the budget goes. ``raced`` is
     the speedup that its best kernel had in the race at its end, where it was timed."""
 
@@ -83,46 +83,46 @@ class Standing:
     to :data:`NEAR` of ``top``, the best of all."""
 
     arm: str
-    traces: tuple[Trace, ...]
+    traces: tuple[SearchTrace, ...]
     top: float
 
     @property
     def curve(self) -> list[Estimate]:
-        return means([one.curve for one in self.traces])
+        return means([trace.curve for trace in self.traces])
 
     @property
     def area(self) -> Estimate:
-        return _mean([area(one.curve) for one in self.traces])
+        return _mean([area(trace.curve) for trace in self.traces])
 
     @property
     def share(self) -> Estimate:
-        return _mean([area(one.curve) / self.top for one in self.traces])
+        return _mean([area(trace.curve) / self.top for trace in self.traces])
 
     @property
     def score(self) -> Estimate:
-        return _mean([one.curve[-1] for one in self.traces])
+        return _mean([trace.curve[-1] for trace in self.traces])
 
     @property
     def raced(self) -> Estimate | None:
-        return mean([one.raced for one in self.traces if one.raced is not None])
+        return mean([trace.raced for trace in self.traces if trace.raced is not None])
 
     @property
     def near(self) -> list[int | None]:
-        return [reached(one.curve, NEAR * self.top) for one in self.traces]
+        return [reached(trace.curve, NEAR * self.top) for trace in self.traces]
 
     def document(self) -> dict[str, Any]:
         return {
-            "seeds": [one.seed for one in self.traces],
+            "seeds": [trace.seed for trace in self.traces],
             "curve": [document(one) for one in self.curve],
-            "curves": {str(one.seed): list(one.curve) for one in self.traces},
+            "curves": {str(trace.seed): list(trace.curve) for trace in self.traces},
             "area": document(self.area),
             "area_of_best": document(self.share),
             "score": document(self.score),
             "raced": document(self.raced),
             "attempts_to_95": self.near,
             "median_attempts_to_95": median(self.near),
-            "attempts": [one.made for one in self.traces],
-            "new_kernels": [one.fresh for one in self.traces],
+            "attempts": [trace.made for trace in self.traces],
+            "new_kernels": [trace.fresh for trace in self.traces],
         }
 
 
@@ -137,7 +137,7 @@ class Contest:
     repeated: int
 
 
-class Search(Study):
+class SearchStudy(Study):
     title = "Which search gets furthest with the same number of attempts?"
     arms = tuple(_ENDLESS)
     compared = ("refine", "branching", "evolutionary", "bandit", "best_of_n")
@@ -146,17 +146,17 @@ class Search(Study):
     asks_model = False
     varied = ("strategy", "preset", "proposer")
 
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         """One slot at a time: a strategy that knows less when it asks is another strategy."""
         return {arm: ("inflight=1", *self._choice(arm, question)) for arm in question.arms}
 
-    def _choice(self, arm: str, question: Question) -> tuple[str, ...]:
+    def _choice(self, arm: str, question: StudyQuestion) -> tuple[str, ...]:
         author: tuple[str, ...] = ("proposer=catalogue",)
         if question.model:
             author = (*_WRITERS.get(arm, ("proposer=direct",)), "memory=last")
         return (f"strategy={arm}", *_ENDLESS[arm], *author)
 
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         ops = dict.fromkeys(one.job.operator for one in done)
         every = [_contest(op, question, done) for op in ops]
         contests = [one for one in every if one.standings]
@@ -165,19 +165,19 @@ class Search(Study):
             " ".join(map(_lead, contests)) or "No strategy found a correct kernel.",
             {
                 "ops": {
-                    one.op: {
-                        "best": one.top,
-                        "noise": one.noise,
-                        "repeated": one.repeated,
-                        "strategies": {each.arm: each.document() for each in one.standings},
+                    contest.op: {
+                        "best": contest.top,
+                        "noise": contest.noise,
+                        "repeated": contest.repeated,
+                        "strategies": {each.arm: each.document() for each in contest.standings},
                     }
-                    for one in contests
+                    for contest in contests
                 },
-                "all": {one.arm: one.document() for one in totals},
+                "all": {total.arm: total.document() for total in totals},
             },
             (
                 *([_together(totals)] if len(contests) > 1 else []),
-                *(_section(one, question, alone=len(contests) == 1) for one in contests),
+                *(_section(contest, question, alone=len(contests) == 1) for contest in contests),
             ),
             _notes(contests, question),
         )
@@ -189,11 +189,11 @@ def _mean(values: Sequence[float]) -> Estimate:
     return found
 
 
-def _contest(op: str, question: Question, done: Sequence[Done]) -> Contest:
+def _contest(op: str, question: StudyQuestion, done: Sequence[Done]) -> Contest:
     """Without standings where nobody found a correct kernel."""
     traces = [_trace(one, question.count) for one in done if one.job.operator == op]
-    top = max((one.curve[-1] for one in traces), default=0.0)
-    by_arm = {arm: tuple(one for one in traces if one.arm == arm) for arm in question.arms}
+    top = max((trace.curve[-1] for trace in traces), default=0.0)
+    by_arm = {arm: tuple(trace for trace in traces if trace.arm == arm) for arm in question.arms}
     standings = [Standing(arm, own, top) for arm, own in by_arm.items() if own and top]
     standings.sort(key=lambda one: -one.area.value)
     repeated: dict[str, list[float]] = {}
@@ -204,10 +204,10 @@ def _contest(op: str, question: Question, done: Sequence[Done]) -> Contest:
     return Contest(op, top, tuple(standings), spread(several), len(several))
 
 
-def _trace(one: Done, length: int) -> Trace:
+def _trace(one: Done, length: int) -> SearchTrace:
     raced = list(one.summary.get("speedups", {}).values())
     attempts = list(one.log)
-    return Trace(
+    return SearchTrace(
         one.job.arm,
         one.job.seed,
         tuple(padded(one.log.curve(), length)),
@@ -223,7 +223,7 @@ def _lead(contest: Contest) -> str:
     told = f"{contest.op}: {first.arm} has the best curve, {times(first.area)} on average."
     if not others:
         return told
-    close = [one.arm for one in others if one.area.overlaps(first.area)]
+    close = [other.arm for other in others if other.area.overlaps(first.area)]
     if first.area.ci95 is None:
         return f"{told} One seed each does not tell strategies apart."
     if not close:
@@ -235,21 +235,22 @@ def _possessive(names: Sequence[str]) -> str:
     return f"{'that' if len(names) == 1 else 'those'} of {listed(names)}"
 
 
-def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
+def _notes(contests: Sequence[Contest], question: StudyQuestion) -> tuple[str, ...]:
     notes = []
-    for one in contests:
-        if one.noise is not None:
+    for contest in contests:
+        if contest.noise is not None:
             notes.append(
-                f"{one.op}: {counted(one.repeated, 'kernel')} had scores in several jobs, which "
-                f"differ by {one.noise * 100:.1f} % (standard deviation). Smaller differences of "
-                "strategies mean nothing, and a highest score is in part luck: see the race."
+                f"{contest.op}: {counted(contest.repeated, 'kernel')} had scores in several jobs, "
+                f"which differ by {contest.noise * 100:.1f} % (standard deviation). Smaller "
+                "differences of strategies mean nothing, and a highest score is in part luck: see "
+                "the race."
             )
-        for each in one.standings:
+        for each in contest.standings:
             short = [trace for trace in each.traces if trace.made < question.count]
             if short:
                 least = min(trace.made for trace in short)
                 notes.append(
-                    f"{one.op}: {each.arm} had no more to try in {counted(len(short), 'job')} "
+                    f"{contest.op}: {each.arm} had no more to try in {counted(len(short), 'job')} "
                     f"(after {least} attempts at the earliest) and keeps its score from there on."
                 )
     if len(question.seeds) < FEW:
@@ -257,7 +258,7 @@ def _notes(contests: Sequence[Contest], question: Question) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
+def _section(contest: Contest, question: StudyQuestion, *, alone: bool) -> Section:
     count = question.count
     head = (
         "strategy",
@@ -271,18 +272,18 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
     )
     rows = [
         (
-            one.arm,
-            str(len(one.traces)),
-            times(one.area),
-            percent(one.share),
-            times(one.score),
-            times(one.raced),
-            _near(one, count),
-            " ".join(str(trace.fresh) for trace in one.traces),
+            standing.arm,
+            str(len(standing.traces)),
+            times(standing.area),
+            percent(standing.share),
+            times(standing.score),
+            times(standing.raced),
+            _near(standing, count),
+            " ".join(str(trace.fresh) for trace in standing.traces),
         )
-        for one in contest.standings
+        for standing in contest.standings
     ]
-    lines = tuple(Line(one.arm, tuple(one.curve)) for one in contest.standings)
+    lines = tuple(ChartLine(standing.arm, tuple(standing.curve)) for standing in contest.standings)
     return Section(
         "Curves" if alone else contest.op,
         "The best speedup over the framework so far, after each attempt: mean over seeds, with the "
@@ -292,7 +293,7 @@ def _section(contest: Contest, question: Question, *, alone: bool) -> Section:
         f"sizes. Attempts to {NEAR_SAID} of the best: the median job's, and how many came there.",
         (Chart("best so far", "attempts", lines),),
         (),
-        Table(head, tuple(rows)),
+        SectionTable(head, tuple(rows)),
     )
 
 
@@ -307,7 +308,7 @@ class Total:
 
     @classmethod
     def of(cls, arm: str, standings: Sequence[Standing]) -> Total:
-        pairs = [(trace.curve, one.top) for one in standings for trace in one.traces]
+        pairs = [(trace.curve, standing.top) for standing in standings for trace in standing.traces]
         return cls(
             arm,
             len(pairs),
@@ -325,18 +326,24 @@ class Total:
 
 def _totals(contests: Sequence[Contest]) -> list[Total]:
     """The largest area first."""
-    standings = [one for contest in contests for one in contest.standings]
-    arms = dict.fromkeys(one.arm for one in standings)
-    totals = [Total.of(arm, [one for one in standings if one.arm == arm]) for arm in arms]
+    standings = [standing for contest in contests for standing in contest.standings]
+    arms = dict.fromkeys(standing.arm for standing in standings)
+    totals = [
+        Total.of(arm, [standing for standing in standings if standing.arm == arm]) for arm in arms
+    ]
     return sorted(totals, key=lambda one: -one.area.value)
 
 
 def _together(totals: Sequence[Total]) -> Section:
-    rows = [(one.arm, str(one.jobs), percent(one.area), percent(one.score)) for one in totals]
+    rows = [
+        (total.arm, str(total.jobs), percent(total.area), percent(total.score)) for total in totals
+    ]
     return Section(
         "All operators",
         "As shares of the highest score of all jobs on the same operator.",
-        table=Table(("strategy", "jobs", "mean of the curve", "score at the end"), tuple(rows)),
+        table=SectionTable(
+            ("strategy", "jobs", "mean of the curve", "score at the end"), tuple(rows)
+        ),
     )
 
 

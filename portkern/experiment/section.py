@@ -12,7 +12,7 @@ DASH = "–"
 
 
 @dataclass(frozen=True)
-class Table:
+class SectionTable:
     """Numbers are right-aligned: all columns but the first ``names``."""
 
     head: tuple[str, ...]
@@ -21,7 +21,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """``points`` from the left; None where there is nothing to show."""
 
     name: str
@@ -34,13 +34,13 @@ class Chart:
 
     title: str
     across: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     percent: bool = False
     first: int = 1
 
     @property
     def shown(self) -> list[Estimate]:
-        return [one for line in self.lines for one in line.points if one]
+        return [point for line in self.lines for point in line.points if point]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Section:
     text: str = ""
     charts: tuple[Chart, ...] = ()
     bars: tuple[Bars, ...] = ()
-    table: Table | None = None
+    table: SectionTable | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def means(rows: Sequence[Sequence[float]]) -> list[Estimate]:
 
 def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> Estimate | None:
     """The sum of one over the sum of the other, over units; None where that is over nothing."""
-    return ratios([[one] for one in tops], [[one] for one in bottoms])[0] if tops else None
+    return ratios([[top] for top in tops], [[bottom] for bottom in bottoms])[0] if tops else None
 
 
 def ratios(tops: Any, bottoms: Any) -> list[Estimate | None]:
@@ -131,7 +131,7 @@ def reached(curve: Sequence[float], level: float) -> int | None:
 
 def median(counts: Sequence[int | None]) -> float | None:
     """None stands for more than any count, and is the median where half of them or more are."""
-    ordered = sorted(math.inf if one is None else float(one) for one in counts)
+    ordered = sorted(math.inf if count is None else float(count) for count in counts)
     if not ordered:
         return None
     half = len(ordered) // 2
@@ -142,7 +142,7 @@ def median(counts: Sequence[int | None]) -> float | None:
 def spread(groups: Iterable[Sequence[float]]) -> float | None:
     """By how much repeated measurements of one thing differ: the pooled standard deviation of
     their logarithms, so 0.02 is 2 %. None where nothing was repeated."""
-    several = [np.log(np.asarray(one, float)) for one in groups if len(one) > 1]
+    several = [np.log(np.asarray(group, float)) for group in groups if len(group) > 1]
     if not several:
         return None
     squares = sum(float(((one - one.mean()) ** 2).sum()) for one in several)

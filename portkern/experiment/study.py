@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from portkern.experiment.job import Done, Question
+from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import Findings
 
 
@@ -26,9 +26,9 @@ class Study(ABC):
     varied: ClassVar[tuple[str, ...]] = ("strategy", "preset")
 
     @abstractmethod
-    def choices(self, question: Question) -> Mapping[str, Sequence[str]]:
+    def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
         """Of each arm that is asked for, overrides of ``portkern generate``."""
 
     @abstractmethod
-    def findings(self, question: Question, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
         """Of the jobs that are done; there is one at least."""

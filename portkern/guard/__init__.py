@@ -1,8 +1,8 @@
 """Reads a candidate before it is built and says what in it breaks the rules, by file and line.
 
-It explains, and spares the machine the plainest attempts; the jail contains and the checks judge.
-So a doubtful construct is a note, and only what no honest kernel needs is rejected. Comments, and
-strings that are not executed, are never looked at.
+It explains, and spares the machine the plainest attempts; the jail contains and the checks
+evaluate. So a doubtful construct is a note, and only what no honest kernel needs is rejected.
+Comments, and strings that are not executed, are never looked at.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def torch_ops(text: str) -> TorchOps:
 
 
 @dataclass(frozen=True)
-class Policy:
+class GuardPolicy:
     """``strict`` precision forbids what relaxes floating point."""
 
     torch_ops: TorchOps = "forbid"
@@ -70,7 +70,7 @@ class Hit:
 
 
 @lru_cache(maxsize=256)
-def inspect(candidate: Candidate, policy: Policy) -> tuple[Hit, ...]:
+def inspect(candidate: Candidate, policy: GuardPolicy) -> tuple[Hit, ...]:
     """All hits in reading order, each rule once per line. Never raises for any source; one that
     does not parse is left to the compiler, whose words are better."""
     file = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"

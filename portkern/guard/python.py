@@ -106,7 +106,7 @@ class _Reader(ast.NodeVisitor):
         if self.language not in rules.KERNEL_MAKERS or self.makes_kernels or self.makes_code:
             return
         functions = (one for one in self.tree.body if isinstance(one, ast.FunctionDef))
-        lines = [one.lineno for one in functions if one.name == entry]
+        lines = [function.lineno for function in functions if function.name == entry]
         if lines or entry in self.module.names:
             self.found.add(((lines or [1])[-1], "G304"))
 
@@ -155,7 +155,7 @@ class _Reader(ast.NodeVisitor):
         for alias in node.names:
             top = alias.name.partition(".")[0]
             self.scope.bind(alias.asname or top, alias.name if alias.asname else top)
-            self._judge(node, alias.name, imported=True)
+            self._evaluate(node, alias.name, imported=True)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -165,11 +165,11 @@ class _Reader(ast.NodeVisitor):
             else:
                 name = f"{module}.{alias.name}"
                 self.scope.bind(alias.asname or alias.name, name)
-                self._judge(node, name if self._is_shared(name) else module, imported=True)
+                self._evaluate(node, name if self._is_shared(name) else module, imported=True)
 
     def _star(self, node: ast.ImportFrom, module: str) -> None:
         """Binds the names that rules know; whether they are used is seen where they are."""
-        self._judge(node, module, imported=True)
+        self._evaluate(node, module, imported=True)
         known = [*rules.PYTHON, *rules.FILE_WRITERS, *rules.FILE_OPENERS]
         known += [f"{m}.{n}" for m in ("torch", "jax.numpy", "numpy") for n in rules.HEAVY]
         for name in known:
@@ -235,7 +235,7 @@ class _Reader(ast.NodeVisitor):
         self._visit_all([*taken.defaults, *(d for d in taken.kw_defaults if d is not None)])
         parameters = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]
         parameters += [one for one in (taken.vararg, taken.kwarg) if one is not None]
-        inner = _Scope(self.scope, dict.fromkeys(one.arg for one in parameters))
+        inner = _Scope(self.scope, dict.fromkeys(parameter.arg for parameter in parameters))
         inside, unused = self.in_kernel or kernel, self.in_unused or node in self.unused
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
 
@@ -286,7 +286,7 @@ class _Reader(ast.NodeVisitor):
     def _refer(self, node: ast.Name | ast.Attribute | ast.Subscript) -> None:
         name = self.name(node)
         if name is not None and isinstance(node.ctx, ast.Load):
-            self._judge(node, name)
+            self._evaluate(node, name)
         below: ast.expr = node
         while isinstance(below, ast.Attribute | ast.Subscript) and (name or below is node):
             below = below.value
@@ -344,7 +344,7 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.func)
         result = self._result(node)
         if result not in (None, _LIBRARY):
-            self._judge(node, result or "")
+            self._evaluate(node, result or "")
         kept = self.in_kernel
         for index, argument in enumerate(node.args):  # a lambda may be the kernel
             self.in_kernel = kept or (index == 0 and (name or "").endswith(".pallas_call"))
@@ -419,7 +419,7 @@ class _Reader(ast.NodeVisitor):
         elif name in rules.LOOKS_AT_DATA:
             self.hit(node, "G504")
 
-    def _judge(self, node: ast.AST, name: str, imported: bool = False) -> None:
+    def _evaluate(self, node: ast.AST, name: str, imported: bool = False) -> None:
         """A use of ``name``. An import alone does nothing, except for what has no honest use."""
         if self._is_shared(name):
             return

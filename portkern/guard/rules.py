@@ -23,7 +23,8 @@ class Rule:
 
 #: These ask who does the work; the others hold for every line of the source.
 ABOUT_THE_WORK = ("G301", "G302", "G504", "G507")
-#: 1: the machine. 2: the judge. 3: who does the work. 4: the contract. 5: worth a reader's look.
+#: 1: the machine. 2: the evaluator. 3: who does the work. 4: the contract. 5: worth a reader's
+#: look.
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G101", "uses the network", "A kernel needs no connection; remove it"),
     Rule("G102", "starts a process", "Compute in this process, or in threads joined before return"),
@@ -37,13 +38,13 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G201", "walks frames of its callers", "Use the arguments of the call"),
     Rule("G202", "looks for objects that are not its own", "Use the arguments of the call"),
     Rule("G203", "replaces part of another module", "Wrap it under a name of your own"),
-    Rule("G204", "reaches for the judge's own code", "Use the arguments of the call"),
+    Rule("G204", "reaches for the evaluator's own code", "Use the arguments of the call"),
     Rule("G205", "defines a function of the runtime", "Give the function another name"),
     Rule("G301", "lets a framework's operator do the work",
          "Compute it in a kernel; torch_ops=allow accepts it", unless="torch_ops"),
     Rule("G302", "lets a vendor's library do the work",
          "Compute it in a kernel; torch_ops=allow accepts it", unless="torch_ops"),
-    Rule("G303", "asks for an interpreter", "The judge chooses the venue; pass `interpret` on"),
+    Rule("G303", "asks for an interpreter", "The evaluator chooses the venue; pass `interpret` on"),
     Rule("G304", "has no kernel in its language",
          "Write one; torch_ops=allow accepts the file", unless="torch_ops"),
     Rule("G401", "relaxes floating point", "Remove it; the op's precision is strict",
@@ -54,7 +55,7 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G405", "calls the operating system directly", "Use the language's own functions"),
     Rule("G406", "is nested too deeply to be read", "Split the expression"),
     Rule("G501", "makes code or names at run time", "Write the variants out", "note"),
-    Rule("G502", "reads a clock", "The judge measures", "note"),
+    Rule("G502", "reads a clock", "The evaluator measures", "note"),
     Rule("G503", "keeps state between calls", "It must not depend on the data", "note"),
     Rule("G504", "looks at the data on the host", "Shortcuts must hold for all inputs", "note"),
     Rule("G505", "loads a library at run time", "Write the computation out", "note"),

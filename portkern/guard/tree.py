@@ -26,7 +26,7 @@ def is_strict(fastmath: ast.AST) -> bool:
     """``fastmath`` of Numba that is off, or that only lets a product and a sum be rounded once, as
     C++ compilers do without being asked."""
     if isinstance(fastmath, ast.Set):
-        return all(constant(one) == "contract" for one in fastmath.elts)
+        return all(constant(elt) == "contract" for elt in fastmath.elts)
     return isinstance(fastmath, ast.Constant) and not fastmath.value
 
 

@@ -14,10 +14,10 @@ from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Options, Trial
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import Cell
-from portkern.matrix.to_record import judged, unbuilt, unrun
+from portkern.matrix.to_record import evaluated, unbuilt, unrun
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
@@ -40,7 +40,7 @@ class Matrix:
     run: str
     file: RecordFile
     cache: ArtifactCache
-    options: Options = field(default_factory=Options)
+    options: TrialOptions = field(default_factory=TrialOptions)
     fresh: bool = False
     report: Callable[[Progress], None] = lambda _: None
     _records: dict[str, Record] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Matrix:
         if not self.fresh:
             self._reuse()
         todo = [cell for cell in self.cells if cell.key not in self._records]
-        self._emit(unbuilt(self.run, cell) for cell in todo if cell.hopeless)
-        self._work([cell for cell in todo if not cell.hopeless])
+        self._emit(unbuilt(self.run, cell) for cell in todo if cell.ruled_out)
+        self._work([cell for cell in todo if not cell.ruled_out])
         return [self._records[cell.key] for cell in self.cells]
 
     def _reuse(self) -> None:
@@ -119,7 +119,7 @@ class Matrix:
                 for cell in asked:
                     outcome = built[_identity(cell)]
                     key = _venue_identity(_contestant(cell, outcome))
-                    self._emit([judged(self.run, cell, outcome, results[order[key]])])
+                    self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
 
     def _emit(self, records: Iterable[Record]) -> None:
         with self._lock:
@@ -139,7 +139,7 @@ def _final(record: Record, cell: Cell) -> bool:
     """A crash or a timeout may have been the machine's, and so may be that a cell which can run
     did not: these are tried again."""
     if record.verdict is Verdict.UNAVAILABLE:
-        return cell.hopeless is not None or isinstance(cell.venues.best, Missing)
+        return cell.ruled_out is not None or isinstance(cell.venues.best, Missing)
     return record.verdict not in _RETRIED
 
 

@@ -96,10 +96,10 @@ class Cell:
         """What the guard says of the source."""
         if self.candidate is None:
             return ()
-        return guard.inspect(self.candidate, guard.Policy(self.torch_ops, self.op.precision))
+        return guard.inspect(self.candidate, guard.GuardPolicy(self.torch_ops, self.op.precision))
 
     @cached_property
-    def hopeless(self) -> tuple[Verdict, str] | None:
+    def ruled_out(self) -> tuple[Verdict, str] | None:
         """The verdict that needs no build, with its reason; None when there is work to do."""
         if not self.backend.supports(self.target):
             reason = f"{self.backend.name} does not compile for {self.target.name}"
@@ -186,7 +186,7 @@ def _facts(target: Target) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class Selection:
     """What to ask, by name: single names, or the sets ``core``, ``all``, ``host``, ``demo``.
     ``databases`` are asked for the settings of kernels, the first before the next."""
 
@@ -225,7 +225,7 @@ class Question:
                         if which not in WORKLOAD_SETS:
                             raise no_such("workload set", which, WORKLOAD_SETS)
                         for workload in op.workloads.get(which, ()):
-                            kernel = candidate and database.turned(
+                            kernel = candidate and database.with_tuned_knobs(
                                 candidate, where, dtype, workload, self.databases
                             )
                             yield Cell(

@@ -29,8 +29,8 @@ from portkern.toolchain import host
 
 def unbuilt(run: str, cell: Cell) -> Record:
     """A cell whose verdict needs no build."""
-    assert cell.hopeless is not None
-    verdict, reason = cell.hopeless
+    assert cell.ruled_out is not None
+    verdict, reason = cell.ruled_out
     return _record(run, cell, verdict, reason, Evidence.NONE)
 
 
@@ -44,7 +44,7 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
     return _record(run, cell, Verdict.UNAVAILABLE, reason, evidence, built=built)
 
 
-def judged(run: str, cell: Cell, built: Built, result: Result) -> Record:
+def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
     """A cell that ran; what is missing is why it has not been measured."""
     assert isinstance(built.outcome, Artifact)
     evidence, missing = _built_evidence(built.outcome), ""
@@ -80,7 +80,7 @@ def _record(
     venue, candidate, dims = cell.venues.best, cell.candidate, cell.workload.dims
     own = result.samples if result else None
     baselines = result.baselines if result and own else {}
-    measured = statistics.summarize(own.laps, own.method, own.conditions) if own else None
+    measured = statistics.summarize(own.rounds, own.method, own.conditions) if own else None
     first_line = detail.partition("\n")[0]
     return Record(
         run=run,
@@ -103,7 +103,7 @@ def _record(
         errors=result.errors if result else None,
         precision=cell.op.precision,
         timing=measured,
-        baselines={name: statistics.summarize(b.laps, b.method) for name, b in baselines.items()},
+        baselines={name: statistics.summarize(b.rounds, b.method) for name, b in baselines.items()},
         speedup={
             name: statistics.speedup(own.values, b.values) for name, b in baselines.items() if own
         },

@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
     @property
     def bad(self) -> bool:
-        """Whether the kernel was judged and failed; a cell nobody could run is not bad."""
+        """Whether the kernel was evaluated and failed; a cell nobody could run is not bad."""
         return self not in (Verdict.UNSUPPORTED, Verdict.UNAVAILABLE, Verdict.PASSED)
 
 
@@ -123,8 +123,8 @@ class Environment(Part):
 
 
 class Launch(Part):
-    """What ran during one judged call: a kernel on a GPU or in an executor. ``us`` is its time on
-    the device over all ``count`` launches, 0 where an executor has none."""
+    """What ran during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its time
+    on the device over all ``count`` launches, 0 where an executor has none."""
 
     name: str
     count: int = 1
@@ -190,7 +190,7 @@ class Record(Line):
     environment: Environment
     cost: Cost = Cost()
     #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
-    #: and all that were judged (``run``).
+    #: and all that were evaluated (``run``).
     seconds: dict[str, float] = {}
 
     @field_validator("evidence", mode="before")

@@ -24,7 +24,7 @@ _VIEWS = {
 
 
 @dataclass(frozen=True)
-class Report:
+class MatrixReport:
     """What was written, and why the rest was not."""
 
     folder: Path
@@ -32,7 +32,7 @@ class Report:
     skipped: Mapping[str, Missing]
 
 
-def write(records: Sequence[Record], folder: Path, *, title: str) -> Report:
+def write(records: Sequence[Record], folder: Path, *, title: str) -> MatrixReport:
     """Write every view of ``records`` into ``folder``; a reader never sees half a file."""
     folder.mkdir(parents=True, exist_ok=True)
     table = Table.of(records)
@@ -46,4 +46,4 @@ def write(records: Sequence[Record], folder: Path, *, title: str) -> Report:
             continue
         atomic_write.write(folder / name, content)
         written.append(folder / name)
-    return Report(folder, tuple(written), skipped)
+    return MatrixReport(folder, tuple(written), skipped)

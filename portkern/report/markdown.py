@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 from portkern.records.record import BuildResources, Evidence, Record, Verdict
-from portkern.report.table import Cell, Column, ColumnTotal, Group, Table, clean, headline, natural
+from portkern.report.table import (
+    Column,
+    ColumnTotal,
+    Table,
+    TableCell,
+    TableGroup,
+    clean,
+    headline,
+    natural,
+)
 
 LEGEND = (
     "Evidence: none < built (for the real instruction set) < emulated (correct in emulation) < "
@@ -79,7 +88,7 @@ class _Reasons:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def mark(self, group: Group) -> str:
+    def mark(self, group: TableGroup) -> str:
         numbers = [self._numbers.setdefault(r, len(self._numbers) + 1) for r in group.missing]
         shown = ",".join(map(str, sorted(numbers)[:3])) + (",…" if len(numbers) > 3 else "")
         return f" <sup>{shown}</sup>" if numbers else ""
@@ -120,8 +129,8 @@ def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
     return ", ".join(parts) + (reasons.mark(total) if reasons else "")
 
 
-def _rung(rung: Evidence, cells: Iterable[Cell]) -> str:
-    records = Group(tuple(record for cell in cells for record in cell.records))
+def _rung(rung: Evidence, cells: Iterable[TableCell]) -> str:
+    records = TableGroup(tuple(record for cell in cells for record in cell.records))
     if records.best > rung:  # the lowest of some dtype or size; say how far the others came
         return f"partly {records.best} ({records.rungs[records.best]} of {len(records)} cells)"
     if rung is not Evidence.NONE:
@@ -155,7 +164,7 @@ def _target(table: Table, target: str, reasons: _Reasons) -> str:
     return head + _table(["op", *(_code(total.column.tool) for total in totals)], rows, right=True)
 
 
-def _cell(cell: Cell | None, reasons: _Reasons) -> str:
+def _cell(cell: TableCell | None, reasons: _Reasons) -> str:
     if cell is None:
         return "—"
     if cell.verdict.bad:
@@ -198,7 +207,7 @@ def _rungs(table: Table) -> str:
     return "## Emulated and built, not yet on the hardware\n\n" + _table(heads, rows)
 
 
-def _names(cells: Sequence[Cell], total: ColumnTotal) -> str:
+def _names(cells: Sequence[TableCell], total: ColumnTotal) -> str:
     if len(cells) == len(total.cells) > 1:
         return f"all {len(cells)}"
     return ", ".join(_text(cell.op) for cell in cells)

@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from portkern.records.record import Evidence
-from portkern.report.table import DASH, Cell, Column, Table, clean, times
+from portkern.report.table import DASH, Column, Table, TableCell, clean, times
 from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, 
     return _measured(cell)
 
 
-def _measured(cell: Cell) -> tuple[str, str, str, str | None]:
+def _measured(cell: TableCell) -> tuple[str, str, str, str | None]:
     assert cell.speedup is not None
     background, dark = _colour(cell.speedup.value)
     partial = "" if cell.speedup.n == len(cell) else "*"

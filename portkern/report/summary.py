@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from portkern.records.record import Record
-from portkern.report.table import BASELINE, ColumnTotal, Geomean, Group, Table, headline
+from portkern.report.table import BASELINE, ColumnTotal, Geomean, Table, TableGroup, headline
 
 
 def render(table: Table, *, title: str) -> str:
@@ -32,7 +32,7 @@ def document(table: Table, *, title: str) -> dict[str, Any]:
     }
 
 
-def _counts(group: Group) -> dict[str, Any]:
+def _counts(group: TableGroup) -> dict[str, Any]:
     return {
         "cells": len(group),
         "passed": group.passed,

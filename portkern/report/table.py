@@ -88,7 +88,7 @@ def times(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
+class TableGroup:
     """Records seen as one: the worst verdict, the lowest evidence, and how many of each."""
 
     records: tuple[Record, ...]
@@ -164,7 +164,7 @@ def reason_of(record: Record) -> str:
 
 
 @dataclass(frozen=True)
-class Cell(Group):
+class TableCell(TableGroup):
     """All workloads and dtypes of one op in one column."""
 
     op: str
@@ -172,18 +172,18 @@ class Cell(Group):
 
 
 @dataclass(frozen=True)
-class ColumnTotal(Group):
+class ColumnTotal(TableGroup):
     """One column's cells and all of their records."""
 
     column: Column
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
     @cached_property
-    def ops_failing(self) -> tuple[Cell, ...]:
+    def ops_failing(self) -> tuple[TableCell, ...]:
         return tuple(cell for cell in self.cells if cell.verdict.bad)
 
     @cached_property
-    def ops_by_rung(self) -> Mapping[Evidence, tuple[Cell, ...]]:
+    def ops_by_rung(self) -> Mapping[Evidence, tuple[TableCell, ...]]:
         """Ops that did not fail by the lowest evidence of their records, the highest rung first."""
         good = [cell for cell in self.cells if not cell.verdict.bad]
         rungs = {
@@ -210,11 +210,11 @@ class Table:
         return tuple(dict.fromkeys(r.op for r in self.records))
 
     @cached_property
-    def cells(self) -> Mapping[tuple[str, Column], Cell]:
+    def cells(self) -> Mapping[tuple[str, Column], TableCell]:
         parts: dict[tuple[str, Column], list[Record]] = {}
         for record in self.records:
             parts.setdefault((record.op, self.column(record)), []).append(record)
-        return {(op, c): Cell(tuple(records), op, c) for (op, c), records in parts.items()}
+        return {(op, c): TableCell(tuple(records), op, c) for (op, c), records in parts.items()}
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -246,8 +246,8 @@ class Table:
         return tuple(sorted(best, key=lambda target: (-best[target], natural(target))))
 
     @cached_property
-    def whole(self) -> Group:
-        return Group(self.records)
+    def whole(self) -> TableGroup:
+        return TableGroup(self.records)
 
     @cached_property
     def generated(self) -> str:
@@ -282,7 +282,7 @@ def current(records: Iterable[Record]) -> list[Record]:
     """One record per cell, in order of the cells' first appearance.
 
     A results file is append-only and may hold several machines' work. The newest record of each
-    machine counts; of those, only the ones for the newest judged source. Then a failure on any
+    machine counts; of those, only the ones for the newest evaluated source. Then a failure on any
     machine beats everything, else the highest rung that was really reached.
     """
     attempts: dict[tuple[object, ...], dict[str, Record]] = {}

@@ -1,7 +1,7 @@
-"""Workers from the judge's side: spawn, ask with a deadline, and see how they ended.
+"""Workers from the evaluator's side: spawn, ask with a deadline, and see how they ended.
 
-Every worker is confined by :mod:`portkern.sandbox.jail`, shares an :class:`Arena` with the judge,
-and is gone with all that it started when its session closes.
+Every worker is confined by :mod:`portkern.sandbox.jail`, shares an :class:`SharedMemory` with the
+evaluator, and is gone with all that it started when its session closes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from types import TracebackType
 from typing import Any, Literal
 
 from portkern.errors import StorageError, WorkerError
-from portkern.sandbox.jail import Layers, Policy, owner
-from portkern.sandbox.shared_memory import Arena
+from portkern.sandbox.jail import JailPolicy, Layers, owner
+from portkern.sandbox.shared_memory import SharedMemory
 from portkern.toolchain.run_tool import cache_root
 
-#: What a worker sees of the judge's environment; API keys and tokens are not among it.
+#: What a worker sees of the evaluator's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
 ALLOWED_PREFIXES = (
     "CUDA",
@@ -75,7 +75,7 @@ REPLY_BYTES, REPLY_LEVELS, TEXT_LENGTH = 8 << 20, 16, 1 << 16
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answered:
     """What the worker replied: data from the jail, to be checked like any other claim."""
 
     data: Mapping[str, Any]
@@ -119,7 +119,7 @@ class TimedOut:
     log: str
 
 
-Outcome = Answer | Failed | Died | TimedOut
+Outcome = Answered | Failed | Died | TimedOut
 
 
 def _signal_name(number: int) -> str:
@@ -152,6 +152,11 @@ class ForkServer:
         self._closed = False
 
     @property
+    def known_layers(self) -> Layers | None:
+        """None before it was first started."""
+        return self._layers
+
+    @property
     def layers(self) -> Layers:
         """What its workers are confined by."""
         with self._lock:
@@ -161,9 +166,9 @@ class ForkServer:
             return self._layers
 
     def spawn(
-        self, policy: Policy, environment: Mapping[str, str], *, arena: int, log: int
+        self, policy: JailPolicy, environment: Mapping[str, str], *, memory: int, log: int
     ) -> tuple[int, int, socket.socket]:
-        """The pids of a new worker and of its server, and the judge's end of its connection."""
+        """The pids of a new worker and of its server, and the evaluator's end of its connection."""
         ours, theirs = socket.socketpair()
         request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
         with ExitStack() as unless_spawned, theirs, self._lock:
@@ -171,7 +176,7 @@ class ForkServer:
             # A server that was killed since the last request is noticed now.
             for _ in range(2):
                 control = self._control or self._start()
-                reply = self._ask(control, request, [theirs.fileno(), arena, log])
+                reply = self._ask(control, request, [theirs.fileno(), memory, log])
                 if reply is not None and self._process is not None:
                     unless_spawned.pop_all()
                     return int(reply["pid"]), self._process.pid, ours
@@ -283,8 +288,10 @@ def close_servers() -> None:
 
 
 def layers() -> Layers:
-    """What workers on this machine are confined by."""
-    return server(()).layers
+    """What workers on this machine are confined by, as any server that runs has found out."""
+    with _SERVERS_LOCK:
+        known = [one.known_layers for one in _SERVERS.values()]
+    return next((one for one in known if one is not None), None) or server(()).layers
 
 
 class Session:
@@ -304,17 +311,17 @@ class Session:
     ) -> None:
         self.alive = False
         self.scratch = _scratch()
-        self.arena = Arena()
+        self.memory = SharedMemory()
         self._log = os.memfd_create("portkern-log")
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
         self._received = bytearray()
         self._server = server(preload)
-        policy = Policy(self.scratch, tuple(reads), device=device)
-        # Its home is its scratch folder, so it is told where the judge's cache is now.
+        policy = JailPolicy(self.scratch, tuple(reads), device=device)
+        # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
         try:
             self.pid, self._server_pid, self._connection = self._server.spawn(
-                policy, environment, arena=self.arena.handle, log=self._log
+                policy, environment, memory=self.memory.handle, log=self._log
             )
         except WorkerError:
             self.close()
@@ -357,7 +364,7 @@ class Session:
             cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
             return Died(end.status, self.log(), "harness" if end.gone else cause)
         if reply.get("ok") is True:
-            return Answer(reply)
+            return Answered(reply)
         return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
 
     def log(self) -> str:
@@ -368,9 +375,9 @@ class Session:
     def close(self) -> None:
         if self.alive:
             self._end()
-        if self.arena.handle >= 0:
+        if self.memory.handle >= 0:
             os.close(self._log)
-        self.arena.close()
+        self.memory.close()
         _remove(self.scratch)
 
     def _receive(self, deadline: float) -> bytes | None:
@@ -418,7 +425,7 @@ def _scratch() -> Path:
 
 @cache
 def _sweep(place: Path) -> None:
-    """Remove the folders of judges that were killed; once is enough."""
+    """Remove the folders of critics that were killed; once is enough."""
     for left in place.glob("portkern-*"):
         if owner.gone(left.name):
             shutil.rmtree(left, ignore_errors=True)

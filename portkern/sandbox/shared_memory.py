@@ -1,4 +1,4 @@
-"""Memory that judge and worker share for tensors: raw bytes, laid out by the judge alone.
+"""Memory that evaluate and worker share for tensors: raw bytes, laid out by the evaluator alone.
 
 It has no name that another process could open, and cannot be made shorter: reading it is safe
 whatever the worker does to it.
@@ -17,12 +17,12 @@ PAGE = 4096
 Slot = dict[str, Any]
 
 
-class Arena:
-    """The judge's side. Slots are handed out one after the other until :meth:`clear`."""
+class SharedMemory:
+    """The evaluator's side. Slots are handed out one after the other until :meth:`clear`."""
 
     def __init__(self) -> None:
         self.handle = os.memfd_create("portkern", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # The last seal: a worker that forbids writing or growing would stop the judge.
+        # The last seal: a worker that forbids writing or growing would stop the evaluator.
         fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self._used = 0
 
@@ -40,12 +40,12 @@ class Arena:
     def put(self, tensor: Any) -> Slot:
         """A slot with a host tensor's elements, in row-major order."""
         slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        View(self.handle).write(slot, tensor)
+        SharedMemoryView(self.handle).write(slot, tensor)
         return slot
 
     def take(self, slot: Slot) -> Any:
         """A copy that later writes of the worker do not change."""
-        return View(self.handle).tensor(slot).clone()
+        return SharedMemoryView(self.handle).tensor(slot).clone()
 
     def bytes(self, size: int) -> bytes | None:
         """The first ``size`` bytes; None if there are fewer."""
@@ -65,8 +65,8 @@ class Arena:
         self.close()
 
 
-class View:
-    """What is in an arena, as tensors on its memory; the worker's side."""
+class SharedMemoryView:
+    """What is in a shared memory, as tensors on its memory; the worker's side."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """``error`` judges the kernel; a ``note`` says where it is not portable or not checked."""
+    """``error`` evaluates the kernel; a ``note`` says where it is not portable or not checked."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -1,6 +1,6 @@
 """The contract a toolchain fulfils. Implementations live in the top-level ``backends/``.
 
-The judge's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
+The evaluator's process calls ``supports``, ``probe`` and ``venues``; ``build`` and ``load`` run in
 the jailed worker, because both touch the candidate.
 """
 
@@ -97,7 +97,9 @@ class Resources:
         numbers = [value for name, value in data.items() if name != "kernel"]
         if not data.keys() <= names or type(data.get("kernel")) is not str:
             raise ValueError(f"resources are of {sorted(names)}, got {sorted(data)}")
-        if not all(one is None or (type(one) is int and 0 <= one < 1 << 63) for one in numbers):
+        if not all(
+            number is None or (type(number) is int and 0 <= number < 1 << 63) for number in numbers
+        ):
             raise ValueError(f"resources are counted, got {numbers}")
         return cls(**data)
 
@@ -203,6 +205,9 @@ class Backend(ABC):
     name: ClassVar[str]
     #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
     languages: ClassVar[Mapping[str, str]]
+    #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
+    #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
+    shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.

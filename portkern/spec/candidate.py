@@ -34,7 +34,7 @@ class Knob:
 class Candidate:
     """``entry`` is the function to call (the op's name unless said otherwise).
 
-    ``style`` is ``dps`` (the judge's poisoned outputs are passed in) or ``return``.
+    ``style`` is ``dps`` (the evaluator's poisoned outputs are passed in) or ``return``.
     """
 
     op: str

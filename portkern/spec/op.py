@@ -148,7 +148,7 @@ class Signature:
 @dataclass(frozen=True)
 class Op:
     """``reference`` takes the inputs in order, then the scalars by name, and returns the output
-    tensor or a tuple of them. It works at any float dtype: the judge runs it at float64.
+    tensor or a tuple of them. It works at any float dtype: the evaluator runs it at float64.
 
     ``flops`` counts floating-point operations as a function of the axes (an exponential or a
     division counts as one). ``terms`` says how many terms an output sums (1: none), and

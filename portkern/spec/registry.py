@@ -18,6 +18,20 @@ BUILTIN = {
     "triton": "portkern.backends.triton:TritonBackend",
 }
 GROUP = "portkern.backends"
+#: Where what backends import stood before portkern 0.2, and stands now.
+MOVED = {
+    "abi": "spec.abi",
+    "backend": "spec.backend",
+    "candidate": "spec.candidate",
+    "compilers": "toolchain.compilers",
+    "device": "toolchain.torch_device",
+    "host": "toolchain.host",
+    "native": "toolchain.native_library",
+    "occupancy": "spec.occupancy",
+    "op": "spec.op",
+    "target": "spec.target",
+    "toolchain": "toolchain.run_tool",
+}
 
 
 def names() -> list[str]:
@@ -40,7 +54,21 @@ def load(name: str) -> Backend:
 
 def _instantiate(name: str, path: str) -> Backend:
     module, _, attribute = path.partition(":")
-    cls = getattr(importlib.import_module(module), attribute)
+    try:
+        cls = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        moved = _moved(error)
+        if not moved:
+            raise
+        raise ConfigError(f"Backend {name!r} was written for portkern 0.1: {moved}") from error
     if not (isinstance(cls, type) and issubclass(cls, Backend) and cls.name == name):
         raise ConfigError(f"{path} is not a Backend named {name!r}")
     return cls()
+
+
+def _moved(error: ImportError) -> str:
+    """What to import instead of a module that stood elsewhere; '' when it is another error."""
+    name = (error.name or "").removeprefix("portkern.")
+    if error.name == "portkern" or not name:  # ``from portkern import host``
+        name = next((old for old in MOVED if f"import name {old!r}" in str(error)), "")
+    return f"portkern.{name} is portkern.{MOVED[name]} now; import that" if name in MOVED else ""

@@ -1,6 +1,7 @@
 """What hardware this machine has, asked of the system and never of a GPU runtime.
 
-The judge's process must not create a CUDA context, so NVIDIA's tool and the kernel's sysfs answer.
+The evaluator's process must not create a CUDA context, so NVIDIA's tool and the kernel's sysfs
+answer.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.llm.calls import Call, Calls
+from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
 from portkern.tracking.matrix_runs import BATCH, Skipped, Store, Tracked, sent
 
@@ -90,7 +90,7 @@ def _traced_in(uri: str) -> Iterator[None]:
             os.environ["MLFLOW_TRACKING_URI"] = before
 
 
-def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[Call]) -> None:
+def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[ModelCall]) -> None:
     """Calls follow each other in it, though some were made at the same time: the log has no
     clock."""
     import mlflow
@@ -111,7 +111,7 @@ def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[Call]) -> N
             span_type=SpanType.CHAT_MODEL,
             parent_span=root,
             start_time_ns=now,
-            inputs={"messages": [vars(one) for one in call.messages], **call.params},
+            inputs={"messages": [vars(message) for message in call.messages], **call.params},
             attributes={
                 "call": call.id,
                 "model": call.answered or call.model,

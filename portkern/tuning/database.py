@@ -89,7 +89,7 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.path}.lock"):
                 self.__dict__.pop("entries", None)
-                known = {**self.entries, **{one.question: one for one in entries}}
+                known = {**self.entries, **{entry.question: entry for entry in entries}}
                 lines = [
                     json.dumps(known[key].model_dump(), sort_keys=True) for key in sorted(known)
                 ]
@@ -109,7 +109,7 @@ def shipped() -> Database:
     return Database(Path(str(files("portkern.targets") / FILE)))
 
 
-def turned(
+def with_tuned_knobs(
     candidate: Candidate, where: Target, dtype: str, workload: Workload, among: Sequence[Database]
 ) -> Candidate:
     """The kernel with the best settings that are known for this target; as it is without any.

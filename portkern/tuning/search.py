@@ -1,6 +1,6 @@
 """The search for a kernel's best knob settings, on the hardware that it is to run on.
 
-Settings are judged like any kernel: the wrong ones are out, the rest race against the framework.
+Settings are evaluated like any kernel: the wrong ones are out, the rest race against the framework.
 Whoever leads then meets the defaults in one more race, which alone decides.
 """
 
@@ -19,8 +19,8 @@ from portkern.spec.op import Precision
 from portkern.spec.target import Target
 
 Settings = Mapping[str, int]
-#: Judges kernels of one problem side by side; ``fresh`` asks for a new race.
-Judge = Callable[[Sequence[Candidate], bool], Sequence[Record]]
+#: Evaluates kernels of one problem side by side; ``fresh`` asks for a new race.
+Evaluate = Callable[[Sequence[Candidate], bool], Sequence[Record]]
 #: A lead below this is no reason to leave the defaults.
 LEAST_GAIN = 1.01
 BASELINE = "eager"
@@ -82,7 +82,7 @@ def _imprecise(knob: str, value: int, precision: Precision) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """``score``: how many times as fast as the framework; 0 for what was not right or not timed."""
 
     settings: Settings
@@ -100,14 +100,14 @@ class Found:
 
     best: Settings
     gain: float | None
-    trials: Sequence[Trial]
-    last: Sequence[Trial]
+    trials: Sequence[TuningTrial]
+    last: Sequence[TuningTrial]
 
 
 def search(
     candidate: Candidate,
     space: Space,
-    judge: Judge,
+    evaluate: Evaluate,
     *,
     trials: int,
     batch: int,
@@ -117,30 +117,30 @@ def search(
     """All settings when they are no more than ``trials``, else Optuna's suggestions."""
     exhaustive = space.size <= trials
     proposals = _All(space) if exhaustive else _Suggested(space, seed)
-    seen: list[Trial] = []
+    seen: list[TuningTrial] = []
     while len(seen) < trials:
         asked = proposals.ask(min(batch, trials - len(seen)))
         if not asked:
             break
-        judged = _judge(candidate, asked, judge, fresh=False)
-        proposals.tell(judged)
-        seen += judged
+        evaluated = _evaluate(candidate, asked, evaluate, fresh=False)
+        proposals.tell(evaluated)
+        seen += evaluated
     leaders = sorted((one for one in seen if one.score), key=lambda one: -one.score)
     if not leaders:
         return Found(space.default, 1.0, seen, ())
-    chosen = [space.default, *(one.settings for one in leaders[:finalists])]
+    chosen = [space.default, *(leader.settings for leader in leaders[:finalists])]
     asked = [dict(pairs) for pairs in dict.fromkeys(tuple(one.items()) for one in chosen)]
-    return _decide(space, seen, _judge(candidate, asked, judge, fresh=True))
+    return _decide(space, seen, _evaluate(candidate, asked, evaluate, fresh=True))
 
 
-def _judge(
-    candidate: Candidate, asked: Sequence[Settings], judge: Judge, *, fresh: bool
-) -> list[Trial]:
-    records = judge([candidate.turn(settings) for settings in asked], fresh)
-    return [Trial(settings, record) for settings, record in zip(asked, records, strict=True)]
+def _evaluate(
+    candidate: Candidate, asked: Sequence[Settings], evaluate: Evaluate, *, fresh: bool
+) -> list[TuningTrial]:
+    records = evaluate([candidate.turn(settings) for settings in asked], fresh)
+    return [TuningTrial(settings, record) for settings, record in zip(asked, records, strict=True)]
 
 
-def _decide(space: Space, seen: Sequence[Trial], last: Sequence[Trial]) -> Found:
+def _decide(space: Space, seen: Sequence[TuningTrial], last: Sequence[TuningTrial]) -> Found:
     """The defaults are the first of ``last``; where they do not run, whoever does is the best."""
     timed = [one for one in last if one.record.timing]
     if not timed:
@@ -154,7 +154,7 @@ def _decide(space: Space, seen: Sequence[Trial], last: Sequence[Trial]) -> Found
     return Found(best.settings, gain, seen, last)
 
 
-def _median_us(trial: Trial) -> float:
+def _median_us(trial: TuningTrial) -> float:
     assert trial.record.timing is not None
     return trial.record.timing.median_us
 
@@ -166,7 +166,7 @@ class _All:
     def ask(self, count: int) -> list[Settings]:
         return list(itertools.islice(self._left, count))
 
-    def tell(self, judged: Sequence[Trial]) -> None:
+    def tell(self, evaluated: Sequence[TuningTrial]) -> None:
         """Nothing is learnt: everything is tried."""
 
 
@@ -207,8 +207,8 @@ class _Suggested:
             asked.append(dict(trial.params))
         return asked
 
-    def tell(self, judged: Sequence[Trial]) -> None:
-        for one in judged:
+    def tell(self, evaluated: Sequence[TuningTrial]) -> None:
+        for one in evaluated:
             values = tuple(one.settings.values())
             trial = self._open.pop(values)
             self._scores[values] = one.score

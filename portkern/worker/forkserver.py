@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from portkern.sandbox import jail
-from portkern.sandbox.jail import Layers, Policy, limits, system
-from portkern.sandbox.jail.limits import Group
+from portkern.sandbox.jail import JailPolicy, Layers, limits, system
+from portkern.sandbox.jail.limits import ControlGroup
 from portkern.worker import worker
 
 MESSAGE_BYTES = 1 << 16
@@ -37,10 +37,10 @@ def main() -> None:
     # Python 3.12 warns about forking beside the threads that torch starts; the child only execs
     # code that those threads hold no lock of.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge decides who ends on Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides who ends on Ctrl-C
     system.adopt_orphans()
     server = Server(control, layers)
-    with suppress(ConnectionError):  # the judge was killed: so are the workers, when this ends
+    with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
             message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
@@ -59,12 +59,12 @@ class Server:
 
     def __init__(self, control: socket.socket, layers: Layers) -> None:
         self._control, self._layers = control, layers
-        self._groups: dict[int, Group | None] = {}
+        self._groups: dict[int, ControlGroup | None] = {}
         self._stuck: set[int] = set()  # killed, and not gone in time
 
     def spawn(self, request: dict[str, Any], handles: list[int]) -> int:
-        policy = Policy.from_json(request["policy"])
-        group = Group.create(policy.limits) if "cgroup" in self._layers.active else None
+        policy = JailPolicy.from_json(request["policy"])
+        group = ControlGroup.create(policy.limits) if "cgroup" in self._layers.active else None
         pid = os.fork()
         if pid:
             for handle in handles:
@@ -116,13 +116,13 @@ class Server:
 
 def _become_worker(
     request: dict[str, Any],
-    policy: Policy,
+    policy: JailPolicy,
     layers: Layers,
-    group: Group | None,
+    group: ControlGroup | None,
     control: socket.socket,
     handles: list[int],
 ) -> None:
-    connection, arena, log = handles
+    connection, memory, log = handles
     control.close()
     os.setsid()
     system.die_with_parent(signal.SIGKILL)
@@ -140,9 +140,11 @@ def _become_worker(
         return
     os.environ.update(request["environment"])
     os.environ["HOME"] = os.environ["TMPDIR"] = str(policy.scratch)
-    worker.serve(stream, arena)
+    worker.serve(stream, memory)
     os._exit(0)
 
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # the evaluator waits for this, and torch takes half a second to take itself down

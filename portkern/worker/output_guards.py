@@ -14,7 +14,7 @@ POISON_PERIOD = 65_537
 MARGIN = 4096
 
 
-def fenced(shape: tuple[int, ...], dtype: str) -> Any:
+def guarded(shape: tuple[int, ...], dtype: str) -> Any:
     """Random bytes for an output buffer and its margins on both sides."""
     return poison((math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN,), "uint8")
 

@@ -1,6 +1,6 @@
 """Who works during a call: the framework's operators, a vendor's routines, kernels on the GPU.
 
-Used in the worker, around one judged call and never around a timed one.
+Used in the worker, around one evaluated call and never around a timed one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUTINES = ("MKL_VERBOSE ", "onednn_verbose,")
 _MAX_PRINTED = 1 << 22
 
 
-class Trace:
+class CallProfile:
     """A context around one call; afterwards :meth:`to_json` tells what was seen.
 
     The profiler sees all threads; the routines of oneMKL and oneDNN are also seen when native code
@@ -51,7 +51,7 @@ class Trace:
             "missing": "",
         }
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> CallProfile:
         if "torch" in sys.modules:
             self._start()
         return self

@@ -3,7 +3,7 @@
 A :class:`Snapshot` is made in the worker before the candidate is loaded, and captures the functions
 that it asks with. A candidate that goes to enough lengths can still lie to it, since both live in
 one process: this explains what happened, and it is the baseline's process of its own, and the
-judge's, that protect the results.
+evaluator's, that protect the results.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
         if name.partition(".")[0] == "portkern" and isinstance(module, types.ModuleType):
             yield name, module
             yield from (
-                (f"{name}.{one.__name__}", one)
-                for one in vars(module).values()
-                if isinstance(one, type) and one.__module__ == name
+                (f"{name}.{var.__name__}", var)
+                for var in vars(module).values()
+                if isinstance(var, type) and var.__module__ == name
             )
     torch: Any = sys.modules.get("torch")
     if torch is not None:

@@ -1,7 +1,7 @@
 """The inputs of timed calls: a base's values at other places and of other sizes.
 
-The judge makes them to know the answers, each worker makes them on its own device, which costs no
-transfer; a worker that made others would answer for others.
+The evaluator makes them to know the answers, each worker makes them on its own device, which costs
+no transfer; a worker that made others would answer for others.
 """
 
 from __future__ import annotations

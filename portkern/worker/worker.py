@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import BuildError, ToolError
-from portkern.sandbox.shared_memory import Slot, View, size_of
+from portkern.sandbox.shared_memory import SharedMemoryView, Slot, size_of
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.spec.candidate import Candidate
@@ -30,13 +30,14 @@ from portkern.spec.target import Target
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import timed_inputs
 from portkern.worker.output_guards import margins
-from portkern.worker.profile import Trace
+from portkern.worker.profile import CallProfile
 from portkern.worker.state_snapshot import Snapshot
 
 
-def serve(connection: socket.socket, arena: int) -> None:
-    """Answer requests until the judge closes the connection. ``arena`` is memory shared with it."""
-    worker = Worker(View(arena))
+def serve(connection: socket.socket, memory: int) -> None:
+    """Answer requests until the evaluator closes the connection. ``memory`` is memory shared with
+    it."""
+    worker = Worker(SharedMemoryView(memory))
     with connection.makefile("rw", encoding="utf-8") as stream:
         for line in stream:
             request = json.loads(line)
@@ -53,8 +54,8 @@ def serve(connection: socket.socket, arena: int) -> None:
 class Worker:
     """Holds the loaded kernel, and the calls that are to be timed."""
 
-    def __init__(self, arena: View) -> None:
-        self._arena = arena
+    def __init__(self, memory: SharedMemoryView) -> None:
+        self._memory = memory
         self._builds = 0
         self._kernel: Kernel | None = None
         self._snapshot: Snapshot | None = None
@@ -65,8 +66,8 @@ class Worker:
         self._returned: list[Sequence[Any]] = []
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Build in a folder of the scratch; the files in it go to the judge one after the other,
-        with the path and the size of each in the reply."""
+        """Build in a folder of the scratch; the files in it go to the evaluator one after the
+        other, with the path and the size of each in the reply."""
         build = build_from_json(request)
         backend = registry.load(build.candidate.backend)
         self._builds += 1
@@ -77,7 +78,7 @@ class Worker:
         seconds = time.perf_counter() - start
         files = _files(workdir)
         contents = [file.read_bytes() for file in files]
-        self._arena.write_bytes(b"".join(contents))
+        self._memory.write_bytes(b"".join(contents))
         sizes = [
             [str(file.relative_to(workdir)), len(content)]
             for file, content in zip(files, contents, strict=True)
@@ -95,7 +96,8 @@ class Worker:
         self._snapshot = Snapshot()
         copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
         self._kernel = backend.load(replace(kept, path=copied), build, _venue(venue))
-        self._kernel.device.synchronize()  # a GPU's context is made here, while the judge works too
+        # a GPU's context is made here, while the evaluator works too
+        self._kernel.device.synchronize()
         return {"method": self._kernel.device.method}
 
     def reference(
@@ -128,7 +130,7 @@ class Worker:
         outputs: list[Slot],
         results: list[Slot],
         after: list[Slot],
-        fences: list[Slot],
+        guards: list[Slot],
         dims: dict[str, int],
         scalars: dict[str, Any],
         traced: bool,
@@ -137,13 +139,13 @@ class Worker:
         with a look at who does the work.
 
         Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are
-        bytes with a margin on both sides, which goes to ``fences``; buffers that are no torch
+        bytes with a margin on both sides, which goes to ``guards``; buffers that are no torch
         tensors have none, and leave theirs as it was.
         """
         kernel = self._loaded()
         device = kernel.device
-        uploaded = [device.upload(self._arena.tensor(slot)) for slot in inputs]
-        blocks = [self._arena.tensor(slot) for slot in outputs]
+        uploaded = [device.upload(self._memory.tensor(slot)) for slot in inputs]
+        blocks = [self._memory.tensor(slot) for slot in outputs]
         if isinstance(device, TorchDevice):
             blocks = [device.upload(block) for block in blocks]
             poisoned = [_within(*pair) for pair in zip(blocks, results, strict=True)]
@@ -151,7 +153,7 @@ class Worker:
             poisoned = [device.upload(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         call = Call(uploaded, poisoned, dims, scalars)
         device.synchronize()
-        trace = Trace(_gpu(device)) if traced else nullcontext()
+        trace = CallProfile(_gpu(device)) if traced else nullcontext()
         with trace:
             start = time.perf_counter()
             returned = kernel.launch(call)
@@ -165,16 +167,16 @@ class Worker:
             host = device.download(buffer)
             described.append(form(host) | layout(buffer, uploaded, device))
             if form(host) == {"shape": slot["shape"], "dtype": slot["dtype"]}:
-                self._arena.write(slot, host)
-        for block, slot in zip(blocks, fences, strict=True):
+                self._memory.write(slot, host)
+        for block, slot in zip(blocks, guards, strict=True):
             if isinstance(device, TorchDevice):
                 edges = margins(block, size_of(slot) // 2)  # on the device: the rest is large
-                self._arena.write(slot, device.download(edges))
+                self._memory.write(slot, device.download(edges))
         for buffer, slot in zip(uploaded, after, strict=True):
-            self._arena.write(slot, device.download(buffer))
+            self._memory.write(slot, device.download(buffer))
         findings = [dict(finding) for finding in kernel.findings()]
         told = {"outputs": described, "seconds": seconds, "findings": findings} | changed
-        return told | ({"trace": _told(trace, kernel)} if isinstance(trace, Trace) else {})
+        return told | ({"trace": _told(trace, kernel)} if isinstance(trace, CallProfile) else {})
 
     def state(self) -> dict[str, Any]:
         """What the candidate has changed that others work with, since before it was loaded."""
@@ -185,8 +187,8 @@ class Worker:
         device = self._loaded().device
         keep = device.upload if isinstance(device, TorchDevice) else _cloned
         self._staged, self._returned = [], []  # their memory first
-        self._base = [keep(self._arena.tensor(slot)) for slot in inputs]
-        self._poisons = [keep(self._arena.tensor(slot)) for slot in outputs]
+        self._base = [keep(self._memory.tensor(slot)) for slot in inputs]
+        self._poisons = [keep(self._memory.tensor(slot)) for slot in outputs]
         return {}
 
     def stage(
@@ -241,7 +243,7 @@ class Worker:
         for buffer, slot in zip(self._returned[call + 1], results, strict=True):
             host = device.download(buffer)
             if form(host) == {"shape": slot["shape"], "dtype": slot["dtype"]}:
-                self._arena.write(slot, host)
+                self._memory.write(slot, host)
         return {}
 
     def _loaded(self) -> Kernel:
@@ -341,7 +343,7 @@ def _gpu(device: Any) -> str:
     return str(device.device) if isinstance(device, TorchDevice) and device.gpu else ""
 
 
-def _told(trace: Trace, kernel: Kernel) -> dict[str, Any]:
+def _told(trace: CallProfile, kernel: Kernel) -> dict[str, Any]:
     """With the launches that the venue counts itself, or why it has none."""
     told = trace.to_json()
     if kernel.launches is not None:

@@ -12,7 +12,7 @@ Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: valu
                 where it passes and is no faster for it than the framework, which does the work
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
     torch_ops   the guard's policy, ``forbid`` unless told
-    workloads   the sets that it is judged on, ``ci`` unless told
+    workloads   the sets that it is evaluated on, ``ci`` unless told
     build_s     seconds that its build may take, 30 unless told
     run_s       seconds that a call may take, 30 unless told
     emulator    the verdicts that it may end with where a GPU is emulated, on ``ci`` alone; as on
@@ -32,24 +32,24 @@ from portkern import guard, ops
 from portkern.errors import BackendUnavailable
 from portkern.evaluator import statistics
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, Limits, build_all
-from portkern.evaluator.statistics import Plan
-from portkern.evaluator.trial import Options, Result
+from portkern.evaluator.build import Built, Failure, StageLimits, build_all
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import Result, TrialOptions
 from portkern.matrix.selection import default_target
 from portkern.records.record import Verdict
 from portkern.sandbox import session
-from portkern.sandbox.jail import Policy, limits
+from portkern.sandbox.jail import JailPolicy, limits
 from portkern.spec import registry, target
 from portkern.spec.backend import Build, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate, Style
-from portkern.testing import judge as judge_candidate
+from portkern.testing import evaluate as evaluate_candidate
 
 HEAPS = Path(__file__).parent
 #: What a bomb may reach: enough for torch and a compiler, little for the machine.
-SMALL = limits.Limits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
+SMALL = limits.ProcessLimits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=256)
 SCRATCH_BYTES = 128 << 20
 #: A GPU's driver takes memory of the host, and an emulator of one takes a stack per thread.
-LARGE = replace(limits.Limits.of_this_machine(), memory_bytes=16 << 30, file_bytes=64 << 20)
+LARGE = replace(limits.ProcessLimits.of_this_machine(), memory_bytes=16 << 30, file_bytes=64 << 20)
 LIMIT_S, LOAD_S = "30", 30.0
 DEFEATED = "defeated"
 #: A result that is remembered takes a tenth of the time or less.
@@ -87,7 +87,7 @@ class Case:
     expect: frozenset[Verdict]
     defeated: bool
     says: tuple[str, ...]
-    policy: guard.Policy
+    policy: guard.GuardPolicy
     workloads: tuple[str, ...]
     build_s: float
     run_s: float
@@ -122,7 +122,7 @@ class Case:
             expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
             defeated=DEFEATED in expected,
             says=tuple(_words(header.get("says", ""))),
-            policy=guard.Policy(guard.torch_ops(header.get("torch_ops", "forbid"))),
+            policy=guard.GuardPolicy(guard.torch_ops(header.get("torch_ops", "forbid"))),
             workloads=tuple(header.get("workloads", "ci").split()),
             build_s=float(header.get("build_s", LIMIT_S)),
             run_s=float(header.get("run_s", LIMIT_S)),
@@ -183,7 +183,7 @@ def cases(heap: Heap, device: Device = "cpu") -> tuple[Case, ...]:
 
 
 def where(backend: str) -> tuple[target.Target, Venue] | Missing:
-    """The target and the venue of this machine that a backend's cases are judged on."""
+    """The target and the venue of this machine that a backend's cases are evaluated on."""
     loaded = registry.load(backend)
     try:
         chosen = default_target(loaded)
@@ -195,9 +195,9 @@ def where(backend: str) -> tuple[target.Target, Venue] | Missing:
     return chosen, venue
 
 
-def judge(case: Case, folder: Path) -> Ending:
+def evaluate(case: Case, folder: Path) -> Ending:
     """What the evaluator says of the case on this machine. The guard has the last word, not the
-    first: what it would refuse is run all the same, to see what the judge makes of it."""
+    first: what it would refuse is run all the same, to see what the evaluator makes of it."""
     ending = _run(case, folder)
     refused = guard.rejection(guard.inspect(case.candidate, case.policy))
     if ending.verdict is Verdict.PASSED and refused:
@@ -221,7 +221,7 @@ def build(case: Case, folder: Path) -> Built:
         op.signature.scalar_values(sizes.scalars),
         runnable=False,
     )
-    within = Limits(build_s=case.build_s)
+    within = StageLimits(build_s=case.build_s)
     [built] = build_all([request], [ready.toolchain], limits=within, cache=ArtifactCache(folder))
     return built
 
@@ -235,13 +235,15 @@ def _here(case: Case) -> tuple[target.Target, Venue]:
 def _run(case: Case, folder: Path) -> Ending:
     """With little room for bombs."""
     op, (chosen, venue) = ops.load(case.op), _here(case)
-    within = Limits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
-    options = Options(within, Plan(rounds=6, budget_s=0.0))
+    within = StageLimits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
+    options = TrialOptions(within, TimingPlan(rounds=6, budget_s=0.0))
     sets = case.workloads if venue.kind == "hardware" else ("ci",)
     workloads = [workload for which in sets for workload in op.workloads[which]]
-    policy = partial(Policy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES)
-    with patch.object(session, "Policy", policy):
-        results = judge_candidate(
+    policy = partial(
+        JailPolicy, limits=LARGE if chosen.is_gpu else SMALL, scratch_bytes=SCRATCH_BYTES
+    )
+    with patch.object(session, "JailPolicy", policy):
+        results = evaluate_candidate(
             case.candidate,
             op,
             registry.load(case.backend),
@@ -254,7 +256,7 @@ def _run(case: Case, folder: Path) -> Ending:
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results
         return Ending(results.outcome.verdict, str(results.outcome))
-    failed = [one for one in results if one.verdict is not Verdict.PASSED]
+    failed = [result for result in results if result.verdict is not Verdict.PASSED]
     if failed:
         return Ending(failed[0].verdict, failed[0].detail)
     return Ending(Verdict.PASSED, speedup=max(map(_speedup, results)))

@@ -37,7 +37,7 @@ def main(words: list[str]) -> int:
                 if emulated and not case.emulator:
                     continue
                 start = time.perf_counter()
-                ending = suite.judge(case, Path(folder))
+                ending = suite.evaluate(case, Path(folder))
                 seconds = time.perf_counter() - start
                 good = ending.meets(case, emulated=emulated)
                 mark = "as known" if not good and case.name in known else "" if good else "BAD"

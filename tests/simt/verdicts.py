@@ -8,20 +8,20 @@ from pathlib import Path
 from portkern.errors import BuildError
 from portkern.simt.diagnostics import Severity
 from portkern.simt.execute import build, program
-from portkern.simt.execute.build import Unmodelled
-from portkern.simt.execute.options import Mode, Run
+from portkern.simt.execute.build import UnmodelledSource
+from portkern.simt.execute.options import Mode, RunOptions
 from portkern.spec import target
 
 from .suite import Case, Seen
 
 LIMIT_S = 2.0
-CHECKED = Run(
+CHECKED = RunOptions(
     races=True, bounds=True, uninitialised=True, alignment=True, limit_s=LIMIT_S, widen=True
 )
 #: A fair schedule and an unfair one; races that both miss are the checked build's.
 FAST = (
-    Run(limit_s=LIMIT_S, widen=True),
-    Run(order="priority", seed=2, limit_s=LIMIT_S, widen=True),
+    RunOptions(limit_s=LIMIT_S, widen=True),
+    RunOptions(order="priority", seed=2, limit_s=LIMIT_S, widen=True),
 )
 
 
@@ -37,7 +37,7 @@ class Verdict:
         return not self.seen.refused and not self.seen.codes and self.seen.status == 0
 
 
-def judge(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
+def evaluate(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
     """Build the mutant or its twin in both modes, and run it at ``width``.
 
     CUDA source is compiled once for all widths, as ``folder`` then already holds it.
@@ -63,7 +63,7 @@ def judge(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
                     search=[case.path.parent],
                 )
         except BuildError as error:
-            found = error.found if isinstance(error, Unmodelled) else ()
+            found = error.found if isinstance(error, UnmodelledSource) else ()
             refused = frozenset(one.code for one in found)
             return Verdict(Seen(True, refused), (str(error), error.log[:400]))
         for how in FAST if mode == "fast" else (CHECKED,):
@@ -71,7 +71,9 @@ def judge(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
             ended = program.run(
                 out, how, target=where, language=case.language, warp=width, timeout_s=30
             )
-            codes |= {one.code for one in ended.findings if one.severity is not Severity.NOTE}
+            codes |= {
+                finding.code for finding in ended.findings if finding.severity is not Severity.NOTE
+            }
             words |= dict.fromkeys(map(str, ended.findings))
             status = status or ended.status
     return Verdict(Seen(False, frozenset(codes), status), tuple(words))

@@ -11,7 +11,7 @@
 ``chain``             several of these
 ===================== ==============================================================================
 
-A model sees the code of the attempt that it judges and what was measured of that very code.
+A model sees the code of the attempt that it reads and what was measured of that very code.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from portkern.agent import choice
-from portkern.agent.axes import Judge
+from portkern.agent.axes import Critic
 
 _KINDS = {
     "bottleneck": "bottleneck:OneBottleneck",
-    "chain": "chain:Chain",
-    "critic": "critic:Critic",
+    "chain": "chain:CriticChain",
+    "critic": "critic:FeedbackCritic",
     "none": "silent:Silent",
     "prefilter": "prefilter:Prefilter",
     "reflector": "reflector:Reflector",
@@ -38,13 +38,13 @@ def names() -> list[str]:
     return sorted(_KINDS)
 
 
-def load(options: Mapping[str, Any]) -> Judge:
-    """``options`` are the group ``judge``'s. Raises ConfigError."""
-    made = choice.find("judge", options, _KINDS, __name__)
-    chosen = choice.checked("judge", made.options_type, options)
+def load(options: Mapping[str, Any]) -> Critic:
+    """``options`` are the group ``critic``'s. Raises ConfigError."""
+    made = choice.find("critic", options, _KINDS, __name__)
+    chosen = choice.checked("critic", made.options_type, options)
     if chosen.kind != "chain":
-        judge: Judge = made(chosen)
-        return judge
+        critic: Critic = made(chosen)
+        return critic
     members = [{"kind": one} if isinstance(one, str) else one for one in chosen.chain]
-    chain: Judge = made(chosen, [load(one) for one in members])
+    chain: Critic = made(chosen, [load(member) for member in members])
     return chain

@@ -10,7 +10,7 @@ from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, brief
-from portkern.agent.critic.silent import FAILED, AskingOptions, Silent
+from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 
 
 class Defect(Form):
@@ -39,7 +39,7 @@ class Bottlenecks(Form):
         return {"bottlenecks": [data]} if alone else data
 
 
-class Options(AskingOptions):
+class BottleneckOptions(AskingCriticOptions):
     """``max`` bottlenecks are asked for, of which the first is the diagnosis; ``modes`` in which
     it speaks at all; ``*_words`` is what is kept of each text."""
 
@@ -52,9 +52,9 @@ class Options(AskingOptions):
 
 
 class OneBottleneck(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[BottleneckOptions]] = BottleneckOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: BottleneckOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -70,7 +70,7 @@ class OneBottleneck(Silent):
         found = await reading.ask(
             context.llm,
             o.role,
-            "judge_repair",
+            "critic_repair",
             Defect,
             **shown.facts(seen, context),
             problem_words=o.problem_words,
@@ -78,7 +78,7 @@ class OneBottleneck(Silent):
             fix_words=o.fix_words,
         )
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(found.problem, o.problem_words),
             why=brief(found.why, o.why_words),
             fix=brief(found.fix, o.fix_words),
@@ -89,7 +89,7 @@ class OneBottleneck(Silent):
         found = await reading.ask(
             context.llm,
             o.role,
-            "judge_bottleneck",
+            "critic_bottleneck",
             Bottlenecks,
             **shown.facts(seen, context),
             wanted=o.max,
@@ -100,12 +100,12 @@ class OneBottleneck(Silent):
         worst, *others = found.bottlenecks[: o.max]
         fix = f"{brief(worst.method, o.why_words)} {brief(worst.plan, o.fix_words)}".strip()
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(worst.problem, o.problem_words),
             fix=fix,
             bound=worst.bound,
             lessons=tuple(
-                f"Also: {brief(one.problem, o.problem_words)} {brief(one.method, o.why_words)}"
-                for one in others
+                f"Also: {brief(other.problem, o.problem_words)} {brief(other.method, o.why_words)}"
+                for other in others
             ),
         )

@@ -1,4 +1,4 @@
-"""Several judges, one after the other: KernelAgent's are a bottleneck and a reflector."""
+"""Several critics, one after the other: KernelAgent's are a bottleneck and a reflector."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis
-from portkern.agent.axes import Context, Draft, Judge
-from portkern.agent.critic.silent import Options as Base
+from portkern.agent.axes import Context, Critic, Draft
+from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
 from portkern.errors import BudgetSpent, ModelError
 
 
-class Options(Base):
-    """``chain``: kinds of judges, or their options with a ``kind``."""
+class ChainOptions(Base):
+    """``chain``: kinds of critics, or their options with a ``kind``."""
 
     kind: str = "chain"
     chain: list[str | dict[str, Any]] = Field(min_length=1)
 
 
-class Chain(Silent):
-    options_type: ClassVar[type[Options]] = Options
+class CriticChain(Silent):
+    options_type: ClassVar[type[ChainOptions]] = ChainOptions
 
-    def __init__(self, options: Options, judges: Sequence[Judge]) -> None:
+    def __init__(self, options: ChainOptions, critics: Sequence[Critic]) -> None:
         super().__init__(options)
-        self.judges = judges
-        self.roles = tuple(dict.fromkeys(role for one in judges for role in one.roles))
+        self.critics = critics
+        self.roles = tuple(dict.fromkeys(role for critic in critics for role in critic.roles))
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         kept = list(drafts)
-        for one in self.judges:
-            kept = await one.screen(kept, context)
+        for critic in self.critics:
+            kept = await critic.screen(kept, context)
         return kept
 
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
-        """The first one's diagnosis, with the lessons of all. Raises what kept a judge from
+        """The first one's diagnosis, with the lessons of all. Raises what kept a critic from
         speaking when nobody else spoke."""
         found: list[Diagnosis] = []
         kept_from: ModelError | BudgetSpent | None = None
-        for one in self.judges:
+        for critic in self.critics:
             try:
-                said = await one.diagnose(seen, context)
+                said = await critic.diagnose(seen, context)
             except (ModelError, BudgetSpent) as error:
                 kept_from = kept_from or error
                 continue

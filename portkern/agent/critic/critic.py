@@ -11,7 +11,7 @@ from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
-from portkern.agent.critic.silent import FAILED, AskingOptions, Silent
+from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 
 
 class Criticism(Form):
@@ -19,7 +19,7 @@ class Criticism(Form):
     instructions: Text
 
 
-class Options(AskingOptions):
+class FeedbackCriticOptions(AskingCriticOptions):
     """``writes`` a ``diagnosis`` of the attempt, or ``instructions`` for the next one, of which
     ``words`` are kept."""
 
@@ -28,10 +28,10 @@ class Options(AskingOptions):
     words: int = Field(150, ge=1)
 
 
-class Critic(Silent):
-    options_type: ClassVar[type[Options]] = Options
+class FeedbackCritic(Silent):
+    options_type: ClassVar[type[FeedbackCriticOptions]] = FeedbackCriticOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: FeedbackCriticOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -39,12 +39,12 @@ class Critic(Silent):
         if seen.status is not Status.PASSED and seen.status not in FAILED:
             return None
         o = self.options
-        prompt = "judge_critic" if o.writes == "diagnosis" else "judge_rewrite"
+        prompt = "critic_critic" if o.writes == "diagnosis" else "critic_rewrite"
         found = await reading.ask(
             context.llm, o.role, prompt, Criticism, **shown.facts(seen, context), words=o.words
         )
         return Diagnosis(
-            judge=o.kind,
+            critic=o.kind,
             problem=brief(found.problem, o.words),
             fix=brief(found.instructions, o.words),
         )

@@ -17,7 +17,7 @@ from portkern.agent.attempt import Status
 from portkern.agent.axes import Context, Draft
 from portkern.agent.critic import reading
 from portkern.agent.critic.reading import Form, Text, brief
-from portkern.agent.critic.silent import AskingOptions, Silent
+from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.errors import ModelError
 
 #: What the verifiers look for, in turns.
@@ -35,7 +35,7 @@ class Vote(Form):
     reason: Text = ""
 
 
-class Options(AskingOptions):
+class PrefilterOptions(AskingCriticOptions):
     """``k`` verifiers look at each kernel; the best ``keep`` go on. ``words`` of a reason are
     kept."""
 
@@ -46,9 +46,9 @@ class Options(AskingOptions):
 
 
 class Prefilter(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[PrefilterOptions]] = PrefilterOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: PrefilterOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -77,7 +77,7 @@ class Prefilter(Silent):
                 return await reading.ask(
                     callers[i],
                     self.options.role,
-                    "judge_vote",
+                    "critic_vote",
                     Vote,
                     task=task,
                     draft=draft,

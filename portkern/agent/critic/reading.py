@@ -1,4 +1,4 @@
-"""What a judge's model answers: one JSON object in whatever words it comes with."""
+"""What a critic's model answers: one JSON object in whatever words it comes with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from portkern.agent.axes import Caller, Message, Reply
 from portkern.agent.replies import Unread as Unread
 from portkern.errors import ModelError
 
-AGAIN = "judge_again"
+AGAIN = "critic_again"
 
 
 class Form(BaseModel):

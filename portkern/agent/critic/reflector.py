@@ -14,7 +14,7 @@ from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, Texts, brief
-from portkern.agent.critic.silent import FAILED, AskingOptions, Silent
+from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 
 _WRONG = frozenset({Status.WRONG, Status.SUSPICIOUS})
 
@@ -30,7 +30,7 @@ class Reflection(Form):
     fix_helped: bool | None = None
 
 
-class Options(AskingOptions):
+class ReflectorOptions(AskingCriticOptions):
     """``lessons`` that are kept at most, of ``words`` each; ``reflexion``: whether the parent's
     diagnosis is looked back on."""
 
@@ -41,9 +41,9 @@ class Options(AskingOptions):
 
 
 class Reflector(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[ReflectorOptions]] = ReflectorOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReflectorOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -65,7 +65,7 @@ class Reflector(Silent):
         )
         words = self.options.words
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=brief(found.problem, words),
             why=brief(found.why, words),
             fix=brief(found.fix, words),
@@ -88,7 +88,7 @@ class Reflector(Silent):
 
 def _prompt(status: Status) -> str:
     if status is Status.PASSED:
-        return "judge_analysis"
+        return "critic_analysis"
     if status in _WRONG:
-        return "judge_wrong"
-    return "judge_failure" if status in FAILED else ""
+        return "critic_wrong"
+    return "critic_failure" if status in FAILED else ""

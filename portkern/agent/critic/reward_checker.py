@@ -11,7 +11,7 @@ from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
-from portkern.agent.critic.silent import AskingOptions, Silent
+from portkern.agent.critic.silent import AskingCriticOptions, Silent
 
 
 class Opinion(Form):
@@ -19,7 +19,7 @@ class Opinion(Form):
     reason: Text = ""
 
 
-class Options(AskingOptions):
+class RewardCheckerOptions(AskingCriticOptions):
     """Asked of attempts that are more than ``above`` times as fast as the framework."""
 
     kind: str = "reward_checker"
@@ -28,9 +28,9 @@ class Options(AskingOptions):
 
 
 class RewardChecker(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[RewardCheckerOptions]] = RewardCheckerOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RewardCheckerOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -40,7 +40,7 @@ class RewardChecker(Silent):
         found = await reading.ask(
             context.llm,
             self.options.role,
-            "judge_reward",
+            "critic_reward",
             Opinion,
             **shown.facts(seen, context),
             words=self.options.words,
@@ -50,7 +50,7 @@ class RewardChecker(Silent):
         doubt = f"{seen.score:.3g} times as fast as the framework may not be real"
         reason = brief(found.reason, self.options.words)
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=f"{doubt}: {reason}" if reason else doubt,
             lessons=(f"Doubted: {reason}",) if reason else (),
         )

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic.reading import Bound
-from portkern.agent.critic.silent import Options as Base
+from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
 from portkern.agent.feedback.build_log import messages
 from portkern.agent.feedback.metrics import shown
@@ -37,7 +37,7 @@ class Between(_Part):
     below: float = float("inf")
 
 
-class Rule(_Part):
+class CriticRule(_Part):
     """See the head of ``rules.yaml``."""
 
     name: str
@@ -68,7 +68,7 @@ class Rule(_Part):
         return self.fix.get(vendor) or self.fix.get(_ANY, "")
 
 
-class Options(Base):
+class RulesOptions(Base):
     """A kernel that reaches ``stop_at`` percent of the roofline is done."""
 
     kind: str = "rules"
@@ -76,9 +76,9 @@ class Options(Base):
 
 
 class Rules(Silent):
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[RulesOptions]] = RulesOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RulesOptions) -> None:
         super().__init__(options)
         self.options = options
 
@@ -90,13 +90,13 @@ class Rules(Silent):
             told = (
                 f"It reaches {shown('roofline_pct', reached)} of what the hardware's peaks allow."
             )
-            return Diagnosis(judge=self.options.kind, problem=told, bound=limit, stop=True)
+            return Diagnosis(critic=self.options.kind, problem=told, bound=limit, stop=True)
         rule = next((one for one in rules() if one.fits(seen, metrics, limit, task)), None)
         if rule is None:
             return None
         words = _words(seen, metrics, task)
         return Diagnosis(
-            judge=self.options.kind,
+            critic=self.options.kind,
             problem=rule.problem.format_map(words),
             why=rule.why.format_map(words),
             bound=limit,
@@ -105,9 +105,9 @@ class Rules(Silent):
 
 
 @cache
-def rules() -> Sequence[Rule]:
+def rules() -> Sequence[CriticRule]:
     text = resources.files("portkern.agent.critic").joinpath("rules.yaml").read_text("utf-8")
-    return [Rule.model_validate(one) for one in yaml.safe_load(text)]
+    return [CriticRule.model_validate(one) for one in yaml.safe_load(text)]
 
 
 def bound(metrics: Mapping[str, float], task: Task) -> Bound:
@@ -177,6 +177,6 @@ def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[s
 def _first(attempt: Attempt) -> str:
     """The compiler's first error, else the first line of what went wrong."""
     if attempt.status is Status.BUILD_FAILED:
-        errors = [one.text for one in messages(attempt.detail) if one.kind == "error"]
+        errors = [message.text for message in messages(attempt.detail) if message.kind == "error"]
         return (errors or [attempt.detail.partition("\n")[0]])[0]
     return attempt.detail.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What a judge is shown of an attempt: its own code and what was measured of that, nothing of
+"""What a critic is shown of an attempt: its own code and what was measured of that, nothing of
 another attempt's but where a prompt says so."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NOT_TOLD = ("vendor",)
 
 
 def facts(attempt: Attempt, context: Context) -> dict[str, Any]:
-    """For the templates ``judge_*``."""
+    """For the templates ``critic_*``."""
     task = context.task
     limits = task.target.limits.model_dump(exclude_none=True)
     before = [one for one in context.log if one.id != attempt.id]

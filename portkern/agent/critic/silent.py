@@ -1,4 +1,4 @@
-"""The judge that lets everything through and says nothing; what the others leave out is its."""
+"""The critic that lets everything through and says nothing; what the others leave out is its."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context, Draft
 
-#: Of these a kernel was judged, and failed.
+#: Of these a kernel was evaluated, and failed.
 FAILED = frozenset(
     {
         Status.REJECTED,
@@ -23,23 +23,25 @@ FAILED = frozenset(
 )
 
 
-class Options(BaseModel):
+class CriticOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
 
 
-class AskingOptions(Options):
+class AskingCriticOptions(CriticOptions):
     """``role`` is the model that is asked, a key of ``models``."""
 
-    role: str = "judge"
+    role: str = "critic"
 
 
 class Silent:
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[CriticOptions]] = CriticOptions
 
-    def __init__(self, options: Options) -> None:
-        self.roles: tuple[str, ...] = (options.role,) if isinstance(options, AskingOptions) else ()
+    def __init__(self, options: CriticOptions) -> None:
+        self.roles: tuple[str, ...] = (
+            (options.role,) if isinstance(options, AskingCriticOptions) else ()
+        )
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         return list(drafts)

@@ -1,9 +1,9 @@
 """What is measured of a candidate, and the words in which authors are told of it.
 
-Sensors run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
+Sources run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
 ``correctness`` and ``simt``, 2 ``resources`` and ``timing``, 3 hardware counters, by ``ncu``,
 ``rocprof`` or ``perf``. What they measure has the same names for every toolchain and target, so
-that strategies and judges need to know none of them. A metric that could not be had is absent.
+that strategies and critics need to know none of them. A metric that could not be had is absent.
 
 ================== ========= =======================================================================
 name               unit      meaning
@@ -47,26 +47,26 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from portkern.agent import choice
-from portkern.agent.axes import Sensor
+from portkern.agent.axes import FeedbackSource
 from portkern.agent.feedback import vocabulary
 from portkern.agent.feedback.build_log import BuildLog
 from portkern.agent.feedback.correctness import Correctness
 from portkern.agent.feedback.hardware import ANY, Counters
 from portkern.agent.feedback.rendering import Form
-from portkern.agent.feedback.resources import Resources
+from portkern.agent.feedback.resources import ResourceFeedback
 from portkern.agent.feedback.simt import Simt
-from portkern.agent.feedback.timing import Timing
+from portkern.agent.feedback.timing import TimingFeedback
 from portkern.errors import no_such
 
 NONE = "none"
 
 
-class Feedback(BaseModel):
+class FeedbackOptions(BaseModel):
     """The options of the group ``feedback``; see ``conf/feedback/default.yaml``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sensors: list[str] = ["compile", "correctness", "simt", "resources", "timing"]
+    sources: list[str] = ["compile", "correctness", "simt", "resources", "timing"]
     counters: str = NONE
     render: Form = "raw"
     log_lines: int = Field(40, ge=1)
@@ -76,17 +76,17 @@ class Feedback(BaseModel):
     counters_s: float = Field(300.0, gt=0)
 
 
-_SENSORS: Mapping[str, Callable[[Feedback], Sensor]] = {
+_SOURCES: Mapping[str, Callable[[FeedbackOptions], FeedbackSource]] = {
     "compile": lambda f: BuildLog(lines=f.log_lines, chars=f.log_chars),
     "correctness": lambda f: Correctness(lines=f.log_lines, chars=f.log_chars),
     "simt": lambda f: Simt(findings=f.findings),
-    "resources": lambda f: Resources(render=f.render),
-    "timing": lambda f: Timing(baseline=f.baseline, render=f.render),
+    "resources": lambda f: ResourceFeedback(render=f.render),
+    "timing": lambda f: TimingFeedback(baseline=f.baseline, render=f.render),
 }
 
 
 def names() -> list[str]:
-    return sorted(_SENSORS)
+    return sorted(_SOURCES)
 
 
 def counter_sets() -> list[str]:
@@ -94,16 +94,16 @@ def counter_sets() -> list[str]:
     return [NONE, ANY, *vocabulary.sets()]
 
 
-def load(options: Mapping[str, Any]) -> list[Sensor]:
-    """The sensors that ``options``, the group ``feedback``'s, name, in the order of their stages.
+def load(options: Mapping[str, Any]) -> list[FeedbackSource]:
+    """The sources that ``options``, the group ``feedback``'s, name, in the order of their stages.
     Raises ConfigError."""
-    chosen = choice.checked("feedback", Feedback, options)
-    for name in chosen.sensors:
-        if name not in _SENSORS:
-            raise no_such("sensor", name, _SENSORS)
+    chosen = choice.checked("feedback", FeedbackOptions, options)
+    for name in chosen.sources:
+        if name not in _SOURCES:
+            raise no_such("source", name, _SOURCES)
     if chosen.counters not in counter_sets():
         raise no_such("set of counters", chosen.counters, counter_sets())
-    sensors = [_SENSORS[name](chosen) for name in dict.fromkeys(chosen.sensors)]
+    sources = [_SOURCES[name](chosen) for name in dict.fromkeys(chosen.sources)]
     if chosen.counters != NONE:
-        sensors.append(Counters(chosen.counters, render=chosen.render, timeout_s=chosen.counters_s))
-    return sorted(sensors, key=lambda one: one.stage)
+        sources.append(Counters(chosen.counters, render=chosen.render, timeout_s=chosen.counters_s))
+    return sorted(sources, key=lambda one: one.stage)

@@ -41,7 +41,7 @@ _WITH = re.compile(r"\[with [^\]]*\]")
 
 
 @dataclass
-class Message:
+class CompilerMessage:
     """One of the compiler's, with the lines that it showed below it."""
 
     kind: str
@@ -59,10 +59,10 @@ class Message:
         return [self.text, f"    {ours} | {source[ours - 1].strip()}"]
 
 
-def messages(log: str) -> list[Message]:
+def messages(log: str) -> list[CompilerMessage]:
     """Errors and warnings in their order, each once."""
-    found: list[Message] = []
-    current: Message | None = None
+    found: list[CompilerMessage] = []
+    current: CompilerMessage | None = None
     for line in log.partition(_DUMP)[0].splitlines():
         match = _GNU.match(line) or _EDG.match(line)
         if match is None and current is not None and _EXCERPT.match(line):
@@ -74,7 +74,7 @@ def messages(log: str) -> list[Message]:
         if match is None or (_INSTANTIATION.search(line) and not match["line"]):
             continue
         kind = _kind(match["kind"])
-        current = Message(
+        current = CompilerMessage(
             kind, match["file"].rstrip(":"), int(match["line"] or 0), _short(line.strip())
         )
         if kind != _NOTE and current.text not in [one.text for one in found]:
@@ -133,7 +133,7 @@ class BuildLog:
         text = trimmed(
             log, candidate.source, task.op.name, most_lines=self._lines, most_chars=self._chars
         )
-        errors = sum(one.kind == _ERROR for one in messages(log))
+        errors = sum(message.kind == _ERROR for message in messages(log))
         return Measured(
             {"build_errors": float(max(errors, 1))},
             "It does not build",
@@ -143,4 +143,4 @@ class BuildLog:
 
 
 def _failed(records: Iterable[Record]) -> Iterator[Record]:
-    return (one for one in records if one.verdict is Verdict.BUILD_FAILED)
+    return (record for record in records if record.verdict is Verdict.BUILD_FAILED)

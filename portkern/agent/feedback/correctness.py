@@ -33,8 +33,8 @@ class Correctness:
         self._lines, self._chars = lines, chars
 
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
-        failed = [one for one in records if one.verdict is not Verdict.PASSED]
-        passed = [one for one in records if one.verdict is Verdict.PASSED]
+        failed = [record for record in records if record.verdict is not Verdict.PASSED]
+        passed = [record for record in records if record.verdict is Verdict.PASSED]
         notes = list(dict.fromkeys(hit for one in passed for hit in one.guard))
         if not failed:
             lines = [f"Right on {_names(passed)}.", *(f"The guard notes: {hit}" for hit in notes)]
@@ -63,17 +63,17 @@ def _place(record: Record) -> str:
 
 
 def _names(records: Sequence[Record]) -> str:
-    return ", ".join(f"{one.workload.set}/{one.workload.name}" for one in records)
+    return ", ".join(f"{record.workload.set}/{record.workload.name}" for record in records)
 
 
 def _untried(task: Task, records: Sequence[Record]) -> list[str]:
-    """A candidate is judged up to the first workload that it fails."""
-    tried = {(one.workload.set, one.workload.name) for one in records}
+    """A candidate is evaluated up to the first workload that it fails."""
+    tried = {(record.workload.set, record.workload.name) for record in records}
     return [
-        f"{name}/{one.name}"
+        f"{name}/{workload.name}"
         for name, workloads in task.workloads.items()
-        for one in workloads
-        if (name, one.name) not in tried
+        for workload in workloads
+        if (name, workload.name) not in tried
     ]
 
 

@@ -1,4 +1,4 @@
-"""The units of what sensors measure; names and meanings are in :mod:`portkern.agent.feedback`."""
+"""The units of what sources measure; names and meanings are in :mod:`portkern.agent.feedback`."""
 
 from __future__ import annotations
 

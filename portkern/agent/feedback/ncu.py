@@ -10,7 +10,7 @@ from pathlib import Path
 
 from portkern.agent.feedback import outside
 from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Launch
+from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Launches that are counted at most: each is repeated for as long as counters are left.
@@ -46,10 +46,10 @@ def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
         raise ToolError("ncu's table is not one of --page raw: it has no units", log=text[-2000:])
     units = dict(zip(header, rows[0], strict=True))
     tables = [dict(zip(header, row, strict=True)) for row in rows[1:]]
-    return [(one[_NAME], one, units) for one in tables]
+    return [(table[_NAME], table, units) for table in tables]
 
 
-def launches(text: str, wanted: Sequence[str]) -> tuple[list[Launch], dict[str, str]]:
+def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], dict[str, str]]:
     """Those of the table, and of the counters that were wanted and not told what it says."""
     missing: dict[str, str] = {}
     found = []
@@ -61,7 +61,7 @@ def launches(text: str, wanted: Sequence[str]) -> tuple[list[Launch], dict[str, 
                 missing[name] = table.get(name, "") or "not in its table"
             else:
                 values[name] = number * _FACTORS.get(units[name], 1.0)
-        found.append(Launch(kernel, values))
+        found.append(ProfiledLaunch(kernel, values))
     return found, missing
 
 
@@ -76,7 +76,7 @@ def _number(text: str) -> float | None:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """All passes in one run, since ncu repeats launches by itself. Raises ToolError."""
-    wanted = list(dict.fromkeys(name for one in passes for name in one))
+    wanted = list(dict.fromkeys(name for pass_run in passes for name in pass_run))
     with tempfile.TemporaryDirectory(prefix="portkern-ncu-") as made:
         log = Path(made) / "counters.csv"
         tool = [

@@ -2,8 +2,8 @@
 
 The jail has no room for a profiler of GPUs: Nsight Compute and rocprofv3 start the program that
 they look into, speak to it over sockets, and open interfaces of the driver that the jail closes.
-So a kernel, which has been judged by then, is called in a process of its own that shuts the doors
-behind the profiler: once the device is open, Landlock takes away all files but the system's,
+So a kernel, which has been evaluated by then, is called in a process of its own that shuts the
+doors behind the profiler: once the device is open, Landlock takes away all files but the system's,
 Python's, the artifact and a scratch folder, and the network; seccomp the calls that the jail takes
 away; capabilities go, but for the one that the driver may ask of whoever counts. Only then the
 artifact is loaded. There are no namespaces, no limits of memory, and the user stays the one who
@@ -95,7 +95,8 @@ def _asks_for_admin() -> bool:
 
 
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
-    """What a worker sees of the judge's: no key is among it, and ``env -i`` leaves out the rest."""
+    """What a worker sees of the evaluator's: no key is among it, and ``env -i`` leaves out the
+    rest."""
     allowed = {
         name: value
         for name, value in os.environ.items()

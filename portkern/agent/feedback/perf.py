@@ -1,6 +1,6 @@
 """Counts events of a CPU kernel with Linux perf, from outside of the jail that the kernel runs in.
 
-perf attaches to a worker like the judge's own, with its kernel loaded and its threads made, and
+perf attaches to a worker like the evaluator's own, with its kernel loaded and its threads made, and
 counts only while the worker works through staged calls. So the kernel is confined as ever. What
 the worker itself does between calls is counted too: some microseconds each.
 """
@@ -20,12 +20,12 @@ from typing import Any
 import psutil
 
 from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Launch
+from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 from portkern.evaluator import inputs, statistics
-from portkern.evaluator.build import Failure, Limits
-from portkern.evaluator.workers import Runners
-from portkern.sandbox.session import Answer, Session
+from portkern.evaluator.build import Failure, StageLimits
+from portkern.evaluator.workers import Workers
+from portkern.sandbox.session import Answered, Session
 from portkern.toolchain.run_tool import run_tool
 from portkern.worker import output_guards
 
@@ -34,7 +34,7 @@ ROUNDS = 5
 #: What perf may take to attach to a process.
 ATTACH_S = 20.0
 CAPACITY = "portkern:capacity"
-_PLAN = statistics.Plan()
+_PLAN = statistics.TimingPlan()
 
 
 def parse(text: str) -> tuple[dict[str, float], dict[str, str]]:
@@ -56,9 +56,9 @@ def parse(text: str) -> tuple[dict[str, float], dict[str, str]]:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """Raises ToolError when perf or the kernel does not run."""
-    events = [event for one in passes for event in one]
-    limits = Limits(load_s=timeout_s, run_s=timeout_s)
-    runners = Runners(subject.op, [subject.contestant], limits)
+    events = [event for pass_run in passes for event in pass_run]
+    limits = StageLimits(load_s=timeout_s, run_s=timeout_s)
+    runners = Workers(subject.op, [subject.contestant], limits)
     try:
         opened = runners.open(0)
         if isinstance(opened, Failure):
@@ -87,7 +87,7 @@ def _counted(rounds: _Rounds, events: Sequence[str], timeout_s: float) -> Counte
             done.result()
         values, missing = parse((folder / "out").read_text(encoding="utf-8"))
     values[CAPACITY] = wall_s * 1e3 * len(os.sched_getaffinity(0))
-    return Counted([Launch(rounds.subject.op.name, values)], calls, missing)
+    return Counted([ProfiledLaunch(rounds.subject.op.name, values)], calls, missing)
 
 
 def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: float) -> str:
@@ -111,9 +111,9 @@ def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: floa
 
 
 def _processes(pid: int) -> list[int]:
-    """A worker in namespaces is the grandchild of the process that the judge knows."""
+    """A worker in namespaces is the grandchild of the process that the evaluator knows."""
     try:
-        return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:
         return [pid]
 
@@ -158,8 +158,8 @@ class _Rounds:
 
     def __post_init__(self) -> None:
         op, work, dtype = self.subject.op, self.subject.workload, self.subject.dtype
-        arena = self.session.arena
-        arena.clear()
+        memory = self.session.memory
+        memory.clear()
         drawn = inputs.draw(op, work, dtype, inputs.BASE)
         poisons = [
             output_guards.poison(spec.sizes(work.dims), spec.resolve(dtype))
@@ -167,7 +167,7 @@ class _Rounds:
         ]
         self._ask(
             "base",
-            {"inputs": list(map(arena.put, drawn)), "outputs": list(map(arena.put, poisons))},
+            {"inputs": list(map(memory.put, drawn)), "outputs": list(map(memory.put, poisons))},
         )
         self._calls = _PLAN.calls(self.subject.median_us, op.nbytes(work.dims, dtype))
         self._number = 0
@@ -191,5 +191,5 @@ class _Rounds:
 
     def _ask(self, do: str, given: Mapping[str, Any]) -> None:
         outcome = self.session.ask(do, timeout_s=self.timeout_s, **given)
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Answered):
             raise ToolError(f"the kernel did not run again: {outcome}")

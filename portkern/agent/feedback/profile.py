@@ -22,7 +22,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Artifact, Call, Kernel, Venue
 from portkern.worker.worker import build_from_json
 
-#: Of /proc, which has the judge's environment too: what drivers and Python ask for.
+#: Of /proc, which has the evaluator's environment too: what drivers and Python ask for.
 PROC = (
     "self",
     "driver",
@@ -113,7 +113,7 @@ def _call(kernel: Kernel, request: Mapping[str, Any]) -> Call:
     outputs = [torch.empty(size, dtype=getattr(torch, kind)) for size, kind in request["outputs"]]
     return Call(
         [device.upload(one) for one in host],
-        [device.upload(one) for one in outputs],
+        [device.upload(output) for output in outputs],
         request["dims"],
         request["scalars"],
     )

@@ -1,6 +1,6 @@
 """Metrics as text for a prompt: a list of numbers, or a sentence for each that stands out.
 
-Sentences say what was measured and what that usually means; what to do about it is a judge's to
+Sentences say what was measured and what that usually means; what to do about it is a critic's to
 say. So they are the same whatever tool counted.
 """
 

@@ -22,7 +22,7 @@ _LIMITED: dict[Limiter, str] = {
 }
 
 
-class Resources:
+class ResourceFeedback:
     kind: ClassVar[str] = "resources"
     stage: ClassVar[int] = 2
 
@@ -30,9 +30,11 @@ class Resources:
         self._render = render
 
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
-        kernels = list({one.kernel: one for r in records for one in r.resources}.values())
+        kernels = list(
+            {resource.kernel: resource for r in records for resource in r.resources}.values()
+        )
         metrics = dict(_worst(kernels))
-        lines = [_told(one, task.target) for one in kernels]
+        lines = [_told(kernel, task.target) for kernel in kernels]
         if self._render == "nl":
             lines += sentences(metrics)
         return Measured(metrics, "Resources of the build", "\n".join(lines))
@@ -40,10 +42,10 @@ class Resources:
 
 def _worst(kernels: Sequence[BuildResources]) -> Iterator[tuple[str, float]]:
     for name in ("registers", "spills", "shared_bytes", "threads"):
-        known = [getattr(one, name) for one in kernels if getattr(one, name) is not None]
+        known = [getattr(kernel, name) for kernel in kernels if getattr(kernel, name) is not None]
         if known:
             yield name, float(max(known))
-    fractions = [one.occupancy for one in kernels if one.occupancy is not None]
+    fractions = [kernel.occupancy for kernel in kernels if kernel.occupancy is not None]
     if fractions:
         yield "occupancy", min(fractions)
 

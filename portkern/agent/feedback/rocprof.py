@@ -13,7 +13,7 @@ from pathlib import Path
 
 from portkern.agent.feedback import outside
 from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Launch
+from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Columns that are no counters, of rocprofv3's table and of rocprof-compute's.
@@ -21,7 +21,7 @@ _COLUMNS = ("VGPR_Count", "Accum_VGPR_Count", "LDS_Block_Size")
 _COMPUTE = {"Arch_VGPR": "VGPR_Count", "LDS_Per_Workgroup": "LDS_Block_Size"}
 
 
-def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[Launch]:
+def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[ProfiledLaunch]:
     """Of each dispatch what was counted: from rocprofv3's ``counter_collection.csv``, with a line
     for each counter, or from rocprof-compute's ``pmc_perf.csv``, with a column for each."""
     rows = list(csv.DictReader(text.splitlines()))
@@ -35,7 +35,7 @@ def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[Launc
         number = row.get("Dispatch_Id") or row.get("Dispatch_ID") or str(len(found))
         _, values = found.setdefault(number, (kernel, _described(row)))
         values |= _counters(row)
-    return [Launch(kernel, values) for kernel, values in found.values()]
+    return [ProfiledLaunch(kernel, values) for kernel, values in found.values()]
 
 
 def _described(row: dict[str, str]) -> dict[str, float]:
@@ -66,18 +66,18 @@ def _number(text: str | None) -> float | None:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """A run for each pass. Raises ToolError when there is nothing in any of them."""
-    found: list[Launch] = []
+    found: list[ProfiledLaunch] = []
     missing: dict[str, str] = {}
     calls = outside.WARM_UP + outside.CALLS  # it cannot be told to leave the first ones out
     log = ""
-    for one in passes:
+    for pass_run in passes:
         with tempfile.TemporaryDirectory(prefix="portkern-rocprof-") as made:
             # Its library writes the table from within the program, which may write there alone.
             output = Path(made) / outside.SCRATCH / "counters"
             tool = [
                 "rocprofv3",
                 "--pmc",
-                *one,
+                *pass_run,
                 "--output-format",
                 "csv",
                 "--output-directory",
@@ -91,7 +91,7 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
             # It ends with status 0 and writes nothing where a GPU lacks one of the counters.
             launches = parse(tables[0].read_text("utf-8"), subject.launched) if tables else []
         told = {name for launch in launches for name in launch.values}
-        missing |= {name: "not on this GPU" for name in one if name not in told}
+        missing |= {name: "not on this GPU" for name in pass_run if name not in told}
         found += launches
     if not found:
         raise ToolError("rocprofv3 counted no launch of this kernel", log=log)

@@ -1,4 +1,5 @@
-"""What is profiled: the very artifact that was judged, on the largest workload it was timed on."""
+"""What is profiled: the very artifact that was evaluated, on the largest workload it was timed
+on."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from portkern.agent.feedback.timing import largest
 from portkern.agent.task import Task
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
+from portkern.evaluator.build import StageLimits
 from portkern.evaluator.workers import Contestant
 from portkern.matrix.selection import Cell
 from portkern.records.record import Record, Verdict
@@ -57,7 +58,9 @@ class Subject:
         if isinstance(contestant, Missing):
             return contestant
         assert record.timing is not None
-        names = [one.name for one in record.launches] or [one.kernel for one in record.resources]
+        names = [launch.name for launch in record.launches] or [
+            resource.kernel for resource in record.resources
+        ]
         kernels = frozenset(map(bare, names))
         return cls(task.op, workload, work.dtype, contestant, record.timing.median_us, kernels)
 
@@ -73,13 +76,13 @@ def bare(name: str) -> str:
 
 
 def _contestant(cell: Cell) -> Contestant | Missing:
-    """The build from the cache, where the judge's own left it."""
+    """The build from the cache, where the evaluator's own left it."""
     venue = cell.venues.hardware
     if not isinstance(venue, Venue):
         return venue
     toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
     cache = ArtifactCache(cache_root() / "builds")
-    (built,) = build.build_all([cell.build], [toolchain], limits=Limits(), cache=cache)
+    (built,) = build.build_all([cell.build], [toolchain], limits=StageLimits(), cache=cache)
     if not isinstance(built.outcome, Artifact):
         return Missing(f"it does not build again: {built.outcome.detail}")
     return Contestant(built.request, built.outcome, venue, cell.torch_ops)

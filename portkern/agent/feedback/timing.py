@@ -14,7 +14,7 @@ from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
 
 
-class Timing:
+class TimingFeedback:
     kind: ClassVar[str] = "timing"
     stage: ClassVar[int] = 2
 
@@ -22,9 +22,9 @@ class Timing:
         self._baseline, self._render = baseline, render
 
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
-        timed = [one for one in records if one.timing is not None]
+        timed = [record for record in records if record.timing is not None]
         if not timed:
-            passed = [one for one in records if one.verdict is Verdict.PASSED]
+            passed = [record for record in records if record.verdict is Verdict.PASSED]
             why = next((one.missing for one in passed if one.missing), "")
             return Measured({}, "Time", f"It was not timed: {why}." if why else "")
         metrics = dict(self._metrics(task, timed))

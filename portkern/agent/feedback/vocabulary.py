@@ -21,7 +21,7 @@ TOOLS = ("ncu", "rocprof", "perf")
 
 
 @dataclass(frozen=True)
-class Launch:
+class ProfiledLaunch:
     """What was counted of one launch, or of several that cannot be told apart."""
 
     kernel: str
@@ -33,7 +33,7 @@ class Counted:
     """``calls``: how often the kernel was called meanwhile; ``missing``: counters that were asked
     for and not told, with what the tool said in their place."""
 
-    launches: Sequence[Launch]
+    launches: Sequence[ProfiledLaunch]
     calls: int
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Rule(_Part):
+class CounterRule(_Part):
     """``offset + factor · counter / per``: of the ``first`` counter that was told, or of the sum of
     those that ``add`` names. Several launches are averaged by their weight (``mean``), summed and
     divided by the calls (``call``), or the ``largest`` is taken."""
@@ -55,7 +55,7 @@ class Rule(_Part):
     over: Literal["mean", "call", "largest"] = "mean"
 
     @model_validator(mode="after")
-    def _one_source(self) -> Rule:
+    def _one_source(self) -> CounterRule:
         if bool(self.first) == bool(self.add):
             raise ValueError("expected either first: or add:, with the names of counters")
         return self
@@ -89,7 +89,7 @@ class Vocabulary(_Part):
     weight: str = ""
     always: tuple[str, ...] = ()
     alive: str = ""
-    metrics: dict[str, Rule]
+    metrics: dict[str, CounterRule]
     sets: dict[str, CounterSet]
     refusals: dict[str, str] = {}
 
@@ -101,14 +101,16 @@ class Vocabulary(_Part):
         """What to do about a tool that ended with this log; empty when that is not known."""
         return next((told for words, told in self.refusals.items() if words in log), "")
 
-    def believed(self, launches: Sequence[Launch]) -> list[Launch]:
+    def believed(self, launches: Sequence[ProfiledLaunch]) -> list[ProfiledLaunch]:
         """Without the zeros of a tool that counted nothing and says so by zeros."""
-        alive = [one.values[self.alive] for one in launches if self.alive in one.values]
+        alive = [launch.values[self.alive] for launch in launches if self.alive in launch.values]
         if any(alive) or not alive:
             return list(launches)
         return [
-            Launch(one.kernel, {k: v for k, v in one.values.items() if v or k in self.always})
-            for one in launches
+            ProfiledLaunch(
+                launch.kernel, {k: v for k, v in launch.values.items() if v or k in self.always}
+            )
+            for launch in launches
         ]
 
     def neutral(self, counted: Counted) -> dict[str, float]:
@@ -118,8 +120,12 @@ class Vocabulary(_Part):
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _value(self, rule: Rule, launches: Sequence[Launch], calls: int) -> float | None:
-        told = [(rule.of(one.values), one.values.get(self.weight, 1.0)) for one in launches]
+    def _value(
+        self, rule: CounterRule, launches: Sequence[ProfiledLaunch], calls: int
+    ) -> float | None:
+        told = [
+            (rule.of(launch.values), launch.values.get(self.weight, 1.0)) for launch in launches
+        ]
         known = [(value, weight) for value, weight in told if value is not None]
         if not known:
             return None

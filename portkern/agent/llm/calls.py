@@ -35,7 +35,7 @@ class Request:
     @cached_property
     def digest(self) -> str:
         """Of everything that an answer depends on, so that equal ones need not be paid twice."""
-        messages = [[one.role, one.content] for one in self.messages]
+        messages = [[message.role, message.content] for message in self.messages]
         parts = [self.model, messages, dict(self.params)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -43,10 +43,12 @@ class Request:
     def tokens_at_most(self) -> int:
         """Of the prompt, estimated upwards: tokenizers make one token of 3 to 4 bytes of code, and
         a few more of each message."""
-        return sum(len(one.content.encode(errors="replace")) // 2 + 8 for one in self.messages)
+        return sum(
+            len(message.content.encode(errors="replace")) // 2 + 8 for message in self.messages
+        )
 
 
-class Call(Line):
+class ModelCall(Line):
     """Line of ``calls.jsonl``: a request and its reply, or the ``error`` that it ended with.
 
     ``answered`` is the litellm id that answered, ``snapshot`` what the service calls that model.
@@ -100,7 +102,7 @@ class Call(Line):
     def answer(self) -> Reply:
         return Reply(self.reply, self.id, self.answered, cut=self.finish == "length")
 
-    def again(self, request: Request, source: Literal["cache", "replay"]) -> Call:
+    def again(self, request: Request, source: Literal["cache", "replay"]) -> ModelCall:
         """As the answer to ``request``, of the same digest. Only what is replayed has its cost."""
         free = {
             "tokens_in": 0,
@@ -127,10 +129,10 @@ class Calls:
 
     def __init__(self, path: Path | None = None) -> None:
         """Raises RecordError when the file is not what portkern writes."""
-        self._file = LineFile(path, Call.from_json) if path else None
-        self._lines: list[Call] = self._file.read()[0] if self._file else []
-        self._by_digest: dict[str, Call] = {}
-        self._by_id: dict[str, Call] = {}
+        self._file = LineFile(path, ModelCall.from_json) if path else None
+        self._lines: list[ModelCall] = self._file.read()[0] if self._file else []
+        self._by_digest: dict[str, ModelCall] = {}
+        self._by_id: dict[str, ModelCall] = {}
         for call in self._lines:
             self._index(call)
 
@@ -143,14 +145,14 @@ class Calls:
             raise ConfigError(f"No recording {str(place)!r}; expected a {FILE} or its folder")
         return cls(path)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ModelCall) -> None:
         """On disk before return. Raises StorageError."""
         if self._file:
             self._file.append([call])
         self._lines.append(call)
         self._index(call)
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[ModelCall]:
         return iter(self._lines)
 
     def __len__(self) -> int:
@@ -159,11 +161,11 @@ class Calls:
     def __contains__(self, name: str) -> bool:
         return name in self._by_id
 
-    def __getitem__(self, name: str) -> Call:
+    def __getitem__(self, name: str) -> ModelCall:
         """The last call of that id: one that failed was made again when its run was resumed."""
         return self._by_id[name]
 
-    def of(self, request: Request) -> Call | None:
+    def of(self, request: Request) -> ModelCall | None:
         """The answer to an equal request; only where there is none, its failure."""
         return self._by_digest.get(request.digest)
 
@@ -185,7 +187,7 @@ class Calls:
         other = _difference(self[request.id], request)
         return f"{text}, which has one of that id with another {other}"
 
-    def _index(self, call: Call) -> None:
+    def _index(self, call: ModelCall) -> None:
         self._by_id[call.id] = call
         known = self._by_digest.get(call.digest)
         if known is None or known.error or not call.error:
@@ -199,14 +201,16 @@ class CallCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, request: Request, place: str) -> Call | None:
+    def get(self, request: Request, place: str) -> ModelCall | None:
         try:
-            call = Call.from_json(self._path(request.digest, place).read_text(encoding="utf-8"))
+            call = ModelCall.from_json(
+                self._path(request.digest, place).read_text(encoding="utf-8")
+            )
         except (OSError, ValueError, RecordError):
             return None  # absent, or written by another version: ask again
         return call if call.digest == request.digest else None
 
-    def put(self, call: Call, place: str) -> None:
+    def put(self, call: ModelCall, place: str) -> None:
         """Raises StorageError."""
         atomic_write.write(self._path(call.digest, place), call.to_json())
 
@@ -215,12 +219,12 @@ class CallCache:
         return self.folder / f"{name}.json"
 
 
-def _cost(calls: Iterable[Call]) -> Cost:
+def _cost(calls: Iterable[ModelCall]) -> Cost:
     calls = list(calls)
     return Cost(
-        usd=_sum(one.usd for one in calls),
-        tokens_in=_sum(one.tokens_in for one in calls),
-        tokens_out=_sum(one.tokens_out for one in calls),
+        usd=_sum(call.usd for call in calls),
+        tokens_in=_sum(call.tokens_in for call in calls),
+        tokens_out=_sum(call.tokens_out for call in calls),
     )
 
 
@@ -229,7 +233,7 @@ def _sum(values: Iterable[Any]) -> Any:
     return None if None in known else sum(known)
 
 
-def _difference(recorded: Call, request: Request) -> str:
+def _difference(recorded: ModelCall, request: Request) -> str:
     if recorded.model != request.model:
         return f"model: {recorded.model}, now {request.model}"
     names = sorted({*recorded.params, *request.params})

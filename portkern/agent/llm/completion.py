@@ -28,7 +28,7 @@ _TOO_LONG = re.compile(r"(?i)context (length|size|window)")
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where a model is: an address and the variable of its key, each empty for what litellm takes
     by itself. ``role`` is the one that it is configured in."""
 
@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Completion:
     """Tokens are None where the service did not count them; ``usd`` is litellm's idea."""
 
     text: str
@@ -53,7 +53,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Failure:
+class CompletionFailure:
     """``again``: the same request may succeed later, not before ``after_s`` where the service said
     so. ``lost``: it may have been served and charged all the same. ``down``: the service said so or
     said nothing, so that it is no fault of this request. ``final``: see ModelError."""
@@ -95,8 +95,8 @@ def litellm() -> Any:
 
 
 async def complete(
-    place: Place, messages: Sequence[Message], params: Mapping[str, Any], *, timeout_s: float
-) -> Answer | Failure:
+    place: Endpoint, messages: Sequence[Message], params: Mapping[str, Any], *, timeout_s: float
+) -> Completion | CompletionFailure:
     """Sent once. Raises ConfigError for a key that is not set."""
     library = litellm()
     from openai import OpenAIError  # of which all of litellm's are
@@ -107,7 +107,9 @@ async def complete(
         async with asyncio.timeout(timeout_s):
             response = await library.acompletion(
                 model=place.model,
-                messages=[{"role": one.role, "content": one.content} for one in messages],
+                messages=[
+                    {"role": message.role, "content": message.content} for message in messages
+                ],
                 timeout=timeout_s,
                 num_retries=0,
                 max_retries=0,
@@ -120,7 +122,7 @@ async def complete(
     return _answer(response, place, time.perf_counter() - start)
 
 
-def _address(place: Place) -> dict[str, str]:
+def _address(place: Endpoint) -> dict[str, str]:
     found = {"api_base": place.api_base} if place.api_base else {}
     if place.api_key_env:
         return {**found, "api_key": keys.lookup(place.api_key_env)}
@@ -128,14 +130,14 @@ def _address(place: Place) -> dict[str, str]:
     return {**found, "api_key": "none"} if found else {}
 
 
-def _answer(response: Any, place: Place, seconds: float) -> Answer:
+def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
     choice = response.choices[0] if response.choices else None
     message = choice.message if choice else None
     content, reasoning = (getattr(message, name, None) for name in ("content", "reasoning_content"))
     # litellm counts 0 where the service sent no usage.
     usage = getattr(response, "usage", None)
     counted = usage if usage and usage.prompt_tokens else None
-    return Answer(
+    return Completion(
         text=_text(content, place),
         reasoning=_text(reasoning, place),
         finish=str(choice.finish_reason or "") if choice else "",
@@ -147,7 +149,7 @@ def _answer(response: Any, place: Place, seconds: float) -> Answer:
     )
 
 
-def _text(value: Any, place: Place) -> str:
+def _text(value: Any, place: Endpoint) -> str:
     """Of a model, which may repeat what it should not have been told and halves of characters."""
     text = value if isinstance(value, str) else ""
     return keys.redact(text.encode(errors="replace").decode(), (place.api_key_env,))
@@ -156,13 +158,13 @@ def _text(value: Any, place: Place) -> str:
 # ---- what went wrong
 
 
-def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
+def _failure(error: Exception, place: Endpoint, timeout_s: float) -> CompletionFailure:
     library, model, name = litellm(), place.model, f"models.{place.role}"
     status = getattr(error, "status_code", None) or 0
     headers = getattr(error, "litellm_response_headers", None)
     silent = headers is None
     if isinstance(error, TimeoutError) or (silent and isinstance(error, library.Timeout)):
-        return Failure(
+        return CompletionFailure(
             f"{model}: no answer within {round(timeout_s, 1):g} s",
             f"raise {name}.timeout_s",
             again=True,
@@ -178,26 +180,26 @@ def _failure(error: Exception, place: Place, timeout_s: float) -> Failure:
             if variable
             else f"name the environment variable that holds its key in {name}.api_key_env"
         )
-        return Failure(reason, remedy, final=True)
+        return CompletionFailure(reason, remedy, final=True)
     too_long = isinstance(error, library.ContextWindowExceededError)
     if too_long or (status == 400 and _TOO_LONG.search(reason)):
         remedy = f"show it less, or set {name}.model to one with a larger context window"
-        return Failure(f"{reason} (the prompt is longer than its context window)", remedy)
+        return CompletionFailure(f"{reason} (the prompt is longer than its context window)", remedy)
     if status == 404:
         remedy = f"check {name}.model={model} and its api_base"
-        return Failure(reason, remedy, final=True)
+        return CompletionFailure(reason, remedy, final=True)
     if status < 500 and status not in _PASSING:
-        return Failure(reason, f"check {name}.model={model} and what is set beside it")
+        return CompletionFailure(reason, f"check {name}.model={model} and what is set beside it")
     after_s = _retry_after(headers or {})
     if after_s is not None:
         reason += f" (it asks to wait {round(after_s, 1):g} s)"
     lost = silent and status >= 500 and not _never_sent(error)
-    return Failure(
+    return CompletionFailure(
         reason, again=True, after_s=after_s, lost=lost, down=not silent or _is_of_http(error)
     )
 
 
-def _reason(error: Exception, place: Place) -> str:
+def _reason(error: Exception, place: Endpoint) -> str:
     text = str(error).partition("\nTraceback (most recent call last)")[0]
     text = " ".join(keys.redact_error(text, (place.api_key_env,)).split())
     said = _PREFIX.sub("", text)[:_LONGEST_REASON]
@@ -205,7 +207,7 @@ def _reason(error: Exception, place: Place) -> str:
     return f"{type(error).__name__}{f' {status}' if status else ''}: {said}"
 
 
-def _missing_keys(place: Place) -> list[str]:
+def _missing_keys(place: Endpoint) -> list[str]:
     """Variables of which one should be set: without a key, some providers' modules raise what
     looks like a fault of the service."""
     if place.api_base or place.api_key_env:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import Meter
 from portkern.agent.llm import keys
-from portkern.agent.llm.calls import Call, CallCache, Calls, Request
+from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import DEFAULT, Role
 from portkern.agent.llm.service import Service
@@ -55,8 +55,8 @@ class Models:
             for name, role in roles.items()
         }
         self._key_names = {role.api_key_env for role in roles.values()} - {""}
-        self._scopes: dict[str, Scope] = {}
-        self._out: set[asyncio.Task[Call]] = set()
+        self._scopes: dict[str, ModelScope] = {}
+        self._out: set[asyncio.Task[ModelCall]] = set()
         #: The first error after which no call can succeed, such as a key that is not taken.
         self.dead = ""
         for call in self.store:
@@ -69,9 +69,9 @@ class Models:
             for service in self._services.values():
                 service.check_prices()
 
-    def caller(self, scope: str) -> Scope:
+    def caller(self, scope: str) -> ModelScope:
         """In whose name calls are made, such as a slot; the same one for the same scope."""
-        return self._scopes.setdefault(scope, Scope(self, scope))
+        return self._scopes.setdefault(scope, ModelScope(self, scope))
 
     def role(self, name: str) -> Role:
         """Who plays it. Raises ConfigError."""
@@ -98,7 +98,7 @@ class Models:
             name,
             role,
             asked.model,
-            tuple(Message(one.role, self._clean(one)) for one in messages),
+            tuple(Message(message.role, self._clean(message)) for message in messages),
             {key: value for key, value in params.items() if value is not None},
             prompt,
         )
@@ -128,14 +128,14 @@ class Models:
         if self._out:
             await asyncio.wait(self._out)
 
-    async def _ask(self, request: Request) -> Call:
+    async def _ask(self, request: Request) -> ModelCall:
         call = await self._service(request.role).call(request)
         self.store.add(call)
         if self._cache and call.answered == call.model:
             self._cache.put(call, self.role(request.role).api_base)
         return call
 
-    def _error(self, call: Call) -> PortkernError:
+    def _error(self, call: ModelCall) -> PortkernError:
         if not call.down:
             self.dead = self.dead or (call.error if call.final else "")
             return ModelError(call.error, final=call.final)
@@ -143,7 +143,7 @@ class Models:
             return BudgetSpent(self.meter.exhausted)
         return ModelDown(call.error)
 
-    def _recorded(self, request: Request) -> Call | None:
+    def _recorded(self, request: Request) -> ModelCall | None:
         if self._replay is not None:
             return self._replayed(request, self._replay)
         if self._cache is None:
@@ -151,7 +151,7 @@ class Models:
         found = self._cache.get(request, self.role(request.role).api_base)
         return found and found.again(request, "cache")
 
-    def _replayed(self, request: Request, replay: Calls) -> Call:
+    def _replayed(self, request: Request, replay: Calls) -> ModelCall:
         service = self._service(request.role)
         found = replay.of(request)
         if found is None:
@@ -182,7 +182,7 @@ class Models:
         return keys.redact(text, self._key_names)
 
 
-class Scope:
+class ModelScope:
     """A :class:`portkern.agent.axes.Caller`. Its calls are numbered in the order in which they are
     asked, not answered."""
 
@@ -190,7 +190,7 @@ class Scope:
         self.name, self._models = name, models
         self._count: Counter[str] = Counter()
         self._names: list[str] = []
-        self._inner: dict[str, Scope] = {}
+        self._inner: dict[str, ModelScope] = {}
 
     async def ask(
         self,
@@ -207,7 +207,7 @@ class Scope:
             self._models.request(name, role, messages, prompt, temperature)
         )
 
-    def within(self, name: str) -> Scope:
+    def within(self, name: str) -> ModelScope:
         return self._inner.setdefault(name, self._models.caller(f"{self.name}.{name}"))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from portkern.agent.budget import Budget
+from portkern.agent.budget import GenerationBudget
 from portkern.errors import ConfigError, no_such
 
 #: Plays every role that has no model of its own.
@@ -77,8 +77,8 @@ class Role(BaseModel):
             raise ConfigError(f"models.{name}.{field}: {reason}") from None
 
     @property
-    def budget(self) -> Budget:
-        return Budget(tokens=self.tokens, usd=self.usd)
+    def budget(self) -> GenerationBudget:
+        return GenerationBudget(tokens=self.tokens, usd=self.usd)
 
     @property
     def models(self) -> tuple[str, ...]:

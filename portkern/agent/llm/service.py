@@ -9,8 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from portkern.agent.budget import Held, Meter
-from portkern.agent.llm.calls import Call, Request
-from portkern.agent.llm.completion import Answer, Failure, Place, complete
+from portkern.agent.llm.calls import ModelCall, Request
+from portkern.agent.llm.completion import Completion, CompletionFailure, Endpoint, complete
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import Role
 from portkern.errors import BudgetSpent, ConfigError, ModelDown
@@ -72,7 +72,7 @@ class Service:
         usd = price.usd(tokens_in, tokens_out) if price else None
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)
 
-    async def call(self, request: Request) -> Call:
+    async def call(self, request: Request) -> ModelCall:
         """With its error when no model answered. Raises BudgetSpent and ModelDown before a request
         was made.
 
@@ -80,7 +80,7 @@ class Service:
         next one would only be refused as well. After one that was asked for in vain, those that
         wait for their turn are not made: each would take as long to find out.
         """
-        trying, last = _Trying(request), Failure("")
+        trying, last = _Trying(request), CompletionFailure("")
         async with self._slots:
             for model in self.role.models:
                 try:
@@ -91,7 +91,7 @@ class Service:
                     trying.reasons.append(str(error))
                     trying.down = True
                     break
-                if isinstance(outcome, Answer):
+                if isinstance(outcome, Completion):
                     return self._answered(outcome, model, trying)
                 last = outcome
                 trying.down = trying.down or outcome.down
@@ -102,7 +102,7 @@ class Service:
                 self.closed = self.closed or failed.error
         return failed
 
-    async def _persist(self, model: str, trying: _Trying) -> Answer | Failure:
+    async def _persist(self, model: str, trying: _Trying) -> Completion | CompletionFailure:
         try:
             import tenacity
         except ModuleNotFoundError as error:
@@ -123,7 +123,9 @@ class Service:
             return over or state.upcoming_sleep > self._patience_s()
 
         retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_result(lambda one: isinstance(one, Failure) and one.again),
+            retry=tenacity.retry_if_result(
+                lambda one: isinstance(one, CompletionFailure) and one.again
+            ),
             wait=pause_s,
             stop=give_up,
             sleep=self._pause,
@@ -137,7 +139,7 @@ class Service:
         while not self.closed and (left_s := end - time.monotonic()) > 0:
             await asyncio.sleep(min(left_s, _LOOK_AGAIN_S))
 
-    async def _once(self, model: str, trying: _Trying) -> Answer | Failure:
+    async def _once(self, model: str, trying: _Trying) -> Completion | CompletionFailure:
         request, (api_base, key) = trying.request, self.role.place(model)
         with await self._hold(request, model) as held:
             timeout_s = self._patience_s()
@@ -145,7 +147,7 @@ class Service:
                 held.settle(tokens=0, usd=0.0)
                 raise BudgetSpent(self.meter.exhausted)
             outcome = await complete(
-                Place(model, self.name, api_base, key),
+                Endpoint(model, self.name, api_base, key),
                 request.messages,
                 request.params,
                 timeout_s=timeout_s,
@@ -153,7 +155,7 @@ class Service:
             tokens, usd = self._bill(outcome, model, held)
             held.settle(tokens=tokens, usd=usd)
         trying.charge(tokens, usd)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, CompletionFailure):
             trying.reasons.append(outcome.reason)
         return outcome
 
@@ -168,16 +170,18 @@ class Service:
             await asyncio.sleep(_LOOK_AGAIN_S)
         raise ModelDown(self.closed)
 
-    def _bill(self, outcome: Answer | Failure, model: str, held: Held) -> tuple[int, float | None]:
+    def _bill(
+        self, outcome: Completion | CompletionFailure, model: str, held: Held
+    ) -> tuple[int, float | None]:
         """What is known, and for the rest the most that it can be."""
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, CompletionFailure):
             return (held.tokens, held.usd) if outcome.lost else (0, 0.0)
         tokens_in, tokens_out = outcome.tokens_in, outcome.tokens_out
         usd = self._usd(outcome, model)
         tokens = None if tokens_in is None or tokens_out is None else tokens_in + tokens_out
         return held.tokens if tokens is None else tokens, held.usd if usd is None else usd
 
-    def _usd(self, answer: Answer, model: str) -> float | None:
+    def _usd(self, answer: Completion, model: str) -> float | None:
         return self._prices.charged(
             model, self.role.place(model)[0], answer.tokens_in, answer.tokens_out, answer.usd
         )
@@ -186,8 +190,8 @@ class Service:
         left_s = self.meter.left().wall_s
         return self.role.timeout_s if left_s is None else min(self.role.timeout_s, left_s)
 
-    def _answered(self, answer: Answer, model: str, trying: _Trying) -> Call:
-        return Call.of(
+    def _answered(self, answer: Completion, model: str, trying: _Trying) -> ModelCall:
+        return ModelCall.of(
             trying.request,
             answered=model,
             snapshot=answer.snapshot,
@@ -203,7 +207,7 @@ class Service:
             retries=tuple(trying.reasons),
         )
 
-    def _failed(self, last: Failure, trying: _Trying) -> Call:
+    def _failed(self, last: CompletionFailure, trying: _Trying) -> ModelCall:
         down = trying.down and not last.final
         remedy = last.remedy or f"raise models.{self.name}.retries"
         if down:
@@ -212,7 +216,7 @@ class Service:
         counted = Counter(trying.reasons)
         told = "; ".join(f"{r} ({n} times)" if n > 1 else r for r, n in counted.items())
         lost = bool(trying.tokens)
-        return Call.of(
+        return ModelCall.of(
             trying.request,
             final=last.final,
             down=down,
@@ -226,8 +230,8 @@ class Service:
         )
 
 
-def _failure_of(state: RetryCallState) -> Failure:
+def _failure_of(state: RetryCallState) -> CompletionFailure:
     assert state.outcome is not None
     outcome = state.outcome.result()
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, CompletionFailure)
     return outcome

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.axes import Memory
 from portkern.agent.log import Log
 from portkern.agent.memory.documents import CORPORA, LOG
 from portkern.agent.memory.graph import Reasoning
 from portkern.agent.memory.history import HISTORIES, History
 from portkern.agent.memory.kb import Kb
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.retrieval import bm25, embed
 from portkern.agent.memory.skills import Skills
 from portkern.agent.memory.text import Passage, fit
@@ -31,7 +31,7 @@ from portkern.errors import ConfigError, no_such
 NONE = "none"
 
 
-class Part(Protocol):
+class MemoryPart(Protocol):
     """A memory before anything is cut."""
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> Sequence[Passage]: ...
@@ -41,7 +41,7 @@ class Part(Protocol):
         ...
 
 
-KNOWLEDGE: Mapping[str, Callable[[Options, Task, Path], Part]] = {
+KNOWLEDGE: Mapping[str, Callable[[MemoryOptions, Task, Path], MemoryPart]] = {
     "bm25": lambda options, task, folder: bm25(options, task),
     "embed": lambda options, task, folder: embed(options, task),
     "kb": lambda options, task, folder: Kb(options, task),
@@ -65,17 +65,17 @@ def load(options: Mapping[str, Any], *, task: Task, folder: Path) -> Memory:
     return Recall((*knowledge, History(chosen)), chosen)
 
 
-def read(options: Mapping[str, Any]) -> Options:
+def read(options: Mapping[str, Any]) -> MemoryOptions:
     """Raises ConfigError in one line."""
     given = dict(options)
     for option in given:
-        if option not in Options.model_fields:
+        if option not in MemoryOptions.model_fields:
             raise no_such("option", f"memory.{option}", _fields())
     for option, known in _CHOICES.items():
         if option in given:
             given[option] = tuple(_chosen(option, given[option], known))
     try:
-        return Options.model_validate(given)
+        return MemoryOptions.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
@@ -84,7 +84,7 @@ def read(options: Mapping[str, Any]) -> Options:
 
 
 def _fields() -> list[str]:
-    return [f"memory.{name}" for name in Options.model_fields]
+    return [f"memory.{name}" for name in MemoryOptions.model_fields]
 
 
 def _chosen(option: str, value: Any, known: Mapping[str, Any]) -> list[str]:
@@ -101,11 +101,11 @@ def _chosen(option: str, value: Any, known: Mapping[str, Any]) -> list[str]:
 class Recall:
     """Knowledge first: what is near the task stands near the prompt's end."""
 
-    parts: tuple[Part, ...]
-    options: Options
+    parts: tuple[MemoryPart, ...]
+    options: MemoryOptions
 
-    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[Block]:
-        found = [one for part in self.parts for one in part.passages(slot, role, log, task)]
+    def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]:
+        found = [passage for part in self.parts for passage in part.passages(slot, role, log, task)]
         return fit(found, each=self.options.max_chars, total=self.options.max_total)
 
     def learn(self, attempt: Attempt) -> None:

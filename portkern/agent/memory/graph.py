@@ -15,9 +15,9 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.log import Log
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.skills import gain
 from portkern.agent.memory.text import Passage, action, code, named
 from portkern.agent.slot import Arm, Slot
@@ -114,7 +114,7 @@ class Graph(_Part):
 
     def methods(self) -> list[Arm]:
         """As a strategy over graphs takes them."""
-        return [Arm(one.name, one.text, one.resource) for one in self.nodes]
+        return [Arm(node.name, node.text, node.resource) for node in self.nodes]
 
     def edges(self) -> dict[str, list[str]]:
         """``{method: [methods]}``, with those that may come first under ``""``."""
@@ -163,7 +163,7 @@ def shipped() -> Graph:
     return Graph.read(Path(str(files(__package__) / "start.yaml")))
 
 
-def begun(options: Options, folder: Path) -> Graph:
+def begun(options: MemoryOptions, folder: Path) -> Graph:
     """What a run starts from: the shipped graph, an empty one (``none``) or a file's, with what
     other runs kept. It is put into the run's folder: a run that is resumed, and the strategy that
     walks it, go on from the same. Raises ConfigError and StorageError."""
@@ -183,12 +183,12 @@ def begun(options: Options, folder: Path) -> Graph:
 class Reasoning:
     """The graph of a run: where it began, and what its attempts added."""
 
-    def __init__(self, options: Options, task: Task, folder: Path) -> None:
+    def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises ConfigError and StorageError."""
         self.options, self.task, self.run = options, task, folder.name
         self.graph = begun(options, folder)
         self._begun = self.graph.edges()
-        self._kept = {one.key for step in self.graph.steps for one in step.examples}
+        self._kept = {example.key for step in self.graph.steps for example in step.examples}
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
@@ -244,10 +244,14 @@ class Reasoning:
     def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
         """In this backend."""
         return [
-            one
-            for one in self.graph.examples(source, to)
-            if one.backend == self.task.backend.name
-            and (self._is_open(one, slot, log) if one.run == self.run else self._is_no_answer(one))
+            example
+            for example in self.graph.examples(source, to)
+            if example.backend == self.task.backend.name
+            and (
+                self._is_open(example, slot, log)
+                if example.run == self.run
+                else self._is_no_answer(example)
+            )
         ]
 
     @staticmethod
@@ -276,16 +280,16 @@ class Reasoning:
                 lines.append(f"- {name} ({known}): {texts[name]}".rstrip(": "))
         if lines:
             title = f"What may follow {source}" if source else "What may come first"
-            yield Passage(Block(kind="graph", title=title, text="\n".join(lines)))
+            yield Passage(PromptBlock(kind="graph", title=title, text="\n".join(lines)))
 
 
-def _told(method: str, one: Example) -> Block:
+def _told(method: str, one: Example) -> PromptBlock:
     gained = f"{one.gain:.2f} times as fast" if one.gain else "not timed against what it came from"
     text = (
         f"{one.op} on {one.target}: {gained}.\n\nBefore:\n{code(one.before, one.language)}\n\n"
         f"After:\n{code(one.after, one.language)}"
     )
-    return Block(kind="graph", title=f"An example of {method}", text=text)
+    return PromptBlock(kind="graph", title=f"An example of {method}", text=text)
 
 
 def _keep(found: Graph) -> None:

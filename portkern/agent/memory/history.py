@@ -14,9 +14,9 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from portkern.agent.attempt import Attempt, Block, Diagnosis
+from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, action, code, cut, result
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -29,7 +29,7 @@ class Detail(IntEnum):
 
     BRIEF = 1  # a line: what was done and what became of it
     CODE = 2  # and the diagnosis and the source
-    FEEDBACK = 3  # and what the sensors said
+    FEEDBACK = 3  # and what the sources said
     THOUGHTS = 4  # and the author's reasoning
 
 
@@ -50,7 +50,7 @@ class Past:
     slot: Slot
     role: str
     log: Log
-    options: Options
+    options: MemoryOptions
 
     @cached_property
     def visible(self) -> list[Attempt]:
@@ -70,10 +70,10 @@ class Past:
     def line(self) -> list[Attempt]:
         """The parents and whatever they descend from, the oldest first."""
         found = {
-            one.id
+            ancestor.id
             for name in self.slot.parents
-            for one in self.log.ancestors(name)
-            if one.id in self.ids
+            for ancestor in self.log.ancestors(name)
+            if ancestor.id in self.ids
         }
         return [one for one in self.visible if one.id in found]
 
@@ -91,7 +91,7 @@ class Past:
         if not self.parents:
             return []
         node = self.parents[0]
-        return [one for one in self.children([_mother(node)]) if one.id != node.id]
+        return [child for child in self.children([_mother(node)]) if child.id != node.id]
 
     def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """As ``order`` says; ``attempts`` come with the oldest first."""
@@ -104,12 +104,12 @@ def _mother(attempt: Attempt) -> str:
     return (*attempt.parents, "")[0]
 
 
-Told = Iterator[Mention | Block]
+Told = Iterator[Mention | PromptBlock]
 
 
 def last(past: Past) -> Told:
-    for one in past.parents:
-        yield Mention(one, PARENT, Detail.FEEDBACK)
+    for parent in past.parents:
+        yield Mention(parent, PARENT, Detail.FEEDBACK)
 
 
 def best(past: Past) -> Told:
@@ -156,7 +156,7 @@ def tree(past: Past) -> Told:
     for one in past.children([node])[-most:]:
         yield Mention(one, "What was tried on it", Detail.BRIEF)
     if past.role != "planner":
-        beside = [one.id for one in past.siblings]
+        beside = [sibling.id for sibling in past.siblings]
         for one in past.children(beside)[-most:]:
             yield Mention(one, "What was tried on its siblings", Detail.BRIEF)
     for one in past.best(past.options.leaders):
@@ -164,7 +164,7 @@ def tree(past: Past) -> Told:
 
 
 def _failures(past: Past) -> Told:
-    failed = [one for one in past.siblings if not one.correct]
+    failed = [sibling for sibling in past.siblings if not sibling.correct]
     for one in failed[-past.options.relatives :]:
         yield Mention(one, "What failed beside it", Detail.BRIEF)
         fixes = [child for child in past.children([one.id]) if child.correct]
@@ -173,14 +173,14 @@ def _failures(past: Past) -> Told:
 
 
 def insights(past: Past) -> Told:
-    """EvoEngineer's: some of what authors and judges thought. The slot's number is the seed."""
+    """EvoEngineer's: some of what authors and critics thought. The slot's number is the seed."""
     known = [one for one in past.visible if _thoughts(one)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
     for one in chosen:
         told = _thoughts(one)
         if past.options.results:
             told += f"\nWhat came of it: {_outcome(one)}."
-        yield Block(kind="insights", title="A thought from this run", text=told)
+        yield PromptBlock(kind="insights", title="A thought from this run", text=told)
 
 
 def _thoughts(attempt: Attempt) -> str:
@@ -205,7 +205,7 @@ def reflexions(past: Past) -> Told:
     newest = list(dict.fromkeys(reversed(lessons)))[: past.options.reflexions]
     if newest:
         told = "\n".join(f"- {lesson}" for lesson in reversed(newest))
-        yield Block(kind="reflexions", title="Lessons so far", text=told)
+        yield PromptBlock(kind="reflexions", title="Lessons so far", text=told)
 
 
 HISTORIES: Mapping[str, Callable[[Past], Told]] = {
@@ -226,7 +226,7 @@ class History:
     """The histories that were asked for, one after the other. An attempt is told once, in as much
     detail as any of them asks for."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: MemoryOptions) -> None:
         self.options = options
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
@@ -249,10 +249,10 @@ class History:
 
 class _Told(NamedTuple):
     kind: str
-    one: Mention | Block
+    one: Mention | PromptBlock
 
 
-def _detail(one: Mention | Block) -> int:
+def _detail(one: Mention | PromptBlock) -> int:
     return one.detail if isinstance(one, Mention) else 0
 
 
@@ -269,8 +269,8 @@ def _passages(
     kind, heading = _place(group[0])
     if heading:
         mentions = [one for _, one in group if isinstance(one, Mention)]
-        lines = [_line(one.attempt, task, results=results) for one in mentions]
-        yield Passage(Block(kind=kind, title=heading, text="\n".join(lines)))
+        lines = [_line(mention.attempt, task, results=results) for mention in mentions]
+        yield Passage(PromptBlock(kind=kind, title=heading, text="\n".join(lines)))
         return
     for told in group:
         if isinstance(told.one, Mention):
@@ -302,7 +302,7 @@ def _whole(kind: str, one: Mention, slot: Slot, task: Task, *, results: bool) ->
         source = code(attempt.source, attempt.language or task.language)
         told.append(cut(source, one.code_chars) if one.code_chars else source)
     title = f"{PARENT if parent else one.heading} ({attempt.id})"
-    return Passage(Block(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
+    return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
 
 
 def _diagnosed(diagnosis: Diagnosis) -> str:

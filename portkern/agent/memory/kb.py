@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.memory.family import family
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -28,7 +28,7 @@ EVERYBODY = "general"
 class Kb:
     """Read once: a document that is edited while a run goes on does not change it."""
 
-    def __init__(self, options: Options, task: Task) -> None:
+    def __init__(self, options: MemoryOptions, task: Task) -> None:
         """Raises ConfigError for a folder that is none, or has nothing of ours in it."""
         told = curated(Path(options.folder), task) if options.folder else facts(task.target)
         self.blocks = list(told)
@@ -40,7 +40,7 @@ class Kb:
         """People write these."""
 
 
-def facts(target: Target) -> Iterator[Block]:
+def facts(target: Target) -> Iterator[PromptBlock]:
     """What a target's file knows that is no limit and no peak."""
     knobs = [f"{name}: {' '.join(map(str, values))}" for name, values in target.knobs.items()]
     for title, lines in (
@@ -51,10 +51,10 @@ def facts(target: Target) -> Iterator[Block]:
     ):
         if lines:
             text = "\n".join(f"- {line}" for line in lines)
-            yield Block(kind="kb", title=f"{target.title}: {title.lower()}", text=text)
+            yield PromptBlock(kind="kb", title=f"{target.title}: {title.lower()}", text=text)
 
 
-def curated(folder: Path, task: Task) -> Iterator[Block]:
+def curated(folder: Path, task: Task) -> Iterator[PromptBlock]:
     if not any((folder / name).is_dir() for name in FOLDERS):
         raise ConfigError(
             f"memory.folder: got {str(folder)!r}, expected a folder with {', '.join(FOLDERS)} in it"
@@ -75,7 +75,7 @@ def curated(folder: Path, task: Task) -> Iterator[Block]:
         for file in sorted((folder / name).glob("*.md")):
             if file.stem in about:
                 title = f"{name.capitalize()}: {file.stem}"
-                yield Block(kind="kb", title=title, text=_read(file))
+                yield PromptBlock(kind="kb", title=title, text=_read(file))
 
 
 def _read(file: Path) -> str:

@@ -11,7 +11,7 @@ _Count = Annotated[int, Field(ge=1)]
 LEAST_CHARS = 200
 
 
-class Options(BaseModel):
+class MemoryOptions(BaseModel):
     """``conf/memory/none.yaml`` says what each is for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.memory import documents
 from portkern.agent.memory.documents import Document
 from portkern.agent.memory.history import Past
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.ranking import Bm25, Ranking
 from portkern.agent.memory.text import Passage
 from portkern.agent.slot import Slot
@@ -20,7 +20,7 @@ from portkern.agent.task import Task
 class Retrieval:
     """The nearest documents, the nearest first."""
 
-    def __init__(self, ranking: Ranking, options: Options, task: Task) -> None:
+    def __init__(self, ranking: Ranking, options: MemoryOptions, task: Task) -> None:
         self.ranking, self.options, self.task = ranking, options, task
 
     @cached_property
@@ -36,7 +36,8 @@ class Retrieval:
         past = Past(slot, role, log, self.options)
         found = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
         return [
-            Passage(Block(kind=self.ranking.kind, title=one.title, text=one.text)) for one in found
+            Passage(PromptBlock(kind=self.ranking.kind, title=one.title, text=one.text))
+            for one in found
         ]
 
     def nearest(self, question: str, among: Sequence[Document]) -> list[Document]:
@@ -68,11 +69,11 @@ class Retrieval:
         """The log has it."""
 
 
-def bm25(options: Options, task: Task) -> Retrieval:
+def bm25(options: MemoryOptions, task: Task) -> Retrieval:
     return Retrieval(Bm25(), options, task)
 
 
-def embed(options: Options, task: Task) -> Retrieval:
+def embed(options: MemoryOptions, task: Task) -> Retrieval:
     from portkern.agent.memory.embedding import Nearness, of_catalogue
 
     if not options.model:

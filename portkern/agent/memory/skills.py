@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from portkern.agent.attempt import Attempt, Block, Status
+from portkern.agent.attempt import Attempt, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory.family import family
-from portkern.agent.memory.options import Options
+from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, action
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -26,7 +26,7 @@ from portkern.records.jsonl import LineFile
 from portkern.toolchain.run_tool import cache_root
 
 FILE = "skills.jsonl"
-#: Ends that say nothing of the action: no kernel came of it, or it was not judged.
+#: Ends that say nothing of the action: no kernel came of it, or it was not evaluated.
 _NO_TRY = (
     Status.NO_CODE,
     Status.DUPLICATE,
@@ -120,7 +120,7 @@ class Skills:
     """What was known when the run began is put beside it: a run that is resumed goes on from the
     same, whatever was learned elsewhere meanwhile."""
 
-    def __init__(self, options: Options, task: Task, folder: Path) -> None:
+    def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
         self.options, self.run, self.family = options, folder.name, family(task.op)
         self.path = cache_root() / FILE
@@ -214,4 +214,4 @@ def _told(title: str, found: Sequence[Skill]) -> list[Passage]:
     if not found:
         return []
     text = "\n".join(f"- {skill}" for skill in found)
-    return [Passage(Block(kind="skills", title=title, text=text))]
+    return [Passage(PromptBlock(kind="skills", title=title, text=text))]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from portkern.agent.attempt import Attempt, Block
+from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.memory.options import LEAST_CHARS
 from portkern.agent.task import Task
 
@@ -20,7 +20,7 @@ _MOST_ACTION = 120
 class Passage(NamedTuple):
     """``spared``: what is to be built on, which others make room for."""
 
-    block: Block
+    block: PromptBlock
     spared: bool = False
 
 
@@ -77,11 +77,11 @@ def _words(line: str, room: int) -> str:
     return line[: line.rfind(" ", 0, max(room, 0)) + 1]
 
 
-def fit(passages: Sequence[Passage], *, each: int, total: int) -> list[Block]:
+def fit(passages: Sequence[Passage], *, each: int, total: int) -> list[PromptBlock]:
     """All blocks within their limits. Those that are spared take their room first. Of the others
     the longest are cut first; where not even their beginnings have room, the first ones go."""
-    spared = [min(len(one.block.text), each) for one in passages if one.spared]
-    others = [min(len(one.block.text), each) for one in passages if not one.spared]
+    spared = [min(len(passage.block.text), each) for passage in passages if passage.spared]
+    others = [min(len(passage.block.text), each) for passage in passages if not passage.spared]
     room = max(total - sum(spared), 0)
     gone = 0
     if sum(others) > room:
@@ -97,9 +97,11 @@ def fit(passages: Sequence[Passage], *, each: int, total: int) -> list[Block]:
     return blocks
 
 
-def _left_out(count: int) -> Block:
+def _left_out(count: int) -> PromptBlock:
     what = "1 more text" if count == 1 else f"{count} more texts"
-    return Block(kind="left_out", title="Left out", text=f"{what} would not have fitted in here.")
+    return PromptBlock(
+        kind="left_out", title="Left out", text=f"{what} would not have fitted in here."
+    )
 
 
 def _level(lengths: Sequence[int], room: int) -> int:

@@ -26,7 +26,7 @@ SEARCHED = 4096
 Settings = Mapping[str, int]
 
 
-class Options(BaseModel):
+class CatalogueOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str = "catalogue"
@@ -40,10 +40,10 @@ class Catalogue:
     roles: ClassVar[tuple[str, ...]] = ()
     operators: ClassVar[tuple[str, ...]] = ("init", "mutate", "diff", "crossover")
     plans: ClassVar[bool] = True
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[CatalogueOptions]] = CatalogueOptions
     decisive: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: CatalogueOptions) -> None:
         self.options = options
 
     def arms(self, task: Task) -> Sequence[Arm]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Context, Draft
 from portkern.agent.proposer import donor, menu
-from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
 from portkern.spec.candidate import Candidate
@@ -33,7 +33,7 @@ class Universal(Modelled):
         return replace(draft, idea=writer.slot.arm)
 
 
-class TranslateOptions(Options):
+class TranslateOptions(WriterOptions):
     """``donor``: ``catalogue``, a backend's name whose catalogue kernel is the donor, or the folder
     of a run whose best kernel is; ``shots``: how many donors are shown."""
 
@@ -83,7 +83,7 @@ def _named(one: Candidate) -> str:
     return f"{one.backend}/{one.language}{of}"
 
 
-class ContrastiveOptions(Options):
+class ContrastiveOptions(WriterOptions):
     """``exemplars`` scored kernels are shown, from as many buckets of speed as there are."""
 
     exemplars: int = Field(default=2, ge=2)  # contrast takes two
@@ -99,7 +99,7 @@ class Contrastive(Modelled):
     async def one(self, writer: Writer) -> Draft:
         exemplars = self.exemplars(writer.context)
         draft = await writer.write("contrastive", shown=exemplars, exemplars=exemplars)
-        note = f"exemplars: {' '.join(one.id for one in exemplars) or 'none'}"
+        note = f"exemplars: {' '.join(exemplar.id for exemplar in exemplars) or 'none'}"
         return replace(draft, idea=writer.slot.arm, notes=(note,))
 
     def exemplars(self, context: Context) -> list[Attempt]:

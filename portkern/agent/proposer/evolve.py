@@ -7,15 +7,15 @@ from typing import Literal
 
 from portkern.agent.axes import Draft, Reply
 from portkern.agent.proposer import reading
-from portkern.agent.proposer.reading import Code
-from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.proposer.reading import ReplyCode
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 
 _PROMPTS = {"init": "direct", "mutate": "mutate", "crossover": "crossover", "diff": "diff"}
 
 
-class EvolveOptions(Options):
+class EvolveOptions(WriterOptions):
     """``level`` of a crossover: ``code``, or ``strategy`` (cuPilot: what the parents do is combined
     in words first)."""
 
@@ -38,7 +38,7 @@ class Evolve(Modelled):
         beside = [one for one in writer.shown if one not in parents]
         source = parents[0].source
 
-        def edited(reply: Reply) -> Code | Unread:
+        def edited(reply: Reply) -> ReplyCode | Unread:
             return reading.edited(source, reply.text, cut=reply.cut)
 
         draft = await writer.write(

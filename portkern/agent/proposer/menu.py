@@ -41,11 +41,11 @@ def arms(actions: str, task: Task) -> list[Arm]:
 
     Raises ConfigError for actions that are neither.
     """
-    if actions in ("open", "judge", "graph"):
+    if actions in ("open", "critic", "graph"):
         return []
     if not actions.startswith("menu/"):
         raise ConfigError(
-            f"Got proposer.actions={actions!r}, expected open, judge, graph or menu/<name>"
+            f"Got proposer.actions={actions!r}, expected open, critic, graph or menu/<name>"
         )
     return [
         Arm(name, entry["text"], entry.get("resource", ""))

@@ -12,7 +12,7 @@ from portkern.agent import replies
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Draft, Reply
 from portkern.agent.proposer import reading
-from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.reading import ReplyCode
 from portkern.agent.proposer.writing import Modelled, Writer
 from portkern.agent.replies import Unread
 
@@ -23,7 +23,7 @@ _WORDS = ("plan", "action", "idea")
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """``lines``: the first and the last of what is to change, from 1; the whole file without."""
 
     text: str
@@ -34,24 +34,24 @@ class Plan:
 class _Planned(Modelled):
     planning: ClassVar[str]
 
-    async def plan(self, writer: Writer) -> Plan | Unread:
+    async def plan(self, writer: Writer) -> KernelPlan | Unread:
         parent = writer.parent
         facts = writer.facts("planner", shown=writer.parents[:1])
         numbered = _numbered(parent.source) if parent else ""
         facts |= {"numbered": numbered, "arms": list(writer.arms.values())}
 
-        def plan(reply: Reply) -> Plan | Unread:
+        def plan(reply: Reply) -> KernelPlan | Unread:
             found = read_plan(reply.text, len(numbered.splitlines()))
             why = "it was cut off at max_tokens" if reply.cut else "it is empty"
             return found or Unread(f"no plan came of the planner's reply: {why}")
 
         return await writer.ask("planner", self.planning, plan, facts, form="json")
 
-    async def realised(self, writer: Writer, prompt: str, plan: Plan) -> Draft:
+    async def realised(self, writer: Writer, prompt: str, plan: KernelPlan) -> Draft:
         """By ``prompt``, with the parent's lines marked that are to change."""
         parent = writer.parent
 
-        def unmarked(reply: Reply) -> Code | Unread:
+        def unmarked(reply: Reply) -> ReplyCode | Unread:
             found = reading.kernel(reply.text, writer.context.task, cut=reply.cut)
             if isinstance(found, Unread):
                 return found
@@ -123,7 +123,7 @@ def named(text: str, arms: Iterable[str]) -> str:
     return min(places, key=lambda name: (places[name], -len(name)), default="")
 
 
-def read_plan(text: str, lines: int = 0) -> Plan | None:
+def read_plan(text: str, lines: int = 0) -> KernelPlan | None:
     """The last ``{plan, why, lines: [first, last]}``, of a file with so many ``lines``; a reply of
     prose is a plan for the whole file."""
     text = replies.spoken(text)
@@ -132,9 +132,9 @@ def read_plan(text: str, lines: int = 0) -> Plan | None:
         told = each if _words(each) else told
     if told is not None:
         why = " ".join(str(told.get("why") or "").split())
-        return Plan(_words(told), why, _region(told.get("lines"), lines))
+        return KernelPlan(_words(told), why, _region(told.get("lines"), lines))
     prose = " ".join(text.split())[:MOST_PROSE]
-    return Plan(prose) if prose and not prose.startswith(("{", "[")) else None
+    return KernelPlan(prose) if prose and not prose.startswith(("{", "[")) else None
 
 
 def _words(told: Mapping[str, Any]) -> str:
@@ -155,7 +155,7 @@ def _numbered(source: str) -> str:
     return "\n".join(f"{n:4} {line}" for n, line in enumerate(source.splitlines(), 1))
 
 
-def _anchored(source: str, plan: Plan) -> str:
+def _anchored(source: str, plan: KernelPlan) -> str:
     if plan.lines is None:
         return source
     lines = source.splitlines()
@@ -169,7 +169,7 @@ def _unmarked(source: str) -> str:
     return "".join(line for line in lines if line.strip(" \t\n/#*") not in (BEGIN, END))
 
 
-def _outside(before: str, draft: Draft, plan: Plan) -> tuple[str, ...]:
+def _outside(before: str, draft: Draft, plan: KernelPlan) -> tuple[str, ...]:
     """A note on lines that changed where none should have."""
     if plan.lines is None or draft.candidate is None:
         return ()

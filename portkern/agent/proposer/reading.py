@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from portkern.agent import replies
-from portkern.agent.replies import Block, Unread
+from portkern.agent.replies import CodeBlock, Unread
 from portkern.agent.task import Task
 from portkern.guard import python
 
@@ -47,14 +47,14 @@ MOST_RATIONALE = 2000
 
 
 @dataclass(frozen=True)
-class Code:
+class ReplyCode:
     """``rest``: what was said besides."""
 
     source: str
     rest: str = ""
 
 
-def kernel(text: str, task: Task, *, cut: bool = False) -> Code | Unread:
+def kernel(text: str, task: Task, *, cut: bool = False) -> ReplyCode | Unread:
     """The last block that defines the entry, else the longest one in the right language."""
     text = replies.spoken(text)
     if not text.strip():
@@ -70,7 +70,7 @@ def kernel(text: str, task: Task, *, cut: bool = False) -> Code | Unread:
     )
 
 
-def edited(source: str, text: str, *, cut: bool = False) -> Code | Unread:
+def edited(source: str, text: str, *, cut: bool = False) -> ReplyCode | Unread:
     """``source`` after the reply's SEARCH/REPLACE edits, one after the other; the lines of each
     must be found exactly once."""
     text = replies.spoken(text)
@@ -91,7 +91,7 @@ def edited(source: str, text: str, *, cut: bool = False) -> Code | Unread:
     result = "".join(f"{line}\n" for line in lines)
     if not result.strip():
         return Unread("its edits leave nothing of the file")
-    return Code(result, _shortened(_EDIT.sub(" ", text)))
+    return ReplyCode(result, _shortened(_EDIT.sub(" ", text)))
 
 
 def _places(searched: Sequence[str], lines: Sequence[str]) -> Iterator[int]:
@@ -112,7 +112,7 @@ def _is_python(task: Task) -> bool:
     return TAGS[task.language][0] == "python"
 
 
-def _in_blocks(found: Sequence[Block], words: str, task: Task) -> Code | None:
+def _in_blocks(found: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode | None:
     fitting = [one for one in found if one.tag in ("", *TAGS[task.language]) and one.code.strip()]
     if not fitting:
         return None
@@ -120,10 +120,10 @@ def _in_blocks(found: Sequence[Block], words: str, task: Task) -> Code | None:
     chosen = entering[-1] if entering else max(fitting, key=lambda one: len(one.code))
     if not entering and _is_other_language(chosen.code, task):
         return None
-    return Code(chosen.code, _shortened(words))
+    return ReplyCode(chosen.code, _shortened(words))
 
 
-def _in_json(text: str, task: Task) -> Code | None:
+def _in_json(text: str, task: Task) -> ReplyCode | None:
     """Some models answer with ``{thought, code}``, the code fenced once more or not."""
     for told in replies.objects(text):
         code = _member(told, _CODE)
@@ -133,7 +133,7 @@ def _in_json(text: str, task: Task) -> Code | None:
         if fenced:
             return fenced
         if code.strip() and not found and not _is_other_language(code, task):
-            return Code(replies.spoken(code), rest)
+            return ReplyCode(replies.spoken(code), rest)
     return None
 
 
@@ -141,7 +141,7 @@ def _member(told: dict[str, object], names: Sequence[str]) -> str:
     return next((value for name in names if isinstance(value := told.get(name), str)), "")
 
 
-def _bare(text: str, found: Sequence[Block], task: Task, *, cut: bool) -> Code | None:
+def _bare(text: str, found: Sequence[CodeBlock], task: Task, *, cut: bool) -> ReplyCode | None:
     """Some answer with nothing but the file, or with a few words before it."""
     if cut or found or not defines(text, task):
         return None
@@ -149,10 +149,10 @@ def _bare(text: str, found: Sequence[Block], task: Task, *, cut: bool) -> Code |
     code = text[begins.start() :] if begins else text
     if not defines(code, task) or _is_other_language(code, task):
         return None
-    return Code(code.rstrip() + "\n", _shortened(text[: begins.start()] if begins else ""))
+    return ReplyCode(code.rstrip() + "\n", _shortened(text[: begins.start()] if begins else ""))
 
 
-def _why_none(found: Sequence[Block], task: Task, *, cut: bool) -> str:
+def _why_none(found: Sequence[CodeBlock], task: Task, *, cut: bool) -> str:
     if not found:
         return _CUT if cut else "the reply holds no code block"
     held = [one for one in found if one.code.strip()]

@@ -16,8 +16,8 @@ from pydantic import Field
 from portkern.agent import prompts, replies
 from portkern.agent.axes import Context, Draft, Message, Reply, Seen
 from portkern.agent.proposer import menu, reading
-from portkern.agent.proposer.reading import Code
-from portkern.agent.proposer.writing import Modelled, Options, Writer
+from portkern.agent.proposer.reading import ReplyCode
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -34,7 +34,7 @@ TOOLS = {
 }
 
 
-class ToolOptions(Options):
+class ToolOptions(WriterOptions):
     """``turns`` replies at most, of which ``tries`` may try a kernel, and no more than the slot has
     room for."""
 
@@ -85,7 +85,9 @@ class ToolAgent(Modelled):
             "tools": TOOLS,
             "turns": self.options.turns,
             "tries": desk.left,
-            "others": [one for one in registry.names() if one != writer.context.task.backend.name],
+            "others": [
+                name for name in registry.names() if name != writer.context.task.backend.name
+            ],
         }
         messages = prompts.render("tool_agent", **facts)
         for _ in range(self.options.turns):
@@ -135,7 +137,7 @@ def _asked(text: str) -> Mapping[str, Any]:
     return next((one for one in told if "tool" in one), {})
 
 
-def _put(desk: _Desk, found: Code | Unread, done: str) -> str:
+def _put(desk: _Desk, found: ReplyCode | Unread, done: str) -> str:
     if isinstance(found, Unread):
         return f"The file is as it was: {found.why}."
     desk.source = found.source
@@ -180,5 +182,6 @@ def _donor(name: str, task: Task) -> str:
     except ConfigError:
         return f"{json.dumps(name)} has no kernel of {task.op.name}."
     return "\n\n".join(
-        f"{one.backend}, {one.language}:\n{prompts.fenced(one.source)}" for one in kernels
+        f"{kernel.backend}, {kernel.language}:\n{prompts.fenced(kernel.source)}"
+        for kernel in kernels
     )

@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from portkern.agent import prompts, replies
-from portkern.agent.attempt import Attempt, Block, Status
+from portkern.agent.attempt import Attempt, PromptBlock, Status
 from portkern.agent.axes import Caller, Context, Draft, Message, Reply
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
-from portkern.agent.proposer.reading import Code
+from portkern.agent.proposer.reading import ReplyCode
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -35,11 +35,11 @@ _FENCED = re.compile(
 _BELOW = "(Its code stands further down.)"
 
 
-class Options(BaseModel):
+class WriterOptions(BaseModel):
     """``asks``: how often a model is asked for one kernel, idea or plan before that ends without;
     ``authors``: roles that write, by weight; ``temperature`` instead of the role's own, with a step
     for each island (chains that are to differ); ``actions``: ``open``, ``menu/<name>``, ``graph``
-    or ``judge`` (what the parent's diagnosis says)."""
+    or ``critic`` (what the parent's diagnosis says)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,12 +69,12 @@ class Modelled:
     """A proposer that asks models: the ``authors`` of its options, and those of ``others``. Most
     of them write each kernel of a slot by itself, in :meth:`one`."""
 
-    options_type: ClassVar[type[Options]] = Options
+    options_type: ClassVar[type[WriterOptions]] = WriterOptions
     operators: ClassVar[tuple[str, ...]] = ()
     plans: ClassVar[bool] = False
     others: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: WriterOptions) -> None:
         self.options = options
         #: The methods of a graph, with ``actions=graph``: whoever has the graph sets them.
         self.given: Sequence[Arm] = ()
@@ -106,10 +106,12 @@ class Modelled:
         raise NotImplementedError
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
-        """With ``actions=judge`` the arm is what the parent's judge would do."""
-        if self.options.actions == "judge" and not slot.arm:
-            judged = [one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis]
-            slot = replace(slot, arm=judged[0].fix) if judged else slot
+        """With ``actions=critic`` the arm is what the parent's critic would do."""
+        if self.options.actions == "critic" and not slot.arm:
+            evaluated = [
+                one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis
+            ]
+            slot = replace(slot, arm=evaluated[0].fix) if evaluated else slot
         arms = {arm.name: arm for arm in self.arms(context.task)}
         roles, weights = self.options.authors.keys(), self.options.authors.values()
         author = context.random.choices(list(roles), list(weights))[0]
@@ -121,7 +123,7 @@ class Writer:
     """Asks for one kernel of a slot. ``author`` is the role that writes it; ``llm`` makes no call
     that is not for this kernel."""
 
-    options: Options
+    options: WriterOptions
     arms: Mapping[str, Arm]
     slot: Slot
     context: Context
@@ -132,7 +134,7 @@ class Writer:
     def parents(self) -> list[Attempt]:
         """Those with code. A duplicate's result is that of the attempt that came first."""
         log = self.context.log
-        return [_judged(one, log) for one in log.some(self.slot.parents) if one.source]
+        return [_evaluated(one, log) for one in log.some(self.slot.parents) if one.source]
 
     @property
     def parent(self) -> Attempt | None:
@@ -142,7 +144,7 @@ class Writer:
     def shown(self) -> list[Attempt]:
         """Others that the slot wants to be looked at."""
         log = self.context.log
-        return [_judged(one, log) for one in log.some(self.slot.shown) if one.source]
+        return [_evaluated(one, log) for one in log.some(self.slot.shown) if one.source]
 
     @property
     def temperature(self) -> float | None:
@@ -155,7 +157,7 @@ class Writer:
         prompt: str,
         *,
         role: str = "",
-        read: Read[Code] | None = None,
+        read: Read[ReplyCode] | None = None,
         form: str = "file",
         shown: Sequence[Attempt] = (),
         **more: Any,
@@ -165,7 +167,7 @@ class Writer:
         role, task = role or self.author, self.context.task
         answered: list[str] = []
 
-        def code(reply: Reply) -> Code | Unread:
+        def code(reply: Reply) -> ReplyCode | Unread:
             answered.append(reply.model)
             return read(reply) if read else reading.kernel(reply.text, task, cut=reply.cut)
 
@@ -230,7 +232,7 @@ class Writer:
         }
 
 
-def told(attempt: Attempt | None) -> list[Block]:
+def told(attempt: Attempt | None) -> list[PromptBlock]:
     """What is known of an attempt besides its code."""
     if attempt is None:
         return []
@@ -238,28 +240,28 @@ def told(attempt: Attempt | None) -> list[Block]:
     if attempt.diagnosis:
         lines = (attempt.diagnosis.problem, attempt.diagnosis.why, attempt.diagnosis.fix)
         text = "\n".join(filter(None, lines))
-        blocks.append(Block(kind="diagnosis", title="Diagnosis", text=text))
+        blocks.append(PromptBlock(kind="diagnosis", title="Diagnosis", text=text))
     return blocks
 
 
-def _judged(attempt: Attempt, log: Log) -> Attempt:
+def _evaluated(attempt: Attempt, log: Log) -> Attempt:
     if attempt.status is not Status.DUPLICATE:
         return attempt
     return log.by_digest(attempt.digest) or attempt
 
 
-def _without_code_of(shown: Sequence[Attempt], block: Block) -> Block:
+def _without_code_of(shown: Sequence[Attempt], block: PromptBlock) -> PromptBlock:
     """Also where the memory has cut the code's end off."""
     sources = [one.source.rstrip() for one in shown]
 
     def replaced(match: re.Match[str]) -> str:
         code = match[2].rstrip()
-        return _BELOW if code and any(one.startswith(code) for one in sources) else match[0]
+        return _BELOW if code and any(source.startswith(code) for source in sources) else match[0]
 
     return block.model_copy(update={"text": _FENCED.sub(replaced, block.text)})
 
 
-def _is_said(block: Block, view: Sequence[Block]) -> bool:
+def _is_said(block: PromptBlock, view: Sequence[PromptBlock]) -> bool:
     """Whether all of its lines are in one of the memory's blocks."""
     lines = [line.strip() for line in block.text.splitlines()]
     return any(all(line in other.text for line in lines) for other in view)

@@ -95,7 +95,7 @@ class Bandit(Search):
         """The reward is the share of its parent's time that the child saves."""
         if not slot.parents:
             return
-        child = max((one.score for one in attempts), default=0.0)
+        child = max((attempt.score for attempt in attempts), default=0.0)
         pull = next(one for one in self.state.pulls if one.reward is None)
         pull.reward = max(0.0, 1 - known[pull.parent].score / child) if child else 0.0
 

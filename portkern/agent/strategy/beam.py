@@ -51,9 +51,11 @@ class Beam(Rounds):
     def begin(self, known: Log) -> list[Slot]:
         options = self.options
         members = self._survivors(known)
-        self.state.members = [one.id for one in members]
+        self.state.members = [member.id for member in members]
         drawn = self.chance(self.state.asked)
-        each = [self._expand(one, known, drawn) for one in members] or [[Slot(n=options.expand)]]
+        each = [self._expand(member, known, drawn) for member in members] or [
+            [Slot(n=options.expand)]
+        ]
         times = options.repeat if members else options.repeat * options.width
         slots = [slot for _ in range(times) for expansion in each for slot in expansion]
         self.state.left = [options.turns - 1] * len(slots)
@@ -72,7 +74,7 @@ class Beam(Rounds):
     def _survivors(self, known: Log) -> list[Attempt]:
         """Failing ones only while there is no other, to be mended."""
         members, children = known.some(self.state.members), known.some(self.state.fresh)
-        if self.options.keep == "pool" or not any(one.correct for one in children):
+        if self.options.keep == "pool" or not any(child.correct for child in children):
             children = [*members, *children]
         return (ranked(children) or failing(children))[: self.options.width]
 

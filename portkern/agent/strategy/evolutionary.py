@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, field_validator
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.population import Mode, Policy, power_law
+from portkern.agent.strategy.population import Mode, PopulationPolicy, power_law
 from portkern.agent.strategy.search import Count, Names, Search, names
 from portkern.errors import ConfigError, no_such
 
@@ -86,7 +86,9 @@ class Evolutionary(Search):
                 f"Got strategy.operators={options.operators}, expected a weight above 0 for one of "
                 + ", ".join(OPERATORS)
             )
-        self._policy = Policy(options.mode, options.population, options.features, options.bins)
+        self._policy = PopulationPolicy(
+            options.mode, options.population, options.features, options.bins
+        )
         pairs = [name for name in self._weights if OPERATORS[name] > 1]
         if pairs and (options.mode == "single" or options.population == 1):
             raise ConfigError(

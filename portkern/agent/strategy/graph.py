@@ -85,7 +85,7 @@ class MctsGraph(Search):
         return Slot(parents=(at.id,) if at else (), arm=walk[-1])
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
-        reward = max((one.score for one in attempts), default=0.0)
+        reward = max((attempt.score for attempt in attempts), default=0.0)
         for edge in self._edges(self.state.walks.pop(0)):
             edge.value += reward
 

@@ -18,7 +18,7 @@ Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Policy:
+class PopulationPolicy:
     """``features`` (of ``map_elites``) are ``complexity``: the length of the source, ``diversity``:
     how much of it the others lack, and metrics by their names."""
 
@@ -52,13 +52,13 @@ class Policy:
 
 def _values(feature: str, attempts: Sequence[Attempt]) -> list[float]:
     if feature == "complexity":
-        return [float(len(one.source)) for one in attempts]
+        return [float(len(attempt.source)) for attempt in attempts]
     if feature == "diversity":
         return [
-            fmean([distance(one, other) for other in attempts if other is not one] or [0.0])
-            for one in attempts
+            fmean([distance(attempt, other) for other in attempts if other is not attempt] or [0.0])
+            for attempt in attempts
         ]
-    return [metric(one, feature) or 0.0 for one in attempts]
+    return [metric(attempt, feature) or 0.0 for attempt in attempts]
 
 
 def _redundant(ranked: Sequence[Attempt]) -> Attempt:

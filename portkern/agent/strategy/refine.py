@@ -14,7 +14,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Count, Names, Search, failing, ranked
 
 
-class Line(BaseModel):
+class Descent(BaseModel):
     """What descends from one start: ``head`` came of the last turn that brought code, ``best`` is
     the fastest that was correct, ``failing`` counts the latest turns in which nothing was."""
 
@@ -38,11 +38,11 @@ class Line(BaseModel):
         return gain
 
 
-class Chain(BaseModel):
+class RefineChain(BaseModel):
     turns: int = 0
     out: bool = False
     done: bool = False
-    line: Line = Field(default_factory=Line)
+    line: Descent = Field(default_factory=Descent)
 
 
 class _Chains(Search):
@@ -62,13 +62,13 @@ class _Chains(Search):
             return phases
 
     class State(Search.State):
-        chains: list[Chain]
+        chains: list[RefineChain]
 
     options: Options
     state: State
 
     def start(self) -> State:
-        return self.State(chains=[Chain() for _ in range(self.width)])
+        return self.State(chains=[RefineChain() for _ in range(self.width)])
 
     @property
     @abstractmethod
@@ -101,11 +101,11 @@ class _Chains(Search):
         chain.out = False
         gain = chain.line.add(attempts)
         if chain.line.failing == options.debug_trap:
-            chain.line = Line()
-        judged_done = any(one.diagnosis and one.diagnosis.stop for one in attempts)
+            chain.line = Descent()
+        critic_done = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
         too_little = gain is not None and gain < (options.stop_gain or 0)
-        chain.done |= judged_done or too_little or chain.turns == options.turns
-        if self.until_correct and any(one.correct for one in attempts):
+        chain.done |= critic_done or too_little or chain.turns == options.turns
+        if self.until_correct and any(attempt.correct for attempt in attempts):
             for each in self.state.chains:
                 each.done = True
 

@@ -110,7 +110,7 @@ class Search(ABC):
         if not expected or replace(slot, number=-1, n=expected.n, ideas=expected.ideas) != expected:
             raise ValueError(f"Got {slot}, expected {expected or 'none: nothing is out'}")
         del self.state.out[0]
-        self.state.news.append(Told(slot=slot, names=[one.id for one in attempts]))
+        self.state.news.append(Told(slot=slot, names=[attempt.id for attempt in attempts]))
 
     def state_dict(self) -> dict[str, Any]:
         return self.state.model_dump(mode="json")
@@ -155,12 +155,14 @@ class Rounds(Search):
         return state.queue.pop(0) if state.queue else None
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
-        self.state.fresh += [one.id for one in attempts]
+        self.state.fresh += [attempt.id for attempt in attempts]
 
 
 def written(attempts: Iterable[Attempt]) -> list[Attempt]:
     """Those that can be built on: there is code, and it is not another attempt's."""
-    return [one for one in attempts if one.source and one.status is not Status.DUPLICATE]
+    return [
+        attempt for attempt in attempts if attempt.source and attempt.status is not Status.DUPLICATE
+    ]
 
 
 def ranked(attempts: Iterable[Attempt]) -> list[Attempt]:
@@ -181,4 +183,4 @@ def metric(one: Attempt, name: str) -> float | None:
 
 def names(attempts: Iterable[Attempt], without: Sequence[str] = ()) -> tuple[str, ...]:
     """Each once, in their order."""
-    return tuple(dict.fromkeys(one.id for one in attempts if one.id not in without))
+    return tuple(dict.fromkeys(attempt.id for attempt in attempts if attempt.id not in without))

@@ -13,14 +13,14 @@ from omegaconf import MISSING
 
 from portkern import experiment
 from portkern.agent.llm.role import DEFAULT
-from portkern.agent.run import Plan, Run, named
+from portkern.agent.run import GenerationRun, RunPlan, named
 from portkern.cli.config import names, resolve
 from portkern.cli.verbs import generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
 from portkern.errors import ConfigError, ModelDown, PortkernError, StorageError, no_such
 from portkern.experiment import report
-from portkern.experiment.job import ASKED, Done, Job, Question, key_of
-from portkern.experiment.section import Findings, Table, listed
+from portkern.experiment.job import ASKED, Done, Job, StudyQuestion, key_of
+from portkern.experiment.section import Findings, SectionTable, listed
 from portkern.experiment.study import Study
 
 SETTINGS = "settings"
@@ -60,10 +60,10 @@ class Asked:
     """``plans`` are those of the jobs, in their order."""
 
     study: Study
-    question: Question
+    question: StudyQuestion
     options: ExperimentOptions
     jobs: Sequence[Job]
-    plans: Sequence[Plan]
+    plans: Sequence[RunPlan]
 
     @property
     def run(self) -> str:
@@ -83,7 +83,7 @@ def main(overrides: Sequence[str]) -> int:
         generate.put_aside(folder)
     with run_folder.writing(folder):
         for job, plan in zip(asked.jobs, asked.plans, strict=True):
-            Run(plan, folder / job.name)  # what does not fit is told before anything runs
+            GenerationRun(plan, folder / job.name)  # what does not fit is told before anything runs
         told = _execute(asked, folder)
         skipped = report.write(told, folder)
     for name, why in skipped.items():
@@ -107,7 +107,7 @@ def read(overrides: Sequence[str]) -> Asked:
     _check(study, given, settings, arms)
     ops = _ops(options)
     model = named(generate.read([f"op={ops[0]}", *given]).models or {}).get(DEFAULT, {})
-    question = Question(
+    question = StudyQuestion(
         ops,
         arms,
         _seeds(study, options),
@@ -134,19 +134,19 @@ def _sorted(overrides: Sequence[str]) -> tuple[list[str], list[str], dict[str, l
     own: list[str] = []
     given: list[str] = []
     settings: dict[str, list[str]] = {}
-    for one in overrides:
-        first, *rest = key_of(one).split(".")
+    for override in overrides:
+        first, *rest = key_of(override).split(".")
         if first == SETTINGS:
-            if len(rest) < 2 or "=" not in one:
+            if len(rest) < 2 or "=" not in override:
                 raise ConfigError(
-                    f"Got {one!r}, expected settings.<arm>.<key>=<value>, such as "
+                    f"Got {override!r}, expected settings.<arm>.<key>=<value>, such as "
                     "settings.evolutionary.strategy.population=8"
                 )
-            settings.setdefault(rest[0], []).append(one.split(".", 2)[2])
-        elif first in ours or "=" not in one:
-            own.append(one)
+            settings.setdefault(rest[0], []).append(override.split(".", 2)[2])
+        elif first in ours or "=" not in override:
+            own.append(override)
         elif first in theirs or first in _INSTEAD:
-            given.append(one)
+            given.append(override)
         else:
             raise no_such("option", first, ours | theirs)
     return own, given, settings
@@ -211,7 +211,7 @@ def _count(study: Study, options: ExperimentOptions) -> int:
 # ---- what is done
 
 
-def _execute(asked: Asked, folder: Path) -> report.Report:
+def _execute(asked: Asked, folder: Path) -> report.ExperimentReport:
     """Job by job; the report is written after each, for who looks while others are running."""
     done = {job: Done.read(job, folder) for job in asked.jobs if job.finished(folder)}
     failed: dict[str, str] = {}
@@ -249,10 +249,10 @@ def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
 
 def _report(
     asked: Asked, told: Mapping[Job, Done], failed: Mapping[str, str], code: int
-) -> report.Report:
+) -> report.ExperimentReport:
     done = [told[job] for job in asked.jobs if job in told]
     findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
-    return report.Report(
+    return report.ExperimentReport(
         asked.options.name,
         asked.study.title,
         findings,
@@ -281,14 +281,14 @@ def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
         "device": listed(list(devices)) or "none",
         "author": question.model or "the catalogue: its kernels and their settings, no model",
         "arms": listed(list(question.arms)),
-        "each job": f"{question.count} attempts, judged on {sets}; scores are speedups over "
-        f"{plan.judging.baselines[0]} on {task.scored}",
+        "each job": f"{question.count} attempts, evaluated on {sets}; scores are speedups over "
+        f"{plan.evaluation.baselines[0]} on {task.scored}",
         "seeds": listed(list(map(str, question.seeds))),
         "alike in all": " ".join(question.given) or "the defaults of portkern generate",
     }
 
 
-def _show(told: report.Report, folder: Path) -> None:
+def _show(told: report.ExperimentReport, folder: Path) -> None:
     from rich.console import Console
 
     console = Console()
@@ -305,7 +305,7 @@ def _show(told: report.Report, folder: Path) -> None:
     console.print(f"report: {folder / 'experiment.html'}", highlight=False, soft_wrap=True)
 
 
-def _rich(table: Table, title: str) -> Any:
+def _rich(table: SectionTable, title: str) -> Any:
     from rich.markup import escape
     from rich.table import Table as RichTable
 

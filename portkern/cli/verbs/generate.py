@@ -14,11 +14,11 @@ from omegaconf import MISSING
 from portkern import guard
 from portkern.agent import approval, page
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.budget import Budget
+from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
 from portkern.agent.outcome import FILE as SUMMARY
-from portkern.agent.outcome import Outcome
-from portkern.agent.run import Plan, Run
+from portkern.agent.outcome import RunOutcome
+from portkern.agent.run import GenerationRun, RunPlan
 from portkern.agent.task import Task
 from portkern.cli.config import group, names, resolve, sweep
 from portkern.cli.verbs import run_folder
@@ -29,7 +29,7 @@ from portkern.spec.backend import Backend
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
 
-AXES = ("strategy", "proposer", "memory", "feedback", "judge")
+AXES = ("strategy", "proposer", "memory", "feedback", "critic")
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
@@ -46,7 +46,7 @@ class GenerateOptions:
     proposer: Any = None
     memory: Any = None
     feedback: Any = None
-    judge: Any = None
+    critic: Any = None
     preset: Any = None
     op: str = MISSING
     target: str = ""
@@ -82,7 +82,7 @@ class GenerateOptions:
 
 def main(overrides: Sequence[str]) -> int:
     """With ``-m`` (or ``--multirun``) every combination of ``key=a,b`` is a run of its own."""
-    plain = [one for one in overrides if one not in _MULTIRUN]
+    plain = [override for override in overrides if override not in _MULTIRUN]
     if len(plain) == len(overrides):
         options = read(plain)
         document = generate(options)
@@ -98,8 +98,8 @@ def read(overrides: Sequence[str]) -> GenerateOptions:
     options = resolve("generate", GenerateOptions, overrides, free=FREE)
     if options.preset:
         for axis in AXES:
-            choices = [one for one in overrides if one.startswith(f"{axis}=")]
-            own = [one for one in overrides if one.startswith(f"{axis}.")]
+            choices = [override for override in overrides if override.startswith(f"{axis}=")]
+            own = [override for override in overrides if override.startswith(f"{axis}.")]
             if choices:
                 setattr(options, axis, group(axis, choices[-1].partition("=")[2], own))
     return options
@@ -118,7 +118,7 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
             documents.append({"job": list(job), "error": str(error), "exit_code": error.exit_code})
     if documents and options.json:
         run_folder.print_json({"jobs": documents})
-    return max((one["exit_code"] for one in documents), default=2)
+    return max((document["exit_code"] for document in documents), default=2)
 
 
 def generate(options: GenerateOptions) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
     if options.fresh:
         put_aside(folder)
     with run_folder.writing(folder):
-        run = Run(plan, folder)
+        run = GenerationRun(plan, folder)
         if not options.json:
             print(_heading(plan, run))
         stopped = run.execute(
@@ -149,7 +149,7 @@ def generate(options: GenerateOptions) -> dict[str, Any]:
 # ---- what is asked
 
 
-def plan_of(options: GenerateOptions) -> Plan:
+def plan_of(options: GenerateOptions) -> RunPlan:
     op = load_op(options.op)
     where, backend = _place(options)
     if options.approve not in approval.MODES:
@@ -179,7 +179,7 @@ def plan_of(options: GenerateOptions) -> Plan:
     small = {task.scored: _small(task, options.search_mb)}
     task = replace(task, workloads={**task.workloads, **small})
     final = _workloads(op, names(options.final)) if options.final else {}
-    return Plan(
+    return RunPlan(
         task,
         {axis: dict(getattr(options, axis) or {}) for axis in AXES},
         run_folder.options(
@@ -243,15 +243,15 @@ def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
     return tuple(one for one in scored if one.name in small) or tuple(by_size[:1])
 
 
-def _budget(given: Any) -> Budget:
+def _budget(given: Any) -> GenerationBudget:
     given = dict(given or {})
-    unknown = set(given) - set(asdict(Budget()))
+    unknown = set(given) - set(asdict(GenerationBudget()))
     if unknown:
-        raise no_such("option of budget", min(unknown), asdict(Budget()))
+        raise no_such("option of budget", min(unknown), asdict(GenerationBudget()))
     for name, value in given.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ConfigError(f"Got budget.{name}={value!r}, expected a number or null")
-    return Budget(**given)
+    return GenerationBudget(**given)
 
 
 def _positive(options: GenerateOptions, name: str) -> int:
@@ -284,7 +284,7 @@ def put_aside(folder: Path) -> None:
 # ---- what is told
 
 
-def _heading(plan: Plan, run: Run) -> str:
+def _heading(plan: RunPlan, run: GenerationRun) -> str:
     task = plan.task
     what = f"{task.op.name} for {task.target.title}, in {task.language} ({task.backend.name})"
     kind, proposing = plan.axes["strategy"]["kind"], plan.axes["proposer"]["kind"]
@@ -293,7 +293,7 @@ def _heading(plan: Plan, run: Run) -> str:
     return f"{what}: {kind}, {proposing}{resumed}\n{_author(run)}"
 
 
-def _author(run: Run) -> str:
+def _author(run: GenerationRun) -> str:
     if not run.proposer.roles:
         return "No model is asked: the author is the catalogue, its kernels and their settings."
     played = {name: run.models.role(name).model for name in run.proposer.roles}
@@ -301,18 +301,18 @@ def _author(run: Run) -> str:
 
 
 def _tell(attempts: Sequence[Attempt]) -> None:
-    for one in attempts:
-        result = str(one.status).replace("_", " ")
-        if one.correct:
-            result = f"{one.score:.2f}x" if one.speedups else "correct, not timed"
-        of = f" of {' '.join(one.parents)}" if one.parents else ""
-        why = "" if one.correct else one.detail.partition("\n")[0][:100]
-        said = one.idea.partition("\n")[0][:60] or one.operator
-        print(f"  {one.id:>6}{of:10} {result:20} {said} {why}".rstrip(), flush=True)
+    for attempt in attempts:
+        result = str(attempt.status).replace("_", " ")
+        if attempt.correct:
+            result = f"{attempt.score:.2f}x" if attempt.speedups else "correct, not timed"
+        of = f" of {' '.join(attempt.parents)}" if attempt.parents else ""
+        why = "" if attempt.correct else attempt.detail.partition("\n")[0][:100]
+        said = attempt.idea.partition("\n")[0][:60] or attempt.operator
+        print(f"  {attempt.id:>6}{of:10} {result:20} {said} {why}".rstrip(), flush=True)
 
 
 def _document(
-    options: GenerateOptions, plan: Plan, run: Run, outcome: Outcome, stopped: str
+    options: GenerateOptions, plan: RunPlan, run: GenerationRun, outcome: RunOutcome, stopped: str
 ) -> dict[str, Any]:
     log, task, spent = run.log, plan.task, run.meter.spent
     best = outcome.best
@@ -345,14 +345,14 @@ def _document(
     return document | {"exit_code": _exit_code(run, outcome), "told": _told(document, outcome)}
 
 
-def _counted(outcome: Outcome) -> dict[str, int]:
+def _counted(outcome: RunOutcome) -> dict[str, int]:
     counts: dict[str, int] = {}
     for record in outcome.final:
         counts[str(record.verdict)] = counts.get(str(record.verdict), 0) + 1
     return counts
 
 
-def _exit_code(run: Run, outcome: Outcome) -> int:
+def _exit_code(run: GenerationRun, outcome: RunOutcome) -> int:
     """3 when nothing could be had: no model answers, or there is nowhere to run; and when more is
     to be had once a model answers again."""
     if run.down:
@@ -364,7 +364,7 @@ def _exit_code(run: Run, outcome: Outcome) -> int:
     return 1 if tried and not run.models.dead else 3
 
 
-def _told(document: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
+def _told(document: Mapping[str, Any], outcome: RunOutcome) -> dict[str, str]:
     """Of the end, by what it is about."""
     best, told = outcome.best, {}
     if best is None:
@@ -407,7 +407,7 @@ def _ending(document: Mapping[str, Any], folder: Path) -> str:
     return "\n".join(["", *lines, f"log: {folder / 'attempts.html'}"])
 
 
-def _track(run: Run, folder: Path, document: Mapping[str, Any]) -> None:
+def _track(run: GenerationRun, folder: Path, document: Mapping[str, Any]) -> None:
     from portkern.tracking import agent_runs
 
     said = agent_runs.track(run.log, run.models.store, document, folder)

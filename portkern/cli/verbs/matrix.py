@@ -10,7 +10,7 @@ from typing import Any
 from portkern import guard
 from portkern.cli.config import names, resolve
 from portkern.cli.verbs import run_folder
-from portkern.matrix.selection import Question, Stage
+from portkern.matrix.selection import Selection, Stage
 from portkern.records.record import Record
 from portkern.tuning import database
 
@@ -42,7 +42,7 @@ class MatrixOptions:
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("matrix", MatrixOptions, overrides)
-    question = Question(
+    question = Selection(
         names(options.ops),
         names(options.targets),
         names(options.backends),

@@ -12,8 +12,8 @@ from typing import Any
 from portkern.errors import ConfigError
 from portkern.evaluator import statistics
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Limits
-from portkern.evaluator.trial import Options
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.trial import TrialOptions
 from portkern.matrix.run import Matrix, Progress
 from portkern.matrix.selection import Cell
 from portkern.records import atomic_write
@@ -33,18 +33,22 @@ def run_folder(reports: str, run: str) -> Path:
     return Path(reports) / run
 
 
-def options(*, baselines: Sequence[str], rounds: int, budget_s: float, timeout_s: float) -> Options:
+def options(
+    *, baselines: Sequence[str], rounds: int, budget_s: float, timeout_s: float
+) -> TrialOptions:
     unknown = set(baselines) - {"eager", "compile"}
     if unknown:
         raise ConfigError(f"Got baseline {min(unknown)!r}, expected 'eager' or 'compile'")
     if rounds < 1 or timeout_s <= 0:
         raise ConfigError(f"Got rounds={rounds} timeout_s={timeout_s:g}, expected both above 0")
-    limits = Limits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
-    return Options(limits, statistics.Plan(rounds=rounds, budget_s=budget_s), tuple(baselines))
+    limits = StageLimits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
+    return TrialOptions(
+        limits, statistics.TimingPlan(rounds=rounds, budget_s=budget_s), tuple(baselines)
+    )
 
 
 def run_cells(
-    cells: Sequence[Cell], folder: Path, chosen: Options, *, fresh: bool, quiet: bool
+    cells: Sequence[Cell], folder: Path, chosen: TrialOptions, *, fresh: bool, quiet: bool
 ) -> list[Record]:
     """Run what the records in ``folder`` do not answer yet."""
     with writing(folder), _progress(len(cells), quiet) as show:
@@ -54,7 +58,7 @@ def run_cells(
 def execute(
     cells: Sequence[Cell],
     folder: Path,
-    chosen: Options,
+    chosen: TrialOptions,
     *,
     fresh: bool,
     show: Callable[[Progress], None] = lambda _: None,
@@ -143,7 +147,7 @@ def conclude(
 
 
 def exit_code(records: Sequence[Record]) -> int:
-    """0 = done and good, 1 = a kernel was judged bad, 3 = nothing could run."""
+    """0 = done and good, 1 = a kernel has a bad verdict, 3 = nothing could run."""
     if any(record.verdict.bad for record in records):
         return 1
     ran = any(r.verdict is Verdict.PASSED or r.evidence for r in records)

@@ -14,8 +14,8 @@ from omegaconf import MISSING
 from portkern.cli.config import names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
-from portkern.evaluator.trial import Options
-from portkern.matrix.selection import Cell, Question, Stage
+from portkern.evaluator.trial import TrialOptions
+from portkern.matrix.selection import Cell, Selection, Stage
 from portkern.records.record import Record
 from portkern.spec.backend import Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -45,7 +45,7 @@ class TuneOptions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuneOutcome:
     """Of one kernel, dtype and size: what was found, or why nothing was looked for."""
 
     cell: Cell
@@ -67,7 +67,7 @@ def main(overrides: Sequence[str]) -> int:
     )
     folder = run_folder.run_folder(options.reports, options.run)
     database = tuned.Database(Path(options.database)) if options.database else tuned.own()
-    question = Question(
+    question = Selection(
         names(options.ops),
         names(options.targets),
         names(options.backends),
@@ -93,35 +93,35 @@ def main(overrides: Sequence[str]) -> int:
     return 0 if any(one.entry for one in outcomes) else 3
 
 
-def _tune(cell: Cell, folder: Path, chosen: Options, options: TuneOptions) -> Outcome:
-    if cell.hopeless:
-        return Outcome(cell, why=cell.hopeless[1])
+def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) -> TuneOutcome:
+    if cell.ruled_out:
+        return TuneOutcome(cell, why=cell.ruled_out[1])
     venue = cell.venues.hardware
     if isinstance(venue, Missing):
-        return Outcome(cell, why=f"there is nothing to time it on: {venue}")
+        return TuneOutcome(cell, why=f"there is nothing to time it on: {venue}")
     assert cell.candidate is not None
 
-    def judge(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
-        cells = [replace(cell, candidate=one) for one in candidates]
+    def evaluate(candidates: Sequence[Candidate], fresh: bool) -> Sequence[Record]:
+        cells = [replace(cell, candidate=candidate) for candidate in candidates]
         return run_folder.execute(cells, folder, chosen, fresh=fresh)
 
     try:
         space = search.Space.of(cell.candidate, cell.backend, cell.target, cell.op.precision)
     except ConfigError as error:
-        return Outcome(cell, why=str(error))
+        return TuneOutcome(cell, why=str(error))
     found = search.search(
         cell.candidate,
         space,
-        judge,
+        evaluate,
         trials=options.trials,
         batch=options.batch,
         finalists=options.finalists,
         seed=options.seed,
     )
     if not any(one.record.timing for one in found.last):
-        reasons = [one.record.detail for one in found.trials if one.record.detail]
-        return Outcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
-    return Outcome(cell, found, _entry(cell, found, venue))
+        reasons = [trial.record.detail for trial in found.trials if trial.record.detail]
+        return TuneOutcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
+    return TuneOutcome(cell, found, _entry(cell, found, venue))
 
 
 def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
@@ -143,7 +143,7 @@ def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
     )
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: TuneOutcome) -> str:
     cell, entry = outcome.cell, outcome.entry
     what = f"{cell.op.name}[{cell.workload.name}, {cell.dtype}] {cell.language}@{cell.target.name}"
     if entry is None or outcome.found is None:
@@ -157,7 +157,7 @@ def _line(outcome: Outcome) -> str:
     return f"{what}: {entry.gain:.2f}x the defaults with {settings}; {tried}"
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def _document(outcome: TuneOutcome) -> dict[str, Any]:
     cell, found = outcome.cell, outcome.found
     told: dict[str, Any] = {
         "op": cell.op.name,
@@ -174,11 +174,11 @@ def _document(outcome: Outcome) -> dict[str, Any]:
     if found:
         told["trials"] = [
             {
-                "settings": dict(one.settings),
-                "score": one.score,
-                "verdict": str(one.record.verdict),
-                "detail": one.record.detail.partition("\n")[0],
+                "settings": dict(trial.settings),
+                "score": trial.score,
+                "verdict": str(trial.record.verdict),
+                "detail": trial.record.detail.partition("\n")[0],
             }
-            for one in found.trials
+            for trial in found.trials
         ]
     return told

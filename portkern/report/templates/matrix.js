@@ -236,7 +236,7 @@ function buildLegend() {
   $("legend").replaceChildren(
     el("span", { class: "item" }, "slower 0.25×", el("span", { class: "ramp", role: "img", "aria-label": "colour scale, logarithmic, from 0.25 through 1 to 4 times" }), "4× faster"),
     ...RUNGS.map((rung, i) => item(el("span", { class: `swatch ${rung}` }, el("span", { class: "word" }, GLYPHS[i])), `${rung}: ${MEANING[i]}`)).reverse(),
-    item(el("span", { class: "swatch failed" }, "✕"), "judged and failed"),
+    item(el("span", { class: "swatch failed" }, "✕"), "evaluated and failed"),
   );
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from portkern.errors import no_such
 from portkern.sandbox.jail import limits, root, seccomp, system
-from portkern.sandbox.jail.limits import Limits
+from portkern.sandbox.jail.limits import ProcessLimits
 from portkern.sandbox.jail.root import NOBODY
 
 #: An environment variable: the layers to use, with commas; ``all`` unless given.
@@ -24,7 +24,7 @@ SWITCH = "PORTKERN_CONTAINMENT"
 #: By name, what each keeps out.
 LAYERS = {
     "namespaces": "files outside the worker's own tree, the network, other processes",
-    "user": "the judge's uid",
+    "user": "the evaluator's uid",
     "seccomp": "sockets, tracing of processes, rarely used interfaces of the kernel",
     "landlock": "files outside the worker's own (where there are no namespaces)",
     "cgroup": "more memory and tasks than granted",
@@ -72,7 +72,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Policy:
+class JailPolicy:
     """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
     and Python's; ``scratch`` is its working folder, empty and gone with it; ``device`` shows it
     the GPUs."""
@@ -82,7 +82,7 @@ class Policy:
     writes: tuple[Path, ...] = ()
     device: bool = False
     scratch_bytes: int = 1 << 30
-    limits: Limits = field(default_factory=Limits.of_this_machine)
+    limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,18 +95,18 @@ class Policy:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Policy:
+    def from_json(cls, data: dict[str, Any]) -> JailPolicy:
         return cls(
             Path(data["scratch"]),
             tuple(map(Path, data["reads"])),
             tuple(map(Path, data["writes"])),
             data["device"],
             data["scratch_bytes"],
-            Limits(**data["limits"]),
+            ProcessLimits(**data["limits"]),
         )
 
 
-def confine(policy: Policy, layers: Layers) -> None:
+def confine(policy: JailPolicy, layers: Layers) -> None:
     """Returns in a new process that is the worker. The caller's own waits for it and ends as it
     ended. Raises OSError when a layer that worked before does not."""
     layers.check()
@@ -129,9 +129,9 @@ def confine(policy: Policy, layers: Layers) -> None:
         seccomp.install()
 
 
-def _separate(policy: Policy, layers: Layers) -> None:
-    """Three processes: the caller's, which the judge knows; the first of the new namespace, which
-    ignores the signals that others die of; and the worker, in which this returns."""
+def _separate(policy: JailPolicy, layers: Layers) -> None:
+    """Three processes: the caller's, which the evaluator knows; the first of the new namespace,
+    which ignores the signals that others die of; and the worker, in which this returns."""
     report, reply = os.pipe()
     own_user = "user" not in layers.active
     uid, gid = os.getuid(), os.getgid()
@@ -169,7 +169,7 @@ _KEPT = 3
 
 
 def _keep_only(handle: int) -> None:
-    """Close what is the worker's: the judge sees that it is gone when its connection closes."""
+    """Close what is the worker's: the evaluator sees that it is gone when its connection closes."""
     os.dup2(handle, _KEPT)
     os.closerange(_KEPT + 1, os.sysconf("SC_OPEN_MAX"))
 
@@ -225,7 +225,7 @@ def probe() -> Layers:
     tree = Path("/tmp/portkern-probe")
     attempt(
         "namespaces",
-        lambda: confine(Policy(tree), Layers(frozenset({"namespaces"} | active))),
+        lambda: confine(JailPolicy(tree), Layers(frozenset({"namespaces"} | active))),
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
     )
@@ -258,7 +258,7 @@ def _filter() -> None:
 
 
 def _group() -> None:
-    group = limits.Group.create(Limits.of_this_machine())
+    group = limits.ControlGroup.create(ProcessLimits.of_this_machine())
     _require(group is not None, "this user may not make one")
     assert group is not None
     group.remove()

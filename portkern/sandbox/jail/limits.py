@@ -14,13 +14,13 @@ from pathlib import Path
 from portkern.sandbox.jail import owner
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the judge
+_OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the evaluator
 #: A killed process leaves its cgroup when the kernel has let go of its memory.
 _LEAVING_S = 2.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """``memory_bytes`` counts private writable memory; ``file_bytes`` is the largest file;
     ``tasks`` are processes and threads; ``cpu_s`` is of one process."""
 
@@ -31,13 +31,13 @@ class Limits:
     cpu_s: int = 3600
 
     @classmethod
-    def of_this_machine(cls) -> Limits:
+    def of_this_machine(cls) -> ProcessLimits:
         """Three quarters of the memory, and tasks enough for thread pools on every core."""
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(memory // 4 * 3, memory // 4, 1024 + 64 * (os.cpu_count() or 1))
 
 
-def apply(limits: Limits, *, device: bool) -> None:
+def apply(limits: ProcessLimits, *, device: bool) -> None:
     """To this process and what comes from it. A GPU's driver maps far more memory than there is:
     with a ``device`` only a cgroup can count."""
     wanted = {
@@ -57,14 +57,14 @@ def apply(limits: Limits, *, device: bool) -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST)
 
 
-class Group:
+class ControlGroup:
     """A cgroup of one worker: version 2, or version 1's two hierarchies."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
 
     @classmethod
-    def create(cls, limits: Limits) -> Group | None:
+    def create(cls, limits: ProcessLimits) -> ControlGroup | None:
         """None where this user may not, or the kernel has no such controllers."""
         name, memory, tasks = owner.name(), str(limits.memory_bytes), str(limits.tasks)
         if _unified():
@@ -114,7 +114,7 @@ def sweep() -> None:
         for folder in hierarchy.glob("portkern-*"):
             if owner.gone(folder.name):
                 _kill_members(folder)
-                Group([folder]).remove()
+                ControlGroup([folder]).remove()
 
 
 def _unified() -> bool:

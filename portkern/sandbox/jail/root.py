@@ -22,7 +22,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
 #: Folders that hold a reference or a tolerance, under portkern's own.
 HIDDEN = ("ops",)
-#: Whom a worker runs as where the judge is root.
+#: Whom a worker runs as where the evaluator is root.
 NOBODY = 65534
 #: While the tree is put together: the tree, and the machine's own.
 _NEW, _MACHINE = Path("/new"), Path("/machine")

@@ -25,7 +25,7 @@ from portkern.toolchain.run_tool import run_tool
 COMPILE_TIMEOUT_S = 180.0
 
 
-class Unmodelled(BuildError):
+class UnmodelledSource(BuildError):
     """The source uses what the executor has no model of; ``found`` names each with its line."""
 
     def __init__(self, found: Sequence[Diagnostic], *, log: str = "") -> None:
@@ -169,7 +169,7 @@ def _compile(
     except BuildError as error:
         found = unmodelled(error.log, source.name)
         if found:
-            raise Unmodelled(found, log=error.log) from error
+            raise UnmodelledSource(found, log=error.log) from error
         raise
     return object_
 
@@ -192,7 +192,7 @@ def _further_headers(text: str, *, amd: bool) -> list[str]:
 def _refuse(found: Sequence[Diagnostic]) -> None:
     errors = [one for one in found if one.severity is Severity.ERROR]
     if errors:
-        raise Unmodelled(errors)
+        raise UnmodelledSource(errors)
 
 
 @cache

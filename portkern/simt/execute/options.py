@@ -36,7 +36,7 @@ def checkers(chosen: Sequence[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """One run. ``workers`` OS threads share the blocks (one while checkers look on). A launch is
     ended with SX405 when no block has finished for ``limit_s`` seconds. ``preempt`` switches
     threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
@@ -58,7 +58,7 @@ class Run:
     widen: bool = False
     findings: Path | None = None
 
-    def checked(self, chosen: frozenset[str]) -> Run:
+    def checked(self, chosen: frozenset[str]) -> RunOptions:
         return replace(
             self,
             races="races" in chosen,

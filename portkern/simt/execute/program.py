@@ -14,12 +14,12 @@ from typing import Any
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.execute import source_lines
 from portkern.simt.execute.machine import Language, settings
-from portkern.simt.execute.options import Run, spell
+from portkern.simt.execute.options import RunOptions, spell
 from portkern.spec.target import Target
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """``status`` is the exit code, negative for a signal, None when the time was over.
     ``counters`` has one entry per launch when they were asked for."""
 
@@ -30,35 +30,35 @@ class Outcome:
 
     @property
     def codes(self) -> set[str]:
-        return {one.code for one in self.findings}
+        return {finding.code for finding in self.findings}
 
     @property
     def errors(self) -> list[Diagnostic]:
-        return [one for one in self.findings if one.severity is Severity.ERROR]
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
 
 
 def run(
     program: Path,
-    how: Run | None = None,
+    how: RunOptions | None = None,
     *,
     target: Target | None = None,
     language: Language = "cuda",
     warp: int | None = None,
     timeout_s: float = 60.0,
     arguments: Sequence[str] = (),
-) -> Outcome:
+) -> ProgramOutcome:
     """``warp`` overrides the width that ``target`` has. Killed with its children after
     ``timeout_s``, which is reported as SX405."""
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
         findings = Path(folder) / "findings.jsonl"
         facts = settings(target, language) if target else {"hip": int(language == "hip")}
-        chosen = replace(how or Run(), findings=findings).settings()
+        chosen = replace(how or RunOptions(), findings=findings).settings()
         chosen |= facts | ({"warp": warp} if warp else {})
         status, output = _run([str(program), *arguments], spell(chosen), timeout_s)
         found, counters = source_lines.read(findings)
     if status is None and not any(one.code == "SX405" for one in found):
         found.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
-    return Outcome(status, output, tuple(found), tuple(counters))
+    return ProgramOutcome(status, output, tuple(found), tuple(counters))
 
 
 def _run(argv: list[str], spelled: str, timeout_s: float) -> tuple[int | None, str]:

@@ -114,7 +114,7 @@ class Overload:
         return f"({arguments}) -> {self.result}"
 
 
-class Function:
+class BoundFunction:
     """A function of an extension, callable with torch tensors on the CPU and Python values.
 
     Raises what C++ threw (RuntimeError for c10::Error) and LaunchError for a kernel that failed
@@ -150,14 +150,14 @@ class Extension:
         described = json.loads(library.simt_torch_describe(self._module))
         self.name: str = described["name"]
         self.doc: str = described["doc"]
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, BoundFunction] = {}
         for index, one in enumerate(described["functions"]):
             name = one["name"]
-            function = self.functions.setdefault(name, Function(self, name, one["doc"]))
+            function = self.functions.setdefault(name, BoundFunction(self, name, one["doc"]))
             arguments = tuple(Argument(**a) for a in one["arguments"])
             function.overloads.append(Overload(index, arguments, one["result"]))
 
-    def __getattr__(self, name: str) -> Function:
+    def __getattr__(self, name: str) -> BoundFunction:
         try:
             return self.functions[name]
         except KeyError:

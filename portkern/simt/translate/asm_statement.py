@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from portkern.simt.translate.lexer import Code, Kind, Macro, Token
+from portkern.simt.translate.lexer import Kind, Macro, SourceCode, Token
 
 #: More combinations of macro values than this are not written out.
 MOST_ALTERNATIVES = 16
@@ -140,7 +140,7 @@ def _value(
     return _values(token.text, macros, known, depth + 1) if token.kind is Kind.NAME else []
 
 
-def parse(code: Code, keyword: int, opening: int) -> Statement | Refused:
+def parse(code: SourceCode, keyword: int, opening: int) -> Statement | Refused:
     """The statement at ``keyword`` whose '(' is at ``opening``; its partner must exist."""
     closing, line = code.partner[opening], code.tokens[keyword].line
     if code.has_directive(opening, closing):
@@ -160,7 +160,7 @@ def parse(code: Code, keyword: int, opening: int) -> Statement | Refused:
     return Statement(template, operands[0], operands[1], line)
 
 
-def _sections(code: Code, first: int, last: int) -> list[tuple[int, int]]:
+def _sections(code: SourceCode, first: int, last: int) -> list[tuple[int, int]]:
     """Cut at each ':' that is not within brackets; '::' is two of them."""
     sections, begin, i = [], first, first
     while i < last:
@@ -173,7 +173,7 @@ def _sections(code: Code, first: int, last: int) -> list[tuple[int, int]]:
     return [*sections, (begin, last)]
 
 
-def _operand(code: Code, first: int, last: int) -> _Operand | None:
+def _operand(code: SourceCode, first: int, last: int) -> _Operand | None:
     name = ""
     if first + 2 < last and code.text[first] == "[" and code.text[first + 2] == "]":
         name, first = code.text[first + 1], first + 3

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from portkern.simt.diagnostics import Diagnostic
-from portkern.simt.translate.lexer import Code
-from portkern.simt.translate.survey import Place, World
+from portkern.simt.translate.lexer import SourceCode
+from portkern.simt.translate.survey import SourcePlace, World
 
 #: Launches within arguments of launches: deeper ones stay as they are.
 DEEPEST = 32
@@ -21,12 +21,12 @@ class Edit:
     write: Callable[[Writer], None]
 
 
-class Draft:
+class SourceDraft:
     """One file: its tokens, the edits decided so far, and what was found wrong."""
 
-    def __init__(self, code: Code, name: str, world: World) -> None:
+    def __init__(self, code: SourceCode, name: str, world: World) -> None:
         self.code, self.name, self.world = code, name, world
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, SourcePlace] = {}
         self.declared: dict[str, int] = {}  # __shared__ at namespace scope: where first
         self.found: list[Diagnostic] = []
         self._edits: list[Edit] = []
@@ -85,7 +85,7 @@ class Draft:
 class Writer:
     """Text as it grows; every piece of source is copied onto the line that it came from."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SourceDraft) -> None:
         self.parts: list[str] = []
         self._draft = draft
         self._line = 1

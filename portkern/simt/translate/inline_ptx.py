@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate import ptx, ptx_arithmetic, ptx_memory, ptx_warp
 from portkern.simt.translate.asm_statement import Asm, Operand
-from portkern.simt.translate.ptx import Unmodelled
+from portkern.simt.translate.ptx import UnmodelledPtx
 
 WIDTHS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}  # constraints, in bits
 CONSTANTS = ("n", "i")
@@ -51,7 +51,7 @@ def translate(asm: Asm) -> str | Diagnostic:
     """A C++ block on one line that does what ``asm`` does, or why there is none."""
     try:
         return _Statement(asm).block()
-    except Unmodelled as error:
+    except UnmodelledPtx as error:
         return Diagnostic(error.code, f"{CODES[error.code].title}: {error}", line=asm.line)
 
 
@@ -69,7 +69,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             continue
         found = _TOKEN.match(text, at)
         if found is None:
-            raise Unmodelled(f"cannot read {text[at : at + 20].splitlines()[0]!r}")
+            raise UnmodelledPtx(f"cannot read {text[at : at + 20].splitlines()[0]!r}")
         yield _Token(found.lastgroup or "", found.group())
         at = found.end()
 
@@ -93,7 +93,7 @@ class _Statement:
             if letter.isdigit() and int(letter) < len(self.asm.outputs):
                 return self._tied(int(letter))
         if letter not in WIDTHS:
-            raise Unmodelled(f"constraint {operand.constraint!r} of operand %{number}")
+            raise UnmodelledPtx(f"constraint {operand.constraint!r} of operand %{number}")
         return ptx.Register(f"simt_{number}", WIDTHS[letter])
 
     def _tied(self, number: int) -> ptx.Register:
@@ -107,11 +107,11 @@ class _Statement:
         text = _COMMENT.sub(" ", self.asm.template)
         for code, pattern in _FOREIGN.items():
             if found := pattern.search(text):
-                raise Unmodelled(f"'{found.group()}'", code)
+                raise UnmodelledPtx(f"'{found.group()}'", code)
         body = " ".join(self._body(_Cursor(list(_tokens(text)))))
         carry = "bool simt_carry; " if "simt_carry" in body else ""
         if carry and not body[: body.index("simt_carry")].endswith("false, "):
-            raise Unmodelled("a carry from another asm statement")
+            raise UnmodelledPtx("a carry from another asm statement")
         return " ".join(["{", *self._inputs(), carry + body, *self._results(), "}"])
 
     def _inputs(self) -> Iterator[str]:
@@ -147,7 +147,7 @@ class _Statement:
                 yield "{"
             elif cursor.skip("}"):
                 if len(self.scopes) == 1:
-                    raise Unmodelled("a '}' without its '{'")
+                    raise UnmodelledPtx("a '}' without its '{'")
                 self.scopes.pop()
                 yield "}"
             elif cursor.peek.text.startswith("."):
@@ -155,7 +155,7 @@ class _Statement:
             else:
                 yield self._instruction(cursor)
         if len(self.scopes) > 1:
-            raise Unmodelled("a '{' without its '}'")
+            raise UnmodelledPtx("a '{' without its '}'")
 
     def _declaration(self, cursor: _Cursor) -> Iterator[str]:
         directive = cursor.take().text
@@ -167,7 +167,7 @@ class _Statement:
             cursor.end()
             return
         if parts[0] != "reg" or len(parts) != 2 or parts[1] not in ptx.REGISTER_BITS:
-            raise Unmodelled(f"'{directive}'")
+            raise UnmodelledPtx(f"'{directive}'")
         bits = ptx.REGISTER_BITS[parts[1]]
         for name in self._declared(cursor):
             register = ptx.Register("simt_r_" + re.sub(r"\W", "_", name), bits)
@@ -194,15 +194,15 @@ class _Statement:
         guard = self._guard(cursor)
         opcode = cursor.take("name").text
         if cursor.skip(":"):
-            raise Unmodelled(f"the label '{opcode}'")
+            raise UnmodelledPtx(f"the label '{opcode}'")
         while not cursor.done and cursor.peek.kind == "modifier":
             opcode += cursor.take().text
         if not ptx.known(opcode):
-            raise Unmodelled(f"'{opcode}'")
+            raise UnmodelledPtx(f"'{opcode}'")
         try:
             operands = list(self._operands(cursor))
-        except Unmodelled as error:
-            raise Unmodelled(f"'{opcode}': {error}", error.code) from error
+        except UnmodelledPtx as error:
+            raise UnmodelledPtx(f"'{opcode}': {error}", error.code) from error
         statement = ptx.write(opcode, operands)
         return f"if ({guard}) {{ {statement} }}" if guard else statement
 
@@ -220,7 +220,7 @@ class _Statement:
         negated = cursor.skip("!")
         register = self._operand(cursor)
         if not isinstance(register, ptx.Register) or register.bits:
-            raise Unmodelled("a guard that is not a predicate")
+            raise UnmodelledPtx("a guard that is not a predicate")
         return f"!{register.cpp}" if negated else register.cpp
 
     # -- operands
@@ -233,7 +233,7 @@ class _Statement:
         if cursor.skip("!"):
             inner = self._operand(cursor)
             if not isinstance(inner, ptx.Register) or inner.bits:
-                raise Unmodelled("'!' before what is no predicate")
+                raise UnmodelledPtx("'!' before what is no predicate")
             return ptx.Not(inner)
         first = self._simple(cursor)
         if cursor.skip("|"):
@@ -266,17 +266,19 @@ class _Statement:
             return ptx.Constant("32")
         if token.kind == "percent":
             return ptx.special(name)
-        raise Unmodelled(f"'{name}', which is no register of this asm statement")
+        raise UnmodelledPtx(f"'{name}', which is no register of this asm statement")
 
     def _numbered(self, token: _Token) -> ptx.Register | ptx.Constant:
         if token.text.startswith("%["):
             name = token.text[2:-1]
             if name not in self.names:
-                raise Unmodelled(f"no operand is named '{name}'")
+                raise UnmodelledPtx(f"no operand is named '{name}'")
             return self.names[name]
         number = int(token.text[1:])
         if number >= len(self.values):
-            raise Unmodelled(f"operand %{number} of an asm statement that has {len(self.values)}")
+            raise UnmodelledPtx(
+                f"operand %{number} of an asm statement that has {len(self.values)}"
+            )
         return self.values[number]
 
     def _address(self, cursor: _Cursor) -> ptx.Address:
@@ -304,7 +306,7 @@ class _Statement:
             elif wanted and token.kind == "operand":
                 value = self._numbered(token)
                 if not isinstance(value, ptx.Constant):
-                    raise Unmodelled(f"{token.text} in a constant expression")
+                    raise UnmodelledPtx(f"{token.text} in a constant expression")
                 parts.append(value.cpp)
                 wanted = False
             elif token.text in (("-", "~", "+", "(") if wanted else _OPERATORS) or (
@@ -317,7 +319,7 @@ class _Statement:
                 break
             cursor.take()
         if depth or wanted:
-            raise Unmodelled("a constant expression that cannot be read")
+            raise UnmodelledPtx("a constant expression that cannot be read")
         if len(parts) == 1:
             return ptx.Constant(parts[0], bits)
         return ptx.Constant(f"({''.join(parts)})")
@@ -346,13 +348,13 @@ class _Cursor:
     @property
     def peek(self) -> _Token:
         if self.done:
-            raise Unmodelled("the text ends within an instruction")
+            raise UnmodelledPtx("the text ends within an instruction")
         return self.tokens[self.at]
 
     def take(self, *kinds: str) -> _Token:
         token = self.peek
         if kinds and token.kind not in kinds:
-            raise Unmodelled(f"'{token.text}' where {' or '.join(kinds)} should be")
+            raise UnmodelledPtx(f"'{token.text}' where {' or '.join(kinds)} should be")
         self.at += 1
         return token
 
@@ -365,7 +367,7 @@ class _Cursor:
     def expect(self, text: str) -> None:
         if not self.skip(text):
             found = "the end" if self.done else f"'{self.peek.text}'"
-            raise Unmodelled(f"{found} where '{text}' should be")
+            raise UnmodelledPtx(f"{found} where '{text}' should be")
 
     def end(self) -> None:
         if not self.done and self.peek.text != "}":

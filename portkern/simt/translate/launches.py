@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from portkern.simt.translate.asm_statement import literal
-from portkern.simt.translate.edit import Draft, Writer
-from portkern.simt.translate.lexer import CLOSE, OPEN, Code, Kind, Macro, join
+from portkern.simt.translate.edit import SourceDraft, Writer
+from portkern.simt.translate.lexer import CLOSE, OPEN, Kind, Macro, SourceCode, join
 
 Range = tuple[int, int]
 _KEYWORDS = frozenset(
@@ -18,7 +18,7 @@ _EMPTY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchSyntax:
     first: int
     kernel: Range
     shape: Range  # grid, block, dynamic shared memory, stream
@@ -32,19 +32,19 @@ class Broken:
     reason: str
 
 
-def rewrite_chevrons(draft: Draft, i: int) -> None:
+def rewrite_chevrons(draft: SourceDraft, i: int) -> None:
     """The launch whose '<<<' is at ``i``."""
     _rewrite(draft, i, _chevrons(draft, i))
 
 
-def rewrite_ggl(draft: Draft, i: int) -> None:
+def rewrite_ggl(draft: SourceDraft, i: int) -> None:
     """The call of hipLaunchKernelGGL at ``i``."""
     launch = _ggl(draft, i)
     if launch is not None:
         _rewrite(draft, i, launch)
 
 
-def _rewrite(draft: Draft, i: int, launch: Launch | Broken) -> None:
+def _rewrite(draft: SourceDraft, i: int, launch: LaunchSyntax | Broken) -> None:
     place = draft.places[i]
     if isinstance(launch, Broken):
         draft.report(i, "SX007", f"a launch that cannot be parsed: {launch.reason}")
@@ -59,7 +59,7 @@ def _rewrite(draft: Draft, i: int, launch: Launch | Broken) -> None:
         draft.replace(launch.first, launch.last, lambda w: _write(w, draft.code, launch, macro))
 
 
-def is_spread_out(code: Code, i: int, last: int) -> bool:
+def is_spread_out(code: SourceCode, i: int, last: int) -> bool:
     """Whether `<`, `<`, `<` with gaps between them begin at ``i``: a launch that somebody's
     formatter has broken, for C++ has no such sequence outside ``operator<< <T>``."""
     text = "".join(code.text[i : min(i + 3, last)])
@@ -70,7 +70,7 @@ def is_spread_out(code: Code, i: int, last: int) -> bool:
 # ---- parsing ------------------------------------------------------------------------------
 
 
-def _chevrons(draft: Draft, i: int) -> Launch | Broken:
+def _chevrons(draft: SourceDraft, i: int) -> LaunchSyntax | Broken:
     code, place = draft.code, draft.places[i]
     macro = place.macro
     first = _kernel(code, i, code.earliest(i))
@@ -84,14 +84,14 @@ def _chevrons(draft: Draft, i: int) -> Launch | Broken:
     opening = close + 3
     if macro is not None and macro.params and code.text[opening] in macro.params:
         arguments = (opening, opening + 1)
-        return Launch(first, (first, i), (i + 1, close), arguments, opening + 1, bare=True)
+        return LaunchSyntax(first, (first, i), (i + 1, close), arguments, opening + 1, bare=True)
     if code.text[opening] != "(" or code.partner[opening] < 0:
         return Broken("no parenthesised arguments after >>>")
     last = code.partner[opening]
-    return Launch(first, (first, i), (i + 1, close), (opening + 1, last), last + 1)
+    return LaunchSyntax(first, (first, i), (i + 1, close), (opening + 1, last), last + 1)
 
 
-def _ggl(draft: Draft, i: int) -> Launch | Broken | None:
+def _ggl(draft: SourceDraft, i: int) -> LaunchSyntax | Broken | None:
     code, macro = draft.code, draft.places[i].macro
     if code.text[i + 1] != "(":
         return None
@@ -107,10 +107,10 @@ def _ggl(draft: Draft, i: int) -> Launch | Broken | None:
     if code.text[first] == "HIP_KERNEL_NAME" and code.partner[first + 1] == end - 1:
         first, end = first + 2, end - 1
     arguments = (parts[5][0], last) if len(parts) > 5 else (last, last)
-    return Launch(i, (first, end), (parts[1][0], parts[4][1]), arguments, last + 1)
+    return LaunchSyntax(i, (first, end), (parts[1][0], parts[4][1]), arguments, last + 1)
 
 
-def _kernel(code: Code, i: int, low: int) -> int | None:
+def _kernel(code: SourceCode, i: int, low: int) -> int | None:
     """Where the postfix expression begins that ends before token ``i``."""
     j = i - 1
     while j >= low:
@@ -147,14 +147,14 @@ def _kernel(code: Code, i: int, low: int) -> int | None:
     return None
 
 
-def _pasted(code: Code, j: int, low: int) -> int:
+def _pasted(code: SourceCode, j: int, low: int) -> int:
     """The first token of the name that ends at ``j``, which may be pasted of several."""
     while j - 2 >= low and code.text[j - 1] == "##":
         j -= 2
     return j
 
 
-def _is_operand(code: Code, j: int, low: int) -> bool:
+def _is_operand(code: SourceCode, j: int, low: int) -> bool:
     """Whether a bracket after token ``j`` continues an expression."""
     if j < low:
         return False
@@ -173,14 +173,14 @@ def _is_operand(code: Code, j: int, low: int) -> bool:
     return not condition and code.text[opening + 1 : j] != ["void"]
 
 
-def _is_scope(code: Code, j: int, low: int) -> bool:
+def _is_scope(code: SourceCode, j: int, low: int) -> bool:
     token = code.tokens[j]
     if j < low:
         return False
     return token.text == ">" or (token.kind is Kind.NAME and token.text not in _KEYWORDS)
 
 
-def _close(code: Code, i: int, last: int) -> int | None:
+def _close(code: SourceCode, i: int, last: int) -> int | None:
     """The first of the three '>' that close the '<<<' at ``i``.
 
     The '>' of ``x<y<z<3>>>(n)`` look the same. A run of three closes as many template arguments
@@ -217,7 +217,7 @@ def _close(code: Code, i: int, last: int) -> int | None:
 # ---- writing ------------------------------------------------------------------------------
 
 
-def _write(w: Writer, code: Code, launch: Launch, macro: Macro | None) -> None:
+def _write(w: Writer, code: SourceCode, launch: LaunchSyntax, macro: Macro | None) -> None:
     first, last = launch.arguments
     w.put("::simt::launch(")
     w.reach(launch.shape[0])
@@ -247,7 +247,7 @@ def _write(w: Writer, code: Code, launch: Launch, macro: Macro | None) -> None:
     w.put(f"]() mutable SIMT_THREAD {{ {kernel}({', '.join(passed)}); }})")
 
 
-def _stays(code: Code, first: int, last: int, macro: Macro | None) -> bool:
+def _stays(code: SourceCode, first: int, last: int, macro: Macro | None) -> bool:
     """Whether the argument is named in each call of the kernel instead of copied once.
 
     Literals keep what they convert to (0 is a null pointer); braces and packs have no type.
@@ -267,7 +267,7 @@ def _stays(code: Code, first: int, last: int, macro: Macro | None) -> bool:
     return constant or (len(tokens) == 1 and tokens[0].text in _CONSTANTS)
 
 
-def display(code: Code, kernel: Range, macro: Macro | None) -> str:
+def display(code: SourceCode, kernel: Range, macro: Macro | None) -> str:
     """The kernel's name as a string literal; a macro's parameters in it are stringified."""
     first, last = kernel
     if code.text[first] == "(" and code.partner[first] == last - 1:

@@ -135,7 +135,7 @@ ANGLE_REACH = 2000
 _AFTER_TEMPLATE = frozenset(["(", "::", "{", "}", ">", ",", ")", "]", ";", "...", "&", "*", "="])
 
 
-class Code:
+class SourceCode:
     """A file's tokens; an index below is a place in ``tokens``, a range is [first, last)."""
 
     def __init__(self, source: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
-class Unmodelled(Exception):
+class UnmodelledPtx(Exception):
     """An instruction, or a use of one, that has no translation; ``code`` says which kind."""
 
     def __init__(self, message: str, code: str = "SX001") -> None:
@@ -155,7 +155,7 @@ _SPECIAL: Mapping[str, tuple[str, int]] = {
 
 def special(name: str) -> Special:
     if name not in _SPECIAL:
-        raise Unmodelled(
+        raise UnmodelledPtx(
             f"'%{name}', which is no register of this asm statement and no special one"
         )
     cpp, bits = _SPECIAL[name]
@@ -176,7 +176,7 @@ def number(text: str) -> tuple[str, int | None]:
 # -- one instruction while it is read
 
 
-class Call:
+class PtxCall:
     """An opcode's modifiers, each taken once, and its operands."""
 
     def __init__(self, opcode: str, operands: Sequence[Operand]) -> None:
@@ -198,7 +198,7 @@ class Call:
     def need(self, *names: str) -> str:
         found = self.take(*names)
         if not found:
-            raise Unmodelled(f"'{self.opcode}' without one of .{', .'.join(names)}")
+            raise UnmodelledPtx(f"'{self.opcode}' without one of .{', .'.join(names)}")
         return found
 
     def type(self, *names: str) -> Type:
@@ -207,20 +207,20 @@ class Call:
             if name in TYPES:
                 self.rest.remove(name)
                 if names and name not in names:
-                    raise Unmodelled(f"'{self.opcode}' of type .{name}")
+                    raise UnmodelledPtx(f"'{self.opcode}' of type .{name}")
                 return TYPES[name]
-        raise Unmodelled(f"'{self.opcode}' without a type")
+        raise UnmodelledPtx(f"'{self.opcode}' without a type")
 
     def count(self, *counts: int) -> None:
         """Checks that all modifiers were understood and that the operands are so many."""
         if self.rest:
-            raise Unmodelled(f"'{self.opcode}' (.{self.rest[0]})")
+            raise UnmodelledPtx(f"'{self.opcode}' (.{self.rest[0]})")
         self.arity(*counts)
 
     def arity(self, *counts: int) -> None:
         if len(self.operands) not in counts:
             wanted = " or ".join(str(c) for c in counts)
-            raise Unmodelled(f"'{self.opcode}' with {len(self.operands)} operands, not {wanted}")
+            raise UnmodelledPtx(f"'{self.opcode}' with {len(self.operands)} operands, not {wanted}")
 
     # -- operands as C++
 
@@ -235,7 +235,7 @@ class Call:
         if isinstance(operand, Not) and not type.bits:
             return f"!{operand.register.cpp}"
         if not isinstance(operand, Constant):
-            raise Unmodelled(f"'{self.opcode}' with such an operand")
+            raise UnmodelledPtx(f"'{self.opcode}' with such an operand")
         if operand.bits is not None and type.integer and type.bits:
             return f"static_cast<{type.cpp}>({operand.bits:#x}ull)"
         if operand.bits is None and type.name not in ("f32", "f64") and not type.integer:
@@ -252,7 +252,7 @@ class Call:
     def constant(self, at: int) -> str:
         operand = self.operands[at]
         if not isinstance(operand, Constant):
-            raise Unmodelled(f"'{self.opcode}' whose operand {at} is not a constant")
+            raise UnmodelledPtx(f"'{self.opcode}' whose operand {at} is not a constant")
         return operand.cpp
 
     def assign(self, at: int | Operand, type: Type, value: str, *, wider: bool = False) -> str:
@@ -261,7 +261,7 @@ class Call:
         if isinstance(operand, Sink):
             return f"(void)({value});"
         if not isinstance(operand, Register):
-            raise Unmodelled(f"'{self.opcode}' that writes to no register")
+            raise UnmodelledPtx(f"'{self.opcode}' that writes to no register")
         self._check(operand.bits, type.bits, wider)
         return f"{operand.cpp} = {value};"
 
@@ -271,7 +271,7 @@ class Call:
         elements = operand.at if isinstance(operand, Vector) else (operand,)
         if len(elements) not in counts:
             wanted = " or ".join(str(c) for c in counts)
-            raise Unmodelled(f"'{self.opcode}' with {len(elements)} registers, not {wanted}")
+            raise UnmodelledPtx(f"'{self.opcode}' with {len(elements)} registers, not {wanted}")
         return elements
 
     def registers(self, at: int, count: int, bits: int, *, written: bool = False) -> str:
@@ -282,7 +282,7 @@ class Call:
                 parts.append(f"simt::ptx::Register<{bits // 8}>({element.cpp})")
                 continue
             if not isinstance(element, Register):
-                raise Unmodelled(f"'{self.opcode}' with such an operand")
+                raise UnmodelledPtx(f"'{self.opcode}' with such an operand")
             self._check(element.bits, bits, False)
             parts.append(f"&{element.cpp}" if written else element.cpp)
         return f"{{{', '.join(parts)}}}"
@@ -290,14 +290,14 @@ class Call:
     def address(self, at: int, space: str) -> str:
         operand = self.operands[at]
         if not isinstance(operand, Address):
-            raise Unmodelled(f"'{self.opcode}' whose operand {at} is no address")
+            raise UnmodelledPtx(f"'{self.opcode}' whose operand {at} is no address")
         base = operand.base
         if isinstance(base, Register) and base.bits not in (
             (32, 64) if space == "shared" else (64,)
         ):
-            raise Unmodelled(f"'{self.opcode}' with an address of {base.bits} bits")
+            raise UnmodelledPtx(f"'{self.opcode}' with an address of {base.bits} bits")
         if not isinstance(base, Register | Constant):
-            raise Unmodelled(f"'{self.opcode}' with such an address")
+            raise UnmodelledPtx(f"'{self.opcode}' with such an address")
         function = "shared_at" if space == "shared" else "flat_at"
         offset = f", {operand.offset}" if operand.offset else ""
         return f"simt::ptx::{function}({base.cpp}{offset})"
@@ -314,10 +314,10 @@ class Call:
             return
         have = f"{bits} bits" if bits else "a predicate"
         want = f"{wanted} bits are" if wanted else "a predicate is"
-        raise Unmodelled(f"'{self.opcode}' with {have} where {want} wanted")
+        raise UnmodelledPtx(f"'{self.opcode}' with {have} where {want} wanted")
 
 
-Writer = Callable[[Call], str]
+Writer = Callable[[PtxCall], str]
 _writers: dict[str, Writer] = {}
 
 
@@ -335,7 +335,7 @@ def known(opcode: str) -> bool:
 
 def write(opcode: str, operands: Sequence[Operand]) -> str:
     """One instruction as C++ statements."""
-    call = Call(opcode, operands)
+    call = PtxCall(opcode, operands)
     return _writers[call.name](call)
 
 

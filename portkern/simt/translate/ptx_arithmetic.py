@@ -11,12 +11,12 @@ from portkern.simt.translate.ptx import (
     TYPES,
     U32,
     U64,
-    Call,
+    PtxCall,
     Register,
     Sink,
     Special,
     Type,
-    Unmodelled,
+    UnmodelledPtx,
     Vector,
     instruction,
 )
@@ -40,11 +40,11 @@ def _round(mode: str) -> str:
 # -- arithmetic
 
 
-def _float(call: Call, function: str, operands: int, type: Type, *, modes: bool = False) -> str:
+def _float(call: PtxCall, function: str, operands: int, type: Type, *, modes: bool = False) -> str:
     """A function of floats, with the modifiers that all of them share."""
     rounding = call.take(*ROUNDINGS)
     if rounding not in ("", "rn") and not (modes and type.name in ("f32", "f64")):
-        raise Unmodelled(f"'{call.opcode}' (.{rounding})")
+        raise UnmodelledPtx(f"'{call.opcode}' (.{rounding})")
     flush, saturate, relu = call.flag("ftz"), call.flag("sat"), call.flag("relu")
     call.count(operands + 1)
     mode = _round(rounding) if rounding not in ("", "rn") else ""
@@ -58,7 +58,7 @@ def _float(call: Call, function: str, operands: int, type: Type, *, modes: bool 
     return call.assign(0, type, result)
 
 
-def _carry(call: Call, type: Type, function: str, terms: Sequence[str], *, reads: bool) -> str:
+def _carry(call: PtxCall, type: Type, function: str, terms: Sequence[str], *, reads: bool) -> str:
     """Sums with the carry of this asm statement, which asm.py declares where it is named."""
     sets = call.flag("cc")
     call.count(len(call.operands))
@@ -70,13 +70,13 @@ def _carry(call: Call, type: Type, function: str, terms: Sequence[str], *, reads
     return statement if sets else f"{{ {statement} }}"
 
 
-def _two(call: Call, type: Type) -> list[str]:
+def _two(call: PtxCall, type: Type) -> list[str]:
     call.arity(3)
     return [call.value(i, type) for i in (1, 2)]
 
 
 @instruction("add", "sub")
-def _add(call: Call) -> str:
+def _add(call: PtxCall) -> str:
     type = call.type()
     if not type.integer:
         if type.name in PAIRS_OF_INTEGERS:
@@ -87,26 +87,26 @@ def _add(call: Call) -> str:
         return _carry(call, type, function, _two(call, type), reads=False)
     saturating = call.flag("sat")
     if saturating and type.name != "s32":
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(3)
     function = f"{call.name}_sat" if saturating else call.name
     return call.assign(0, type, f"simt::ptx::{function}<{type.cpp}>({call.values([type] * 2)})")
 
 
 @instruction("addc", "subc")
-def _addc(call: Call) -> str:
+def _addc(call: PtxCall) -> str:
     type = call.type("u32", "s32", "u64", "s64", "b32", "b64")
     function = "add_carry" if call.name == "addc" else "sub_borrow"
     return _carry(call, type, function, _two(call, type), reads=True)
 
 
 @instruction("mul", "mad", "madc", "mul24", "mad24")
-def _mul(call: Call) -> str:
+def _mul(call: PtxCall) -> str:
     type = call.type()
     adds = call.name.startswith("mad")
     if not type.integer:
         if call.name not in ("mul", "mad"):
-            raise Unmodelled(f"'{call.opcode}'")
+            raise UnmodelledPtx(f"'{call.opcode}'")
         return _float(call, "fma" if adds else "mul", 3 if adds else 2, type, modes=True)
     small = call.name.endswith("24")
     part = call.need("lo") if small else call.need("lo", "hi", "wide")
@@ -124,14 +124,14 @@ def _mul(call: Call) -> str:
 
 
 @instruction("fma")
-def _fma(call: Call) -> str:
+def _fma(call: PtxCall) -> str:
     return _float(
         call, "fma", 3, call.type("f32", "f64", "f16", "f16x2", "bf16", "bf16x2"), modes=True
     )
 
 
 @instruction("neg", "abs")
-def _neg(call: Call) -> str:
+def _neg(call: PtxCall) -> str:
     type = call.type()
     if not type.integer:
         return _float(call, call.name, 1, type)
@@ -140,7 +140,7 @@ def _neg(call: Call) -> str:
 
 
 @instruction("min", "max")
-def _min(call: Call) -> str:
+def _min(call: PtxCall) -> str:
     type = call.type()
     wins = "true" if call.flag("NaN") else ""
     if not type.integer and type.name not in PAIRS_OF_INTEGERS:
@@ -158,36 +158,36 @@ def _min(call: Call) -> str:
 
 
 @instruction("div", "rem")
-def _div(call: Call) -> str:
+def _div(call: PtxCall) -> str:
     type = call.type()
     if type.integer:
         call.count(3)
         result = f"simt::ptx::{call.name}<{type.cpp}>({call.values([type] * 2)})"
         return call.assign(0, type, result)
     if call.name == "rem" or type.name not in ("f32", "f64"):
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.take("approx", "full")
     return _float(call, "divide", 2, type, modes=True)
 
 
 @instruction("rcp", "sqrt")
-def _rcp(call: Call) -> str:
+def _rcp(call: PtxCall) -> str:
     type = call.type("f32", "f64")
     call.take("approx")
     return _float(call, call.name, 1, type, modes=True)
 
 
 @instruction("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def _approximate(call: Call) -> str:
+def _approximate(call: PtxCall) -> str:
     type = call.type("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
     if (type.name == "f64") > (call.name == "rsqrt"):
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.need("approx")
     return _float(call, call.name, 1, type)
 
 
 @instruction("sad", "copysign")
-def _sad(call: Call) -> str:
+def _sad(call: PtxCall) -> str:
     type = call.type()
     count = 3 if call.name == "sad" else 2
     call.count(count + 1)
@@ -196,7 +196,7 @@ def _sad(call: Call) -> str:
 
 
 @instruction("testp")
-def _testp(call: Call) -> str:
+def _testp(call: PtxCall) -> str:
     which = call.need("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     type = call.type("f32", "f64")
     call.count(2)
@@ -205,7 +205,7 @@ def _testp(call: Call) -> str:
 
 
 @instruction("dp4a", "dp2a")
-def _dp(call: Call) -> str:
+def _dp(call: PtxCall) -> str:
     half = call.need("lo", "hi") if call.name == "dp2a" else ""
     a, b = call.type("u32", "s32"), call.type("u32", "s32")
     call.count(4)
@@ -220,7 +220,7 @@ def _dp(call: Call) -> str:
 
 
 @instruction("and", "or", "xor", "not", "cnot")
-def _bitwise(call: Call) -> str:
+def _bitwise(call: PtxCall) -> str:
     type = call.type("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s32", "s64")
     one = call.name in ("not", "cnot")
     call.count(2 if one else 3)
@@ -230,17 +230,17 @@ def _bitwise(call: Call) -> str:
 
 
 @instruction("shl", "shr")
-def _shift(call: Call) -> str:
+def _shift(call: PtxCall) -> str:
     type = call.type()
     if not type.integer:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(3)
     values = f"{call.value(1, type)}, {call.value(2, U32)}"
     return call.assign(0, type, f"simt::ptx::{call.name}<{type.cpp}>({values})")
 
 
 @instruction("shf")
-def _funnel(call: Call) -> str:
+def _funnel(call: PtxCall) -> str:
     side, mode = call.need("l", "r"), call.need("clamp", "wrap")
     call.type("b32")
     call.count(4)
@@ -249,14 +249,14 @@ def _funnel(call: Call) -> str:
 
 
 @instruction("lop3")
-def _lop3(call: Call) -> str:
+def _lop3(call: PtxCall) -> str:
     call.type("b32")
     call.count(5)
     return call.assign(0, U32, f"simt::ptx::lop3({call.values([U32] * 4)})")
 
 
 @instruction("prmt")
-def _prmt(call: Call) -> str:
+def _prmt(call: PtxCall) -> str:
     call.type("b32")
     mode = call.take("f4e", "b4e", "rc8", "ecl", "ecr", "rc16") or "index"
     call.count(4)
@@ -265,7 +265,7 @@ def _prmt(call: Call) -> str:
 
 
 @instruction("bfe")
-def _bfe(call: Call) -> str:
+def _bfe(call: PtxCall) -> str:
     type = call.type("u32", "s32", "u64", "s64")
     call.count(4)
     values = call.values([type, U32, U32])
@@ -273,7 +273,7 @@ def _bfe(call: Call) -> str:
 
 
 @instruction("bfi")
-def _bfi(call: Call) -> str:
+def _bfi(call: PtxCall) -> str:
     type = call.type("b32", "b64")
     call.count(5)
     values = call.values([type, type, U32, U32])
@@ -281,11 +281,11 @@ def _bfi(call: Call) -> str:
 
 
 @instruction("popc", "clz", "brev", "bfind")
-def _count_bits(call: Call) -> str:
+def _count_bits(call: PtxCall) -> str:
     type = call.type("b32", "b64", "u32", "s32", "u64", "s64")
     amount = "true" if call.flag("shiftamt") else ""
     if amount and call.name != "bfind":
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(2)
     result = type if call.name == "brev" else U32
     function = _function(call.name, type.cpp, amount)
@@ -293,7 +293,7 @@ def _count_bits(call: Call) -> str:
 
 
 @instruction("fns")
-def _fns(call: Call) -> str:
+def _fns(call: PtxCall) -> str:
     call.type("b32")
     call.count(4)
     return call.assign(0, U32, f"simt::ptx::fns({call.values([U32, U32, S32])})")
@@ -310,7 +310,7 @@ _COMPARISONS = {
 _LOGIC = {"and": "&&", "or": "||", "xor": "!="}
 
 
-def _compare(call: Call, function: str, type: Type, flush: bool, part: str = "") -> str:
+def _compare(call: PtxCall, function: str, type: Type, flush: bool, part: str = "") -> str:
     whole = TYPES[type.name.removesuffix("x2")] if part else type
     values = [call.cast(i, type) + part if part else call.value(i, type) for i in (1, 2)]
     if flush:
@@ -319,7 +319,7 @@ def _compare(call: Call, function: str, type: Type, flush: bool, part: str = "")
 
 
 @instruction("setp")
-def _setp(call: Call) -> str:
+def _setp(call: PtxCall) -> str:
     function = _COMPARISONS[call.need(*_COMPARISONS)]
     logic = _LOGIC.get(call.take(*_LOGIC), "")
     flush, type = call.flag("ftz"), call.type()
@@ -341,13 +341,13 @@ def _setp(call: Call) -> str:
 
 
 @instruction("set")
-def _set(call: Call) -> str:
+def _set(call: PtxCall) -> str:
     function = _COMPARISONS[call.need(*_COMPARISONS)]
     logic = _LOGIC.get(call.take(*_LOGIC), "")
     flush = call.flag("ftz")
     to, type = call.type("u32", "s32", "f32"), call.type()
     if type.kind == "p":
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(4 if logic else 3)
     test = _compare(call, function, type, flush)
     if logic:
@@ -356,14 +356,14 @@ def _set(call: Call) -> str:
 
 
 @instruction("selp")
-def _selp(call: Call) -> str:
+def _selp(call: PtxCall) -> str:
     type = call.type()
     call.count(4)
     return call.assign(0, type, f"simt::ptx::selp<{type.cpp}>({call.values([type, type, PRED])})")
 
 
 @instruction("slct")
-def _slct(call: Call) -> str:
+def _slct(call: PtxCall) -> str:
     flush, type, by = call.flag("ftz"), call.type(), call.type("s32", "f32")
     call.count(4)
     chosen = call.cast(3, by)
@@ -377,7 +377,7 @@ def _slct(call: Call) -> str:
 
 
 @instruction("mov")
-def _mov(call: Call) -> str:
+def _mov(call: PtxCall) -> str:
     type = call.type()
     call.count(2)
     to, source = call.operands
@@ -392,14 +392,14 @@ def _mov(call: Call) -> str:
     return call.assign(0, type, call.value(1, type))
 
 
-def _element(call: Call, vector: Vector, type: Type) -> Type:
+def _element(call: PtxCall, vector: Vector, type: Type) -> Type:
     bits = type.bits // len(vector.at)
     if len(vector.at) not in (2, 4) or bits < 8:
-        raise Unmodelled(f"'{call.opcode}' with a vector of {len(vector.at)}")
+        raise UnmodelledPtx(f"'{call.opcode}' with a vector of {len(vector.at)}")
     return TYPES[f"u{bits}"]
 
 
-def _pack(call: Call, vector: Vector, type: Type) -> str:
+def _pack(call: PtxCall, vector: Vector, type: Type) -> str:
     element = _element(call, vector, type)
     parts = [
         f"static_cast<{type.cpp}>({call.cast(e, element)}) << {i * element.bits}"
@@ -408,7 +408,7 @@ def _pack(call: Call, vector: Vector, type: Type) -> str:
     return f"static_cast<{type.cpp}>({' | '.join(parts)})"
 
 
-def _unpack(call: Call, vector: Vector, type: Type) -> str:
+def _unpack(call: PtxCall, vector: Vector, type: Type) -> str:
     element = _element(call, vector, type)
     whole = TYPES[f"u{type.bits}"]
     parts = [
@@ -418,20 +418,20 @@ def _unpack(call: Call, vector: Vector, type: Type) -> str:
     return f"{{ const {whole.cpp} simt_whole = {call.value(1, whole)}; {' '.join(parts)} }}"
 
 
-def _cvt_pack(call: Call) -> str:
+def _cvt_pack(call: PtxCall) -> str:
     """Two integers, saturated; the smaller types push what was there up."""
     call.need("sat")
     to, source = call.type("u16", "s16", "u8", "s8"), call.type("s32")
     below = call.flag("b32")
     if below != (to.bits == 8):
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(4 if below else 3)
     values = call.values([source, source, U32] if below else [source] * 2)
     return call.assign(0, U32, f"simt::ptx::pack_integers<{to.cpp}>({values})")
 
 
 @instruction("cvt")
-def _cvt(call: Call) -> str:
+def _cvt(call: PtxCall) -> str:
     if call.flag("pack"):
         return _cvt_pack(call)
     rounding = call.take(*ROUNDINGS, *WHOLE, "rna")
@@ -440,7 +440,7 @@ def _cvt(call: Call) -> str:
     to, source = call.type(), call.type()
     if to.kind == "p":
         if saturate or rounding not in ("rn", "rz"):
-            raise Unmodelled(f"'{call.opcode}'")
+            raise UnmodelledPtx(f"'{call.opcode}'")
         result = _convert_pair(call, to, source, rounding, finite)
     else:
         call.count(2)
@@ -451,7 +451,7 @@ def _cvt(call: Call) -> str:
             result = f"{_function('satfinite', to.cpp, _round(rounding))}((float){value})"
         else:
             if finite:
-                raise Unmodelled(f"'{call.opcode}'")
+                raise UnmodelledPtx(f"'{call.opcode}'")
             result = _convert(call, to, source, rounding, saturate, value)
         if flush and to.name == "f32":
             result = f"simt::ptx::flush<float>({result})"
@@ -462,7 +462,7 @@ def _cvt(call: Call) -> str:
     return call.assign(0, to, result, wider=to.integer)
 
 
-def _convert_pair(call: Call, to: Type, source: Type, rounding: str, finite: bool) -> str:
+def _convert_pair(call: PtxCall, to: Type, source: Type, rounding: str, finite: bool) -> str:
     one = TYPES[to.name.removesuffix("x2")]
     saturate = "true" if finite else "false"
     if source.name == "f32":
@@ -470,38 +470,40 @@ def _convert_pair(call: Call, to: Type, source: Type, rounding: str, finite: boo
         values = call.values([F32] * 2)
         return f"{_function('pack', one.cpp, _round(rounding))}({values}, {saturate})"
     if source.kind != "p" or rounding != "rn" or one.kind != "f":
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(2)
     return f"simt::ptx::repack<{one.cpp}>({call.cast(1, source)}, {saturate})"
 
 
-def _convert(call: Call, to: Type, source: Type, rounding: str, saturate: bool, value: str) -> str:
+def _convert(
+    call: PtxCall, to: Type, source: Type, rounding: str, saturate: bool, value: str
+) -> str:
     if to.name == "tf32":
         if rounding == "rna":
             return f"simt::round_tf32_away({value})"
         if rounding not in ("rn", "rz"):
-            raise Unmodelled(f"'{call.opcode}'")
+            raise UnmodelledPtx(f"'{call.opcode}'")
         return f"simt::round_tf32({value}, {_round(rounding)})"
     if rounding == "rna" or source.kind == "p" or not source.bits or not to.bits:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     if to.integer and source.integer:
         function = "clamp" if saturate else "cvt"
         return f"simt::ptx::{function}<{to.cpp}, {source.cpp}>({value})"
     whole = rounding in WHOLE
     if to.integer and not whole:
-        raise Unmodelled(f"'{call.opcode}' without a rounding to integers")
+        raise UnmodelledPtx(f"'{call.opcode}' without a rounding to integers")
     if to == source:
         if not rounding:
             return value
         if whole:
             return f"{_function('integral', to.cpp, _round(rounding))}({value})"
     if whole and not to.integer:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     return f"{_function('cvt', to.cpp, source.cpp, _round(rounding))}({value})"
 
 
 @instruction("cvta")
-def _cvta(call: Call) -> str:
+def _cvta(call: PtxCall) -> str:
     to = call.flag("to")
     space = call.need("global", "shared", "shared::cta", "local", "const", "param")
     type = call.type("u32", "u64")
@@ -509,13 +511,13 @@ def _cvta(call: Call) -> str:
     value = call.cast(1, type)
     if space.startswith("shared"):
         if type.bits != 64:
-            raise Unmodelled(f"'{call.opcode}': generic addresses have 64 bits")
+            raise UnmodelledPtx(f"'{call.opcode}': generic addresses have 64 bits")
         value = f"simt::ptx::{'to' if to else 'from'}_shared({value})"
     return call.assign(0, type, value)
 
 
 @instruction("isspacep")
-def _isspacep(call: Call) -> str:
+def _isspacep(call: PtxCall) -> str:
     space = call.need("global", "shared", "shared::cta")
     call.count(2)
     test = "in_global" if space == "global" else "in_shared"

@@ -6,13 +6,13 @@ from portkern.simt.translate.ptx import (
     PRED,
     S32,
     TYPES,
-    Call,
     Not,
     Operand,
+    PtxCall,
     Register,
     Sink,
     Type,
-    Unmodelled,
+    UnmodelledPtx,
     instruction,
 )
 
@@ -39,18 +39,18 @@ _SCOPES = {"cta": "block", "cluster": "block", "gpu": "device", "gl": "device", 
 _ORDERS = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
-def _space(call: Call) -> str:
+def _space(call: PtxCall) -> str:
     return call.take(*_SPACES).split(":")[0]
 
 
-def _hints(call: Call) -> bool:
+def _hints(call: PtxCall) -> bool:
     """Takes what changes no value; True if a cache policy is the last operand."""
     while call.take(*_HINTS):
         pass
     return call.flag("L2::cache_hint")
 
 
-def _order(call: Call) -> tuple[str, str] | None:
+def _order(call: PtxCall) -> tuple[str, str] | None:
     """Order and scope of an access that others may see; None for a plain one."""
     if call.flag("volatile"):
         return "simt::ptx::Order::relaxed", "simt::Scope::system"
@@ -61,19 +61,19 @@ def _order(call: Call) -> tuple[str, str] | None:
     return f"simt::ptx::Order::{_ORDERS[order]}", f"simt::Scope::{scope}"
 
 
-def _length(call: Call) -> int:
+def _length(call: PtxCall) -> int:
     return int(call.take("v2", "v4", "v8")[1:] or 1)
 
 
-def _memory_type(call: Call) -> Type:
+def _memory_type(call: PtxCall) -> Type:
     type = call.type()
     if type.kind == "p" or not type.bits:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     return TYPES[f"u{type.bits}"] if type.name in ("f16", "bf16") else type
 
 
 @instruction("ld", "ldu")
-def _ld(call: Call) -> str:
+def _ld(call: PtxCall) -> str:
     # What reads past the near cache may be a loop's condition: others get a turn.
     poll = "simt::poll(); " if {"cg", "cv"} & set(call.rest) else ""
     order, space, hinted, length = _order(call), _space(call), _hints(call), _length(call)
@@ -96,12 +96,12 @@ def _ld(call: Call) -> str:
 
 
 @instruction("st")
-def _st(call: Call) -> str:
+def _st(call: PtxCall) -> str:
     order, space, hinted, length = _order(call), _space(call), _hints(call), _length(call)
     type = _memory_type(call)
     call.count(3 if hinted else 2)
     if space == "const":
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     values = [call.cast(e, type, wider=True) for e in call.vector(1, length)]
     address = call.address(0, space)
     if not order and length == 1:
@@ -114,7 +114,7 @@ def _st(call: Call) -> str:
 
 
 @instruction("prefetch", "prefetchu", "discard", "applypriority")
-def _prefetch(call: Call) -> str:
+def _prefetch(call: PtxCall) -> str:
     space = _space(call)
     call.take("L1", "L2", "L2::evict_last", "L2::evict_normal")
     size = 1 if call.name.startswith("prefetch") else 2
@@ -137,7 +137,7 @@ _CHANGES = {
 
 
 @instruction("atom", "red")
-def _atom(call: Call) -> str:
+def _atom(call: PtxCall) -> str:
     order = f"simt::ptx::Order::{_ORDERS[call.take(*_ORDERS) or 'relaxed']}"
     scope = f"simt::Scope::{_SCOPES[call.take('cta', 'cluster', 'gpu', 'sys') or 'gpu']}"
     space = _space(call)
@@ -147,7 +147,7 @@ def _atom(call: Call) -> str:
     returns = call.name == "atom"
     call.count(returns + (3 if operation == "cas" else 2) + hinted)
     if type.bits < 16 or (operation in ("inc", "dec") and type.name != "u32"):
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     address = call.address(int(returns), space)
     first = call.cast(returns + 1, type)
     if operation == "cas":
@@ -160,7 +160,7 @@ def _atom(call: Call) -> str:
 
 
 @instruction("membar", "fence")
-def _fence(call: Call) -> str:
+def _fence(call: PtxCall) -> str:
     call.take("sc", "acq_rel", "acquire", "release")
     proxy = call.take("proxy") and call.need("alias", "async", "async.global", "async.shared::cta")
     if proxy == "async":
@@ -171,9 +171,9 @@ def _fence(call: Call) -> str:
 
 
 @instruction("cp")
-def _cp(call: Call) -> str:
+def _cp(call: PtxCall) -> str:
     if not call.flag("async"):
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     if call.flag("commit_group"):
         call.count(0)
         return "simt::ptx::cp_async_commit();"
@@ -191,7 +191,7 @@ def _cp(call: Call) -> str:
     call.count(*((4, 5) if hinted else (3, 4)))
     size = call.constant(2)
     if cache == "cg" and size.strip("()").isdigit() and size.strip("()") != "16":
-        raise Unmodelled(f"'{call.opcode}' of {size} bytes; .cg copies 16")
+        raise UnmodelledPtx(f"'{call.opcode}' of {size} bytes; .cg copies 16")
     to, source = call.address(0, "shared"), call.address(1, "global")
     options = call.operands[3 : len(call.operands) - hinted]
     extra = ""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from portkern.simt.translate.ptx import PRED, U32, Call, Sink, Unmodelled, instruction
+from portkern.simt.translate.ptx import PRED, U32, PtxCall, Sink, UnmodelledPtx, instruction
 
 # -- warps and blocks
 
 
-def _mask(call: Call, at: int) -> str:
+def _mask(call: PtxCall, at: int) -> str:
     return call.value(at, U32)
 
 
 @instruction("shfl")
-def _shfl(call: Call) -> str:
+def _shfl(call: PtxCall) -> str:
     call.need("sync")
     mode = call.need("idx", "up", "down", "bfly")
     call.type("b32")
@@ -32,7 +32,7 @@ def _shfl(call: Call) -> str:
 
 
 @instruction("vote")
-def _vote(call: Call) -> str:
+def _vote(call: PtxCall) -> str:
     call.need("sync")
     mode = call.need("all", "any", "uni", "ballot")
     type = call.type("b32" if mode == "ballot" else "pred")
@@ -42,7 +42,7 @@ def _vote(call: Call) -> str:
 
 
 @instruction("match")
-def _match(call: Call) -> str:
+def _match(call: PtxCall) -> str:
     mode = call.need("any", "all")
     call.need("sync")
     type = call.type("b32", "b64")
@@ -57,7 +57,7 @@ def _match(call: Call) -> str:
 
 
 @instruction("redux")
-def _redux(call: Call) -> str:
+def _redux(call: PtxCall) -> str:
     call.need("sync")
     operations = {
         "add": "Sum",
@@ -75,7 +75,7 @@ def _redux(call: Call) -> str:
 
 
 @instruction("elect")
-def _elect(call: Call) -> str:
+def _elect(call: PtxCall) -> str:
     call.need("sync")
     call.count(2)
     first, second = call.both(0)
@@ -85,14 +85,14 @@ def _elect(call: Call) -> str:
 
 
 @instruction("activemask")
-def _activemask(call: Call) -> str:
+def _activemask(call: PtxCall) -> str:
     call.type("b32")
     call.count(1)
     return call.assign(0, U32, "simt::ptx::activemask()")
 
 
 @instruction("bar", "barrier")
-def _bar(call: Call) -> str:
+def _bar(call: PtxCall) -> str:
     if call.flag("warp"):
         call.need("sync")
         call.count(1)
@@ -107,18 +107,18 @@ def _bar(call: Call) -> str:
     return f"simt::ptx::bar_{mode}({values});"
 
 
-def _bar_red(call: Call) -> str:
+def _bar_red(call: PtxCall) -> str:
     operation = call.need("popc", "and", "or")
     type = call.type("u32" if operation == "popc" else "pred")
     call.count(3)
     if call.constant(1) != "0":
-        raise Unmodelled(f"'{call.opcode}' on another barrier than 0, or of some threads")
+        raise UnmodelledPtx(f"'{call.opcode}' on another barrier than 0, or of some threads")
     member = {"popc": "count", "and": "all", "or": "any"}[operation]
     return call.assign(0, type, f"simt::ptx::bar_red({call.value(2, PRED)}).{member}")
 
 
 @instruction("ldmatrix")
-def _ldmatrix(call: Call) -> str:
+def _ldmatrix(call: PtxCall) -> str:
     count, trans = _matrices(call)
     call.count(2)
     to = call.registers(0, count, 32, written=True)
@@ -126,26 +126,26 @@ def _ldmatrix(call: Call) -> str:
 
 
 @instruction("stmatrix")
-def _stmatrix(call: Call) -> str:
+def _stmatrix(call: PtxCall) -> str:
     count, trans = _matrices(call)
     call.count(2)
     values = call.registers(1, count, 32)
     return f"simt::ptx::stmatrix<{count}, {trans}>({call.address(0, 'shared')}, {values});"
 
 
-def _matrices(call: Call) -> tuple[int, str]:
+def _matrices(call: PtxCall) -> tuple[int, str]:
     for wanted in ("sync", "aligned", "m8n8"):
         call.need(wanted)
     count = int(call.need("x1", "x2", "x4")[1:])
     trans = "true" if call.flag("trans") else "false"
     if not call.take("shared", "shared::cta"):
-        raise Unmodelled(f"'{call.opcode}' without .shared")
+        raise UnmodelledPtx(f"'{call.opcode}' without .shared")
     call.type("b16")
     return count, trans
 
 
 @instruction("movmatrix")
-def _movmatrix(call: Call) -> str:
+def _movmatrix(call: PtxCall) -> str:
     for wanted in ("sync", "aligned", "m8n8", "trans"):
         call.need(wanted)
     call.type("b16")
@@ -184,18 +184,18 @@ _ELEMENTS = {
 
 
 @instruction("mma")
-def _mma(call: Call) -> str:
+def _mma(call: PtxCall) -> str:
     for wanted in ("sync", "aligned", "row", "col"):
         call.need(wanted)
     saturate = call.flag("satfinite")
     shape, *types = call.rest
     if len(types) != 4 or types[1] not in _SHAPES or types[2] not in _SHAPES:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     d, a, b, c = types
     shapes, sums = _SHAPES[a]
     alike = {a, b} <= {"s8", "u8"} or {a, b} <= {"s4", "u4"} or {a, b} <= {"e4m3", "e5m2"} or a == b
     if shape not in shapes or not alike or d not in sums or c not in sums:
-        raise Unmodelled(f"'{call.opcode}'")
+        raise UnmodelledPtx(f"'{call.opcode}'")
     call.rest.clear()
     call.count(4)
     m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
@@ -214,20 +214,20 @@ def _mma(call: Call) -> str:
 
 
 @instruction("nanosleep")
-def _nanosleep(call: Call) -> str:
+def _nanosleep(call: PtxCall) -> str:
     call.type("u32")
     call.count(1)
     return "simt::spin();"
 
 
 @instruction("trap", "brkpt")
-def _trap(call: Call) -> str:
+def _trap(call: PtxCall) -> str:
     call.count(0)
     return f'simt::ptx::trap("{call.name}");'
 
 
 @instruction("griddepcontrol", "pmevent")
-def _nothing(call: Call) -> str:
+def _nothing(call: PtxCall) -> str:
     """Programmatic dependent launch is an overlap that this executor never makes."""
     if call.name == "griddepcontrol":
         call.need("wait", "launch_dependents")

@@ -17,10 +17,10 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
-from portkern.simt.translate.edit import Draft, pragma_error, quotable
+from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
-from portkern.simt.translate.lexer import Code, Directive, Kind
+from portkern.simt.translate.lexer import Directive, Kind, SourceCode
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.survey import ASM, Survey, World
 
@@ -64,8 +64,8 @@ _Include = Callable[[bool, str], bool]
 def _rewrite(
     source: str, name: str, world: World, *, library: bool, include: _Include
 ) -> Rewritten:
-    code = Code(source.removeprefix("\ufeff"))
-    draft = Draft(code, name, world)
+    code = SourceCode(source.removeprefix("\ufeff"))
+    draft = SourceDraft(code, name, world)
     survey = Survey(code, world, _WATCHED, lambda d: _include(draft, d, include))
     draft.places = survey.places
     done = -1
@@ -100,9 +100,12 @@ _KERNEL_ARGUMENT = {
 }
 _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUMENT.items()}
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
+#: CUDA's, and that of our <portkern/portable.h>, which is not read here.
+_BOUNDS = frozenset(["__launch_bounds__", "PORTABLE_LAUNCH_BOUNDS"])
 _WATCHED = (
     ASM
     | _VECTOR
+    | _BOUNDS
     | set(_KERNEL_ARGUMENT)
     | {
         "<<<",
@@ -110,7 +113,6 @@ _WATCHED = (
         "<<",
         "__shared__",
         "__constant__",
-        "__launch_bounds__",
         "__noinline__",
         "__cluster_dims__",
         "main",
@@ -119,7 +121,7 @@ _WATCHED = (
 )
 
 
-def _construct(draft: Draft, i: int, library: bool) -> int:
+def _construct(draft: SourceDraft, i: int, library: bool) -> int:
     """Rewrite what stands at ``i``, if anything; tokens before the result are dealt with."""
     text = draft.code.text[i]
     words = draft.world.stands_for(text)
@@ -136,7 +138,7 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
         _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
-    elif text == "__launch_bounds__":
+    elif text in _BOUNDS:
         _launch_bounds(draft, i)
     elif text == "__noinline__":
         if draft.code.text[i - 1] not in ("(", ","):  # not in __attribute__((__noinline__))
@@ -154,7 +156,7 @@ def _construct(draft: Draft, i: int, library: bool) -> int:
     return i + 1
 
 
-def _constant(draft: Draft, i: int, words: frozenset[str]) -> None:
+def _constant(draft: SourceDraft, i: int, words: frozenset[str]) -> None:
     """The header's macro gives a variable a section, which only its definition may name."""
     code, place = draft.code, draft.places[i]
     first = last = i
@@ -168,7 +170,7 @@ def _constant(draft: Draft, i: int, words: frozenset[str]) -> None:
         draft.replace(i, i + 1, " ".join(sorted(words - {"__constant__"})))
 
 
-def _main(draft: Draft, i: int) -> None:
+def _main(draft: SourceDraft, i: int) -> None:
     code, place = draft.code, draft.places[i]
     if place.scope.kind != "namespace" or code.text[i + 1] != "(" or code.partner[i + 1] < 0:
         return
@@ -176,7 +178,7 @@ def _main(draft: Draft, i: int) -> None:
         draft.report(i, "SX008", "main() in a library")
 
 
-def _launch_bounds(draft: Draft, i: int) -> None:
+def _launch_bounds(draft: SourceDraft, i: int) -> None:
     """Take the limit out of the declaration and make it the first statement of the body."""
     code, last = draft.code, draft.places[i].last
     closing = code.partner[i + 1] if code.text[i + 1] == "(" else -1
@@ -194,7 +196,7 @@ def _launch_bounds(draft: Draft, i: int) -> None:
         draft.insert_after(body, f" ::simt::launch_bounds({limits});")
 
 
-def _typed_kernel(draft: Draft, i: int) -> None:
+def _typed_kernel(draft: SourceDraft, i: int) -> None:
     """Drop a cast of the kernel to a pointer to void, so that its type is known."""
     code = draft.code
     opening = i + 1
@@ -215,12 +217,12 @@ def _typed_kernel(draft: Draft, i: int) -> None:
             draft.replace(first, closing + 1, "")
 
 
-def _is_void_pointer(code: Code, first: int, last: int) -> bool:
+def _is_void_pointer(code: SourceCode, first: int, last: int) -> bool:
     words = [text for text in code.text[first:last] if text != "const"]
     return words == ["void", "*"]
 
 
-def _ext_vector(draft: Draft, i: int) -> None:
+def _ext_vector(draft: SourceDraft, i: int) -> None:
     """clang's vector attribute in a typedef or an alias; g++ has no such attribute."""
     code, last = draft.code, draft.places[i].last
     closing = code.partner[i + 1] if code.text[i + 1] == "(" else -1
@@ -249,7 +251,9 @@ def _ext_vector(draft: Draft, i: int) -> None:
 _ATTRIBUTE = frozenset(["__attribute__", "__attribute"])
 
 
-def _vector_names(code: Code, first: int, last: int, attribute: range) -> tuple[str, str] | None:
+def _vector_names(
+    code: SourceCode, first: int, last: int, attribute: range
+) -> tuple[str, str] | None:
     """The element's type and the alias of `typedef T name` or `using name = T`."""
     rest = [j for j in range(first + 1, last) if j not in attribute]
     if code.text[first] == "using" and len(rest) > 2 and code.text[rest[1]] == "=":
@@ -264,7 +268,7 @@ def _vector_names(code: Code, first: int, last: int, attribute: range) -> tuple[
     return " ".join(code.text[j] for j in element), code.text[name]
 
 
-def _share(draft: Draft, survey: Survey) -> None:
+def _share(draft: SourceDraft, survey: Survey) -> None:
     """Give device functions references to the __shared__ variables of the file they name."""
     code, shared = draft.code, draft.world.shared
     if not shared:
@@ -311,7 +315,7 @@ def _reached(name: str, naming: dict[str, set[str]]) -> set[str]:
 # ---- inline assembly ----------------------------------------------------------------------
 
 
-def _asm(draft: Draft, i: int) -> int:
+def _asm(draft: SourceDraft, i: int) -> int:
     """The statement becomes one of C++; where to go on."""
     code, place = draft.code, draft.places[i]
     opening, goto = i + 1, False
@@ -335,7 +339,7 @@ def _asm(draft: Draft, i: int) -> int:
 
 
 def _statement(
-    draft: Draft, i: int, choices: list[Alternative] | Refused, hosted: bool
+    draft: SourceDraft, i: int, choices: list[Alternative] | Refused, hosted: bool
 ) -> str | None:
     """A statement less its semicolon; None: the assembly stays."""
     if isinstance(choices, Refused):
@@ -355,7 +359,7 @@ def _statement(
     return f"do {{ {''.join(parts)}{{ {stub}; }} }} while (0)"
 
 
-def _translated(draft: Draft, i: int, asm: Asm, hosted: bool) -> str | None:
+def _translated(draft: SourceDraft, i: int, asm: Asm, hosted: bool) -> str | None:
     if not asm.template.strip(" \t\r\n;"):
         return _barrier(asm)
     result = translate(asm)
@@ -417,7 +421,7 @@ _LIBRARIES = [
 ]
 
 
-def _include(draft: Draft, d: Directive, is_file: _Include) -> None:
+def _include(draft: SourceDraft, d: Directive, is_file: _Include) -> None:
     """Follow an include that is the user's; one of an unmodelled library becomes an #error."""
     code = draft.code
     named = code.tokens[d.begin + 2 : d.end]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from portkern.simt.translate.edit import Draft, Writer
+from portkern.simt.translate.edit import SourceDraft, Writer
 from portkern.simt.translate.launches import display
-from portkern.simt.translate.lexer import CLOSE, Code, Kind, Macro
+from portkern.simt.translate.lexer import CLOSE, Kind, Macro, SourceCode
 
 Range = tuple[int, int]
 _QUALIFIERS = frozenset(["const", "volatile", "__volatile__"])
@@ -54,7 +54,7 @@ class Unparsed(Exception):
     """Why a declaration is not understood."""
 
 
-def rewrite_shared(draft: Draft, i: int) -> int:
+def rewrite_shared(draft: SourceDraft, i: int) -> int:
     """The declaration that has ``__shared__`` at ``i``; where to go on after it."""
     place = draft.places[i]
     try:
@@ -82,7 +82,7 @@ def rewrite_shared(draft: Draft, i: int) -> int:
 class _Parser:
     """Declaration specifiers in any order, then declarators."""
 
-    def __init__(self, draft: Draft, at: int) -> None:
+    def __init__(self, draft: SourceDraft, at: int) -> None:
         self.code, self.text, self.world = draft.code, draft.code.text, draft.world
         self.at, self.end = at, draft.places[at].last
         self.low = draft.code.earliest(at)
@@ -307,7 +307,7 @@ class _Parser:
 class _Names:
     """Names made of a variable's: within a macro its name may be a parameter, or pasted."""
 
-    def __init__(self, code: Code, macro: Macro | None) -> None:
+    def __init__(self, code: SourceCode, macro: Macro | None) -> None:
         self._code, self._macro = code, macro
         self._params = (macro.params if macro else None) or frozenset()
 
@@ -393,7 +393,7 @@ def _spaced(abstract: str) -> str:
 # ---- at namespace scope -------------------------------------------------------------------
 
 
-def _namespace(draft: Draft, i: int, names: _Names, declaration: Declaration) -> None:
+def _namespace(draft: SourceDraft, i: int, names: _Names, declaration: Declaration) -> None:
     """A variable of the file: every device function that names it gets a local reference to it.
 
     What has no body to put that into still sees ``extern __shared__ T x[];`` as an object that

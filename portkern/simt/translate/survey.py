@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from portkern.simt.translate.lexer import OPEN, Branches, Code, Directive, Kind, Macro
+from portkern.simt.translate.lexer import OPEN, Branches, Directive, Kind, Macro, SourceCode
 
 ASM = frozenset(["asm", "__asm__", "__asm"])
 #: What a macro may consist of to be the same as what it stands for, wherever it is used.
@@ -56,14 +56,14 @@ class _Open(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     scope: Scope
     conditional: bool  # within #if, other than an include guard
     last: int  # where its macro or file ends
     macro: Macro | None = None  # the #define whose body it is in
 
 
-class Function(NamedTuple):
+class SourceFunction(NamedTuple):
     """A device function: its declaration begins at ``head``, its '{' is ``body``."""
 
     head: int
@@ -111,13 +111,13 @@ class Survey:
 
     def __init__(
         self,
-        code: Code,
+        code: SourceCode,
         world: World,
         watched: frozenset[str],
         include: Callable[[Directive], None],
     ) -> None:
-        self.places: dict[int, Place] = {}
-        self.functions: list[Function] = []
+        self.places: dict[int, SourcePlace] = {}
+        self.functions: list[SourceFunction] = []
         self._code, self._world, self._include = code, world, include
         self._named = watched
         self._watched = set(watched) | set(world.words) | {"{", "}", ";"}
@@ -158,12 +158,12 @@ class Survey:
         if macro.name in self._world.words:  # its uses are rewritten, so it stays as it is
             self._watched.add(macro.name)
             return
-        place = Place(Scope("macro", function=True), self._conditional, d.end, macro)
+        place = SourcePlace(Scope("macro", function=True), self._conditional, d.end, macro)
         for i in range(d.body, d.end):
             if self._code.text[i] in self._watched:
                 self._point(i, place)
 
-    def _point(self, i: int, place: Place) -> None:
+    def _point(self, i: int, place: SourcePlace) -> None:
         text = self._code.text[i]
         if text in self._named or not self._named.isdisjoint(self._world.words.get(text, ())):
             self.places[i] = place
@@ -185,7 +185,7 @@ class Survey:
             elif text[i] == ";":
                 self._head = i + 1
             else:
-                self._point(i, Place(self._scope, self._conditional, len(text) - 1))
+                self._point(i, SourcePlace(self._scope, self._conditional, len(text) - 1))
 
     def _opened(self, i: int) -> Scope:
         """What the '{' at ``i`` opens."""
@@ -204,11 +204,11 @@ class Survey:
         if not device and outer.function:  # a lambda is compiled for where it stands
             return Scope("function", True, outer.device, outer.host)
         if device and not outer.device:
-            self.functions.append(Function(first, i))
+            self.functions.append(SourceFunction(first, i))
         return Scope("function", True, device, host)
 
 
-def _has_guard(code: Code) -> bool:
+def _has_guard(code: SourceCode) -> bool:
     """Whether the file is one #ifndef whose macro it defines first."""
     ds = code.directives
     if len(ds) < 3 or ds[0].begin != 0 or ds[1].name != "define" or ds[-1].name != "endif":
@@ -224,7 +224,7 @@ def _has_guard(code: Code) -> bool:
     return True
 
 
-def _lambda(code: Code, brace: int, first: int) -> int | None:
+def _lambda(code: SourceCode, brace: int, first: int) -> int | None:
     """Where the lambda begins whose body opens at ``brace``; None: it is something else."""
     i = brace - 1
     for j in range(i, max(i - 12, first), -1):  # a trailing return type
@@ -252,7 +252,7 @@ def _lambda(code: Code, brace: int, first: int) -> int | None:
     return None if subscripted else begin
 
 
-def _significant(code: Code, first: int, last: int) -> Iterator[int]:
+def _significant(code: SourceCode, first: int, last: int) -> Iterator[int]:
     """Tokens of a declaration that are not in brackets, template headers or directives."""
     i = first
     while i < last:
@@ -268,7 +268,7 @@ def _significant(code: Code, first: int, last: int) -> Iterator[int]:
         i += 1
 
 
-def _kind(code: Code, first: int, brace: int, *, inside: bool) -> str:
+def _kind(code: SourceCode, first: int, brace: int, *, inside: bool) -> str:
     """What the '{' at ``brace`` opens, by the declaration that begins at ``first``."""
     text = code.text
     if brace > first and text[brace - 1] in ("=", ",", "(", "return", "["):
