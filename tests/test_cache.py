@@ -38,7 +38,8 @@ def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
 ) -> None:
     own = tmp_path / "kernels" / "backends"  # where portkern lies says nothing
     keys = []
-    for name in ("harness.cl", "kernels/relu.cu", "harness.cl", "gpu/include/portkern/portable.h"):
+    headers = ("gpu/include/portkern/portable.h", "cpu/include/rows.py")
+    for name in ("harness.cl", "kernels/relu.cu", "harness.cl", *headers):
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         with (own / name).open("a") as file:
             file.write("// more\n")
@@ -48,7 +49,7 @@ def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
     monkeypatch.undo()
     artifact_cache._backends_digest.cache_clear()
     assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
+    assert len(set(keys)) == 4
 
 
 def test_a_product_shares_its_architectures_builds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
@@ -18,8 +19,10 @@ from portkern.toolchain.torch_device import TorchDevice
 
 from .functions import import_function
 
-#: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
-SOURCE_TIME = 1_000_000_000
+#: Modules that kernels may import: ``portkern.backends.cpu.include``.
+INCLUDE = Path(__file__).parent / "include"
+#: The times of sources, which every file system can keep: from then on for so many seconds.
+_FROM, _SECONDS = 1_000_000_000, 1 << 30
 
 
 def environment(target: Target) -> dict[str, str]:
@@ -52,8 +55,7 @@ def _import_numba(target: Target) -> Any:
 def build(request: Build, workdir: Path) -> Artifact:
     _import_numba(request.target)
     path = workdir / f"{request.candidate.entry}.py"
-    path.write_text(request.candidate.source, encoding="utf-8")
-    os.utime(path, (SOURCE_TIME, SOURCE_TIME))
+    _write(path, request)
     from numba.core.errors import NumbaError
 
     try:
@@ -61,6 +63,18 @@ def build(request: Build, workdir: Path) -> Artifact:
     except NumbaError as error:
         raise BuildError(f"Numba rejected {request.candidate.entry!r}", log=str(error)) from error
     return Artifact(path, "numba")
+
+
+def _write(path: Path, request: Build) -> None:
+    """The source, and a time, that follow from all that is compiled. Numba's cache compares either
+    the file's text or its time and size, and knows nothing of the modules that a kernel imports."""
+    digest = hashlib.sha256(request.candidate.source.encode())
+    for file in sorted(INCLUDE.glob("*.py")):
+        digest.update(file.read_bytes())
+    made_of = f"\n# compiled from {digest.hexdigest()}\n"
+    path.write_text(request.candidate.source + made_of, encoding="utf-8")
+    time = _FROM + int.from_bytes(digest.digest()[:4]) % _SECONDS
+    os.utime(path, (time, time))
 
 
 def _compile(function: Any, request: Build) -> None:
@@ -85,6 +99,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import numpy
 
     _import_numba(request.target)
+    _write(artifact.path, request)
     function = import_function(artifact.path, request)
     _compile(function, request)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
