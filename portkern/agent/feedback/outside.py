@@ -16,7 +16,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from portkern.agent.feedback.subject import Subject
 from portkern.errors import ToolError
 from portkern.evaluator import inputs
 from portkern.evaluator.build import shared
-from portkern.sandbox import jail, session
+from portkern.sandbox import jail, message, session
 from portkern.toolchain.run_tool import cache_root, run_tool
-from portkern.worker.worker import build_to_json
+from portkern.worker import protocol
 
 #: Calls that are not counted where the profiler can be told so, and those that are.
 WARM_UP, CALLS = 2, 3
@@ -75,9 +74,9 @@ def _request(
     ]
     reads = [*shared(one.request), one.artifact.path.parent, folder / "inputs.pt"]
     return {
-        "build": build_to_json(one.request),
+        "build": message.plain(protocol.anonymous(one.request)),
         "artifact": one.artifact.to_json(),
-        "venue": asdict(one.venue),
+        "venue": message.plain(one.venue),
         "inputs": str(folder / "inputs.pt"),
         "outputs": outputs,
         "dims": dict(work.dims),
