@@ -152,6 +152,11 @@ class ForkServer:
         self._closed = False
 
     @property
+    def known_layers(self) -> Layers | None:
+        """None before it was first started."""
+        return self._layers
+
+    @property
     def layers(self) -> Layers:
         """What its workers are confined by."""
         with self._lock:
@@ -283,8 +288,10 @@ def close_servers() -> None:
 
 
 def layers() -> Layers:
-    """What workers on this machine are confined by."""
-    return server(()).layers
+    """What workers on this machine are confined by, as any server that runs has found out."""
+    with _SERVERS_LOCK:
+        known = [one.known_layers for one in _SERVERS.values()]
+    return next((one for one in known if one is not None), None) or server(()).layers
 
 
 class Session:

@@ -211,6 +211,9 @@ class Backend(ABC):
     name: ClassVar[str]
     #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
     languages: ClassVar[Mapping[str, str]]
+    #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
+    #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
+    shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.

@@ -1,6 +1,8 @@
 // Maximum over square windows, in two steps. A block takes as many rows of outputs as TILE elements
 // hold: the largest of each column of a row's windows, read in 16-byte accesses, goes to shared
 // memory, and along that the outputs find theirs.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 4096  // knob: 2048 4096 8192
 
@@ -15,15 +17,6 @@ struct Shape {
     int64_t rows;  // of outputs, those of all planes together
     int h, w, oh, ow, window, stride, padding;
 };
-
-// A NaN is larger than all; halves have an instruction for that.
-__device__ __forceinline__ scalar_t larger(scalar_t a, scalar_t b) {
-#ifdef PORTKERN_FLOAT32
-    return b > a || b != b ? b : a;
-#else
-    return __hmax_nan(a, b);
-#endif
-}
 
 // A window that reaches into the padding sees the edge twice instead, which changes no maximum.
 __device__ __forceinline__ int clamped(int i, int length) { return min(max(i, 0), length - 1); }
@@ -46,7 +39,7 @@ __global__ __launch_bounds__(BLOCK) void pool_rows(const scalar_t* __restrict__ 
             for (int k = 1; k < window; ++k) {
                 const Pack<V> other = plane[clamped(top + k, s.h) * width + column];
 #pragma unroll
-                for (int j = 0; j < V; ++j) best.at[j] = larger(best.at[j], other.at[j]);
+                for (int j = 0; j < V; ++j) best.at[j] = max_nan(best.at[j], other.at[j]);
             }
             tops[row * width + column] = best;
         }
@@ -59,7 +52,7 @@ __global__ __launch_bounds__(BLOCK) void pool_rows(const scalar_t* __restrict__ 
             scalar_t best = lines[row * s.w + clamped(left, s.w)];
 #pragma unroll(WINDOW ? WINDOW : 1)
             for (int k = 1; k < window; ++k)
-                best = larger(best, lines[row * s.w + clamped(left + k, s.w)]);
+                best = max_nan(best, lines[row * s.w + clamped(left + k, s.w)]);
             y[(row0 + row) * s.ow + ox] = best;
         }
     }
@@ -75,7 +68,7 @@ __global__ __launch_bounds__(BLOCK) void pool_wide(const scalar_t* __restrict__ 
     scalar_t best = plane[clamped(top, s.h) * s.w + clamped(left, s.w)];
     for (int r = max(top, 0); r < min(top + s.window, s.h); ++r)
         for (int c = max(left, 0); c < min(left + s.window, s.w); ++c)
-            best = larger(best, plane[r * s.w + c]);
+            best = max_nan(best, plane[r * s.w + c]);
     y[i] = best;
 }
 

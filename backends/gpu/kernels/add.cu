@@ -1,5 +1,7 @@
 // Matrix plus a row, broadcast over the rows. A thread keeps its pack of the row in registers and
 // adds it to UNROLL rows of the matrix.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
 
@@ -39,7 +41,7 @@ __global__ __launch_bounds__(BLOCK) void add_kernel(const scalar_t* __restrict__
 
 template <int V>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
-           hipStream_t stream) {
+           cudaStream_t stream) {
     const int64_t width = n / V;
     unsigned across = 1;  // threads along a row; what a narrow row leaves goes down the columns
     while (across < BLOCK && across < width) across *= 2;
@@ -47,11 +49,11 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
     const int64_t tiles = (width + across - 1) / across, rows = (int64_t)block.y * UNROLL;
     const unsigned blocks = (unsigned)(tiles * ((m + rows - 1) / rows));
     add_kernel<V><<<blocks, block, 0, stream>>>(a, b, c, m, n, tiles);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int add(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
-                   hipStream_t stream) {
+                   cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
     const bool aligned = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0 && n % VEC == 0;
     return aligned ? launch<VEC>(a, b, c, m, n, stream) : launch<1>(a, b, c, m, n, stream);

@@ -1,4 +1,6 @@
 // silu(gate) * up, gate / (1 + exp(-gate)) times up, in 16-byte accesses.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512 1024
 #define UNROLL 2  // knob: 1 2 4
 
@@ -44,16 +46,16 @@ __global__ __launch_bounds__(BLOCK) void silu_mul_kernel(const scalar_t* __restr
 }
 
 template <int V>
-int launch(const scalar_t* gate, const scalar_t* up, scalar_t* y, int64_t n, hipStream_t stream) {
+int launch(const scalar_t* gate, const scalar_t* up, scalar_t* y, int64_t n, cudaStream_t stream) {
     const int64_t share = (int64_t)BLOCK * UNROLL;
     const int64_t packs = n / V > 0 ? n / V : 1;  // a tail alone still needs a block
     const unsigned blocks = (unsigned)((packs + share - 1) / share);
     silu_mul_kernel<V><<<blocks, BLOCK, 0, stream>>>(gate, up, y, n);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int silu_mul(const scalar_t* gate, const scalar_t* up, scalar_t* y, int64_t n,
-                        hipStream_t stream) {
+                        cudaStream_t stream) {
     if (n == 0) return 0;
     const bool aligned = ((uintptr_t)gate | (uintptr_t)up | (uintptr_t)y) % 16 == 0;
     if (aligned) return launch<VEC>(gate, up, y, n, stream);

@@ -1,5 +1,7 @@
 // Rotary embedding. A thread keeps its pack of a token's cosines and sines in registers and turns
 // the same place of up to HEADS heads with it.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define HEADS 4  // knob: 1 2 4
 
@@ -52,7 +54,7 @@ __global__ __launch_bounds__(BLOCK) void rope_kernel(const scalar_t* __restrict_
 
 template <int V>
 int launch(const scalar_t* x, const float* cosines, const float* sines, scalar_t* y,
-           int64_t tokens, int64_t heads, int64_t half, hipStream_t stream) {
+           int64_t tokens, int64_t heads, int64_t half, cudaStream_t stream) {
     const int64_t width = half / V, rows = tokens * ((heads + HEADS - 1) / HEADS);
     unsigned across = 1;  // threads along a head; what a short one leaves takes other heads
     while (across < BLOCK && across < width) across *= 2;
@@ -60,11 +62,11 @@ int launch(const scalar_t* x, const float* cosines, const float* sines, scalar_t
     const int64_t tiles = (width + across - 1) / across;
     const unsigned blocks = (unsigned)(tiles * ((rows + block.y - 1) / block.y));
     rope_kernel<V><<<blocks, block, 0, stream>>>(x, cosines, sines, y, tokens, heads, half, tiles);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int rope(const scalar_t* x, const float* cos, const float* sin, scalar_t* y,
-                    int64_t tokens, int64_t heads, int64_t half, hipStream_t stream) {
+                    int64_t tokens, int64_t heads, int64_t half, cudaStream_t stream) {
     if (tokens == 0 || heads == 0 || half == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)cos | (uintptr_t)sin | (uintptr_t)y;
     if (pointers % 16 == 0 && half % VEC == 0)

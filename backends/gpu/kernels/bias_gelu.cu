@@ -1,5 +1,7 @@
 // gelu(x + bias) with the exact error function. A thread keeps its pack of the bias in registers
 // and uses it for UNROLL rows.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
 

@@ -1,5 +1,7 @@
 // Root-mean-square normalisation over the last axis, one block per row. A row that fits is read
 // once and kept in registers; a wider one is read twice.
+#include <portkern/portable.h>
+
 #define BLOCK 512  // knob: 128 256 512
 #define ITEMS 4  // knob: 2 4 8
 
@@ -11,12 +13,12 @@ struct alignas(V * sizeof(scalar_t)) Pack {
 };
 
 __device__ __forceinline__ float block_sum(float value) {
-    __shared__ float partial[BLOCK / 32];
-    for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(~0u, value, d);
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __shared__ float partial[BLOCK / WARP_SIZE_MIN];
+    for (int d = WARP_SIZE / 2; d > 0; d /= 2) value += warp_shuffle_xor(value, d);
+    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = value;
     __syncthreads();
     value = partial[0];
-    for (int w = 1; w < blockDim.x / 32; ++w) value += partial[w];
+    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) value += partial[w];
     return value;
 }
 
@@ -85,8 +87,9 @@ int launch(const scalar_t* x, const scalar_t* weight, scalar_t* y, int64_t rows,
            float eps, cudaStream_t stream) {
     constexpr int64_t share = ITEMS * VEC / V;  // packs per thread
     const int64_t threads = (cols / V + share - 1) / share;
+    const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
     if (threads <= BLOCK)
-        rmsnorm_row<V><<<(unsigned)rows, (unsigned)(threads + 31) / 32 * 32, 0, stream>>>(
+        rmsnorm_row<V><<<(unsigned)rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(
             x, weight, y, cols, eps);
     else
         rmsnorm_wide<V><<<(unsigned)rows, BLOCK, 0, stream>>>(x, weight, y, cols, eps);

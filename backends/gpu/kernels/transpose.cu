@@ -1,4 +1,6 @@
 // Transpose through a padded tile in shared memory: 16-byte accesses on both sides.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 64  // knob: 32 64
 
@@ -39,14 +41,14 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
 }
 
 template <int V>
-int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, hipStream_t stream) {
+int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t across = (cols + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
     transpose_kernel<V><<<(unsigned)(across * down), BLOCK, 0, stream>>>(x, y, rows, cols, across);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
-                         hipStream_t stream) {
+                         cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);

@@ -1,6 +1,8 @@
 // The k largest of each row, one block per row. As many as k threads have seen an element that
 // reaches the k-th largest of the threads' maxima, so whatever is below that bound is out. The few
 // others become keys in shared memory, and a key's place is the number of larger ones.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define ITEMS 4  // knob: 1 2 4
 
@@ -67,13 +69,17 @@ struct Candidates {
 // How many threads say so. Calls come in turns, so that one barrier each keeps writers off what
 // others still read.
 __device__ __forceinline__ int how_many(bool so, int turn) {
-    __shared__ int counts[2][BLOCK / 32];  // enough for the narrowest wave
-    const int here = __popcll(__ballot(so));
-    if (threadIdx.x % warpSize == 0) counts[turn][threadIdx.x / warpSize] = here;
+#if PORTKERN_HIP
+    __shared__ int counts[2][BLOCK / WARP_SIZE_MIN];
+    const int here = warp_count(warp_ballot(so));
+    if (threadIdx.x % WARP_SIZE == 0) counts[turn][threadIdx.x / WARP_SIZE] = here;
     __syncthreads();
     int total = 0;
-    for (int w = 0; w < blockDim.x / warpSize; ++w) total += counts[turn][w];
+    for (int w = 0; w < blockDim.x / WARP_SIZE; ++w) total += counts[turn][w];
     return total;
+#else
+    return __syncthreads_count(so);
+#endif
 }
 
 // The upper 16 bits of the want-th largest of the threads' values, or 0 if they are fewer.
@@ -84,11 +90,11 @@ __device__ __forceinline__ unsigned bisect(unsigned mine, int want) {
     return bound;
 }
 
+// Bounded only by its threads, it is given too few registers on sm_120.
 template <int V>
-__global__ __launch_bounds__(BLOCK) void topk_kernel(const scalar_t* __restrict__ x,
-                                                     scalar_t* __restrict__ values,
-                                                     int64_t* __restrict__ indices, int64_t cols,
-                                                     int64_t k) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ values, int64_t* __restrict__ indices,
+    int64_t cols, int64_t k) {
     constexpr int PACKS = ITEMS * VEC / V;
     __shared__ Candidates best;
     const scalar_t* row = x + blockIdx.x * cols;
@@ -153,17 +159,17 @@ __global__ __launch_bounds__(BLOCK) void topk_kernel(const scalar_t* __restrict_
 
 template <int V>
 int launch(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
-           int64_t k, hipStream_t stream) {
-    unsigned threads = 64;  // a bound takes more than k of them
+           int64_t k, cudaStream_t stream) {
+    unsigned threads = WARP_SIZE_MAX;  // a bound takes more than k of them
     while (threads < BLOCK && (threads * ITEMS * VEC < cols || threads < 2 * k)) threads *= 2;
     topk_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, values, indices, cols, k);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows,
-                    int64_t cols, int64_t kept, int64_t k, hipStream_t stream) {
+                    int64_t cols, int64_t kept, int64_t k, cudaStream_t stream) {
     if (rows == 0 || k == 0) return 0;
-    if (cols >= (int64_t)1 << 31) return (int)hipErrorInvalidValue;  // a key's index has 32 bits
+    if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
     if ((uintptr_t)x % 16 == 0 && cols % VEC == 0)
         return launch<VEC>(x, values, indices, rows, cols, k, stream);
     return launch<1>(x, values, indices, rows, cols, k, stream);

@@ -1,8 +1,10 @@
 // Sum over the middle axis of three. inner == 1: one block per row, 16-byte loads, a block
 // reduction. inner > 1: a block takes 128 bytes of columns and all rows, rows spread over its
 // threads, so every access is a full line and the partial sums meet in shared memory.
-#define BLOCK 512  // knob: 128 256 512
-#define UNROLL 4  // knob: 1 2 4 8
+#include <portkern/portable.h>
+
+#define BLOCK 256  // knob: 128 256 512 (hip: 512)
+#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
@@ -12,12 +14,12 @@ struct alignas(V * sizeof(scalar_t)) Pack {
 };
 
 __device__ __forceinline__ float block_sum(float value) {
-    __shared__ float partial[BLOCK / 32];  // enough for the narrowest wave
-    for (int d = warpSize / 2; d > 0; d /= 2) value += __shfl_xor(value, d);
-    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = value;
+    __shared__ float partial[BLOCK / WARP_SIZE_MIN];
+    for (int d = WARP_SIZE / 2; d > 0; d /= 2) value += warp_shuffle_xor(value, d);
+    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = value;
     __syncthreads();
     value = 0.0f;
-    for (int w = 0; w < blockDim.x / warpSize; ++w) value += partial[w];
+    for (int w = 0; w < blockDim.x / WARP_SIZE; ++w) value += partial[w];
     return value;
 }
 
@@ -85,9 +87,9 @@ __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict_
 
 template <int V>
 int launch(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner,
-           hipStream_t stream) {
+           cudaStream_t stream) {
     if (inner == 1) {
-        unsigned threads = 64;  // short rows would leave most of a large block idle
+        unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
         while (threads < BLOCK && threads * UNROLL < reduce / V) threads *= 2;
         sum_rows<V><<<(unsigned)outer, threads, 0, stream>>>(x, y, reduce);
     } else {
@@ -95,11 +97,11 @@ int launch(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_
         const dim3 block(ACROSS<V>, BLOCK / ACROSS<V>);
         sum_columns<V><<<(unsigned)(outer * tiles), block, 0, stream>>>(x, y, reduce, inner, tiles);
     }
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner,
-                   hipStream_t stream) {
+                   cudaStream_t stream) {
     if (outer == 0 || inner == 0) return 0;
     const int64_t contiguous = inner == 1 ? reduce : inner;
     const bool aligned = ((uintptr_t)x | (inner == 1 ? 0 : (uintptr_t)y)) % 16 == 0;

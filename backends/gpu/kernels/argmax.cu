@@ -1,6 +1,8 @@
 // Index of each row's largest element, one block per row. A thread finds its first pack with its
 // largest element, the block the first pack of all, by keys of which no two are equal; only there
 // is looked for the element.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
 
@@ -16,15 +18,6 @@ struct alignas(V * sizeof(scalar_t)) Pack {
 // -inf
 __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
 
-// A NaN is larger than all; halves have an instruction for that.
-__device__ __forceinline__ scalar_t larger(scalar_t a, scalar_t b) {
-#ifdef PORTKERN_FLOAT32
-    return b > a || b != b ? b : a;
-#else
-    return __hmax_nan(a, b);
-#endif
-}
-
 // Rises with the value, a NaN above all.
 __device__ __forceinline__ unsigned ordered(float value) {
     const unsigned bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
@@ -34,7 +27,7 @@ __device__ __forceinline__ unsigned ordered(float value) {
 template <int V>
 __global__ __launch_bounds__(BLOCK) void argmax_kernel(const scalar_t* __restrict__ x,
                                                        int64_t* __restrict__ index, int64_t cols) {
-    __shared__ Key partial[BLOCK / 32];
+    __shared__ Key partial[BLOCK / WARP_SIZE_MIN];
     const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
     const int64_t packs = cols / V, threads = blockDim.x;
     float best = float(lowest());
@@ -51,7 +44,7 @@ __global__ __launch_bounds__(BLOCK) void argmax_kernel(const scalar_t* __restric
         for (int u = 0; u < UNROLL; ++u) {
             scalar_t most = values[u].at[0];
 #pragma unroll
-            for (int j = 1; j < V; ++j) most = larger(most, values[u].at[j]);
+            for (int j = 1; j < V; ++j) most = max_nan(most, values[u].at[j]);
             const float top = float(most);
             if (top > best || (top != top && best == best)) {
                 best = top;
@@ -60,11 +53,11 @@ __global__ __launch_bounds__(BLOCK) void argmax_kernel(const scalar_t* __restric
         }
     }
     Key key = (Key)ordered(best) << 32 | ~place;  // of equal values, the first has the larger key
-    for (int d = 16; d > 0; d /= 2) key = max(key, __shfl_xor_sync(~0u, key, d));
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = key;
+    for (int d = WARP_SIZE / 2; d > 0; d /= 2) key = max(key, warp_shuffle_xor(key, d));
+    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = key;
     __syncthreads();
     if (threadIdx.x > 0) return;
-    for (int w = 1; w < threads / 32; ++w) key = max(key, partial[w]);
+    for (int w = 1; w < threads / WARP_SIZE; ++w) key = max(key, partial[w]);
     place = ~(unsigned)key;
     const Pack<V> values = in[place];
     int first = 0;
@@ -76,7 +69,7 @@ __global__ __launch_bounds__(BLOCK) void argmax_kernel(const scalar_t* __restric
 
 template <int V>
 int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaStream_t stream) {
-    unsigned threads = 32;  // short rows would leave most of a large block idle
+    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
     while (threads < BLOCK && threads * UNROLL < cols / V) threads *= 2;
     argmax_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, index, cols);
     return (int)cudaGetLastError();

@@ -1,5 +1,7 @@
 // Rows of a table by index. As many threads as a row needs copy it, each UNROLL packs of 16 bytes;
 // what a short row leaves of the block takes other rows.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
 
@@ -22,8 +24,11 @@ __global__ __launch_bounds__(BLOCK) void embedding_kernel(const scalar_t* __rest
     Pack<V>* out = reinterpret_cast<Pack<V>*>(y) + row * width;
     Pack<V> values[UNROLL];
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u)  // under a condition they would go by way of memory
-        values[u] = in[min(first + u * step, width - 1)];  // past the row, its last pack again
+    for (int u = 0; u < UNROLL; ++u) {
+        const int64_t i = first + u * step;
+        // HIP would take what is loaded under a condition by way of memory: past the row, its last.
+        if (PORTKERN_HIP || i < width) values[u] = in[PORTKERN_HIP ? min(i, width - 1) : i];
+    }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u)
         if (first + u * step < width) out[first + u * step] = values[u];
@@ -31,7 +36,7 @@ __global__ __launch_bounds__(BLOCK) void embedding_kernel(const scalar_t* __rest
 
 template <int V>
 int launch(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t dim, int64_t n,
-           hipStream_t stream) {
+           cudaStream_t stream) {
     const int64_t width = dim / V;
     unsigned across = 1;  // threads along a row
     while (across < BLOCK && across * UNROLL < width) across *= 2;
@@ -39,11 +44,11 @@ int launch(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t dim
     const int64_t share = (int64_t)across * UNROLL, tiles = (width + share - 1) / share;
     const unsigned blocks = (unsigned)(tiles * ((n + block.y - 1) / block.y));
     embedding_kernel<V><<<blocks, block, 0, stream>>>(table, index, y, dim, n, tiles);
-    return (int)hipGetLastError();
+    return (int)cudaGetLastError();
 }
 
 extern "C" int embedding(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t vocab,
-                         int64_t dim, int64_t n, hipStream_t stream) {
+                         int64_t dim, int64_t n, cudaStream_t stream) {
     if (n == 0 || dim == 0) return 0;
     const bool aligned = ((uintptr_t)table | (uintptr_t)y) % 16 == 0 && dim % VEC == 0;
     if (aligned) return launch<VEC>(table, index, y, dim, n, stream);

@@ -1,8 +1,10 @@
 // x with rows of src added. A block owns some rows of a band of columns, which nobody else writes.
 // It looks through the whole index for what they get and puts that in order, so that sums are the
 // same every time; then each warp takes a row, its sum in float32 registers.
+#include <portkern/portable.h>
+
 #define BLOCK 512  // knob: 256 512 1024
-#define BLOCKS 256  // knob: 128 256 512 1024
+#define BLOCKS 256  // knob: 128 256 512 1024 (hip: 512)
 #define ITEMS 16  // knob: 16 32
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
@@ -51,26 +53,28 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
     const scalar_t* __restrict__ x, const int64_t* __restrict__ index,
     const scalar_t* __restrict__ src, scalar_t* __restrict__ y, int64_t rows, int64_t dim,
     int64_t n, int64_t tall, int64_t bands) {
-    constexpr int PACKS = ITEMS / V;
+    constexpr int PACKS = ITEMS / V;  // a warp of 64 lanes needs half of them
     __shared__ Key list[LIST];
     const int64_t row0 = blockIdx.x / bands * tall;
-    const int count = find(index, n, row0, tall, list), lane = threadIdx.x % 32;
+    const int count = find(index, n, row0, tall, list), lane = threadIdx.x % WARP_SIZE;
     const int64_t length = count <= LIST ? count : n;
     const int64_t width = dim / V, across = (width + bands - 1) / bands;
-    const int64_t column = blockIdx.x % bands * across + lane;  // and others, 32 apart
+    const int64_t column = blockIdx.x % bands * across + lane;  // and others, a warp apart
     const int columns = min(across, width - blockIdx.x % bands * across) - lane;
     const Pack<V>* terms = reinterpret_cast<const Pack<V>*>(src) + column;
-    for (int row = threadIdx.x / 32; row < min(tall, rows - row0); row += BLOCK / 32) {
+    for (int row = threadIdx.x / WARP_SIZE; row < min(tall, rows - row0);
+         row += BLOCK / WARP_SIZE) {
         const int64_t start = (row0 + row) * width + column;
         float total[PACKS][V];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
             Pack<V> values;
-            if (k * 32 < columns) values = reinterpret_cast<const Pack<V>*>(x)[start + k * 32];
+            if (k * WARP_SIZE < columns)
+                values = reinterpret_cast<const Pack<V>*>(x)[start + k * WARP_SIZE];
 #pragma unroll
             for (int j = 0; j < V; ++j) total[k][j] = float(values.at[j]);
         }
-        for (int64_t first = 0; first < length; first += 32) {
+        for (int64_t first = 0; first < length; first += WARP_SIZE) {
             int64_t at = first + lane, owner = -1;
             if (at < length && count <= LIST) {
                 owner = list[at] % (1 << ROW_BITS);
@@ -78,13 +82,13 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
             } else if (at < length) {
                 owner = index[at] - row0;
             }
-            unsigned hits = __ballot_sync(~0u, owner == row);
+            warp_mask_t hits = warp_ballot(owner == row);
             for (; hits; hits &= hits - 1) {
-                const Pack<V>* from = terms + __shfl_sync(~0u, at, __ffs(hits) - 1) * width;
+                const Pack<V>* from = terms + warp_shuffle(at, warp_first(hits)) * width;
                 Pack<V> values[PACKS];
 #pragma unroll
                 for (int k = 0; k < PACKS; ++k)
-                    if (k * 32 < columns) values[k] = from[k * 32];
+                    if (k * WARP_SIZE < columns) values[k] = from[k * WARP_SIZE];
 #pragma unroll
                 for (int k = 0; k < PACKS; ++k)
 #pragma unroll
@@ -93,11 +97,11 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
         }
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            if (k * 32 >= columns) continue;
+            if (k * WARP_SIZE >= columns) continue;
             Pack<V> values;
 #pragma unroll
             for (int j = 0; j < V; ++j) values.at[j] = scalar_t(total[k][j]);
-            reinterpret_cast<Pack<V>*>(y)[start + k * 32] = values;
+            reinterpret_cast<Pack<V>*>(y)[start + k * WARP_SIZE] = values;
         }
     }
 }

@@ -1,6 +1,8 @@
 // Inclusive running sum along the last axis, one block per row. A thread sums its 16 bytes, warps
 // scan by shuffles, and a carry joins the chunks of BLOCK packs, compensated so that long rows lose
 // nothing to it; the next chunk loads meanwhile.
+#include <portkern/portable.h>
+
 #define BLOCK 256  // knob: 128 256 512
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
@@ -14,8 +16,9 @@ template <int V>
 __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restrict__ x,
                                                        scalar_t* __restrict__ y, int64_t cols) {
     // Two sets, used in turn: one barrier per chunk keeps writers off what others still read.
-    __shared__ float totals[2][BLOCK / 32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    __shared__ float totals[2][BLOCK / WARP_SIZE_MIN];
+    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
+    const int warps = blockDim.x / WARP_SIZE;
     const int64_t packs = cols / V, step = blockDim.x;
     const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
     Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
@@ -35,13 +38,13 @@ __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restric
             v[j] = mine;
         }
         float scan = mine;
-        for (int d = 1; d < 32; d *= 2) {
-            const float below = __shfl_up_sync(~0u, scan, d);
+        for (int d = 1; d < WARP_SIZE; d *= 2) {
+            const float below = warp_shuffle_up(scan, d);
             if (lane >= d) scan += below;
         }
-        float before = __shfl_up_sync(~0u, scan, 1);  // of this warp; scan - mine would round
+        float before = warp_shuffle_up(scan, 1);  // of this warp; scan - mine would round
         if (lane == 0) before = 0.0f;
-        if (lane == 31) totals[turn][warp] = scan;
+        if (lane == WARP_SIZE - 1) totals[turn][warp] = scan;
         __syncthreads();
         float chunk = 0.0f;  // its own sum is small, so it keeps digits that the carry would drop
         for (int w = 0; w < warps; ++w) {
@@ -62,7 +65,7 @@ __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restric
 
 template <int V>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    unsigned threads = 32;  // short rows would leave most of a large block idle
+    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
     while (threads < BLOCK && threads < cols / V) threads *= 2;
     cumsum_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, y, cols);
     return (int)cudaGetLastError();
