@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -189,7 +188,7 @@ class _Rounds:
         after()
         return took_s, self._calls + 1
 
-    def _ask(self, do: str, given: Mapping[str, Any]) -> None:
+    def _ask(self, do: str, given: Mapping[str, object]) -> None:
         outcome = self.session.ask(do, timeout_s=self.timeout_s, **given)
         if not isinstance(outcome, Answered):
             raise ToolError(f"the kernel did not run again: {outcome}")
