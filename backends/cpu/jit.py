@@ -6,9 +6,9 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
@@ -18,6 +18,9 @@ from portkern.toolchain.run_tool import package_version
 from portkern.toolchain.torch_device import TorchDevice
 
 from .functions import import_function
+
+if TYPE_CHECKING:
+    import torch
 
 #: Modules that kernels may import: ``portkern.backends.cpu.include``.
 INCLUDE = Path(__file__).parent / "include"
@@ -33,7 +36,7 @@ def environment(target: Target) -> dict[str, str]:
     return {"NUMBA_CPU_NAME": str(target.march), "NUMBA_CPU_FEATURES": ""}
 
 
-def _import_numba(target: Target) -> Any:
+def _import_numba(target: Target) -> None:
     if package_version("numba") is None:
         raise BackendUnavailable("Numba is not installed; pip install 'portkern[numba]'")
     here = platform.machine().replace("arm64", "aarch64")
@@ -49,7 +52,6 @@ def _import_numba(target: Target) -> Any:
             f"Numba was imported for {compiled_for or 'this CPU'}, expected {target.march}; "
             f"set NUMBA_CPU_NAME={target.march} NUMBA_CPU_FEATURES= before it is imported"
         )
-    return numba
 
 
 def build(request: Build, workdir: Path) -> Artifact:
@@ -77,7 +79,7 @@ def _write(path: Path, request: Build) -> None:
     os.utime(path, (time, time))
 
 
-def _compile(function: Any, request: Build) -> None:
+def _compile(function: Callable[..., object], request: Build) -> None:
     """Compile for the request's types now, and keep the code in __pycache__ beside the source."""
     import numba
 
@@ -107,7 +109,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
         s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars
     }
 
-    def launch(call: Call) -> Sequence[Any]:
+    def launch(call: Call) -> Sequence[torch.Tensor]:
         arrays = [tensor.numpy() for tensor in (*call.inputs, *call.outputs)]
         function(*arrays, *(kind(call.scalars[name]) for name, kind in kinds.items()))
         return call.outputs

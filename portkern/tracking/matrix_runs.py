@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
@@ -27,6 +27,9 @@ from portkern.records.record import Record, Verdict
 from portkern.report.table import Table, TableCell, TableGroup, clean, headline, speedup_of
 from portkern.spec.target import load as load_target
 from portkern.toolchain.run_tool import run_tool
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import Json, JsonObject
 
 #: Limits of MLflow's log_batch and of its tags.
 BATCH = 1000
@@ -245,13 +248,13 @@ def cell_metrics(cell: TableCell) -> dict[str, float]:
     return metrics
 
 
-def rows(table: Table) -> dict[str, list[Any]]:
+def rows(table: Table) -> dict[str, list[Json]]:
     """Every cell as a row, by column: what ``mlflow.load_table`` gives back."""
     found = [_row(record) for record in table.records]
     return {name: [row[name] for row in found] for name in found[0]}
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: Record) -> JsonObject:
     return {
         "op": record.op,
         "backend": record.backend,
@@ -309,11 +312,11 @@ def _gate(group: TableGroup) -> str:
     return "fail" if group.failing else "pass"
 
 
-def _workloads(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+def _workloads(records: Iterable[Record]) -> dict[str, list[JsonObject]]:
+    found: dict[str, dict[str, JsonObject]] = {}
     for record in records:
         w = record.workload
-        entry = {"set": w.set, "name": w.name, "dims": w.dims, "scalars": w.scalars}
+        entry: JsonObject = {"set": w.set, "name": w.name, "dims": w.dims, "scalars": w.scalars}
         found.setdefault(record.op, {})[json.dumps(entry, sort_keys=True)] = entry
     return {op: [entries[key] for key in sorted(entries)] for op, entries in found.items()}
 

@@ -17,7 +17,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from portkern.agent.feedback.subject import Subject
 from portkern.errors import ToolError
@@ -62,7 +61,7 @@ def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: flo
 
 def _request(
     subject: Subject, folder: Path, scratch: Path, layers: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     import torch
 
     one, work = subject.contestant, subject.workload

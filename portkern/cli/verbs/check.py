@@ -6,12 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import MISSING
 
 from portkern import guard
-from portkern.cli.config import names, resolve
+from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.matrix.selection import Cell, Selection, Stage, default_target, load_op
@@ -27,14 +26,14 @@ class CheckOptions:
 
     op: str = MISSING
     backend: str = MISSING
-    source: Any = MISSING
+    source: Names = MISSING
     target: str = ""
     entry: str = ""
     style: str = ""
-    workloads: Any = "ci"
-    dtypes: Any = "float32"
+    workloads: Names = "ci"
+    dtypes: Names = "float32"
     venue: str = "best"
-    sanitize: Any = "none"
+    sanitize: Names = "none"
     torch_ops: str = "forbid"
     reports: str = "reports"
     run: str = "check"
