@@ -22,6 +22,7 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
+from portkern.agent.outcome import RunSummary
 from portkern.agent.run import GenerationRun, RunPlan
 from portkern.cli import main
 from portkern.cli.verbs import experiment as verb
@@ -664,7 +665,7 @@ def test_a_job_that_fails_leaves_the_others(
     Script(monkeypatch, {"": turns(1.0, 1.1, 1.2)})
     real = generate.generate
 
-    def generated(options: generate.GenerateOptions) -> dict[str, Any]:
+    def generated(options: generate.GenerateOptions) -> RunSummary:
         if "refine" in options.run:
             raise ModelError("the key is not taken")
         return real(options)
@@ -714,7 +715,7 @@ def hostile(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     real = generate.generate
 
-    def generated(options: generate.GenerateOptions) -> dict[str, Any]:
+    def generated(options: generate.GenerateOptions) -> RunSummary:
         if options.run == "relu-none-1":
             raise ModelError(HOSTILE)
         return real(options)

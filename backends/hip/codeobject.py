@@ -103,7 +103,7 @@ class _Reader:
         self._at += struct.calcsize(layout)
         return value
 
-    def _map(self, count: int) -> dict[str, Any]:
+    def _map(self, count: int) -> dict[object, object]:
         return {self.value(): self.value() for _ in range(count)}
 
     def _text(self, length: int) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.bench import Bench, BenchWorkload
@@ -26,6 +26,50 @@ FILE = "summary.json"
 FINALISTS = 3
 
 
+class RunCost(TypedDict):
+    """None is unknown."""
+
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    calls: int
+
+
+class RunSeconds(TypedDict):
+    wall: float
+    device: float
+
+
+class RunSummary(TypedDict):
+    """What ``summary.json`` holds; ``told`` is its end in words, by what they are about."""
+
+    op: str
+    target: str
+    backend: str
+    language: str
+    dtype: str
+    seed: int
+    preset: Mapping[str, object]
+    axes: Mapping[str, Mapping[str, object]]
+    author: str
+    stopped: str
+    down: bool
+    attempts: int
+    statuses: Mapping[str, int]
+    curve: Sequence[float]
+    best: str | None
+    score: float
+    speedups: Mapping[str, float]
+    final: Mapping[str, int]
+    passed_over: Mapping[str, str]
+    gain: Mapping[str, object]
+    why_no_gain: str
+    cost: RunCost
+    seconds: RunSeconds
+    exit_code: int
+    told: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class RunOutcome:
     """``final`` are the best one's records of the last sets; ``out`` says of others why they are
@@ -40,7 +84,7 @@ class RunOutcome:
     why_no_gain: str = ""
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: Path) -> RunSummary:
     """What the run's summary says. Raises RecordError."""
     path = folder / FILE
     try:
@@ -49,7 +93,8 @@ def read(folder: Path) -> dict[str, Any]:
         raise RecordError(f"Cannot read {path}: {error}; use fresh=true for that run") from error
     if not isinstance(told, dict):
         raise RecordError(f"{path} holds no summary of a run; use fresh=true for that run")
-    return told
+    summary: RunSummary = told  # type: ignore[assignment]  # it is portkern's own file
+    return summary
 
 
 def conclude(

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 _THINK = r"think(?:ing)?|thought"
 #: The last alternative is a thought that the reply ends in.
@@ -102,7 +101,7 @@ def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def values(text: str) -> Iterator[Any]:
+def values(text: str) -> Iterator[object]:
     """The outermost JSON objects and lists, in their order, fenced or not. Commas that end them
     are forgiven."""
     end = 0
@@ -133,7 +132,7 @@ def objects(text: str) -> Iterator[dict[str, object]]:
                 todo += reversed(item)
 
 
-def _decoded(text: str, start: int) -> tuple[Any, int]:
+def _decoded(text: str, start: int) -> tuple[object, int]:
     """Of one value and its end. Raises ValueError, also for a number that Python finds too long."""
     decoder = json.JSONDecoder(strict=False)
     while True:

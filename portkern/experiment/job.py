@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from portkern.agent import outcome
 from portkern.agent.llm.calls import FILE as CALLS
@@ -55,7 +54,7 @@ class Done:
 
     job: Job
     log: Log
-    summary: Mapping[str, Any]
+    summary: outcome.RunSummary
     device: str = ""
     answered: frozenset[str] = frozenset()
 

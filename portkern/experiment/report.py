@@ -22,7 +22,7 @@ from portkern.report.table import clean
 from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
-    from portkern.spec.json_types import JsonObject
+    pass
 
 SCHEMA = 1
 
@@ -41,7 +41,7 @@ class ExperimentReport:
     exit_code: int
 
     @property
-    def document(self) -> JsonObject:
+    def document(self) -> dict[str, object]:
         return {
             "schema": SCHEMA,
             "experiment": self.name,
@@ -55,12 +55,18 @@ class ExperimentReport:
             "exit_code": self.exit_code,
         }
 
-    def _job(self, job: Job) -> JsonObject:
-        told: JsonObject = {"job": job.name, "arm": job.arm, "op": job.operator, "seed": job.seed}
+    def _job(self, job: Job) -> dict[str, object]:
+        told: dict[str, object] = {
+            "job": job.name,
+            "arm": job.arm,
+            "op": job.operator,
+            "seed": job.seed,
+        }
         told |= {"overrides": list(job.overrides)}
         done = next((one for one in self.done if one.job == job), None)
         if done is None:
             return told | {"done": False}
+        summary: Mapping[str, object] = done.summary
         kept = (
             "attempts",
             "statuses",
@@ -72,7 +78,7 @@ class ExperimentReport:
             "seconds",
             "exit_code",
         )
-        return told | {"done": True} | {key: done.summary.get(key) for key in kept}
+        return told | {"done": True} | {key: summary.get(key) for key in kept}
 
     @property
     def progress(self) -> str:
@@ -91,7 +97,9 @@ class ExperimentReport:
         own = [one.summary for one in self.done if one.job.arm == arm]
         costs, seconds = [one["cost"] for one in own], [one["seconds"] for one in own]
         calls = sum(cost["calls"] for cost in costs)
-        usd, sent, got = (_sum(costs, key) for key in ("usd", "tokens_in", "tokens_out"))
+        usd = _sum([cost["usd"] for cost in costs])
+        sent = _sum([cost["tokens_in"] for cost in costs])
+        got = _sum([cost["tokens_out"] for cost in costs])
         return (
             arm,
             str(len(own)),
@@ -104,9 +112,8 @@ class ExperimentReport:
         )
 
 
-def _sum(costs: Sequence[Mapping[str, float | None]], key: str) -> float | None:
+def _sum(values: Sequence[float | None]) -> float | None:
     """None as soon as one is not known."""
-    values = [cost[key] for cost in costs]
     known = [value for value in values if value is not None]
     return float(sum(known)) if len(known) == len(values) else None
 
@@ -136,7 +143,7 @@ def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[
     return {name: one for name, one in views.items() if isinstance(one, Missing)}
 
 
-def _as_json(document: JsonObject) -> str:
+def _as_json(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
+from portkern.agent.outcome import RunSummary
 from portkern.tracking.matrix_runs import BATCH, Skipped, Store, Tracked, sent
 
 EXPERIMENT = "portkern generate"
@@ -19,14 +19,15 @@ __all__ = ["EXPERIMENT", "Skipped", "track"]
 
 
 def track(
-    log: Log, calls: Calls, document: Mapping[str, Any], folder: Path, uri: str | None = None
+    log: Log, calls: Calls, document: RunSummary, folder: Path, uri: str | None = None
 ) -> Tracked | Skipped:
     """``document`` is the run's summary. Does not raise for a lost server."""
 
     def send(store: Store) -> Tracked:
-        numbers = {"score": document["score"], "attempts": len(log)}
+        numbers: dict[str, float] = {"score": document["score"], "attempts": len(log)}
         numbers |= {f"status/{name}": n for name, n in document["statuses"].items()}
-        numbers |= {k: v for k, v in document["cost"].items() if v is not None}
+        cost: Mapping[str, object] = document["cost"]
+        numbers |= {k: v for k, v in cost.items() if isinstance(v, int | float)}
         run = store.start(folder.name, _tags(document), _params(document), numbers)
         _curve(store, run, document["curve"])
         store.add_files(run, folder)
@@ -37,18 +38,21 @@ def track(
     return sent(send, experiment=EXPERIMENT, uri=uri)
 
 
-def _tags(document: Mapping[str, Any]) -> dict[str, str]:
+def _tags(document: RunSummary) -> dict[str, str]:
     return {
         "mlflow.source.name": "portkern",
-        "preset": document["preset"].get("name", ""),
+        "preset": str(document["preset"].get("name", "")),
         "author": document["author"][:4000],
     }
 
 
-def _params(document: Mapping[str, Any]) -> dict[str, str]:
-    named = {k: str(document[k]) for k in ("op", "target", "backend", "language", "dtype", "seed")}
+def _params(document: RunSummary) -> dict[str, str]:
+    facts: Mapping[str, object] = document
+    named = {k: str(facts[k]) for k in ("op", "target", "backend", "language", "dtype", "seed")}
     return named | {
-        axis: options["kind"] for axis, options in document["axes"].items() if "kind" in options
+        axis: str(options["kind"])
+        for axis, options in document["axes"].items()
+        if "kind" in options
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from portkern.agent.axes import Message, Reply
 from portkern.errors import ConfigError, RecordError
@@ -18,6 +18,8 @@ from portkern.records.record import Cost
 
 SCHEMA: Final = 1
 FILE: Final = "calls.jsonl"
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -228,9 +230,11 @@ def _cost(calls: Iterable[ModelCall]) -> Cost:
     )
 
 
-def _sum(values: Iterable[Any]) -> Any:
-    known = list(values)
-    return None if None in known else sum(known)
+def _sum(values: Iterable[N | None]) -> N | None:
+    """None as soon as one is not known."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if len(known) == len(every) else None
 
 
 def _difference(recorded: ModelCall, request: Request) -> str:

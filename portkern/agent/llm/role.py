@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -62,7 +62,7 @@ class Role(BaseModel):
         return extra
 
     @classmethod
-    def of(cls, name: str, value: str | Mapping[str, Any]) -> Self:
+    def of(cls, name: str, value: str | Mapping[str, object]) -> Self:
         """``value`` as configured: options, or just the model. Raises ConfigError."""
         options = {"model": value} if isinstance(value, str) else dict(value)
         try:
@@ -91,7 +91,7 @@ class Role(BaseModel):
         return (self.api_base, self.api_key_env) if same else ("", "")
 
 
-def roles(options: Mapping[str, Any]) -> dict[str, Role]:
+def roles(options: Mapping[str, str | Mapping[str, object] | None]) -> dict[str, Role]:
     """As ``models`` of a configuration holds them. Raises ConfigError."""
     return {name: Role.of(name, value) for name, value in options.items() if value}
 

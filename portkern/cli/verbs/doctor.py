@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
@@ -22,7 +22,30 @@ from portkern.toolchain.run_tool import cache_root, package_version
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from portkern.spec.json_types import JsonObject
+
+class MachineFacts(TypedDict):
+    portkern: str
+    python: str
+    system: str
+    cpu: str
+    torch: str | None
+    cache: str
+    gpus: list[str]
+
+
+class Abilities(TypedDict):
+    """``build`` is true or the reason why not, ``emulate`` and ``run`` a venue's name or false."""
+
+    build: bool | str
+    emulate: str | bool
+    emulate_missing: str
+    run: str | bool
+    run_missing: str
+
+
+class Examined(TypedDict):
+    toolchain: dict[str, str]
+    targets: dict[str, Abilities]
 
 
 @dataclass
@@ -35,16 +58,18 @@ def main(overrides: Sequence[str]) -> int:
     found = {name: _examine(registry.load(name)) for name in registry.names()}
     containment = session.layers()
     session.close_servers()
-    document = {"machine": _machine(), "containment": containment.to_json(), "backends": found}
+    machine = _machine()
     if options.json:
-        run_folder.print_json(document)
+        run_folder.print_json(
+            {"machine": machine, "containment": containment.to_json(), "backends": found}
+        )
     else:
-        _print(document)
+        _print(machine, containment, found)
     works = any(t["build"] is True for b in found.values() for t in b["targets"].values())
     return 0 if works else 3
 
 
-def _machine() -> JsonObject:
+def _machine() -> MachineFacts:
     return {
         "portkern": version("portkern"),
         "python": platform.python_version(),
@@ -56,7 +81,7 @@ def _machine() -> JsonObject:
     }
 
 
-def _examine(backend: Backend) -> dict[str, Any]:
+def _examine(backend: Backend) -> Examined:
     """Per claimed target: true or the reason why not, for building, emulating and running."""
     claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
     toolchain: dict[str, str] = {}
@@ -66,7 +91,7 @@ def _examine(backend: Backend) -> dict[str, Any]:
     return {"toolchain": toolchain, "targets": {t.name: _abilities(backend, t) for t in claimed}}
 
 
-def _abilities(backend: Backend, where: Target) -> JsonObject:
+def _abilities(backend: Backend, where: Target) -> Abilities:
     probe, venues = backend.probe(where), backend.venues(where)
     return {
         "build": True if isinstance(probe, Ready) else str(probe),
@@ -77,12 +102,11 @@ def _abilities(backend: Backend, where: Target) -> JsonObject:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(machine: MachineFacts, containment: Layers, backends: Mapping[str, Examined]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(file=sys.stdout)
-    machine = document["machine"]
     gpus = ", ".join(machine["gpus"]) or "none"
     console.print(
         f"portkern {machine['portkern']} · Python {machine['python']} · torch {machine['torch']} · "
@@ -91,7 +115,7 @@ def _print(document: dict[str, Any]) -> None:
     )
     table = Table("backend", "toolchain", "builds for", "emulates", "runs on", title_justify="left")
     reasons: dict[str, list[str]] = {}
-    for name, backend in document["backends"].items():
+    for name, backend in backends.items():
         rows = backend["targets"]
         builds = [t for t, able in rows.items() if able["build"] is True]
         emulates = [t for t, able in rows.items() if able["emulate"]]
@@ -106,9 +130,9 @@ def _print(document: dict[str, Any]) -> None:
             why = rows[elsewhere[0]]["run_missing"]
             reasons[f"{name} cannot run: {why}{', …' * (len(elsewhere) > 1)}"] = elsewhere
     console.print(table)
-    _print_containment(console, Layers.from_json(document["containment"]))
-    for why, where in reasons.items():
-        console.print(f"- {why} [dim]({' '.join(where)})[/dim]", highlight=False)
+    _print_containment(console, containment)
+    for why, targets in reasons.items():
+        console.print(f"- {why} [dim]({' '.join(targets)})[/dim]", highlight=False)
 
 
 def _print_containment(console: Console, layers: Layers) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
 from portkern.agent.outcome import FILE as SUMMARY
-from portkern.agent.outcome import RunOutcome
+from portkern.agent.outcome import RunOutcome, RunSummary
 from portkern.agent.run import GenerationRun, RunPlan
 from portkern.agent.task import Task
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
@@ -88,7 +88,7 @@ def main(overrides: Sequence[str]) -> int:
         document = generate(options)
         if options.json:
             run_folder.print_json(document)
-        return int(document["exit_code"])
+        return document["exit_code"]
     return _several(sweep(plain))
 
 
@@ -106,22 +106,26 @@ def read(overrides: Sequence[str]) -> GenerateOptions:
 
 
 def _several(jobs: Sequence[Sequence[str]]) -> int:
-    documents = []
+    documents: list[dict[str, object]] = []
+    codes: list[int] = []
     for job in jobs:
         options = read(job)
         if not options.json:
             print(f"\n# {' '.join(job)}")
         try:
-            documents.append({"job": list(job)} | generate(options))
+            document = generate(options)
+            documents.append({"job": list(job), **document})
+            codes.append(document["exit_code"])
         except PortkernError as error:  # the others are still to be had
             print(f"portkern: error: {error}", file=sys.stderr)
             documents.append({"job": list(job), "error": str(error), "exit_code": error.exit_code})
+            codes.append(error.exit_code)
     if documents and options.json:
         run_folder.print_json({"jobs": documents})
-    return max((document["exit_code"] for document in documents), default=2)
+    return max(codes, default=2)
 
 
-def generate(options: GenerateOptions) -> dict[str, Any]:
+def generate(options: GenerateOptions) -> RunSummary:
     """One run, to its end; what ``summary.json`` holds."""
     plan = plan_of(options)
     folder = run_folder.run_folder(options.reports, options.run or _name(options, plan.task))
@@ -314,11 +318,11 @@ def _tell(attempts: Sequence[Attempt]) -> None:
 
 def _document(
     options: GenerateOptions, plan: RunPlan, run: GenerationRun, outcome: RunOutcome, stopped: str
-) -> dict[str, Any]:
+) -> RunSummary:
     log, task, spent = run.log, plan.task, run.meter.spent
     best = outcome.best
     cost = run.models.store.total
-    document: dict[str, Any] = {
+    document: RunSummary = {
         "op": task.op.name,
         "target": task.target.name,
         "backend": task.backend.name,
@@ -340,10 +344,18 @@ def _document(
         "passed_over": outcome.out,
         "gain": {name: one.model_dump() for name, one in outcome.gain.items()},
         "why_no_gain": outcome.why_no_gain,
-        "cost": cost.model_dump() | {"calls": len(run.models.store)},
+        "cost": {
+            "usd": cost.usd,
+            "tokens_in": cost.tokens_in,
+            "tokens_out": cost.tokens_out,
+            "calls": len(run.models.store),
+        },
         "seconds": {"wall": round(spent.wall_s, 2), "device": round(spent.device_s, 2)},
+        "exit_code": _exit_code(run, outcome),
+        "told": {},
     }
-    return document | {"exit_code": _exit_code(run, outcome), "told": _told(document, outcome)}
+    document["told"] = _told(document, outcome)
+    return document
 
 
 def _counted(outcome: RunOutcome) -> dict[str, int]:
@@ -365,7 +377,7 @@ def _exit_code(run: GenerationRun, outcome: RunOutcome) -> int:
     return 1 if tried and not run.models.dead else 3
 
 
-def _told(document: Mapping[str, Any], outcome: RunOutcome) -> dict[str, str]:
+def _told(document: RunSummary, outcome: RunOutcome) -> dict[str, str]:
     """Of the end, by what it is about."""
     best, told = outcome.best, {}
     if best is None:
@@ -403,12 +415,12 @@ def _told(document: Mapping[str, Any], outcome: RunOutcome) -> dict[str, str]:
     return told
 
 
-def _ending(document: Mapping[str, Any], folder: Path) -> str:
+def _ending(document: RunSummary, folder: Path) -> str:
     lines = [f"{name}: {text}" for name, text in document["told"].items()]
     return "\n".join(["", *lines, f"log: {folder / 'attempts.html'}"])
 
 
-def _track(run: GenerationRun, folder: Path, document: Mapping[str, Any]) -> None:
+def _track(run: GenerationRun, folder: Path, document: RunSummary) -> None:
     from portkern.tracking import agent_runs
 
     said = agent_runs.track(run.log, run.models.store, document, folder)
