@@ -14,6 +14,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pylint portkern backends/*/*.py
 
 test: lint
 	$(BIN)/pytest -n 2

@@ -23,7 +23,7 @@ from portkern.spec import catalogue, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
-from portkern.toolchain import host
+from portkern.toolchain import elf, host
 
 cpu = importlib.import_module("portkern.backends.cpu")
 jit = importlib.import_module("portkern.backends.cpu.jit")
@@ -170,7 +170,7 @@ def test_aarch64_code_is_an_object_file_that_defines_the_entry(
     artifact = backend.build(build, tmp_path)
     assert artifact.kind in ("object", "shared library")
     assert artifact.path.read_bytes()[18] == 183  # ELF's number for AArch64
-    assert cpu.defines(artifact.path, "softmax") and not cpu.defines(artifact.path, "expf")
+    assert elf.defines(artifact.path, "softmax") and not elf.defines(artifact.path, "expf")
 
 
 def test_a_wrong_prototype_is_the_compilers_error_on_the_authors_line(

@@ -19,7 +19,8 @@ NOT_NEEDED = ("hydra", "omegaconf", "rich", "scipy", "jinja2", "filelock", "psut
 
 
 def test_it_starts_without_the_evaluators_dependencies() -> None:
-    """numpy, torch, pydantic and pyyaml are enough to load every backend and target."""
+    """numpy, torch, pydantic and pyyaml are enough to load every backend and target (pyelftools
+    is imported by builds, in what reads object files)."""
     code = (
         "import sys\n"
         f"for name in {NOT_NEEDED!r}: sys.modules[name] = None\n"

@@ -14,14 +14,13 @@ from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Rea
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
-from portkern.toolchain import host
+from portkern.toolchain import elf, host
 from portkern.toolchain.compilers import Compiler, compiler, machine
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.run_tool import package_version, run_tool
 from portkern.toolchain.torch_device import TorchDevice
 
 from . import functions, jit
-from .elf import defines
 
 HARNESS = Path(__file__).parent / "harness.h"
 TYPES = {
@@ -137,7 +136,7 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
         cwd=workdir,
         env=env,
     )
-    if not defines(artifact, entry):
+    if not elf.defines(artifact, entry):
         wanted = abi.prototype(signature, entry, TYPES)
         raise BuildError(f"The source defines no C function {entry!r}; expected {wanted}", log=log)
     if found.cross:

@@ -31,5 +31,4 @@ def hardware(target: Target, nvcc: Nvcc | Missing) -> Venue | Missing:
         return nvcc
     if torch_runtime("cuda") is None:
         return Missing("the installed torch is not a CUDA build", "pip install torch")
-    # torch counts by speed unless told otherwise, nvidia-smi by bus
-    return Venue("hardware", gpu.name, f"cuda:{gpu.index}", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    return Venue("hardware", gpu.name, f"cuda:{gpu.index}")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Resources
+from portkern.toolchain import elf
 
 from ..cuda.ptxas import readable
 
-_NOTE = 7  # SHT_NOTE
 _METADATA = 32  # NT_AMDGPU_METADATA
 # Clang's block size limit where a kernel has no __launch_bounds__.
 _ANY_BLOCK = 1024
@@ -37,11 +36,10 @@ _MAPS = {0xDE: ">H", 0xDF: ">I"}
 
 def resources(path: Path) -> tuple[Resources, ...]:
     """One value per kernel, in the file's order. Raises BuildError for a file without metadata."""
-    data = path.read_bytes()
-    for kind, payload in _notes(data):
-        if kind == _METADATA:
-            return tuple(_kernel(k) for k in _Reader(payload).value()["amdhsa.kernels"])
-    raise BuildError(f"{path.name} has no AMDGPU metadata, expected an AMD code object")
+    metadata = elf.note(path, _METADATA)
+    if metadata is None:
+        raise BuildError(f"{path.name} has no AMDGPU metadata, expected an AMD code object")
+    return tuple(_kernel(k) for k in _Reader(metadata).value()["amdhsa.kernels"])
 
 
 def _kernel(facts: dict[str, Any]) -> Resources:
@@ -57,21 +55,6 @@ def _kernel(facts: dict[str, Any]) -> Resources:
         shared_bytes=facts[".group_segment_fixed_size"],
         threads=None if threads == _ANY_BLOCK else threads,
     )
-
-
-def _notes(elf: bytes) -> Iterator[tuple[int, bytes]]:
-    """The type and payload of each note of a 64-bit little-endian ELF file."""
-    (sections,) = struct.unpack_from("<Q", elf, 0x28)
-    size, count = struct.unpack_from("<HH", elf, 0x3A)
-    for i in range(count):
-        (kind,) = struct.unpack_from("<I", elf, sections + i * size + 4)
-        at, length = struct.unpack_from("<QQ", elf, sections + i * size + 0x18)
-        end = at + length if kind == _NOTE else at
-        while at < end:
-            name, payload, note = struct.unpack_from("<III", elf, at)
-            start = at + 12 + -(-name // 4) * 4
-            yield note, elf[start : start + payload]
-            at = start + -(-payload // 4) * 4
 
 
 class _Reader:

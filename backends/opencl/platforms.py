@@ -110,7 +110,7 @@ def devices() -> tuple[ClDescription, ...] | Missing:
             text=True,
             timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment()},
+            env={**os.environ, **host.GPU_NUMBERING, **environment()},
         )
     except subprocess.TimeoutExpired:
         return Missing(f"the OpenCL drivers did not answer within {TIMEOUT_S:g} s")

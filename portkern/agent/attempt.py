@@ -23,15 +23,15 @@ class Status(StrEnum):
     NO_CODE = "no_code"  # the proposer came back without a kernel
     DUPLICATE = "duplicate"  # of an attempt of this run, whose result it has
     SCREENED = "screened"  # a critic held it back from the hardware
-    UNSUPPORTED = "unsupported"
-    UNAVAILABLE = "unavailable"
-    REJECTED = "rejected"
-    BUILD_FAILED = "build_failed"
-    CRASHED = "crashed"
-    TIMED_OUT = "timed_out"
-    WRONG = "wrong"
-    SUSPICIOUS = "suspicious"
-    PASSED = "passed"
+    UNSUPPORTED = Verdict.UNSUPPORTED.value
+    UNAVAILABLE = Verdict.UNAVAILABLE.value
+    REJECTED = Verdict.REJECTED.value
+    BUILD_FAILED = Verdict.BUILD_FAILED.value
+    CRASHED = Verdict.CRASHED.value
+    TIMED_OUT = Verdict.TIMED_OUT.value
+    WRONG = Verdict.WRONG.value
+    SUSPICIOUS = Verdict.SUSPICIOUS.value
+    PASSED = Verdict.PASSED.value
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Status:

@@ -22,6 +22,7 @@ VERBS = {
     "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
     "experiment": "compare ways of writing kernels: name=search op=matmul target=x86_64",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
+    "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
     "report": "write a run's report again from its records: report RUN",
 }
 HELP_FLAGS = ("-h", "--help", "help")
@@ -65,7 +66,8 @@ def run(argv: list[str]) -> int:
 def _dispatch(verb: str, rest: list[str]) -> int:
     if verb not in VERBS:
         raise no_such("verb", verb, VERBS)
-    if set(rest) & set(HELP_FLAGS):
+    own = rest[: rest.index("--")] if "--" in rest else rest  # what follows is a program's
+    if set(own) & set(HELP_FLAGS):
         print(_verb_help(verb))
         return 0
     module = importlib.import_module(f"portkern.cli.verbs.{verb}")

@@ -50,7 +50,7 @@ def _reader(target: Target) -> Callable[[set[str]], Reading]:
     gpu = host.gpu_for(target)
     if gpu is None:
         return lambda slowed: {}
-    return _nvidia(gpu.index) if gpu.vendor == "nvidia" else _amd(gpu.index)
+    return _nvidia(gpu.number) if gpu.vendor == "nvidia" else _amd(gpu.number)
 
 
 def _cpu(slowed: set[str]) -> Reading:

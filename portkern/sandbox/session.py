@@ -31,6 +31,7 @@ from portkern.errors import StorageError, WorkerError
 from portkern.sandbox.jail import JailPolicy, Layers, owner
 from portkern.sandbox.message import Failed, FormError, Request, brief, encoded, read
 from portkern.sandbox.shared_memory import SharedMemory
+from portkern.toolchain import host
 from portkern.toolchain.run_tool import cache_root
 
 R = TypeVar("R")
@@ -236,7 +237,7 @@ class ForkServer:
                     [sys.executable, "-P", "-m", module, handle, *self._preload],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
-                    env=_environment(),
+                    env={**SHORT_SPINS, **KEPT_MEMORY, **inherited()},
                 )
             with suppress(OSError):
                 hello = self._control.recv(1 << 16)
@@ -248,16 +249,14 @@ class ForkServer:
         raise WorkerError("The fork server did not start; see the lines it printed above")
 
 
-def _environment() -> dict[str, str]:
-    return (
-        SHORT_SPINS
-        | KEPT_MEMORY
-        | {
-            name: value
-            for name, value in os.environ.items()
-            if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
-        }
-    )
+def inherited() -> dict[str, str]:
+    """What a worker, or a profiler around one, has of the evaluator's environment."""
+    allowed = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
+    }
+    return {**allowed, **host.GPU_NUMBERING}
 
 
 _SERVERS: dict[tuple[str, ...], ForkServer] = {}

@@ -10,7 +10,8 @@ import os
 import platform
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,16 +19,23 @@ from portkern.errors import ToolError
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import run_tool
 
+#: Of every process that opens a GPU: kernels, baselines and profilers mean the same card by a
+#: number. CUDA counts by speed unless told otherwise, nvidia-smi and this module by bus.
+GPU_NUMBERING: Mapping[str, str] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
 
 @dataclass(frozen=True)
 class Gpu:
-    """``arch`` in the targets' spelling (``sm_90``, ``gfx942``); ``index`` counts per vendor."""
+    """``arch`` in the targets' spelling (``sm_90``, ``gfx942``). ``index`` counts, per vendor, what
+    a process sees; ``number`` is the driver's own, which no variable changes."""
 
     vendor: str
     name: str
     arch: str
     index: int
     driver: str
+    number: int = 0
+    uuid: str = ""
 
     def is_a(self, target: Target) -> bool:
         """Whether this is ``target``: the product when it is one, else the architecture."""
@@ -44,7 +52,32 @@ def machine() -> str:
 
 @lru_cache
 def gpus() -> tuple[Gpu, ...]:
-    return (*_nvidia(), *_amd())
+    """Those that the environment's ``*_VISIBLE_DEVICES`` leave, numbered as a process sees them."""
+    nvidia = visible(_nvidia(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    amd = visible(_amd(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    # HIP takes CUDA's variable where its own is not set, and counts what ROCR's has left
+    hip = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return (*nvidia, *visible(amd, hip))
+
+
+def visible(listed: Sequence[Gpu], names: str | None) -> list[Gpu]:
+    """Those of ``listed`` that ``names`` chooses, by number or the beginning of a UUID. The first
+    number that is none ends the list, as it does in the drivers."""
+    if names is None:
+        return list(listed)
+    chosen: list[Gpu] = []
+    for name in map(str.strip, names.split(",")):
+        gpu = next((gpu for gpu in listed if _is_called(gpu, name)), None)
+        if gpu is None and name.startswith(("MIG", "GPU-")):
+            return list(listed)  # a slice of a GPU, or a UUID that only the driver knows
+        if gpu is None:
+            break
+        chosen.append(replace(gpu, index=len(chosen)))
+    return chosen
+
+
+def _is_called(gpu: Gpu, name: str) -> bool:
+    return name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
 
 
 def gpu_for(target: Target) -> Gpu | None:
@@ -85,7 +118,7 @@ def _nvidia() -> list[Gpu]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    query = "--query-gpu=index,name,compute_cap,driver_version"
+    query = "--query-gpu=index,name,compute_cap,driver_version,uuid"
     try:
         answer = run_tool([tool, query, "--format=csv,noheader"], timeout_s=20, error=ToolError)
     except ToolError:
@@ -93,11 +126,10 @@ def _nvidia() -> list[Gpu]:
     found = []
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) == 4 and fields[0].isdigit():
-            index, name, capability, driver = fields
-            found.append(
-                Gpu("nvidia", name, f"sm_{capability.replace('.', '')}", int(index), driver)
-            )
+        if len(fields) == 5 and fields[0].isdigit():
+            index, name, capability, driver, uuid = fields
+            arch = f"sm_{capability.replace('.', '')}"
+            found.append(Gpu("nvidia", name, arch, int(index), driver, int(index), uuid))
     return found
 
 
@@ -114,5 +146,5 @@ def _amd() -> list[Gpu]:
         name = (node.parent / "name").read_text().strip() or arch
         module = Path("/sys/module/amdgpu/version")
         driver = module.read_text().strip() if module.exists() else ""
-        found.append(Gpu("amd", name, arch, len(found), driver))
+        found.append(Gpu("amd", name, arch, len(found), driver, len(found)))
     return found

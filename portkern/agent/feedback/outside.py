@@ -95,11 +95,6 @@ def _asks_for_admin() -> bool:
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
     """What a worker sees of the evaluator's: no key is among it, and ``env -i`` leaves out the
     rest."""
-    allowed = {
-        name: value
-        for name, value in os.environ.items()
-        if name in session.ALLOWED or name.startswith(session.ALLOWED_PREFIXES)
-    }
     cache = str(cache_root().absolute())
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "PORTKERN_CACHE_DIR": cache}
-    return [f"{name}={value}" for name, value in {**allowed, **venue, **own}.items()]
+    return [f"{name}={value}" for name, value in {**session.inherited(), **venue, **own}.items()]

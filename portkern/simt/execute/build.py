@@ -79,7 +79,7 @@ def build_program(
     """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
     when None). :mod:`portkern.simt.execute.program` runs it."""
     box, out = runtime_library.ready(), out.absolute()
-    source = Source("", path.name, language or _language(path), "", tuple(search), tuple(defines))
+    source = Source("", path.name, language or language_of(path), "", tuple(search), tuple(defines))
     object_ = _compile_tree(box, path, out, source, target, mode)
     extra = ["-fsanitize=address"] if mode == "asan" else []
     run_tool(
@@ -115,7 +115,7 @@ def build_extension(
     if mode == "asan":
         raise ConfigError("An extension is built with mode 'fast' or 'check', got 'asan'")
     box, out = runtime_library.ready(), out.absolute()
-    source = Source("", path.name, language or _language(path), "", tuple(search), tuple(defines))
+    source = Source("", path.name, language or language_of(path), "", tuple(search), tuple(defines))
     object_ = _compile_tree(box, path, out, source, target, mode)
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", out],
@@ -124,7 +124,7 @@ def build_extension(
     return out
 
 
-def _language(path: Path) -> Language:
+def language_of(path: Path) -> Language:
     return "hip" if path.suffix == ".hip" else "cuda"
 
 

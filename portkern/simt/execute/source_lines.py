@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkern.simt.diagnostics import Diagnostic, merge
 from portkern.simt.execute.runtime_library import INCLUDE
+from portkern.toolchain import elf
 
 if TYPE_CHECKING:
     from elftools.dwarf.compileunit import CompileUnit
@@ -117,17 +118,14 @@ def _ours(file: str) -> bool:
 @lru_cache(maxsize=64)
 def _tables(module: Path) -> tuple[list[Row], list[Inlined]]:
     """All rows of a module's line tables by address, and the calls that were inlined."""
-    from elftools.elf.elffile import ELFFile
-
     rows: list[Row] = []
     inlined: list[Inlined] = []
     if not module.is_file():
         return rows, inlined
-    with module.open("rb") as stream:
-        elf = ELFFile(stream)
-        if not elf.has_dwarf_info():
+    with elf.opened(module) as file:
+        if not file.has_dwarf_info():
             return rows, inlined
-        dwarf = elf.get_dwarf_info()
+        dwarf = file.get_dwarf_info()
         for unit in dwarf.iter_CUs():
             program = dwarf.line_program_for_CU(unit)
             if program is not None:

@@ -1,0 +1,54 @@
+"""What ELF files say, without loading them: loading runs their constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from portkern.errors import BuildError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[ELFFile]:
+    """The file as pyelftools reads it. Raises BuildError for what is no ELF file."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as stream:
+        try:
+            yield ELFFile(stream)
+        except ELFError as error:
+            raise BuildError(f"{path.name} is no readable ELF file: {error}") from error
+
+
+def defines(path: Path, symbol: str) -> bool:
+    """Whether the file at ``path`` defines the global ``symbol``."""
+    from elftools.elf.sections import SymbolTableSection
+
+    with opened(path) as elf:
+        tables = [part for part in elf.iter_sections() if isinstance(part, SymbolTableSection)]
+        return any(
+            entry["st_shndx"] != "SHN_UNDEF"  # used here, defined elsewhere
+            and entry["st_info"]["bind"] in ("STB_GLOBAL", "STB_WEAK")
+            for table in tables
+            for entry in table.get_symbol_by_name(symbol) or ()
+        )
+
+
+def note(path: Path, kind: int) -> bytes | None:
+    """The payload of the first note of the type ``kind``; None where there is none."""
+    from elftools.elf.sections import NoteSection
+
+    with opened(path) as elf:
+        for section in elf.iter_sections():
+            if isinstance(section, NoteSection):
+                for entry in section.iter_notes():
+                    # Types that pyelftools has no name for stay numbers, whatever its stubs say.
+                    if str(entry["n_type"]) == str(kind):
+                        return bytes(entry["n_descdata"])
+    return None

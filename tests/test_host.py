@@ -1,0 +1,72 @@
+"""A GPU's number means the same card wherever it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkern.agent.feedback import outside
+from portkern.sandbox import session
+from portkern.sandbox.session import Failed, Session
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+from portkern.toolchain import host
+
+GPUS = [
+    host.Gpu("nvidia", f"GPU {k}", "sm_90", k, "580", k, uuid)
+    for k, uuid in enumerate(["GPU-aaaa", "GPU-bbbb", "GPU-cccc"])
+]
+FASTEST_FIRST = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+
+
+@pytest.fixture
+def speed_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own setting, which nvidia-smi does not follow."""
+    for name, value in FASTEST_FIRST.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("speed_order")
+def test_a_worker_of_a_baseline_counts_gpus_as_the_host_does() -> None:
+    """Of a kernel too: both are sessions, and one fork server starts them."""
+    session.close_servers()
+    source = "import os\nraise KeyError(os.environ['CUDA_DEVICE_ORDER'])\n"
+    with Session(("torch",), {}) as opened:
+        outcome = opened.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+    session.close_servers()
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "'PCI_BUS_ID'"
+
+
+@pytest.mark.usefixtures("speed_order")
+def test_a_profiler_counts_gpus_as_the_host_does(tmp_path: Path) -> None:
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in outside._environment({}, tmp_path)
+
+
+@pytest.mark.parametrize("name", registry.BUILTIN)
+def test_no_venue_counts_gpus_in_its_own_way(name: str) -> None:
+    backend = registry.load(name)
+    for where in filter(backend.supports, map(target.load, target.names())):
+        venues = backend.venues(where)
+        for venue in (venues.hardware, venues.emulator):
+            assert isinstance(venue, Missing) or not host.GPU_NUMBERING.keys() & venue.environment
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (None, [0, 1, 2]),
+        ("2,0", [2, 0]),
+        ("GPU-bb", [1]),
+        ("", []),
+        ("1,-1,0", [1]),
+        ("MIG-7f", [0, 1, 2]),
+    ],
+)
+def test_visible_gpus_are_numbered_as_a_process_sees_them(
+    names: str | None, numbers: list[int]
+) -> None:
+    chosen = host.visible(GPUS, names)
+    assert [gpu.number for gpu in chosen] == numbers
+    assert [gpu.index for gpu in chosen] == list(range(len(chosen)))
