@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test lint readme clean
+.PHONY: setup demo test test-full lint readme clean
 
 setup:
 	@sh tools/setup.sh
@@ -15,8 +15,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# tests/tiers.py says by what rule a test is full.
 test: lint
-	$(BIN)/pytest -n 2
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 -m "not full"
+
+test-full: setup
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 -m full
 
 readme: setup
 	$(BIN)/python -m tools.readme

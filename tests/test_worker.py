@@ -25,7 +25,7 @@ def test_it_starts_without_the_evaluators_dependencies() -> None:
         "import sys\n"
         f"for name in {NOT_NEEDED!r}: sys.modules[name] = None\n"
         "import portkern.worker.forkserver\n"
-        "from portkern import registry, target\n"
+        "from portkern.spec import registry, target\n"
         "backends = [registry.load(name) for name in registry.BUILTIN]\n"
         "targets = [target.load(name) for name in target.names()]\n"
         "print(sum(b.supports(t) for b in backends for t in targets))\n"

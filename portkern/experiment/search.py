@@ -241,8 +241,9 @@ def _notes(contests: Sequence[Contest], question: StudyQuestion) -> tuple[str, .
         if contest.noise is not None:
             notes.append(
                 f"{contest.op}: {counted(contest.repeated, 'kernel')} had scores in several jobs, "
-                f"which differ by {contest.noise * 100:.1f} % (standard deviation). Smaller differences "
-                "of strategies mean nothing, and a highest score is in part luck: see the race."
+                f"which differ by {contest.noise * 100:.1f} % (standard deviation). Smaller "
+                "differences of strategies mean nothing, and a highest score is in part luck: see "
+                "the race."
             )
         for each in contest.standings:
             short = [trace for trace in each.traces if trace.made < question.count]
