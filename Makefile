@@ -15,12 +15,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# tests/tiers.py says by what rule a test is full.
+# By what rule a test is full: tests/tiers.py. Properties are tried in both, in full on more examples.
 test: lint
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 -m "not full"
 
 test-full: setup
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 -m full
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 -m "full or hypothesis"
 
 readme: setup
 	$(BIN)/python -m tools.readme

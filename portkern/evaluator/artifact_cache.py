@@ -62,7 +62,7 @@ class ArtifactCache:
     """Entries appear whole or not at all: they are filled aside and renamed into place."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()  # a jail shows what is written to, not a link to it
+        self.folder = folder
 
     def get(self, key: str) -> Artifact | None:
         manifest = self.folder / key / "artifact.json"

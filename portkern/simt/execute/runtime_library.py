@@ -126,8 +126,7 @@ def find() -> Toolbox | Missing:
     found = compiler(platform.machine().replace("arm64", "aarch64"))
     if isinstance(found, Missing):
         return found
-    # What is built is linked to this folder by name, and a jail may not have the link to it.
-    return Toolbox(found, (cache_root() / "simt").resolve() / _digest(found))
+    return Toolbox(found, cache_root() / "simt" / _digest(found))
 
 
 def ready() -> Toolbox:
