@@ -1,12 +1,14 @@
 """How fast portkern itself is: prints a table and writes results/speed.json.
 
-.venv/bin/python benchmarks/speed.py             start-up, one candidate, the matrix, memory
+.venv/bin/python benchmarks/speed.py             commands, a candidate, the matrix, memory
+.venv/bin/python benchmarks/speed.py --commands  only what a user types: cold processes, defaults
 .venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
                                                  (downloads everything again)
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -39,9 +41,10 @@ def main() -> None:
     measured = {
         "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
         "help_s": median(lambda: seconds([PORTKERN, "--help"]), 7),
-        **candidate(),
-        **matrix(),
+        **commands(),
     }
+    if "--commands" not in sys.argv:
+        measured |= {**candidate(), **matrix()}
     if "--setup" in sys.argv:
         measured |= setup()
     target = ROOT / "benchmarks" / "results" / "speed.json"
@@ -49,6 +52,39 @@ def main() -> None:
     target.write_text(json.dumps(known | measured, indent=1) + "\n")
     for name, value in measured.items():
         print(f"{name:28} {value}")
+
+
+def commands(repeats: int = 5) -> dict[str, float]:
+    """Cold processes with the defaults, as a user types them: medians of ``repeats``. Sources are
+    new where a build is to be made; runtimes and headers are in the cache."""
+    text = (ROOT / "backends/cpu/kernels/softmax.cpp").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache"}
+        numbers = itertools.count()
+
+        def sources(count: int) -> str:
+            files = [Path(folder) / f"k{next(numbers)}.cpp" for _ in range(count)]
+            for file in files:
+                file.write_text(f"{text}// {file.name}\n")
+            return f"[{','.join(map(str, files))}]"
+
+        def check(source: str) -> float:
+            verb = [PORTKERN, "check", "op=softmax", "backend=cpu", f"reports={folder}"]
+            return seconds([*verb, f"source={source}"], environment)
+
+        kept = sources(1)
+        check(kept)
+        fresh = median(lambda: check(sources(1)), repeats)
+        five = median(lambda: check(sources(5)), 3)
+        run = f"reports={folder}"
+        seconds([PORTKERN, *MATRIX[:2], "targets=host", *MATRIX[3:], run], environment)
+        return {
+            "check_fresh_s": fresh,
+            "check_cached_s": median(lambda: check(kept), repeats),
+            "check_further_s": round((five - fresh) / 4, 3),
+            "doctor_s": median(lambda: seconds([PORTKERN, "doctor"], environment), repeats),
+            "report_s": median(lambda: seconds([PORTKERN, "report", "speed", run]), repeats),
+        }
 
 
 def candidate() -> dict[str, float]:

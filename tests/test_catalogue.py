@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from portkern.evaluator.build import Failure, StageLimits
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready
-from portkern.spec.candidate import Candidate
+from portkern.spec.candidate import Candidate, Knob
 from portkern.spec.occupancy import occupancy
 from portkern.spec.target import Target
 
@@ -96,6 +97,55 @@ def asked(backend: Backend, kernel: Candidate) -> Iterator[Build]:
     for where in legal if EVERYTHING else [legal[turn % len(legal)]]:
         for dtype in dtypes if EVERYTHING else [dtypes[turn % len(dtypes)]]:
             yield Build(kernel, op.signature, dtype, where, shown.dims, scalars, runnable=False)
+
+
+SHARED = [
+    pytest.param(name, package, Path(path.name), id=f"{name}-{path.name}")
+    for name in registry.names()
+    for package in registry.load(name).shared
+    for path in sorted(Path(str(files(package) / "kernels")).iterdir())
+]
+
+
+@pytest.mark.parametrize(("name", "package", "file"), SHARED)
+def test_a_backend_has_a_shared_kernel_in_its_own_language_and_no_other_beside_it(
+    name: str, package: str, file: Path
+) -> None:
+    backend = registry.load(name)
+    language = backend.shared[package][file.suffix]
+    kernels = {kernel.language: kernel for kernel in catalogue.candidates(file.stem, backend)}
+    assert kernels[language].backend == name
+    own = files(type(backend).__module__) / "kernels"
+    suffixes = [suffix for suffix, spoken in backend.languages.items() if spoken == language]
+    assert not any((own / f"{file.stem}{suffix}").is_file() for suffix in suffixes)
+
+
+def test_two_backends_compile_the_same_source() -> None:
+    [cuda] = catalogue.candidates("rope", registry.load("cuda"))
+    [hip] = catalogue.candidates("rope", registry.load("hip"))
+    assert cuda.source == hip.source
+    assert (cuda.language, hip.language) == ("cuda", "hip")
+
+
+def test_a_knob_of_a_shared_source_may_start_elsewhere_in_one_language(tmp_path: Path) -> None:
+    """Also where the source is read from its file."""
+    path = tmp_path / "sum.cu"
+    path.write_text("#define A 8  // knob: 1 4 8 (hip: 4)\n#define B 2  // knob: 1 2\n")
+    found = {
+        name: catalogue.from_file(path, op="sum", backend=registry.load(name)).knobs
+        for name in ("cuda", "hip")
+    }
+    assert found["cuda"] == {"A": Knob("A", 8, (1, 4, 8)), "B": Knob("B", 2, (1, 2))}
+    assert found["hip"] == {"A": Knob("A", 4, (1, 4, 8)), "B": Knob("B", 2, (1, 2))}
+
+
+def test_a_kernel_of_its_own_comes_before_one_that_is_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = registry.load("hip")
+    own = catalogue.candidates("softmax", backend)
+    monkeypatch.setattr(type(backend), "shared", {"portkern.backends.cuda": {".cu": "hip"}})
+    assert catalogue.candidates("softmax", backend) == own
 
 
 def wrong_with(backend: Backend, outcome: Artifact | Failure, where: Target) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ import torch
 
 from portkern import ops
 from portkern.errors import BackendUnavailable, BuildError
+from portkern.guard import shared
 from portkern.spec import catalogue, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
@@ -23,6 +26,7 @@ from portkern.spec.candidate import Candidate
 from portkern.toolchain import host
 
 cpu = importlib.import_module("portkern.backends.cpu")
+jit = importlib.import_module("portkern.backends.cpu.jit")
 X86 = ("x86_64", "x86_64_avx2", "x86_64_avx512")
 HERE = [name for name in X86 if host.runs_here(targets.load(name))]
 
@@ -310,8 +314,8 @@ def test_numba_says_that_it_has_no_halves(backend: Backend) -> None:
 NUMBA_CELL = """
 import sys, time, torch
 from pathlib import Path
-from portkern import registry
-from portkern import target as targets
+from portkern.spec import registry
+from portkern.spec import target as targets
 from portkern.spec.backend import Artifact, Build, Call
 from portkern.spec.candidate import Candidate
 from portkern import ops
@@ -360,6 +364,66 @@ def test_numba_compiles_for_the_target_once_and_loads_from_its_cache(
     assert float(error) < 1e-5
     assert {file.name for file in (moved / "__pycache__").glob("*.nbc")} == before
     assert float(seconds) < 2.0  # it takes 0.3 s, and 1.2 s to compile, on an idle machine
+
+
+CHANGED_FUNCTION = """
+import sys, torch
+from pathlib import Path
+from portkern import ops
+from portkern.backends.cpu import include, jit
+from portkern.spec import registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Artifact, Build, Call
+from portkern.spec.candidate import Candidate
+where, folder = targets.load(sys.argv[1]), Path(sys.argv[2])
+jit.INCLUDE = folder / "include"
+include.__path__[:] = [str(jit.INCLUDE)]
+source = '''
+import numba
+from portkern.backends.cpu.include.rows import copy
+@numba.njit
+def relu(x, y):
+    copy(x, y)
+'''
+backend, candidate = registry.load("cpu"), Candidate("relu", "cpu", "numba", source, entry="relu")
+build = Build(candidate, ops.load("relu").signature, "float32", where, {"n": 3}, {})
+artifact = Artifact(folder / "relu.py", "numba")
+if sys.argv[3] == "build":
+    artifact = backend.build(build, folder)
+kernel = backend.load(artifact, build, backend.venues(where).hardware)
+y = torch.empty(3)
+kernel.launch(Call([torch.tensor([1.0, 2.0, 3.0])], [y], {"n": 3}, {}))
+print(y.tolist())
+"""
+
+
+@pytest.mark.parametrize("again", ["build", "load"])
+def test_a_kernel_is_compiled_anew_when_a_function_that_it_shares_has_changed(
+    again: str, backend: Backend, tmp_path: Path
+) -> None:
+    pytest.importorskip("numba")
+    rows = tmp_path / "include" / "rows.py"
+    shutil.copytree(jit.INCLUDE, rows.parent)
+    environment = {**os.environ, **backend.environment(targets.load(HERE[-1]))}
+
+    def made(todo: str) -> str:
+        argv = [sys.executable, "-c", CHANGED_FUNCTION, HERE[-1], str(tmp_path), todo]
+        return subprocess.run(
+            argv, check=True, capture_output=True, text=True, env=environment
+        ).stdout.strip()
+
+    assert made("build") == made("load") == "[1.0, 2.0, 3.0]"
+    changed = rows.read_text().replace("to[j] = x[j]", "to[j] = x[j] * 2")
+    assert changed != rows.read_text()
+    rows.write_text(changed)
+    assert made(again) == "[2.0, 4.0, 6.0]"
+
+
+def test_what_numba_kernels_may_share_is_in_the_guide() -> None:
+    guide = (jit.INCLUDE.parent / "guide.md").read_text()
+    for name in shared.functions():
+        module, function = name.split(".")[-2:]
+        assert re.search(rf"^\| `{module}` \|.*`{function}\(", guide, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.testing import QUICK, evaluate
 from portkern.toolchain.run_tool import run_tool
+from portkern.worker import protocol
 
 from .kernels import RIGHT, relu
 
@@ -187,8 +188,8 @@ def test_a_worker_of_a_server_that_was_replaced_does_not_end_the_new_one() -> No
     with Session(("torch",), {}) as old:
         kill_server(("torch",))
         with Session(("torch",), {}) as new:
-            assert isinstance(old.ask("nothing", timeout_s=30), Died)
-            assert not isinstance(new.ask("nothing", timeout_s=30), Died)
+            assert isinstance(old.ask(protocol.State(), timeout_s=30), Died)
+            assert not isinstance(new.ask(protocol.State(), timeout_s=30), Died)
 
 
 def test_a_server_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def test_a_server_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
         assert process is not None
         process.send_signal(signal.SIGSTOP)
         with Session((), {}) as session:
-            assert not isinstance(session.ask("nothing", timeout_s=30), Died)
+            assert not isinstance(session.ask(protocol.State(), timeout_s=30), Died)
     assert not psutil.pid_exists(process.pid)
     sandbox.close_servers()
 
@@ -208,7 +209,7 @@ def test_workers_leave_no_cgroup_and_no_zombie() -> None:
     server = sandbox.server(("torch",))
     for _ in range(3):
         with Session(("torch",), {}) as session:
-            session.ask("nothing", timeout_s=30)
+            session.ask(protocol.State(), timeout_s=30)
     assert server._process is not None
     pid = server._process.pid
     assert psutil.Process(pid).children() == []
@@ -230,7 +231,7 @@ def test_a_worker_that_cannot_die_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
         session.close()
         assert time.monotonic() - start < 40
         with Session((), {}) as another:
-            assert not isinstance(another.ask("nothing", timeout_s=30), Died)
+            assert not isinstance(another.ask(protocol.State(), timeout_s=30), Died)
             start = time.monotonic()
         assert time.monotonic() - start < 5
     finally:

@@ -30,13 +30,15 @@ from portkern.evaluator.worker_reports import Slots
 from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.session import Answered, Died, End, Failed, Session, TimedOut
+from portkern.sandbox.message import Failed, FormError, R, Request, read
+from portkern.sandbox.session import Answered, Died, End, Outcome, Session, TimedOut, Unreadable
 from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
 from portkern.spec.candidate import Candidate
 from portkern.testing import evaluate
-from portkern.worker import output_guards
+from portkern.worker import output_guards, protocol
+from portkern.worker.protocol import Changes, Ran, State, Timed
 
 SOFTMAX = ops.load("softmax")
 BATCH = settings(
@@ -96,7 +98,7 @@ def bare(connection: socket.socket) -> Session:
     return session
 
 
-def asked(reply: bytes, *, close: bool = True) -> Any:
+def asked(reply: bytes, *, close: bool = True) -> Outcome[Changes]:
     """What a session makes of these bytes."""
     ours, theirs = socket.socketpair()
 
@@ -113,7 +115,7 @@ def asked(reply: bytes, *, close: bool = True) -> Any:
     sender.start()
     session = bare(ours)
     try:
-        return session.ask("run", timeout_s=1.0 if close else 0.2)
+        return session.ask(State(), timeout_s=1.0 if close else 0.2)
     finally:
         ours.close()
         sender.join()
@@ -125,7 +127,7 @@ def asked(reply: bytes, *, close: bool = True) -> Any:
 @given(st.binary(max_size=300) | JSON.map(lambda one: json.dumps(one).encode()))
 def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
     outcome = asked(line + b"\n")
-    assert isinstance(outcome, Answered | Failed | Died | TimedOut)
+    assert isinstance(outcome, Answered | Failed | Died | TimedOut | Unreadable)
     json.dumps(vars(outcome), ensure_ascii=False, default=str).encode()
 
 
@@ -133,7 +135,7 @@ def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
     "line",
     [
         b"[" * 100_000,
-        b'{"ok": true, "a": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b'{"ok": true, "reply": ' + b"[" * 500 + b"]" * 500 + b"}",
         b'{"ok": ' + b"9" * 5000 + b"}",
         b'{"ok": NaN}',
         b'{"ok": true',
@@ -163,7 +165,8 @@ def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
 
 
 def test_of_two_values_for_a_key_the_last_counts_and_is_checked() -> None:
-    assert isinstance(asked(b'{"ok": true, "ok": false}\n'), Failed)
+    failed = b'"reply": {"error": "E", "message": "", "log": ""}'
+    assert isinstance(asked(b'{"ok": true, "ok": false, ' + failed + b"}\n"), Failed)
 
 
 def test_a_line_without_an_end_is_cut_off() -> None:
@@ -172,17 +175,18 @@ def test_a_line_without_an_end_is_cut_off() -> None:
 
 
 def test_a_reply_of_the_largest_size_is_read_in_no_time() -> None:
-    text = b'{"ok": true, "a": "' + b"x" * (sandbox.REPLY_BYTES - 100) + b'"}\n'
+    text = b'{"ok": true, "reply": {"changed": ["' + b"x" * (sandbox.REPLY_BYTES - 100) + b'"]}}\n'
     start = time.perf_counter()
     outcome = asked(text)
-    assert isinstance(outcome, Answered) and len(outcome.data["a"]) == sandbox.TEXT_LENGTH
+    assert isinstance(outcome, Answered) and len(outcome.reply.changed[0]) == sandbox.TEXT_LENGTH
     assert time.perf_counter() - start < 1.0
 
 
 def test_a_worker_that_reads_nothing_times_out() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        outcome = bare(ours).ask("build", timeout_s=0.3, source="x" * (8 << 20))
+        long = protocol.Reference("x" * (8 << 20), "cpu", compiled=False)
+        outcome = bare(ours).ask(long, timeout_s=0.3)
     assert isinstance(outcome, TimedOut)
 
 
@@ -221,49 +225,53 @@ def called() -> Iterator[tuple[SharedMemory, Slots]]:
         yield (
             memory,
             Slots(
-                [memory.put(one) for one in case.inputs],
-                [memory.put(block)],
-                [memory.put(output_guards.poison(shape, "float32"))],
-                [memory.put(one) for one in case.inputs],
-                [memory.put(margins)],
-                [margins],
+                tuple(map(memory.put, case.inputs)),
+                (memory.put(block),),
+                (memory.put(output_guards.poison(shape, "float32")),),
+                tuple(map(memory.put, case.inputs)),
+                (memory.put(margins),),
+                (margins,),
             ),
         )
 
 
-FORM = {"shape": [32, 129], "dtype": "float32"}
-OUTPUT = mixed("type", "device", "input", "strides", **FORM)
-
-
-@BATCH
-@given(mixed("outputs") | st.fixed_dictionaries({"outputs": st.lists(OUTPUT, max_size=2)}))
-def test_outputs_that_are_described_anyhow_are_tensors_or_a_problem(said: dict[str, Any]) -> None:
-    with called() as (memory, slots):
-        found = worker_reports.collect(SOFTMAX, memory, slots, said)
-    assert [list(one.shape) for one in found] == [[32, 129]] if isinstance(found, list) else found
-    assert len(found) < 1000
-
-
+LAYOUT = mixed(type="", attributes=[], owes="", device="", input=0, strides=[1, 2])
+OUTPUT = st.fixed_dictionaries(
+    {"shape": st.just([32, 129]) | JSON, "dtype": st.just("float32") | JSON, "layout": LAYOUT}
+)
+RAN = {"returned": 1, "outputs": [], "seconds": 0.5, "changed": []}
 FINDING = mixed("also", "kernel", "place", code="SX201", severity="error", message="x", count=1)
 
 
-@BATCH
-@given(mixed("findings") | st.fixed_dictionaries({"findings": st.lists(FINDING | JSON)}))
-def test_findings_are_of_their_form_or_a_value_error(said: dict[str, Any]) -> None:
-    try:
-        for finding in worker_reports.findings(said, ()):
-            str(finding)
-    except ValueError as error:
-        assert str(error)
+def ran(outputs: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Replies to a call, most of which have the right fields."""
+    sound = {name: st.just(value) | JSON for name, value in RAN.items()}
+    found = {"findings": st.lists(FINDING | JSON, max_size=3) | JSON, "trace": JSON}
+    return st.fixed_dictionaries(sound | {"outputs": outputs}, optional=found)
 
 
 @BATCH
-@given(st.lists(JSON | st.floats(), max_size=4) | JSON, mixed("seconds", "method"))
-def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> None:
-    assert 0 <= worker_reports.seconds(said) < float("inf")
-    assert len(worker_reports.method(said)) < 1000
+@given(ran(st.lists(OUTPUT, max_size=2)) | mixed(**RAN))
+def test_a_reply_to_a_call_is_refused_or_is_tensors_or_a_problem(said: dict[str, Any]) -> None:
     try:
-        samples = worker_reports.samples({"samples": told}, 2)
+        reply = read(Ran, said)
+    except FormError as error:
+        assert len(str(error)) < 1000
+        return
+    with called() as (memory, slots):
+        actual = worker_reports.collect(SOFTMAX, memory, slots, reply)
+    assert isinstance(actual, str) or [list(output.shape) for output in actual] == [[32, 129]]
+    assert len(actual) < 1000
+    assert 0 <= reply.seconds < float("inf")
+    for finding in worker_reports.findings(reply.findings, ()):
+        str(finding)
+
+
+@BATCH
+@given(st.lists(JSON | st.floats(), max_size=4) | JSON)
+def test_times_are_finite_and_not_negative(said: Any) -> None:
+    try:
+        samples = worker_reports.samples(read(Timed, {"samples": said}), 2)
     except ValueError:
         return
     assert len(samples) == 2
@@ -272,8 +280,8 @@ def test_times_are_finite_and_not_negative(told: Any, said: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
 def test_a_time_that_is_no_number_is_not_believed(odd: Any) -> None:
-    with pytest.raises(ValueError, match="expected 2 numbers"):
-        worker_reports.samples({"samples": [1.0, odd]}, 2)
+    with pytest.raises(FormError):
+        read(Timed, {"samples": [1.0, odd]})
 
 
 # ---- a build
@@ -286,8 +294,11 @@ class Reply:
         self._data, self.memory = data, SharedMemory()
         os.pwrite(self.memory.handle, left, 0)
 
-    def ask(self, do: str, **_: Any) -> Answered:
-        return Answered(self._data)
+    def ask(self, request: Request[R], *, timeout_s: float) -> Outcome[R]:
+        try:
+            return sandbox._outcome(request, {"ok": True, "reply": self._data})
+        except FormError as error:
+            return Unreadable(str(error), "")
 
     def log(self) -> str:
         return ""
@@ -351,7 +362,9 @@ def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
 ) -> None:
     folder = tmp_path / "one"
     try:
-        one = built({"files": files, "artifact": artifact} | reply, b"abcdefgh", folder)
+        one = built(
+            {"files": files, "artifact": artifact, "seconds": 1.0} | reply, b"abcdefgh", folder
+        )
         if isinstance(one.outcome, Artifact):
             assert one.outcome.path.is_relative_to(folder / "cache")
             assert one.outcome.path.read_bytes()[:4] in (b"abcd", b"") or len(files) > 1
@@ -374,7 +387,8 @@ def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
         ([["../a.so", 1]], "no file of the build's folder"),
         ([["/tmp/a.so", 1]], "no file of the build's folder"),
         ([["d/" * 40 + "a", 1]], "no file of the build's folder"),
-        ([["a.so", True]], "not a name and a size"),
+        ([["a.so", True]], "True is not an integer"),
+        ([["a.so", -1]], "has the size -1"),
         ([[f"{number}", 0] for number in range(build.MOST_FILES + 1)], "at most"),
         ([["b.so", 1]], "its artifact is not among them"),
         ([["a.so", 1], ["a.so/b", 1]], "cannot be read"),
@@ -385,14 +399,18 @@ def test_files_that_no_build_leaves_are_refused(
     files: list[Any], told: str, tmp_path: Path
 ) -> None:
     artifact = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
-    outcome = built({"files": files, "artifact": artifact}, b"abcdefgh", tmp_path).outcome
+    outcome = built(
+        {"files": files, "artifact": artifact, "seconds": 1.0}, b"abcdefgh", tmp_path
+    ).outcome
     assert isinstance(outcome, Failure) and outcome.verdict is Verdict.BUILD_FAILED
     assert told in str(outcome)
 
 
 def test_a_sparse_arena_is_not_read_whole(tmp_path: Path) -> None:
     """A file of a terabyte costs its worker nothing."""
-    session = Reply({"files": [["a.so", 1 << 40]], "artifact": {"path": "a.so"}}, b"")
+    artifact = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    files = [["a.so", 1 << 40]]
+    session = Reply({"files": files, "artifact": artifact, "seconds": 1.0}, b"")
     with session.memory:
         os.ftruncate(session.memory.handle, 1 << 40)
         found = answered(session, ArtifactCache(tmp_path))
@@ -443,13 +461,14 @@ def odd():
                           None, [], {}, [[[]]], {"a": [1]}, 1.5, [1.0] * 3, 0])
 
 def reply(shape):
-    told = {"ok": random.choice([True, True, True, False, 1]), "seconds": odd(), "samples": odd(),
-            "outputs": random.choice([odd(), [{"shape": shape, "dtype": "float32"}], [odd()]]),
-            "findings": random.choice([[], [], odd(), [odd()]]), "method": odd(), "error": odd(),
-            "message": odd(), "log": odd()}
+    output = {"shape": shape, "dtype": "float32", "layout": {}}
+    told = {"returned": 1, "seconds": 0.001, "outputs": [output], "changed": [], "findings": []}
     for name in random.sample(sorted(told), random.randrange(3)):
-        del told[name]
-    line = json.dumps(told).encode()
+        told[name] = random.choice([odd(), [odd()]])
+    other = random.choice([{"samples": odd()}, {"method": odd()}, odd(),
+                           {"error": odd(), "message": odd(), "log": odd()}])
+    line = json.dumps({"ok": random.choice([True, True, True, False, 1]),
+                       "reply": random.choice([told, told, other])}).encode()
     return random.choice([line, line, line, line[:-1], b"[" * 50000, bytes(random.randbytes(50)),
                           line + b"\\n" + line]) + b"\\n"
 """

@@ -134,6 +134,62 @@ def test_python_that_leaves_the_work_or_the_contract(rule: str, language: str, s
     assert rejected(language, source) == {rule}
 
 
+#: A module of functions that Numba kernels may import.
+ROWS = "portkern.backends.cpu.include.rows"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"from {ROWS} import copy, fill\n@numba.njit\ndef op(x, y): copy(x, y); fill(x, y)",
+        f"@numba.njit\ndef op(x, y):\n    from {ROWS} import copy as move\n    move(x, y)",
+        "from portkern.backends.cpu.include.sums import summing\ntotal = summing(8, 8)\n"
+        "@numba.njit\ndef op(x, y): y[0] = total(x)",
+    ],
+)
+def test_a_numba_kernel_may_import_the_functions_that_numba_kernels_share(source: str) -> None:
+    assert not inspect("numba", source)
+    assert rejected("triton", source) == rejected("", source) == {"G204"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # other ways to import them, which give names for more than them
+        f"import {ROWS}",
+        f"import {ROWS} as rows",
+        f"from {ROWS} import *",
+        "from portkern.backends.cpu.include import rows",
+        f"__import__('{ROWS}')",
+        f"import importlib\nimportlib.import_module('{ROWS}')",
+        f"import sys\nsys.modules['{ROWS}'].numba",
+        # what the modules hold besides, under names that no rule knows
+        "from portkern.backends.cpu.include.product import np\ndef op(a, b): return np.dot(a, b)",
+        f"from {ROWS} import numba as n\n@n.njit(fastmath=True)\ndef op(x, y): pass",
+        f"from {ROWS} import __builtins__ as all\nall['open']('x', 'w')",
+        f"from {ROWS} import __loader__",
+        "from portkern.backends.cpu.include.sums import _itself",
+        # what the functions lead to
+        f"from {ROWS} import copy\nhome = copy.py_func.__module__",
+        f"from {ROWS} import copy\nother = getattr(copy, 'py_func')",
+        f"from {ROWS} import copy\nc = copy\nall = vars(c)",
+        # the rest of portkern
+        "from portkern.backends.cpu import jit",
+        "from portkern.backends.cpu.include.rows import fill\nfrom portkern.ops import softmax",
+        "from portkern.evaluator.compare import compare",
+    ],
+)
+def test_nothing_else_of_portkern_comes_with_the_shared_functions(source: str) -> None:
+    assert "G204" in rejected("numba", source)
+
+
+@pytest.mark.parametrize(
+    "change", ["copy.py_func = print", "setattr(copy, 'py_func', print)", "del copy.py_func"]
+)
+def test_a_shared_function_is_not_replaced(change: str) -> None:
+    assert "G203" in rejected("numba", f"from {ROWS} import copy\ndef op(x): {change}")
+
+
 @pytest.mark.parametrize("language", ["triton", "pallas", "numba"])
 def test_a_source_without_a_kernel_of_its_language_is_rejected(language: str) -> None:
     bare = Candidate("op", "b", language, "def op(x, y):\n    y[:] = x\n", "op")

@@ -19,7 +19,9 @@ from portkern.errors import ConfigError
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import Layers
-from portkern.sandbox.session import Answered, Failed, Outcome, Session
+from portkern.sandbox.message import Failed
+from portkern.sandbox.session import Answered, Outcome, Session
+from portkern.worker import protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.
@@ -293,8 +295,8 @@ def run(x):
     assert not _running("portkern-daemon"), containment
 
 
-def _load(session: Session, source: str) -> Outcome:
-    return session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+def _load(session: Session, source: str) -> Outcome[protocol.Loaded]:
+    return session.ask(protocol.Reference(source, "cpu", compiled=False), timeout_s=60)
 
 
 def _running(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from portkern.evaluator.trial import Result
 from portkern.guard import TorchOps
 from portkern.matrix.selection import host_targets
 from portkern.records.record import Record, Verdict
+from portkern.sandbox.message import FormError, read
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing, Ready, Resources, Venue
 from portkern.spec.candidate import Candidate
@@ -26,6 +27,7 @@ from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
 from portkern.worker.profile import CallProfile
+from portkern.worker.protocol import Launch, Trace
 
 from .report_records import records
 
@@ -56,24 +58,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("proof")
 
 
-def traced(call: Callable[[], object]) -> dict[str, object]:
-    with CallProfile() as trace:
+def traced(call: Callable[[], object]) -> Trace:
+    with CallProfile() as profile:
         call()
-    return trace.to_json()
+    return profile.trace
 
 
-def names(told: object) -> list[str]:
-    assert isinstance(told, list)
-    return [one["name"] for one in told]
+def names(launches: Sequence[Launch]) -> list[str]:
+    return [launch.name for launch in launches]
 
 
 # ---- what a trace sees
 
 
 def test_operators_are_told_by_what_was_called_and_not_by_what_that_calls() -> None:
-    told = traced(lambda: (torch.softmax(X, -1), X @ X))
-    assert names(told["operators"]) == ["aten::softmax", "aten::matmul"]
-    assert told["ended"] is False and told["missing"] == ""
+    trace = traced(lambda: (torch.softmax(X, -1), X @ X))
+    assert names(trace.operators) == ["aten::softmax", "aten::matmul"]
+    assert trace.ended is False and trace.missing == ""
 
 
 def test_operators_of_other_threads_are_seen() -> None:
@@ -82,20 +83,20 @@ def test_operators_of_other_threads_are_seen() -> None:
         thread.start()
         thread.join()
 
-    assert "aten::cumsum" in names(traced(elsewhere)["operators"])
+    assert "aten::cumsum" in names(traced(elsewhere).operators)
 
 
 def test_a_kernel_that_ends_the_profile_is_noticed() -> None:
     end = torch.autograd._disable_profiler  # type: ignore[attr-defined]
-    assert traced(lambda: (torch.relu(X), end()))["ended"] is True
+    assert traced(lambda: (torch.relu(X), end())).ended is True
 
 
 @pytest.mark.skipif(not MKL.is_available(), reason="this torch has no oneMKL")
 def test_routines_of_the_vendor_are_seen_and_other_words_stay_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    told = traced(lambda: (sys.stdout.write("said by the kernel\n"), torch.mm(X, X)))
-    assert told["routines"] == ["SGEMM"]
+    trace = traced(lambda: (sys.stdout.write("said by the kernel\n"), torch.mm(X, X)))
+    assert trace.routines == ("SGEMM",)
     assert capfd.readouterr().out == "said by the kernel\n"
 
 
@@ -110,12 +111,21 @@ WORK = AttributedKernel(
 HOST = replace(WORK, gpu=False)
 
 
-def launch(name: str, us: float = 10.0) -> dict[str, object]:
-    return {"name": name, "count": 1, "us": us}
+def launch(name: str, us: float = 10.0) -> Launch:
+    return Launch(name, 1, us)
 
 
-def held(work: AttributedKernel = WORK, *, us: float = 100.0, **told: object) -> Proof:
-    return attribution.hold(told, work, seconds=us / 1e6)
+def held(
+    work: AttributedKernel = WORK,
+    *,
+    us: float = 100.0,
+    operators: Sequence[Launch] = (),
+    launches: Sequence[Launch] = (),
+    routines: Sequence[str] = (),
+    missing: str = "",
+) -> Proof:
+    trace = Trace(tuple(operators), tuple(launches), tuple(routines), missing=missing)
+    return attribution.hold(trace, work, seconds=us / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +228,14 @@ def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:
     assert "no profiler here" in missing.findings[0].message
 
 
-@pytest.mark.parametrize(
-    "told", [{"launches": 3}, {"operators": [{}]}, {"routines": [1]}, {"ended": True}]
-)
-def test_a_trace_that_cannot_be_read_or_was_ended_is_suspicious(told: dict[str, Any]) -> None:
-    assert held(**told).verdict is Verdict.SUSPICIOUS
+def test_a_trace_that_was_ended_is_suspicious() -> None:
+    assert attribution.hold(Trace(ended=True), WORK, seconds=1.0).verdict is Verdict.SUSPICIOUS
+
+
+@pytest.mark.parametrize("said", [{"launches": 3}, {"operators": [{}]}, {"routines": [1]}])
+def test_a_trace_of_another_form_cannot_be_read(said: dict[str, object]) -> None:
+    with pytest.raises(FormError):
+        read(Trace, said)
 
 
 def test_records_from_before_there_were_launches_can_be_read() -> None:

@@ -26,7 +26,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 from portkern.spec.target import load
 from portkern.testing import QUICK, evaluate
-from portkern.worker import timed_inputs
+from portkern.worker import protocol, timed_inputs
 
 from .kernels import RIGHT, relu
 
@@ -171,11 +171,11 @@ def test_a_time_below_what_the_hardware_allows_is_suspicious(samples: list[float
 
 def test_each_thread_of_a_baseline_has_a_processor_of_its_own() -> None:
     with sandbox.Session(("torch",), {}) as session:
-        source, asked = "def run():\n    return ()\n", {"device": "cpu", "compiled": False}
+        source = "def run():\n    return ()\n"
         answers = [
-            session.ask("reference", timeout_s=60, source=source, **asked),
-            session.ask("stage", timeout_s=60, seeds=[1], calls=1, dims={}, scalars={}),
-            session.ask("time", timeout_s=60),
+            session.ask(protocol.Reference(source, "cpu", compiled=False), timeout_s=60),
+            session.ask(protocol.Stage((1,), 1, {}, {}), timeout_s=60),
+            session.ask(protocol.Time(), timeout_s=60),
         ]
         assert all(isinstance(answer, sandbox.Answered) for answer in answers), answers
         family = [one := psutil.Process(session.pid), *one.children(recursive=True)]

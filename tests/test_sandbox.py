@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,7 +22,8 @@ from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import JailPolicy
-from portkern.sandbox.session import Failed, Session
+from portkern.sandbox.message import Failed, Request
+from portkern.sandbox.session import Session
 from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry
 from portkern.spec.backend import Build, Missing, Venue
@@ -29,6 +31,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.target import load
 from portkern.testing import QUICK, evaluate
 from portkern.toolchain.run_tool import cache_root
+from portkern.worker import protocol
 
 from .kernels import RIGHT, relu
 
@@ -156,11 +159,16 @@ def _contestant(body: str, artifacts: Path) -> Contestant:
     return Contestant(request, built.outcome, venue)
 
 
+@dataclass(frozen=True)
+class Dance(Request[protocol.Done]):
+    """No worker can."""
+
+
 def test_an_unknown_request_is_an_answer_with_the_traceback() -> None:
     with Session(("torch",), {}) as session:
-        outcome = session.ask("dance", timeout_s=30)
+        outcome = session.ask(Dance(), timeout_s=30)
     assert isinstance(outcome, Failed)
-    assert outcome.error == "AttributeError"
+    assert outcome.error == "FormError" and "Dance" in outcome.message
     assert "Traceback" in outcome.log
 
 
@@ -171,7 +179,7 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch
     source = "import os\ndef run(x):\n    return x\nassert os.environ['POCL_CACHE_DIR']\n"
     leak = source + "raise KeyError(sorted(k for k in os.environ if 'OPENAI' in k))\n"
     with Session(("torch",), {}) as session:
-        outcome = session.ask("reference", timeout_s=60, source=leak, device="cpu", compiled=False)
+        outcome = session.ask(protocol.Reference(leak, "cpu", compiled=False), timeout_s=60)
     assert isinstance(outcome, Failed)
     assert outcome.message == "[]"
     sandbox.close_servers()
@@ -189,9 +197,9 @@ def test_a_worker_knows_the_evaluators_cache_though_its_home_is_elsewhere(
         "from portkern.toolchain.run_tool import cache_root\nraise KeyError(str(cache_root()))\n"
     )
     with Session(("torch",), {}) as session:
-        told = session.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
-    assert isinstance(told, Failed)
-    assert told.message == repr(str(cache_root()))
+        outcome = session.ask(protocol.Reference(source, "cpu", compiled=False), timeout_s=60)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == repr(str(cache_root()))
 
 
 def test_a_session_leaves_no_scratch_and_no_process() -> None:
@@ -207,7 +215,7 @@ def test_an_ended_worker_cannot_be_asked() -> None:
     with Session(("torch",), {}) as session:
         session.close()
         with pytest.raises(PortkernError, match="has ended"):
-            session.ask("run", timeout_s=1)
+            session.ask(protocol.State(), timeout_s=1)
 
 
 def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> None:
@@ -215,7 +223,7 @@ def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> 
         pass
     start = time.monotonic()
     with Session(("torch",), {}) as session:
-        session.ask("nothing", timeout_s=30)
+        session.ask(protocol.State(), timeout_s=30)
     assert time.monotonic() - start < 1.0
 
 

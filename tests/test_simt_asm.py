@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 from pathlib import Path
 
 import numpy
 import pytest
 from numpy.typing import NDArray
 
+from portkern import ops
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.options import RunOptions
 from portkern.simt.translate import rewrite
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.inline_ptx import translate
+from portkern.spec import catalogue, registry
 from tests.simt.matrix import corpus
 
 Words = NDArray[numpy.uint64]
@@ -242,14 +243,10 @@ def test_an_operand_too_few_is_always_noticed() -> None:
             assert isinstance(translate(Asm(one.template, outputs, inputs, 1)), Diagnostic), one
 
 
-KERNELS = resources.files("portkern.backends.cuda") / "kernels"
-
-
-@pytest.mark.parametrize(
-    "name", sorted(f.name for f in KERNELS.iterdir() if f.name.endswith(".cu"))
-)
+@pytest.mark.parametrize("name", ops.CORE)
 def test_the_catalogues_kernels_translate(name: str) -> None:
-    text = rewrite.rewrite((KERNELS / name).read_text(), name).text
+    [kernel] = catalogue.candidates(name, registry.load("cuda"))
+    text = rewrite.rewrite(kernel.source, f"{name}.cu").text
     refused = set(re.findall(r"SX0\d\d [^\"]*", text))
     # What a macro that selects an instruction might be elsewhere is refused only if it is used, and
     # so is what stands for Hopper alone.

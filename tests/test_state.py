@@ -27,6 +27,7 @@ from portkern.spec.op import Workload
 from portkern.spec.target import load
 from portkern.testing import evaluate
 from portkern.toolchain.torch_device import TorchDevice
+from portkern.worker.protocol import Layout
 from portkern.worker.state_snapshot import Snapshot
 from portkern.worker.worker import layout
 
@@ -183,26 +184,26 @@ def test_looking_is_cheap() -> None:
 # ---- outputs
 
 
-def odd(tensor: torch.Tensor) -> dict[str, Any]:
+def odd(tensor: torch.Tensor) -> Layout:
     return layout(tensor, [], TorchDevice("cpu"))
 
 
 def test_an_output_has_neither_attributes_nor_work_left() -> None:
     plain = torch.ones(4)
-    assert odd(plain) == {}
+    assert odd(plain) == Layout()
     plain.detach = lambda: plain  # type: ignore[method-assign]
-    assert odd(plain) == {"attributes": ["detach"]}
+    assert odd(plain) == Layout(attributes=("detach",))
     negative = torch.imag(torch.zeros(4, dtype=torch.complex64).conj())
-    assert negative.is_neg() and odd(negative) == {"owes": "Negative"}
+    assert negative.is_neg() and odd(negative) == Layout(owes="Negative")
     functional = torch._to_functional_tensor(torch.ones(4))
-    assert "Functionalize" in odd(functional)["owes"]
-    assert odd(torch.ones(4, requires_grad=True)) == {"owes": "a gradient"}
+    assert "Functionalize" in odd(functional).owes
+    assert odd(torch.ones(4, requires_grad=True)) == Layout(owes="a gradient")
 
 
 def test_an_output_made_in_inference_mode_is_plain() -> None:
     with torch.inference_mode():
         tensor = torch.ones(4)
-    assert odd(tensor) == {}
+    assert odd(tensor) == Layout()
 
 
 def test_the_download_does_not_ask_what_came_later() -> None:

@@ -18,8 +18,13 @@ RESULTS = _script.RESULTS
 TARGETS = ("h200", "gfx942", "gfx1100", "x86_64_avx512", "opencl_generic")
 SPEEDS = {
     "help_s": "`portkern --help`",
-    "candidate_source_s": "a C++ candidate from source to verdict",
+    "check_fresh_s": "`portkern check` of a new C++ kernel, two workloads, the command",
+    "check_cached_s": "the same command again, its build in the cache",
+    "check_further_s": "each further source in one command (`source=[a.cpp,b.cpp]`)",
+    "candidate_source_s": "a new C++ kernel in a process whose workers are warm, no command",
     "candidate_cached_s": "the same with its build in the cache",
+    "doctor_s": "`portkern doctor`",
+    "report_s": "`portkern report RUN`",
     "matrix_first_s": "`portkern matrix ops=basic targets=all workloads=ci`, empty caches",
     "matrix_again_s": "the same again, nothing changed",
     "peak_gib": "most memory that run held",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError, LaunchError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
+
+if TYPE_CHECKING:
+    import torch
 
 
 def build(request: Build, workdir: Path) -> Artifact:
@@ -27,7 +30,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     function = import_function(artifact.path, request)
     name = request.candidate.entry
 
-    def launch(call: Call) -> Sequence[Any]:
+    def launch(call: Call) -> Sequence[torch.Tensor]:
         returned = function(*call.inputs, **call.scalars)
         outputs = returned if isinstance(returned, tuple | list) else (returned,)
         for output in outputs:
@@ -41,7 +44,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     return Kernel(opened, launch)
 
 
-def import_function(path: Path, request: Build) -> Any:
+def import_function(path: Path, request: Build) -> Callable[..., Any]:
     """The function of that name in the module at ``path``; raises BuildError without one."""
     name = request.candidate.entry
     spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
@@ -54,7 +57,8 @@ def import_function(path: Path, request: Build) -> Any:
         raise BuildError(f"{path.name} cannot be imported: {error}") from error
     if not callable(getattr(module, name, None)):
         raise BuildError(f"The source defines no function {name!r}; expected {_call(request)}")
-    return getattr(module, name)
+    function: Callable[..., Any] = getattr(module, name)
+    return function
 
 
 def _call(request: Build) -> str:

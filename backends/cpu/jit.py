@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
@@ -18,8 +19,13 @@ from portkern.toolchain.torch_device import TorchDevice
 
 from .functions import import_function
 
-#: Any file's time will do, as long as build and load agree: Numba's cache trusts it.
-SOURCE_TIME = 1_000_000_000
+if TYPE_CHECKING:
+    import torch
+
+#: Modules that kernels may import: ``portkern.backends.cpu.include``.
+INCLUDE = Path(__file__).parent / "include"
+#: The times of sources, which every file system can keep: from then on for so many seconds.
+_FROM, _SECONDS = 1_000_000_000, 1 << 30
 
 
 def environment(target: Target) -> dict[str, str]:
@@ -30,7 +36,7 @@ def environment(target: Target) -> dict[str, str]:
     return {"NUMBA_CPU_NAME": str(target.march), "NUMBA_CPU_FEATURES": ""}
 
 
-def _import_numba(target: Target) -> Any:
+def _import_numba(target: Target) -> None:
     if package_version("numba") is None:
         raise BackendUnavailable("Numba is not installed; pip install 'portkern[numba]'")
     here = platform.machine().replace("arm64", "aarch64")
@@ -46,14 +52,12 @@ def _import_numba(target: Target) -> Any:
             f"Numba was imported for {compiled_for or 'this CPU'}, expected {target.march}; "
             f"set NUMBA_CPU_NAME={target.march} NUMBA_CPU_FEATURES= before it is imported"
         )
-    return numba
 
 
 def build(request: Build, workdir: Path) -> Artifact:
     _import_numba(request.target)
     path = workdir / f"{request.candidate.entry}.py"
-    path.write_text(request.candidate.source, encoding="utf-8")
-    os.utime(path, (SOURCE_TIME, SOURCE_TIME))
+    _write(path, request)
     from numba.core.errors import NumbaError
 
     try:
@@ -63,7 +67,19 @@ def build(request: Build, workdir: Path) -> Artifact:
     return Artifact(path, "numba")
 
 
-def _compile(function: Any, request: Build) -> None:
+def _write(path: Path, request: Build) -> None:
+    """The source, and a time, that follow from all that is compiled. Numba's cache compares either
+    the file's text or its time and size, and knows nothing of the modules that a kernel imports."""
+    digest = hashlib.sha256(request.candidate.source.encode())
+    for file in sorted(INCLUDE.glob("*.py")):
+        digest.update(file.read_bytes())
+    made_of = f"\n# compiled from {digest.hexdigest()}\n"
+    path.write_text(request.candidate.source + made_of, encoding="utf-8")
+    time = _FROM + int.from_bytes(digest.digest()[:4]) % _SECONDS
+    os.utime(path, (time, time))
+
+
+def _compile(function: Callable[..., object], request: Build) -> None:
     """Compile for the request's types now, and keep the code in __pycache__ beside the source."""
     import numba
 
@@ -85,6 +101,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import numpy
 
     _import_numba(request.target)
+    _write(artifact.path, request)
     function = import_function(artifact.path, request)
     _compile(function, request)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
@@ -92,7 +109,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
         s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars
     }
 
-    def launch(call: Call) -> Sequence[Any]:
+    def launch(call: Call) -> Sequence[torch.Tensor]:
         arrays = [tensor.numpy() for tensor in (*call.inputs, *call.outputs)]
         function(*arrays, *(kind(call.scalars[name]) for name, kind in kinds.items()))
         return call.outputs

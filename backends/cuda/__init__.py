@@ -18,6 +18,7 @@ from portkern.spec.target import Target
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
+from ..gpu import INCLUDE as PORTABLE
 from . import gpu, nvcc, nvrtc, source
 
 OLDEST = 75  # the first architecture that nvcc 13 compiles for
@@ -28,6 +29,7 @@ class CudaBackend(Backend):
 
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
+    shared: ClassVar = {"portkern.backends.gpu": {".cu": "cuda"}}
     thread_knobs = ("BLOCK", "THREADS")
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
@@ -61,7 +63,9 @@ class CudaBackend(Backend):
         if request.emulated:
             name, prelude = f"{request.signature.name}.cu", source.prelude(request)
             text = request.candidate.source
-            emulate.build_beside(Source(text, name, "cuda", prelude), request, workdir)
+            emulate.build_beside(
+                Source(text, name, "cuda", prelude, search=(PORTABLE,)), request, workdir
+            )
         return artifact
 
     def _compile(self, request: Build, workdir: Path) -> Artifact:

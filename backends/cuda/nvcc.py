@@ -15,12 +15,13 @@ from portkern.spec.backend import Artifact, Build, Missing
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import package_dir, run_tool
 
+from ..gpu import INCLUDE as PORTABLE
 from . import ptxas, source
 
 REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
 BUILD_S = 300.0
-#: Headers of ours that kernels may include: ``portkern/hopper.h``.
-INCLUDE = Path(__file__).parent / "include"
+#: Headers of ours that kernels may include: ``portkern/hopper.h``, ``portkern/portable.h``.
+INCLUDES = (Path(__file__).parent / "include", PORTABLE)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ def build(
             *(library if request.runnable else ["-cubin"]),
             "-gencode",
             f"arch=compute_{number},code=sm_{number}",
-            "-I",
-            INCLUDE,
+            *(flag for folder in INCLUDES for flag in ("-I", folder)),
             *(["-DPORTKERN_HOPPER=1"] if number == "90a" else []),
             "-O3",
             "-std=c++17",

@@ -10,6 +10,7 @@ from pathlib import Path
 from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
 
+from ..gpu import INCLUDE as PORTABLE
 from . import nvcc, ptxas, source
 
 # NVRTC has no C library. These are the names that kernels use of it.
@@ -58,7 +59,8 @@ def build(nvrtc: Nvrtc, request: Build, workdir: Path) -> Artifact:
     text = source.numbered(request, _HOST_API + source.prelude(request), ".cu")
     source.write(request, text, workdir, ".cu")
     number = nvcc.arch(request.target)
-    options = [f"-arch=sm_{number}", *_FLAGS, f"-I{nvrtc.include}", f"-I{nvrtc.include / 'cccl'}"]
+    folders = (nvrtc.include, nvrtc.include / "cccl", PORTABLE)
+    options = [f"-arch=sm_{number}", *_FLAGS, *(f"-I{folder}" for folder in folders)]
     with _Program(nvrtc, text) as program:
         log = program.compile(options)
         output = workdir / f"{request.signature.name}.cubin"

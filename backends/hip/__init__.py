@@ -20,6 +20,7 @@ from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
 from ..cuda import CudaBackend, gpu, nvcc, source
+from ..gpu import INCLUDE as PORTABLE
 from . import clang, rocm
 
 TYPES = source.TYPES | {"bfloat16": "__hip_bfloat16"}
@@ -32,6 +33,7 @@ class HipBackend(Backend):
 
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
+    shared: ClassVar = {"portkern.backends.gpu": {".cu": "hip"}}
     thread_knobs = ("BLOCK", "THREADS")
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
@@ -70,7 +72,9 @@ class HipBackend(Backend):
             raise source.no_entry(request, ".hip", "hipStream_t")
         if request.emulated:
             name, text = f"{request.signature.name}.hip", request.candidate.source
-            emulate.build_beside(Source(text, name, "hip", _prelude(request)), request, workdir)
+            emulate.build_beside(
+                Source(text, name, "hip", _prelude(request), search=(PORTABLE,)), request, workdir
+            )
         return artifact
 
     def _compile(self, request: Build, workdir: Path) -> Artifact:

@@ -14,6 +14,7 @@ from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.toolchain.run_tool import package_dir, package_version, run_tool
 
+from ..gpu import INCLUDE as PORTABLE
 from . import codeobject
 
 REMEDY = "pip install 'portkern[hip]' or install ROCm"
@@ -40,6 +41,7 @@ class Clang:
             self.headers / "include",
             *(library / "libc" / "include" / part for part in _C_LIBRARY),
             OURS,
+            PORTABLE,
             self.amd / "include",
         )
 

@@ -13,6 +13,7 @@ from portkern.errors import ToolError
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.toolchain.run_tool import run_tool
 
+from ..gpu import INCLUDE as PORTABLE
 from . import clang, codeobject
 
 
@@ -41,6 +42,8 @@ def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact
             arch,
             "-O3",
             "-std=c++17",
+            "-I",
+            PORTABLE,
             *(library if request.runnable else device),
             source,
             "-o",

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import (
@@ -20,13 +20,16 @@ from portkern.spec.backend import (
     Venue,
     Venues,
 )
-from portkern.spec.op import Signature
+from portkern.spec.op import Scalar, Signature
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import package_version
 
 from . import platforms
-from .device import ClDevice, Program
+from .device import ClDevice, ClTensor, Program
 from .platforms import ClDescription, choose
+
+if TYPE_CHECKING:
+    import numpy
 
 
 class OpenClBackend(Backend):
@@ -83,7 +86,7 @@ class OpenClBackend(Backend):
         program, enqueue = _compile(module, device, request.dtype), vars(module)[entry]
         arguments = _by_value(request.signature)
 
-        def launch(call: Call) -> Sequence[Any]:
+        def launch(call: Call) -> Sequence[ClTensor]:
             buffers = [tensor.buffer for tensor in (*call.inputs, *call.outputs)]
             enqueue(device.queue, program, *buffers, **arguments(call))
             return call.outputs
@@ -91,7 +94,7 @@ class OpenClBackend(Backend):
         return Kernel(device, launch)
 
 
-def _venue(kind: Any, device: ClDescription) -> Venue:
+def _venue(kind: Literal["hardware", "emulator"], device: ClDescription) -> Venue:
     baseline = "cuda:0" if device.kind == "gpu" else "cpu"
     return Venue(kind, device.name, device.address, platforms.environment(), baseline)
 
@@ -109,7 +112,7 @@ def _open_for(target: Target) -> ClDevice:
     from .device import load_pyopencl
 
     load_pyopencl()
-    found = [ClDescription(**description) for description, _ in platforms.visible()]
+    found = [description for description, _ in platforms.visible()]
     device = choose(target, found)
     if isinstance(device, ClDescription):
         return ClDevice(device.address, emulated=False)
@@ -149,14 +152,20 @@ def _expected(signature: Signature, entry: str) -> str:
     return f"def {entry}({', '.join(['queue', 'program', *buffers, '*', *values])})"
 
 
-def _by_value(signature: Signature) -> Callable[[Call], dict[str, Any]]:
+def _by_value(signature: Signature) -> Callable[[Call], dict[str, numpy.generic]]:
     """Axes and scalars as the numpy types that OpenCL's ``long`` and ``float`` are set from."""
     import numpy
 
-    kinds: dict[str, Any] = {"float32": numpy.float32, "int64": numpy.int64, "bool": numpy.int8}
+    kinds: dict[str, Callable[[Scalar], numpy.generic]] = {
+        "float32": numpy.float32,
+        "int64": numpy.int64,
+        "bool": numpy.int8,
+    }
 
-    def arguments(call: Call) -> dict[str, Any]:
-        axes = {axis: numpy.int64(call.dims[axis]) for axis in signature.axes}
+    def arguments(call: Call) -> dict[str, numpy.generic]:
+        axes: dict[str, numpy.generic] = {
+            axis: numpy.int64(call.dims[axis]) for axis in signature.axes
+        }
         return axes | {s.name: kinds[s.dtype](call.scalars[s.name]) for s in signature.scalars}
 
     return arguments

@@ -11,11 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from portkern.errors import BuildError
 from portkern.spec.op import ITEMSIZE
 from portkern.toolchain.torch_device import FLUSH_BYTES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyopencl
+    import torch
 
 HARNESS = Path(__file__).parent / "harness.cl"
 
@@ -24,7 +31,7 @@ HARNESS = Path(__file__).parent / "harness.cl"
 class ClTensor:
     """A buffer of bytes, and what they are; ``buffer`` is what a kernel receives."""
 
-    buffer: Any
+    buffer: pyopencl.Buffer
     shape: tuple[int, ...]
     dtype: str
 
@@ -64,10 +71,10 @@ class ClDevice:
             if self.gpu
             else "host clock around launch and finish, caches warm"
         )
-        self._flush: Any = None
-        self._read: Any = None
+        self._flush: pyopencl.Buffer | None = None
+        self._read: pyopencl.Kernel | None = None
 
-    def upload(self, host: Any) -> ClTensor:
+    def upload(self, host: torch.Tensor) -> ClTensor:
         flags = self.cl.mem_flags.READ_WRITE
         raw = _bytes(host.contiguous())
         # OpenCL has no empty buffers
@@ -76,12 +83,12 @@ class ClDevice:
             self.cl.enqueue_copy(self.queue, buffer, raw)
         return ClTensor(buffer, tuple(host.shape), str(host.dtype).removeprefix("torch."))
 
-    def refill(self, buffer: ClTensor, host: Any) -> ClTensor:
+    def refill(self, buffer: ClTensor, host: torch.Tensor) -> ClTensor:
         if buffer.nbytes:
             self.cl.enqueue_copy(self.queue, buffer.buffer, _bytes(host.contiguous()))
         return buffer
 
-    def download(self, buffer: ClTensor) -> Any:
+    def download(self, buffer: ClTensor) -> torch.Tensor:
         import torch
 
         host = torch.empty(buffer.shape, dtype=getattr(torch, buffer.dtype))
@@ -108,7 +115,7 @@ class ClDevice:
         import numpy
 
         cl = self.cl
-        if self._flush is None:
+        if self._flush is None or self._read is None:
             self._flush = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, FLUSH_BYTES)
             cl.enqueue_fill_buffer(self.queue, self._flush, numpy.int32(0), 0, FLUSH_BYTES)
             self._read = cl.Program(self.context, READ).build().read
@@ -123,7 +130,7 @@ class ClDevice:
         return [(end.profile.end - start.profile.end) / 1e3 for start, end in marks]
 
 
-def _bytes(tensor: Any) -> Any:
+def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
     """A contiguous tensor's memory as a numpy array, which knows no bfloat16."""
     import torch
 
@@ -156,15 +163,15 @@ class Program:
         except device.cl.RuntimeError as error:
             raise BuildError("The OpenCL driver rejected SOURCE", log=str(error)) from error
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> pyopencl.Kernel:
         # Each retrieval from pyopencl makes a new kernel, so one is kept.
-        kernel = getattr(self._program, name)
+        kernel: pyopencl.Kernel = getattr(self._program, name)
         setattr(self, name, kernel)
         return kernel
 
 
 @lru_cache
-def load_pyopencl() -> Any:
+def load_pyopencl() -> ModuleType:
     """pyopencl, once PoCL's cache is a private folder: it holds machine code that it loads."""
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")

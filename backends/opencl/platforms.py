@@ -14,12 +14,15 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from portkern.spec.backend import Missing
 from portkern.spec.target import Target
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import package_dir, package_version
+
+if TYPE_CHECKING:
+    import pyopencl
 
 TIMEOUT_S = 120.0
 PIP = "pip install 'portkern[opencl]'"
@@ -30,11 +33,14 @@ import json, sys
 from portkern.backends.opencl.platforms import trial, visible
 devices = visible()
 for description, _ in devices:
-    print(json.dumps(description), flush=True)
+    print(json.dumps(vars(description)), flush=True)
 for description, device in devices:
     trial(device)
-    print(json.dumps([description["platform"], description["index"]]), flush=True)
+    print(json.dumps([description.platform, description.index]), flush=True)
 """
+
+
+DeviceKind = Literal["cpu", "gpu", "other"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class ClDescription:
 
     platform: int
     index: int
-    kind: Literal["cpu", "gpu", "other"]
+    kind: DeviceKind
     name: str
     vendor: str
     driver: str
@@ -53,29 +59,29 @@ class ClDescription:
         return f"opencl:{self.platform}:{self.index}"
 
 
-def visible() -> list[tuple[dict[str, Any], Any]]:
+def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
     """Every device of this process with its description, except Oclgrind's: it is a checker."""
     import pyopencl as cl
 
-    kinds = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
+    kinds: dict[int, DeviceKind] = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
     found = []
     for number, driver in enumerate(cl.get_platforms()):
         if "oclgrind" in driver.name.lower():
             continue
         for index, device in enumerate(driver.get_devices()):
-            description = {
-                "platform": number,
-                "index": index,
-                "kind": kinds.get(device.type, "other"),
-                "name": device.name.strip(),
-                "vendor": device.vendor.strip(),
-                "driver": f"{driver.name}: {device.driver_version}",
-            }
+            description = ClDescription(
+                number,
+                index,
+                kinds.get(device.type, "other"),
+                device.name.strip(),
+                device.vendor.strip(),
+                f"{driver.name}: {device.driver_version}",
+            )
             found.append((description, device))
     return found
 
 
-def trial(device: Any) -> None:
+def trial(device: pyopencl.Device) -> None:
     """Build and run a kernel; a device that cannot ends the process here and not in a worker."""
     import numpy
     import pyopencl as cl

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from portkern.errors import BuildError
 from portkern.spec.backend import (
@@ -25,6 +25,9 @@ from portkern.spec.op import Signature
 from portkern.spec.target import Target
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import package_version
+
+if TYPE_CHECKING:
+    import jax
 
 #: Distributions that let JAX open a vendor's GPU.
 PLUGINS = {
@@ -103,7 +106,7 @@ class PallasBackend(Backend):
             static_argnames=[scalar.name for scalar in request.signature.scalars],
         )
 
-        def launch(call: Call) -> Sequence[Any]:
+        def launch(call: Call) -> Sequence[jax.Array]:
             result = function(*call.inputs, **call.scalars)
             outputs = result if isinstance(result, tuple | list) else (result,)
             device.enqueued(outputs)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jax
+    import torch
 
 
 class JaxDevice:
@@ -21,7 +25,7 @@ class JaxDevice:
         self.gpu = kind != "cpu"
         self.device = jax.devices("gpu" if self.gpu else "cpu")[int(index or 0)]
         self.widens = widens
-        self._last: Any = ()
+        self._last: Sequence[jax.Array] = ()
 
     @property
     def method(self) -> str:
@@ -29,7 +33,7 @@ class JaxDevice:
             return "host clock, caches warm"
         return "host clock over batches of asynchronous calls, caches warm"
 
-    def upload(self, host: Any) -> Any:
+    def upload(self, host: torch.Tensor) -> jax.Array:
         import jax
         import ml_dtypes
         import torch
@@ -39,12 +43,14 @@ class JaxDevice:
         else:
             array = host.contiguous().numpy()
         # A copy: on a CPU the array would otherwise share the host tensor's memory.
-        return jax.device_put(array.copy(), self.device).block_until_ready()
+        placed: jax.Array = jax.device_put(array.copy(), self.device)
+        placed.block_until_ready()
+        return placed
 
-    def refill(self, buffer: Any, host: Any) -> Any:
+    def refill(self, buffer: jax.Array, host: torch.Tensor) -> jax.Array:
         return self.upload(host)  # arrays of JAX never change
 
-    def download(self, buffer: Any) -> Any:
+    def download(self, buffer: jax.Array) -> torch.Tensor:
         import numpy as np
         import torch
 
@@ -55,7 +61,7 @@ class JaxDevice:
             array = array.astype(np.int64)
         return torch.from_numpy(array)
 
-    def enqueued(self, results: Any) -> None:
+    def enqueued(self, results: Sequence[jax.Array]) -> None:
         """Remember what :meth:`synchronize` has to wait for."""
         self._last = results
 

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Build, Resources
 from portkern.spec.target import Target
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
 
 _CUSTOM_CALL = "__gpu$xla.gpu.triton"
 #: JAX 0.11 reads the compute capability off a device's name; AMD's is its architecture.
@@ -42,7 +45,7 @@ class TritonModule:
     num_stages: int
 
 
-def lower(entry: Callable[..., Any], request: Build, workdir: Path) -> list[TritonModule]:
+def lower(entry: Callable[..., object], request: Build, workdir: Path) -> list[TritonModule]:
     """Raises whatever the candidate or Pallas' lowering raises."""
     import jax
 
@@ -99,7 +102,7 @@ def _check_shared(found: tuple[Resources, ...], target: Target) -> None:
             )
 
 
-def _abstract_device(target: Target) -> AbstractContextManager[Any]:
+def _abstract_device(target: Target) -> AbstractContextManager[object]:
     """Tells JAX 0.11 what it lowers for; 0.10 assumes compute capability 9.0 with no GPU here."""
     import jax
 
@@ -112,10 +115,10 @@ def _abstract_device(target: Target) -> AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(mesh)
 
 
-def _custom_calls(operation: Any) -> Iterator[Any]:
+def _custom_calls(operation: ir.Operation) -> Iterator[Any]:
     if operation.name == "stablehlo.custom_call":
-        target = operation.attributes["call_target_name"].value
-        if target == _CUSTOM_CALL:
+        target: Any = operation.attributes["call_target_name"]  # attributes are typed by their base
+        if target.value == _CUSTOM_CALL:
             yield operation.attributes["mhlo.backend_config"]
     for region in operation.regions:
         for block in region:

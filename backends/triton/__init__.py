@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from portkern.errors import ToolError
 from portkern.spec.backend import (
@@ -27,6 +27,9 @@ from portkern.toolchain.run_tool import package_dir, package_version
 from portkern.toolchain.torch_device import TorchDevice
 
 from .candidate import import_entry
+
+if TYPE_CHECKING:
+    import torch
 
 #: ROCm's and Intel's builds of torch bring the same module under a name of their own.
 DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "triton-xpu", "pytorch-triton")
@@ -92,7 +95,7 @@ class TritonBackend(Backend):
         entry = import_entry(artifact.path, request.candidate.entry)
         returns = request.candidate.style == "return"
 
-        def launch(call: Call) -> Sequence[Any]:
+        def launch(call: Call) -> Sequence[torch.Tensor]:
             if not returns:
                 entry(*call.inputs, *call.outputs, **call.scalars)
                 return call.outputs

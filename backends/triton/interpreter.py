@@ -8,8 +8,15 @@ And 3.6 cannot take a tensor as a loop's bound, since NumPy 2.4 makes no int of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from triton import language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+T = TypeVar("T")
+Reduction = Callable[..., Sequence["tl.tensor"]]
 
 #: The builder's methods that calculate; loads, stores, selects and shapes move bits as they are.
 _ARITHMETIC = ("binary_op", "unary_op", "create_fma", "create_erf", "create_rsqrt", "create_dot")
@@ -34,7 +41,7 @@ def repair() -> None:
     builder.portkern_repaired = True
 
 
-def _bfloat16_constant(builder: Any, value: float) -> Any:
+def _bfloat16_constant(builder: InterpreterBuilder, value: float) -> TensorHandle:
     import numpy as np
     from triton import language as tl
     from triton.runtime.interpreter import TensorHandle
@@ -42,15 +49,15 @@ def _bfloat16_constant(builder: Any, value: float) -> Any:
     return _round(TensorHandle(np.array([value], np.float32), tl.float32))
 
 
-def _indexed(original: Callable[..., Any]) -> Callable[..., Any]:
-    def patch(tensor: Any, *scope: Any) -> None:
+def _indexed(original: Callable[..., None]) -> Callable[..., None]:
+    def patch(tensor: type[tl.tensor], *scope: object) -> None:
         original(tensor, *scope)
         tensor.__index__ = lambda self: int(self.handle.data.item())
 
     return patch
 
 
-def _widen(handle: Any) -> Any:
+def _widen(handle: T) -> T | TensorHandle:
     import numpy as np
     from triton import language as tl
     from triton.runtime.interpreter import TensorHandle
@@ -61,7 +68,7 @@ def _widen(handle: Any) -> Any:
     return TensorHandle(bits.view(np.float32), tl.float32)
 
 
-def _round(handle: Any) -> Any:
+def _round(handle: TensorHandle) -> TensorHandle:
     """A handle of bfloat16 bits from one of numbers, to nearest even."""
     import numpy as np
     from triton import language as tl
@@ -76,8 +83,8 @@ def _round(handle: Any) -> Any:
     return TensorHandle(narrow.reshape(np.shape(handle.data)), tl.bfloat16)
 
 
-def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
-    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
+def _cast(original: Callable[..., TensorHandle]) -> Callable[..., TensorHandle]:
+    def cast_impl(self: InterpreterBuilder, src: TensorHandle, dst_type: tl.dtype) -> TensorHandle:
         from triton import language as tl
 
         if src.dtype.scalar == dst_type.scalar:
@@ -88,8 +95,8 @@ def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
     return cast_impl
 
 
-def _widened(original: Callable[..., Any]) -> Callable[..., Any]:
-    def calculate(self: Any, *args: Any) -> Any:
+def _widened(original: Callable[..., TensorHandle]) -> Callable[..., TensorHandle]:
+    def calculate(self: InterpreterBuilder, *args: object) -> TensorHandle:
         wide = [_widen(arg) for arg in args]
         result = original(self, *wide)
         narrow = any(new is not old for new, old in zip(wide, args, strict=True))
@@ -101,8 +108,8 @@ def _widened(original: Callable[..., Any]) -> Callable[..., Any]:
     return calculate
 
 
-def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
-    def apply_impl(self: Any, input: Any) -> Any:
+def _reduced(original: Reduction) -> Reduction:
+    def apply_impl(self: Any, input: Sequence[tl.tensor]) -> Sequence[tl.tensor]:
         from triton import language as tl
 
         narrow = [tensor.dtype.scalar == tl.bfloat16 for tensor in input]

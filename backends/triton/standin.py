@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch  # noqa: TID253 - imported by TritonBackend.build alone
 from torch.overrides import TorchFunctionMode  # noqa: TID253
@@ -20,10 +20,14 @@ from torch.utils._pytree import tree_map  # noqa: TID253
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Build, Resources
+from portkern.spec.op import TensorSpec
 from portkern.spec.target import Target
 
 from .binaries import kind_of, resources
 from .candidate import build_error
+
+if TYPE_CHECKING:
+    from triton.backends.compiler import GPUTarget
 
 #: Any address would do; the allocator's are divisible by more than the 16 that Triton looks for.
 _ADDRESS = 1 << 20
@@ -40,7 +44,7 @@ class Launches:
 
 
 def compile_launches(
-    import_entry: Callable[[], Callable[..., Any]], request: Build, cache: Path
+    import_entry: Callable[[], Callable[..., object]], request: Build, cache: Path
 ) -> Launches:
     """Compile into ``cache``. Raises BuildError with the candidate's part of the traceback."""
     kind = kind_of(request.target)
@@ -61,11 +65,11 @@ def compile_launches(
     return Launches(kind, found, log.getvalue().strip())
 
 
-def _call(entry: Callable[..., Any], request: Build) -> None:
+def _call(entry: Callable[..., object], request: Build) -> None:
     # An empty tensor launches nothing, and the target's code is still asked for.
     dims = {axis: length or 1 for axis, length in request.dims.items()}
 
-    def tensors(specs: Any) -> list[torch.Tensor]:
+    def tensors(specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
         return [
             torch.empty(
                 spec.sizes(dims), dtype=getattr(torch, spec.resolve(request.dtype)), device=_DEVICE
@@ -98,24 +102,36 @@ class _StandIns(TorchFunctionMode):
     """Whatever torch is asked to make on a GPU, or of what lies there, becomes a
     :class:`_StandIn`; torch itself sees tensors of its device for shapes alone."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type[object]],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         given = (args, dict(kwargs or {}))
-        args, kwargs = tree_map(_for_shapes, given)
-        if "device" in kwargs and kwargs["device"] is not None:
-            kwargs["device"] = _for_shapes(torch.device(kwargs["device"]))
-        made = func(*args, **kwargs)
+        plain, named = tree_map(_for_shapes, given)
+        if "device" in named and named["device"] is not None:
+            named["device"] = _for_shapes(torch.device(named["device"]))
+        made = func(*plain, **named)
         return tree_map(_stand_in, made)
 
 
-def _for_shapes(one: Any) -> Any:
+def _for_shapes(one: object) -> object:
     if isinstance(one, _StandIn):
         return one.as_subclass(torch.Tensor)
     return torch.device("meta") if isinstance(one, torch.device) and one.type == "cuda" else one
 
 
-def _stand_in(one: Any) -> Any:
-    meta = isinstance(one, torch.Tensor) and one.is_meta
-    return one.as_subclass(_StandIn) if meta else one
+def _stand_in(one: object) -> object:
+    if isinstance(one, torch.Tensor) and one.is_meta:
+        return one.as_subclass(_StandIn)
+    return one
+
+
+#: Module (none, so that nothing is unloaded), function, registers, spills and the most threads that
+#: a block may have.
+Loaded = tuple[None, int, int, int, int]
 
 
 class _Utilities:
@@ -132,13 +148,11 @@ class _Utilities:
             "max_num_regs": 65536,
         }
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: object) -> tuple[Any, ...]:
-        """Module (none, so that nothing is unloaded), function, registers, spills and the most
-        threads that a block may have."""
+    def load_binary(self, name: str, binary: bytes, shared: int, device: object) -> Loaded:
         return None, 0, 0, 0, getattr(self.target.limits, "threads_block", 1024)
 
 
-def gpu_target(target: Target) -> Any:
+def gpu_target(target: Target) -> GPUTarget:
     """``target`` as Triton's compiler names it."""
     from triton.backends.compiler import GPUTarget
 
@@ -156,7 +170,7 @@ class _Driver:
         self.device = target.name
         self.target = gpu_target(target)
 
-    def get_current_target(self) -> Any:
+    def get_current_target(self) -> GPUTarget:
         return self.target
 
     def get_current_device(self) -> str:
@@ -197,7 +211,7 @@ def _first_configuration() -> Iterator[None]:
 
     run = Autotuner.run
 
-    def run_first(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_first(self: Autotuner, *args: object, **kwargs: object) -> object:
         if len(self.configs) > 1:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
             self.configs = self.prune_configs(kwargs)[:1]

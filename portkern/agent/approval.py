@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Literal, TextIO
+from typing import ClassVar, Literal, TextIO
 
 import yaml
 
@@ -120,7 +120,7 @@ class Approver:
         print(text, end=end, file=self._sink, flush=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     """Raises OSError and YAMLError."""
     try:
         told = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -129,7 +129,7 @@ def _read(path: Path) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _asks(path: Path, asked: dict[str, Any]) -> bool:
+def _asks(path: Path, asked: dict[str, object]) -> bool:
     try:
         told = _read(path)
     except (OSError, yaml.YAMLError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import AliasChoices, Field
 
@@ -132,5 +132,5 @@ def score(status: Status, by_workload: Mapping[str, float]) -> float:
     return math.exp(sum(map(math.log, by_workload.values())) / len(by_workload))
 
 
-def depth(parents: Sequence[Any]) -> int:
+def depth(parents: Sequence[Attempt]) -> int:
     return 1 + max((parent.turn for parent in parents), default=0)

@@ -127,7 +127,7 @@ class Strategy(Protocol):
         """As JSON holds it; :meth:`load_state_dict` takes it back."""
         ...
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
 
 
 class Proposer(Protocol):
@@ -141,7 +141,7 @@ class Proposer(Protocol):
     def roles(self) -> tuple[str, ...]: ...
 
     @property
-    def decisive(self) -> Mapping[str, Any]:
+    def decisive(self) -> Mapping[str, object]:
         """What decides a run besides its options, by the names of run.json. After :meth:`arms`."""
         ...
 

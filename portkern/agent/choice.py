@@ -13,7 +13,7 @@ from portkern.errors import ConfigError, no_such
 Chosen = TypeVar("Chosen", bound=BaseModel)
 
 
-def find(axis: str, options: Mapping[str, Any], kinds: Mapping[str, str], package: str) -> Any:
+def find(axis: str, options: Mapping[str, object], kinds: Mapping[str, str], package: str) -> Any:
     """The class that ``options["kind"]`` names. ``kinds`` gives ``module:Class`` within
     ``package``; nothing is imported until it is asked for. Raises ConfigError."""
     kind = str(options.get("kind", ""))
@@ -23,7 +23,7 @@ def find(axis: str, options: Mapping[str, Any], kinds: Mapping[str, str], packag
     return getattr(importlib.import_module(f"{package}.{module}"), name)
 
 
-def checked(axis: str, model: type[Chosen], options: Mapping[str, Any]) -> Chosen:
+def checked(axis: str, model: type[Chosen], options: Mapping[str, object]) -> Chosen:
     """Raises ConfigError for the first thing that is wrong."""
     unknown = set(options) - set(model.model_fields)
     if unknown:

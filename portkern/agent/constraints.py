@@ -169,14 +169,14 @@ class Constraints(_Part):
         )
 
 
-def _spelled_out(data: dict[str, Any]) -> dict[str, Any]:
+def _spelled_out(data: dict[str, object]) -> dict[str, object]:
     """A rule may be written as its pattern alone, a list of one without brackets; YAML's lists are
     tuples here."""
 
-    def rule(item: Any) -> Any:
+    def rule(item: object) -> object:
         return {"pattern": item} if isinstance(item, str) else item
 
-    spelled = {key: value for key, value in data.items() if value is not None}
+    spelled: dict[str, Any] = {key: value for key, value in data.items() if value is not None}
     for key in {"must", "never", "pinned", "advice"} & set(spelled):
         several = spelled[key] if isinstance(spelled[key], list) else [spelled[key]]
         spelled[key] = tuple(map(rule, several) if key in ("must", "never") else several)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from portkern.agent.attempt import Attempt
 from portkern.errors import ConfigError
@@ -99,7 +98,9 @@ class Log:
     def correct(self) -> list[Attempt]:
         return [one for one in self if one.correct]
 
-    def best(self, k: int = 1, among: Callable[[Attempt], Any] = lambda _: True) -> list[Attempt]:
+    def best(
+        self, k: int = 1, among: Callable[[Attempt], object] = lambda _: True
+    ) -> list[Attempt]:
         """The k fastest correct attempts, the fastest first; of equals the older."""
         return sorted(filter(among, self.correct), key=lambda one: -one.score)[:k]
 

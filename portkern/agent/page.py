@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -64,7 +64,7 @@ class Curve:
     count: int
 
 
-def write(log: Log, folder: Path, summary: Mapping[str, Any]) -> None:
+def write(log: Log, folder: Path, summary: Mapping[str, object]) -> None:
     """Raises StorageError."""
     nodes = list(_tree(log))
     for name in ("attempts.html", "attempts.md"):

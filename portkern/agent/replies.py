@@ -121,7 +121,7 @@ def values(text: str) -> Iterator[Any]:
         yield value
 
 
-def objects(text: str) -> Iterator[dict[str, Any]]:
+def objects(text: str) -> Iterator[dict[str, object]]:
     """As :func:`values`, also those that stand in a list."""
     for value in values(text):
         todo = [value]

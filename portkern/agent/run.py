@@ -57,10 +57,10 @@ class RunPlan:
     ``replay`` is a run's folder, or None."""
 
     task: Task
-    axes: Mapping[str, Mapping[str, Any]]
+    axes: Mapping[str, Mapping[str, object]]
     evaluation: TrialOptions
     models: Mapping[str, Any] = field(default_factory=dict)
-    prices: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, object] = field(default_factory=dict)
     budget: GenerationBudget = field(default_factory=GenerationBudget)
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
@@ -306,7 +306,7 @@ def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
     return graph.begun(options, folder)
 
 
-def _asked(models: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(models: Mapping[str, object]) -> dict[str, object]:
     return {
         name: {k: v for k, v in options.items() if k not in _WAITING}
         if isinstance(options, Mapping)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -16,7 +16,20 @@ from omegaconf.errors import OmegaConfBaseException
 
 from portkern.errors import ConfigError, no_such
 
-Options = TypeVar("Options")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    #: What an option takes that is a name, or a list of them.
+    Names = str | Sequence[str]
+    #: A group of configuration.
+    Group = Mapping[str, object]
+else:  # OmegaConf has no unions of these: names() checks the first, who takes a group the second
+    Names = Group = Any
+
+#: As omegaconf.MISSING, of what ``conf/<verb>.yaml`` gives.
+GIVEN: Any = None
+
+Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def resolve(
@@ -34,7 +47,7 @@ def resolve(
                 f"Got {override!r}, expected key=value; 'portkern {verb} --help' lists keys"
             )
     ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
-    known = [field.name for field in dataclasses.fields(cast(Any, schema))]
+    known = [field.name for field in dataclasses.fields(schema)]
     options = _composed(verb, [_loosened(one, free) for one in overrides], known)
     assert isinstance(options, schema)
     return options
@@ -56,7 +69,7 @@ def _refuse_renamed(override: str) -> None:
             raise ConfigError(f"{old!r} is called {new!r} now; write {new}{override[len(old) :]}")
 
 
-def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, object]:
     """One option of a config group by itself, ``conf/<name>/<choice>.yaml``, with the overrides
     below its key. Raises ConfigError."""
     found = _composed(f"{name}/{choice}", [f"++{override}" for override in overrides])
@@ -95,7 +108,7 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
     return [list(job) for job in itertools.product(*lists)]
 
 
-def names(value: Any) -> list[str]:
+def names(value: object) -> list[str]:
     """A name or a list of names, as options take them."""
     if isinstance(value, str):
         return [value]

@@ -8,21 +8,20 @@ CPU has no launches; that its entry was called is the worker's own doing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-
-from pydantic import TypeAdapter, ValidationError
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from portkern.guard import TorchOps
 from portkern.guard.rules import ATEN_GLUE, ATEN_HEAVY, VENDOR_KERNEL
 from portkern.records.record import Finding, Launch, Verdict
 from portkern.spec.backend import Resources
 from portkern.spec.candidate import Candidate
+from portkern.worker import protocol
+from portkern.worker.protocol import Trace
 
 #: Who takes this part of the time has done the work.
 MOST = 0.5
 _ALLOW = "torch_ops=allow accepts it"
-_LAUNCHES, _NAMES = TypeAdapter(list[Launch]), TypeAdapter(list[str])
 
 
 @dataclass(frozen=True)
@@ -47,27 +46,18 @@ class AttributedKernel:
     gpu: bool
 
 
-def hold(told: object, work: AttributedKernel, *, seconds: float) -> Proof:
-    """The proof that ``told``, a :meth:`Trace.to_json` from a worker, gives for ``work``."""
-    try:
-        claim = told if isinstance(told, Mapping) else {}
-        operators = _LAUNCHES.validate_python(claim.get("operators", []))
-        launches = _LAUNCHES.validate_python(claim.get("launches", []))
-        routines = _NAMES.validate_python(claim.get("routines", []))
-    except ValidationError as error:
-        return Proof(
-            (), Verdict.SUSPICIOUS, f"its trace cannot be read: {error.errors()[0]['msg']}"
-        )
-    kept = tuple(launches)
-    if claim.get("ended"):
+def hold(trace: Trace, work: AttributedKernel, *, seconds: float) -> Proof:
+    """The proof that a worker's ``trace`` gives for ``work``."""
+    kept = tuple(Launch.model_validate(asdict(launch)) for launch in trace.launches)
+    if trace.ended:
         return Proof(kept, Verdict.SUSPICIOUS, "the kernel ended the profile of its own call")
-    culprit = _host_culprit(operators, routines, 0.0 if work.gpu else seconds * 1e6)
+    culprit = _host_culprit(trace.operators, trace.routines, 0.0 if work.gpu else seconds * 1e6)
     culprit = culprit or (_device_culprit(kept, work) if work.gpu else "")
     if culprit and work.torch_ops == "forbid":
         return Proof(kept, Verdict.REJECTED, f"{culprit} did the work; {_ALLOW}")
     notes = [_note("library", f"{culprit} did the work")] if culprit else []
-    missing = str(claim.get("missing", ""))
-    if work.gpu and not launches and not missing and not culprit:
+    missing = trace.missing
+    if work.gpu and not kept and not missing and not culprit:
         return Proof(kept, Verdict.REJECTED, "it launched no kernel, expected at least one")
     if missing and work.gpu:
         notes.append(_note("unproved", f"no proof of who did the work: {missing}"))
@@ -78,10 +68,12 @@ def _note(code: str, message: str) -> Finding:
     return Finding(code=code, severity="note", message=message)
 
 
-def _host_culprit(operators: Iterable[Launch], routines: Iterable[str], call_us: float) -> str:
+def _host_culprit(
+    operators: Iterable[protocol.Launch], routines: Iterable[str], call_us: float
+) -> str:
     """The operator or routine that did the work; where ``call_us`` is known, also those that are
     not the work by name but took most of the time."""
-    light_us, longest = 0.0, Launch(name="")
+    light_us, longest = 0.0, protocol.Launch("")
     for operator in operators:
         name = plain(operator.name)
         if name in ATEN_GLUE:
@@ -89,7 +81,7 @@ def _host_culprit(operators: Iterable[Launch], routines: Iterable[str], call_us:
         if ATEN_HEAVY.fullmatch(name):
             return f"torch's {operator.name}"
         light_us += operator.us
-        longest = max(longest, operator, key=lambda one: one.us)
+        longest = max(longest, operator, key=lambda launch: launch.us)
     if call_us and light_us >= MOST * call_us:
         return f"torch's {longest.name}"
     for routine in routines:

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
-from typing import Any
 
 from portkern.errors import StorageError, WorkerError
-from portkern.evaluator import worker_reports
 from portkern.evaluator.artifact_cache import ArtifactCache, build_key
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.session import Answered, Died, Failed, Session, TimedOut
+from portkern.sandbox.session import Answered, Died, Lost, Session, TimedOut, Unreadable
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build
-from portkern.worker.worker import build_to_json
+from portkern.worker import protocol
 
 LOG_LINES = 12
 #: What one build may leave: a compiler's intermediate files come to a few megabytes.
@@ -75,7 +73,7 @@ def build_all(
     loaded = [
         request for request in requests if request.runnable or request.emulated
     ]  # when they are built
-    for preload in {registry.load(one.candidate.backend).preload for one in loaded}:
+    for preload in {registry.load(request.candidate.backend).preload for request in loaded}:
         sandbox.warm(preload)
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
     with _Builders(limits, cache) as builders:
@@ -140,12 +138,11 @@ class _Builders:
 
     def _build(self, request: Build, key: str) -> Built:
         session = self._open(request)
-        outcome = session.ask(
-            "build", timeout_s=self._limits.build_s, request=build_to_json(request)
-        )
+        asked = protocol.Build(protocol.anonymous(request))
+        outcome = session.ask(asked, timeout_s=self._limits.build_s)
         if isinstance(outcome, Answered):
             try:
-                return _unpacked(session, request, outcome.data, key, self._cache)
+                return _unpacked(session, request, outcome.reply, key, self._cache)
             except ValueError as error:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
@@ -174,17 +171,16 @@ class _Builders:
 
 
 def _unpacked(
-    session: Session, request: Build, told: Mapping[str, Any], key: str, cache: ArtifactCache
+    session: Session, request: Build, made: protocol.Built, key: str, cache: ArtifactCache
 ) -> Built:
     """Into the cache with the files that the worker lists, whose bytes follow each other in the
     shared memory. Raises ValueError for a list that no build leaves."""
-    files = dict(_listed(told.get("files")))
+    files = dict(_listed(made.files))
     size = sum(files.values())
     packed = session.memory.bytes(size) if size <= MOST_BYTES else None
     if packed is None:
         raise ValueError(f"{size} bytes are not there")
-    artifact = told.get("artifact")
-    if not isinstance(artifact, dict) or str(artifact.get("path")) not in files:
+    if str(made.artifact.path) not in files:
         raise ValueError("its artifact is not among them")
     try:
         with cache.workdir() as workdir:
@@ -194,24 +190,22 @@ def _unpacked(
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(packed[offset : offset + length])
                 offset += length
-            kept = Artifact.from_json({**artifact, "path": str(workdir / str(artifact["path"]))})
-            return Built(request, cache.put(key, workdir, kept), worker_reports.seconds(told))
+            kept = replace(made.artifact, path=workdir / made.artifact.path)
+            return Built(request, cache.put(key, workdir, kept), made.seconds)
     except OSError as error:
         if error.errno in _MACHINE:
             raise StorageError.of(error, cache.folder) from error
         raise ValueError(str(error)) from error  # a name that is too long, say
 
 
-def _listed(files: Any) -> Iterator[tuple[str, int]]:
+def _listed(files: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     """Names and sizes; names are of files beneath a folder, however they are spelt."""
-    if not isinstance(files, list) or not len(files) <= MOST_FILES:
+    if len(files) > MOST_FILES:
         raise ValueError(f"expected a list of at most {MOST_FILES} files")
-    for file in files:
-        match file:
-            case [str(name), int(size)] if size >= 0 and type(size) is int:
-                path = PurePosixPath(name)
-            case _:
-                raise ValueError(f"{str(file)[:100]} is not a name and a size")
+    for name, size in files:
+        path = PurePosixPath(name)
+        if size < 0:
+            raise ValueError(f"{name[:100]!r} has the size {size}")
         if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
             raise ValueError(f"{name[:100]!r} is no file of the build's folder")
         yield str(path), size
@@ -221,7 +215,7 @@ def shared(request: Build) -> tuple[Path, ...]:
     return tuple(registry.load(request.candidate.backend).prepare(request))
 
 
-def failure_of(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
+def failure_of(outcome: Lost, stage: str) -> Failure:
     if isinstance(outcome, TimedOut):
         detail = f"{stage} took longer than {outcome.limit_s:g} s"
         return Failure(Verdict.TIMED_OUT, detail, outcome.log)
@@ -230,6 +224,9 @@ def failure_of(outcome: Failed | Died | TimedOut, stage: str) -> Failure:
         if _BAD_ALLOC in outcome.log:
             detail += " when there was no memory left for it"
         return Failure(Verdict.CRASHED, detail, outcome.log, harness)
+    if isinstance(outcome, Unreadable):
+        detail = f"{stage.removeprefix('loading ')}'s worker {outcome}"
+        return Failure(Verdict.CRASHED, detail, outcome.log)
     if outcome.error in ("BackendUnavailable", "JailError"):
         return Failure(Verdict.UNAVAILABLE, outcome.message)
     if outcome.error in ("LaunchTimeout", "BuildTimeout"):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.evaluator.reference import (
     OWN_FACTOR,
@@ -19,6 +19,9 @@ from portkern.evaluator.reference import (
     alone,
 )
 from portkern.spec.op import Precision
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class Comparison:
     reference_vs_fp64: float = 0.0
 
 
-def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict") -> Comparison:
+def compare(
+    *, actual: Sequence[torch.Tensor], case: Case, precision: Precision = "strict"
+) -> Comparison:
     """Critic all outputs of one call; the worst of them is reported."""
     worst = Comparison("")
     for index, output in enumerate(actual):
@@ -46,7 +51,7 @@ def compare(*, actual: Sequence[Any], case: Case, precision: Precision = "strict
 
 
 def _compare_one(
-    actual: Any, own: Any, budget: ErrorBudget | None, precision: Precision
+    actual: torch.Tensor, own: torch.Tensor, budget: ErrorBudget | None, precision: Precision
 ) -> Comparison:
     if actual.numel() == 0:
         return Comparison("")
@@ -101,7 +106,7 @@ class _Sums:
         return True
 
 
-def _measure(actual: Any, budget: ErrorBudget, precision: Precision) -> Comparison:
+def _measure(actual: torch.Tensor, budget: ErrorBudget, precision: Precision) -> Comparison:
     """The element rule: |got - want| may be 4 times what the framework errs by, at its worst
     element and in proportion to |want| + rms(want), whichever is less; plus a roundoff of
     |want| + rms(want) and what a chain of additions may cost. The norm rule: the same in the
@@ -132,7 +137,11 @@ class Repetition:
 
 
 def repeated(
-    *, first: Sequence[Any], second: Sequence[Any], case: Case, precision: Precision = "strict"
+    *,
+    first: Sequence[torch.Tensor],
+    second: Sequence[torch.Tensor],
+    case: Case,
+    precision: Precision = "strict",
 ) -> Repetition:
     """Of outputs that both passed :func:`compare`."""
     worst = Repetition(None)
@@ -156,15 +165,15 @@ def repeated(
     return worst
 
 
-def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+def same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     """Whether all outputs agree bit for bit."""
     return all(map(_same_bits, one, other))
 
 
-def _same_bits(one: Any, other: Any) -> bool:
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     import torch
 
-    def bits(tensor: Any) -> Any:
+    def bits(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.reshape(-1).view(torch.uint8)
 
     return bool(torch.equal(bits(one), bits(other)))

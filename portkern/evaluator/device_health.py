@@ -10,8 +10,8 @@ import threading
 import time
 
 from portkern.errors import StorageError, WorkerError
-from portkern.sandbox.session import Answered, Outcome, Session, TimedOut
-from portkern.sandbox.shared_memory import SharedMemory
+from portkern.sandbox.session import Answered, Lost, Session, TimedOut
+from portkern.worker import protocol
 
 TIMEOUT_S = 60.0
 #: A driver needs a while to clear up behind a kernel that hung.
@@ -52,9 +52,8 @@ def device_fault(device: str, *, timeout_s: float = TIMEOUT_S) -> str:
     """What goes wrong in a small known computation by a fresh worker; '' when nothing does."""
     try:
         with Session(("torch",), {}, device=device != "cpu") as session:
-            opened = session.ask(
-                "reference", timeout_s=timeout_s, source=_KNOWN, device=device, compiled=False
-            )
+            known = protocol.Reference(_KNOWN, device, compiled=False)
+            opened = session.ask(known, timeout_s=timeout_s)
             if not isinstance(opened, Answered):
                 return _said(opened)
             return _wrong(session, timeout_s)
@@ -66,33 +65,19 @@ def _wrong(session: Session, timeout_s: float) -> str:
     import torch
 
     memory, numbers = session.memory, torch.arange(_SIZE, dtype=torch.int64)
-    inputs, after = [memory.put(numbers)], [memory.put(numbers)]
+    given, after = memory.put(numbers), memory.put(numbers)
     output = torch.zeros(1, dtype=torch.int64)
-    results = [memory.put(output)]
-    block, fence = [memory.put(output.view(torch.uint8))], [_nothing(memory)]
-    outcome = session.ask(
-        "run",
-        timeout_s=timeout_s,
-        inputs=inputs,
-        outputs=block,
-        results=results,
-        after=after,
-        guards=fence,
-        dims={},
-        scalars={},
-        traced=False,
-    )
+    result, block = memory.put(output), memory.put(output.view(torch.uint8))
+    guard = memory.slot((0,), "uint8")
+    asked = protocol.Run((given,), (block,), (result,), (after,), (guard,), {}, {}, traced=False)
+    outcome = session.ask(asked, timeout_s=timeout_s)
     if not isinstance(outcome, Answered):
         return _said(outcome)
-    got, expected = int(memory.take(results[0])), sum(n * n for n in range(_SIZE))
+    got, expected = int(memory.take(result)), sum(n * n for n in range(_SIZE))
     return "" if got == expected else f"it computed {got}, expected {expected}"
 
 
-def _nothing(memory: SharedMemory) -> dict[str, object]:
-    return memory.slot((0,), "uint8")
-
-
-def _said(outcome: Outcome) -> str:
+def _said(outcome: Lost) -> str:
     if isinstance(outcome, TimedOut):
         return f"no answer within {outcome.limit_s:g} s"
     message = getattr(outcome, "message", "") or str(outcome)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.op import Op, TensorSpec, Workload
 
+if TYPE_CHECKING:
+    import torch
+
 #: Makes a float32 tensor of this shape for a cell of this torch dtype, with this generator.
-Draw = Callable[[tuple[int, ...], Any, Any], Any]
+Draw = Callable[[tuple[int, ...], "torch.dtype", "torch.Generator"], "torch.Tensor"]
 #: Workloads whose largest tensor is no larger see all distributions …
 FEW_ELEMENTS = 1 << 13
 #: … and above this, where float64 references take seconds, no more than three.
@@ -23,34 +26,36 @@ MANY_ELEMENTS = 1 << 22
 BASE = "normal"
 
 
-def _normal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _normal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     import torch
 
     return torch.randn(shape, generator=generator)
 
 
-def _uniform(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _uniform(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     import torch
 
     return torch.rand(shape, generator=generator)
 
 
-def _heavy(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _heavy(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     return _normal(shape, kind, generator) * _normal(shape, kind, generator).exp()
 
 
-def _ties(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _ties(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     return (_uniform(shape, kind, generator) * 8 - 4).round() * 0.5
 
 
-def _zeros(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _zeros(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     import torch
 
     values = _normal(shape, kind, generator)
     return torch.where(_seldom(shape, generator), values.sign() * 0.0, values)
 
 
-def _subnormal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _subnormal(
+    shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
     """Among normal ones, of which the first is one: they may be flushed to zero, as some hardware
     does, not divided by."""
     import torch
@@ -63,7 +68,7 @@ def _subnormal(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     return torch.where(chosen, small, values)
 
 
-def _one_hot(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _one_hot(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One element of each row, at a random place; parameters, which have no rows, are normal."""
     import torch
 
@@ -74,7 +79,9 @@ def _one_hot(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     return torch.zeros(shape).scatter_(-1, place, value + value.sign())
 
 
-def _constant(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
+def _constant(
+    shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
     """Of five bits, so that sums and products of it are exact in float32."""
     import torch
 
@@ -83,7 +90,7 @@ def _constant(shape: tuple[int, ...], kind: Any, generator: Any) -> Any:
     return torch.full(shape, sign * value)
 
 
-def _seldom(shape: tuple[int, ...], generator: Any) -> Any:
+def _seldom(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     import torch
 
     return torch.rand(shape, generator=generator) < 0.0625
@@ -106,7 +113,9 @@ DISTRIBUTIONS: Mapping[str, Draw] = {
 }
 
 
-def _integers(spec: TensorSpec, dims: Mapping[str, int], distribution: str, generator: Any) -> Any:
+def _integers(
+    spec: TensorSpec, dims: Mapping[str, int], distribution: str, generator: torch.Generator
+) -> torch.Tensor:
     """Within the spec's bounds: one value everywhere, a few or the largest ones where the
     distribution has such, else all alike."""
     import torch
@@ -114,7 +123,7 @@ def _integers(spec: TensorSpec, dims: Mapping[str, int], distribution: str, gene
     low, high = spec.bounds(dims)
     shape, span = spec.sizes(dims), max(high - low, 1)
 
-    def upto(most: int, *size: int) -> Any:
+    def upto(most: int, *size: int) -> torch.Tensor:
         return torch.randint(0, most, size or shape, generator=generator)
 
     if distribution == "constant":
@@ -128,7 +137,7 @@ def _integers(spec: TensorSpec, dims: Mapping[str, int], distribution: str, gene
     return offset + low
 
 
-def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[Any, ...]:
+def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[torch.Tensor, ...]:
     """Host tensors for one call. ``distribution`` is one of the above or of the op's own
     adversaries, which are made of normal values."""
     import torch

@@ -15,16 +15,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.evaluator import busy_threads, compare, reference, worker_reports
 from portkern.evaluator.statistics import TimingPlan, floor_us, observations
 from portkern.evaluator.telemetry import Watch
-from portkern.sandbox.session import Answered, Died, Failed, Session, TimedOut
+from portkern.sandbox.message import Failed
+from portkern.sandbox.session import Answered, Lost, Session, Unreadable
 from portkern.sandbox.shared_memory import Slot
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
-from portkern.worker import output_guards, timed_inputs
+from portkern.worker import output_guards, protocol, timed_inputs
+
+if TYPE_CHECKING:
+    import torch
 
 Key = int | str
 #: Above this many elements one round's output stands for all: its float64 answer takes seconds.
@@ -56,7 +60,7 @@ class Doubt:
     wrong: bool = False
 
 
-Loss = Failed | Died | TimedOut | Doubt
+Loss = Lost | Doubt
 
 
 @dataclass
@@ -104,7 +108,7 @@ class InterleavedTiming:
     op: Op
     workload: Workload
     dtype: str
-    base: Sequence[Any]
+    base: Sequence[torch.Tensor]
     plan: TimingPlan
     limit_s: float
     targets: Mapping[int, Target]
@@ -182,8 +186,8 @@ class InterleavedTiming:
         """What the tensors of all calls are made from, and what outputs are poisoned with."""
         memory = session.memory
         memory.clear()
-        given = {"inputs": list(map(memory.put, self.base)), "outputs": self._poisons(session)}
-        outcome = session.ask("base", timeout_s=self.limit_s, **given)
+        asked = protocol.Base(tuple(map(memory.put, self.base)), self._poisons(session))
+        outcome = session.ask(asked, timeout_s=self.limit_s)
         if not isinstance(outcome, Answered):
             self.lost[key] = outcome
 
@@ -192,41 +196,36 @@ class InterleavedTiming:
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
         staged = time.perf_counter()
-        outcome = session.ask(
-            "stage",
-            timeout_s=self.limit_s,
-            seeds=now.seeds,
-            calls=calls,
-            dims=dict(self.workload.dims),
-            scalars=self.op.signature.scalar_values(self.workload.scalars),
-        )
-        if not isinstance(outcome, Answered):
-            return outcome
+        scalars = self.op.signature.scalar_values(self.workload.scalars)
+        asked = protocol.Stage(now.seeds, calls, self.workload.dims, scalars)
+        done = session.ask(asked, timeout_s=self.limit_s)
+        if not isinstance(done, Answered):
+            return done
         stage_s = time.perf_counter() - staged
         time.sleep(SETTLE_S)
         start = time.perf_counter()
-        outcome = session.ask("time", timeout_s=self.limit_s)
+        outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answered):
             return outcome
         try:
-            return TimedRound(worker_reports.samples(outcome.data, calls), wall_s, stage_s)
+            return TimedRound(worker_reports.samples(outcome.reply, calls), wall_s, stage_s)
         except ValueError as error:
             return Failed("ValueError", str(error), "")
 
-    def _poisons(self, session: Session) -> list[Slot]:
+    def _poisons(self, session: Session) -> tuple[Slot, ...]:
         forms = [
             (spec.sizes(self.workload.dims), spec.resolve(self.dtype))
             for spec in self.op.signature.outputs
         ]
-        return [session.memory.put(output_guards.poison(*form)) for form in forms]
+        return tuple(session.memory.put(output_guards.poison(*form)) for form in forms)
 
     # ---- were the timed calls right?
 
     def _hold(self, key: int, session: Session, now: _Round, call: int) -> None:
         session.memory.clear()
         slots = self._poisons(session)
-        outcome = session.ask("output", timeout_s=self.limit_s, call=call, results=slots)
+        outcome = session.ask(protocol.Fetch(call, slots), timeout_s=self.limit_s)
         if not isinstance(outcome, Answered):
             self.lost[key] = outcome
             return
@@ -241,22 +240,24 @@ class InterleavedTiming:
             if which not in known:
                 inputs = timed_inputs.inputs(self.base, held.round.seeds, held.call)
                 known[which] = reference.answer(self.op, self.workload, "timed", inputs)
-            found = compare.compare(
+            compared = compare.compare(
                 actual=held.outputs, case=known[which], precision=self.op.precision
             )
-            if found.problem:
-                self.lost[held.key] = Doubt(f"in a timed call, {found.problem}", wrong=True)
+            if compared.problem:
+                self.lost[held.key] = Doubt(f"in a timed call, {compared.problem}", wrong=True)
 
     def _idle_s(self, session: Session, calls: int) -> float:
         """Seconds that timing so many calls takes by itself; who does not answer loses nothing."""
         time.sleep(SETTLE_S)
         start = time.perf_counter()
-        outcome = session.ask("idle", timeout_s=self.limit_s, calls=calls)
+        outcome = session.ask(protocol.Idle(calls), timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
+        if isinstance(outcome, Unreadable):
+            return 0.0
         if not isinstance(outcome, Answered):
             return math.inf
         try:
-            return wall_s - sum(worker_reports.samples(outcome.data, calls)) / 1e6
+            return wall_s - sum(worker_reports.samples(outcome.reply, calls)) / 1e6
         except ValueError:
             return 0.0
 
@@ -355,4 +356,4 @@ class _Held:
     key: int
     round: _Round
     call: int
-    outputs: list[Any]
+    outputs: list[torch.Tensor]

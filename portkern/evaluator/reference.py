@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from portkern.evaluator.inputs import draw
 from portkern.spec.op import Op, Precision, Scalar, Workload
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -52,10 +55,10 @@ class Case:
     sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
 
     distribution: str
-    inputs: tuple[Any, ...]
-    exact: tuple[Any, ...]
-    own: tuple[Any, ...]
-    chain: tuple[Any, ...] = ()
+    inputs: tuple[torch.Tensor, ...]
+    exact: tuple[torch.Tensor, ...]
+    own: tuple[torch.Tensor, ...]
+    chain: tuple[torch.Tensor, ...] = ()
 
     @cached_property
     def budgets(self) -> tuple[ErrorBudget | None, ...]:
@@ -70,9 +73,9 @@ class ReferenceOutput:
     element, None when nothing is summed. All flat."""
 
     dtype: str
-    exact: Any
-    own: Any
-    chain: Any
+    exact: torch.Tensor
+    own: torch.Tensor
+    chain: torch.Tensor | None
 
     @cached_property
     def _whole(self) -> list[bool]:
@@ -84,7 +87,7 @@ class ReferenceOutput:
             for start in starts
         ]
 
-    def blocks(self, *outputs: Any) -> Iterator[ReferenceBlock]:
+    def blocks(self, *outputs: torch.Tensor) -> Iterator[ReferenceBlock]:
         """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
         cache."""
         flat = [output.reshape(-1) for output in outputs]
@@ -100,14 +103,20 @@ class ReferenceBlock:
     """The finite elements of a part of an output. ``odd``: one of the others is not what the
     reference has there. What ``outputs`` have at finite ones need not be finite."""
 
-    want: Any
-    own: Any
-    chain: Any
-    outputs: Sequence[Any]
+    want: torch.Tensor
+    own: torch.Tensor
+    chain: torch.Tensor | None
+    outputs: Sequence[torch.Tensor]
     odd: bool = False
 
     @classmethod
-    def of(cls, exact: Any, own: Any, chain: Any, outputs: Sequence[Any]) -> ReferenceBlock:
+    def of(
+        cls,
+        exact: torch.Tensor,
+        own: torch.Tensor,
+        chain: torch.Tensor | None,
+        outputs: Sequence[torch.Tensor],
+    ) -> ReferenceBlock:
         import torch
 
         rounded = exact.to(own.dtype)
@@ -137,7 +146,7 @@ def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case
     return answer(op, workload, distribution, draw(op, workload, dtype, distribution))
 
 
-def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[Any]) -> Case:
+def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[torch.Tensor]) -> Case:
     """The answer for given inputs, host tensors of the op's dtypes."""
     scalars = op.signature.scalar_values(workload.scalars)
 
@@ -156,8 +165,13 @@ def alone(work: Callable[[], T]) -> T:
 
 
 def _chain(
-    op: Op, workload: Workload, wide: Sequence[Any], exact: Sequence[Any], *, repeats: bool = False
-) -> tuple[Any, ...]:
+    op: Op,
+    workload: Workload,
+    wide: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor],
+    *,
+    repeats: bool = False,
+) -> tuple[torch.Tensor, ...]:
     """What one chain of float32 additions may cost each element."""
     terms = op.terms(workload.dims)
     if terms <= 1:
@@ -182,7 +196,7 @@ def _chain(
     return tuple(chain)
 
 
-def _nudged(wide: Any) -> Any:
+def _nudged(wide: torch.Tensor) -> torch.Tensor:
     """Each element up or down by a roundoff of float32, of its own size and of its row's: an
     error of the mean moves the small ones as far as the large."""
     import torch
@@ -193,7 +207,9 @@ def _nudged(wide: Any) -> Any:
     return wide + sign * size * ROUNDOFF["float32"]
 
 
-def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> tuple[Any, ...]:
+def _reference(
+    op: Op, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Scalar]
+) -> tuple[torch.Tensor, ...]:
     import torch
 
     with torch.no_grad():
@@ -201,12 +217,14 @@ def _reference(op: Op, inputs: Sequence[Any], scalars: Mapping[str, Scalar]) -> 
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def _budget(exact: Any, own: Any, chain: Any) -> ErrorBudget | None:
+def _budget(
+    exact: torch.Tensor, own: torch.Tensor, chain: torch.Tensor | None
+) -> ErrorBudget | None:
     dtype = str(own.dtype).removeprefix("torch.")
     if dtype not in ROUNDOFF:
         return None
-    flat = [None if one is None else one.reshape(-1) for one in (exact, own, chain)]
-    answer = ReferenceOutput(dtype, *flat)
+    summed = None if chain is None else chain.reshape(-1)
+    answer = ReferenceOutput(dtype, exact.reshape(-1), own.reshape(-1), summed)
     squares, count = 0.0, 0
     for block in answer.blocks():
         squares += float(block.want.dot(block.want))
@@ -225,8 +243,8 @@ def _budget(exact: Any, own: Any, chain: Any) -> ErrorBudget | None:
 
 
 def allowance(
-    block: ReferenceBlock, budget: ErrorBudget, scale: Any, precision: Precision
-) -> tuple[Any, Any]:
+    block: ReferenceBlock, budget: ErrorBudget, scale: torch.Tensor, precision: Precision
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each element: what rounding may cost, and what the framework's own errors grant."""
     kind = budget.answer.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
@@ -237,7 +255,7 @@ def allowance(
     return slack, own
 
 
-def all_finite(tensor: Any) -> bool:
+def all_finite(tensor: torch.Tensor) -> bool:
     """By way of the sum, which reads once; where it overflows, one by one."""
     import torch
 
@@ -246,5 +264,5 @@ def all_finite(tensor: Any) -> bool:
     )
 
 
-def _same(a: Any, b: Any) -> Any:
+def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a == b) | (a.isnan() & b.isnan())

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.evaluator import (
     attribution,
@@ -32,7 +32,10 @@ from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Wo
 from portkern.records.record import Errors, Finding, Launch, Verdict
 from portkern.sandbox.session import Answered, Died, Outcome, Session
 from portkern.spec.op import Op, Workload
-from portkern.worker import output_guards
+from portkern.worker import output_guards, protocol
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -159,9 +162,9 @@ class Trial:
         standing: list[int],
         opening: Sequence[Future[None]],
         results: dict[int, Result],
-    ) -> tuple[list[int], tuple[Any, ...]]:
+    ) -> tuple[list[int], tuple[torch.Tensor, ...]]:
         """Who has passed all cases, and the inputs of the base."""
-        base: tuple[Any, ...] = ()
+        base: tuple[torch.Tensor, ...] = ()
         for case in cases:
             if not standing:
                 break
@@ -243,14 +246,14 @@ class Trial:
             return result
         if result.verdict is not Verdict.PASSED:
             return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
-        found = compare.repeated(first=first, second=second, case=case, precision=self.op.precision)
-        if found.spread is None:
+        again = compare.repeated(first=first, second=second, case=case, precision=self.op.precision)
+        if again.spread is None:
             return result
-        message = found.problem or f"two calls with equal inputs differ by up to {found.spread:.2g}"
+        message = again.problem or f"two calls with equal inputs differ by up to {again.spread:.2g}"
         note = Finding(code="nondeterministic", severity="note", message=message)
-        verdict = Verdict.WRONG if found.problem else Verdict.PASSED
+        verdict = Verdict.WRONG if again.problem else Verdict.PASSED
         return replace(
-            result, verdict=verdict, detail=found.problem, findings=(*result.findings, note)
+            result, verdict=verdict, detail=again.problem, findings=(*result.findings, note)
         )
 
     def _evaluate_call(
@@ -260,24 +263,20 @@ class Trial:
         workload: Workload,
         case: reference.Case,
         traced: attribution.AttributedKernel | None = None,
-        known: Sequence[Any] = (),
-    ) -> tuple[Result, list[Any]]:
+        known: Sequence[torch.Tensor] = (),
+    ) -> tuple[Result, list[torch.Tensor]]:
         """The verdict on one call and its outputs; errors are the worst of this and the calls
         before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
         seconds = dict(before.seconds)
         outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
         if not isinstance(outcome, Answered):
             failure = failure_of(outcome, "the kernel")
-            told = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
-            return told, []
-        took_s = worker_reports.seconds(outcome.data)
+            lost = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
+            return lost, []
+        ran, took_s = outcome.reply, outcome.reply.seconds
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
-        try:
-            findings = worker_reports.findings(outcome.data, before.findings)
-        except ValueError as error:
-            detail = f"the kernel's worker answered in no form that is known: {error}"
-            return Result(Verdict.CRASHED, detail, seconds=seconds), []
-        actual = worker_reports.collect(self.op, session.memory, slots, outcome.data)
+        findings = worker_reports.findings(ran.findings, before.findings)
+        actual = worker_reports.collect(self.op, session.memory, slots, ran)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
         changed = worker_reports.changed_input(self.op, session.memory, slots, case)
@@ -297,46 +296,44 @@ class Trial:
         result = Result(
             Verdict.PASSED, "", errors, seconds=seconds, findings=findings, launches=before.launches
         )
-        return _held(result, outcome.data, traced, took_s), actual
+        return _held(result, ran, traced), actual
 
     def _ask_run(
         self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
-    ) -> tuple[Outcome, Slots]:
+    ) -> tuple[Outcome[protocol.Ran], Slots]:
         signature, memory = self.op.signature, session.memory
         memory.clear()
         wanted = [
             (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
         blocks = [output_guards.guarded(*form) for form in wanted]
-        margins = [output_guards.margins(block) for block in blocks]
+        margins = tuple(map(output_guards.margins, blocks))
         slots = Slots(
-            [memory.put(tensor) for tensor in case.inputs],
-            [memory.put(b) for b in blocks],
-            [memory.put(output_guards.poison(*form)) for form in wanted],
-            [memory.put(t) for t in case.inputs],
-            [memory.put(m) for m in margins],
+            tuple(map(memory.put, case.inputs)),
+            tuple(map(memory.put, blocks)),
+            tuple(memory.put(output_guards.poison(*form)) for form in wanted),
+            tuple(map(memory.put, case.inputs)),
+            tuple(map(memory.put, margins)),
             margins,
         )
-        outcome = session.ask(
-            "run",
-            timeout_s=self.options.limits.run_s,
-            inputs=slots.inputs,
-            outputs=slots.outputs,
-            results=slots.results,
-            after=slots.after,
-            guards=slots.guards,
-            dims=dict(workload.dims),
-            scalars=signature.scalar_values(workload.scalars),
-            traced=traced,
+        request = protocol.Run(
+            slots.inputs,
+            slots.outputs,
+            slots.results,
+            slots.after,
+            slots.guards,
+            workload.dims,
+            signature.scalar_values(workload.scalars),
+            traced,
         )
-        return outcome, slots
+        return session.ask(request, timeout_s=self.options.limits.run_s), slots
 
     def _race(
         self,
         racing: Sequence[int],
         device: str,
         workload: Workload,
-        base: Sequence[Any],
+        base: Sequence[torch.Tensor],
         results: dict[int, Result],
     ) -> None:
         """Time the standing contestants and the baselines of one device in turns; once more if
@@ -351,11 +348,11 @@ class Trial:
         }
         notes += map(_slowed, sorted(run.watch.slowed))
         for index in racing:
-            told = self._finish(index, results[index], run.lost.get(index), samples)
-            results[index] = replace(told, findings=(*told.findings, *notes))
+            result = self._finish(index, results[index], run.lost.get(index), samples)
+            results[index] = replace(result, findings=(*result.findings, *notes))
 
     def _race_once(
-        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[Any]
+        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[torch.Tensor]
     ) -> tuple[interleaved_timing.InterleavedTiming, list[Finding]]:
         """The race, and which baselines are not in it."""
         runners: dict[interleaved_timing.Key, Opened] = {}
@@ -382,11 +379,11 @@ class Trial:
             plan,
             self.options.limits.run_s,
             targets,
-            {key: one.method for key, one in runners.items()},
+            {key: runner.method for key, runner in runners.items()},
             Watch(targets[racing[0]]),
         )
         if TRUSTED in runners:
-            run.run({key: one.session for key, one in runners.items()}, TRUSTED)
+            run.run({key: runner.session for key, runner in runners.items()}, TRUSTED)
         if (lost := run.lost.get(TRUSTED)) is not None:
             notes.append(_untimed(str(_loss(lost))))
         return run, notes
@@ -412,9 +409,9 @@ class Trial:
 
     def _changed(self, session: Session) -> str:
         """What the timed calls have changed for others."""
-        outcome = session.ask("state", timeout_s=self.options.limits.run_s)
+        outcome = session.ask(protocol.State(), timeout_s=self.options.limits.run_s)
         if isinstance(outcome, Answered):
-            return worker_reports.changed_state(outcome.data)
+            return worker_reports.changed_state(outcome.reply.changed)
         return str(failure_of(outcome, "the question for what it changed"))
 
 
@@ -427,25 +424,20 @@ def _slowed(by: str) -> Finding:
     return Finding(code="slowed", severity="warning", message=message)
 
 
-def _held(
-    right: Result,
-    told: Mapping[str, Any],
-    traced: attribution.AttributedKernel | None,
-    took_s: float,
-) -> Result:
+def _held(right: Result, ran: protocol.Ran, traced: attribution.AttributedKernel | None) -> Result:
     """A call with right outputs, held against what it changed for others and who did its work."""
-    changed = worker_reports.changed_state(told)
+    changed = worker_reports.changed_state(ran.changed)
     if changed:
         return replace(right, verdict=Verdict.SUSPICIOUS, detail=changed)
     if traced is None:
         return right
-    found = attribution.hold(told.get("trace"), traced, seconds=took_s)
+    proof = attribution.hold(ran.trace or protocol.Trace(), traced, seconds=ran.seconds)
     return replace(
         right,
-        verdict=found.verdict,
-        detail=found.problem,
-        launches=found.launches,
-        findings=(*right.findings, *found.findings),
+        verdict=proof.verdict,
+        detail=proof.problem,
+        launches=proof.launches,
+        findings=(*right.findings, *proof.findings),
     )
 
 

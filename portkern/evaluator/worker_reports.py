@@ -1,19 +1,25 @@
 """What a worker says of one call, held against what it was given and what lies in the shared
 memory.
 
-It may say anything: whatever JSON can express is answered with a value or a ValueError.
+It may say anything that :mod:`portkern.worker.protocol` has a form for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from portkern.evaluator.reference import Case
 from portkern.records.record import Finding
+from portkern.sandbox.message import brief
 from portkern.sandbox.shared_memory import SharedMemory, Slot
 from portkern.spec.op import Op
+from portkern.worker import protocol
+from portkern.worker.protocol import Layout, Ran, Timed
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -21,62 +27,49 @@ class Slots:
     """Where one call's tensors lie in the shared memory: ``after`` are the inputs once it is over,
     ``guards`` the bytes around the outputs, which were ``margins`` before."""
 
-    inputs: list[Slot]
-    outputs: list[Slot]
-    results: list[Slot]
-    after: list[Slot]
-    guards: list[Slot]
-    margins: list[Any]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+    after: tuple[Slot, ...]
+    guards: tuple[Slot, ...]
+    margins: tuple[torch.Tensor, ...]
 
 
-def collect(
-    op: Op, memory: SharedMemory, slots: Slots, claimed: Mapping[str, Any]
-) -> list[Any] | str:
+def collect(op: Op, memory: SharedMemory, slots: Slots, ran: Ran) -> list[torch.Tensor] | str:
     """The output tensors, or what is wrong with their form."""
-    described = claimed.get("outputs")
-    if not isinstance(described, list) or len(described) != len(op.signature.outputs):
-        expected = len(op.signature.outputs)
-        return f"the kernel returned {_brief(described)} outputs, expected {expected}"
-    for spec, claim, slot in zip(op.signature.outputs, described, slots.results, strict=True):
-        got = {key: claim.get(key) if isinstance(claim, dict) else None for key in _FORM}
-        if got != {key: slot[key] for key in _FORM}:
+    expected = len(op.signature.outputs)
+    if ran.returned != expected or len(ran.outputs) != expected:
+        return f"the kernel returned {ran.returned} outputs, expected {expected}"
+    for spec, output, slot in zip(op.signature.outputs, ran.outputs, slots.results, strict=True):
+        if (output.shape, output.dtype) != (slot.shape, slot.dtype):
             return (
-                f"output {spec.name!r} is {_brief(got['dtype'])}{_brief(got['shape'])}, "
-                f"expected {slot['dtype']}{slot['shape']}"
+                f"output {spec.name!r} is {brief(output.dtype)}{brief(list(output.shape))}, "
+                f"expected {slot.dtype}{list(slot.shape)}"
             )
-        odd = oddity(op, claim)
+        odd = oddity(op, output.layout)
         if odd:
             return f"output {spec.name!r} {odd}"
     return [memory.take(slot) for slot in slots.results]
 
 
-_FORM = ("shape", "dtype")
-_BRIEF = 100
-
-
-def _brief(claim: Any) -> str:
-    text = str(claim)
-    return text if len(text) <= _BRIEF else f"{text[:_BRIEF]}…"
-
-
-def oddity(op: Op, claim: Mapping[str, Any]) -> str:
+def oddity(op: Op, layout: Layout) -> str:
     """What is wrong with where an output of the right shape and dtype lies."""
-    if "type" in claim:
-        return f"is a {_brief(claim['type'])}, expected a torch.Tensor"
-    if "attributes" in claim:
-        return f"has attributes of its own, {_brief(claim['attributes'])}, expected a plain tensor"
-    if "owes" in claim:
-        owed = _brief(claim["owes"])
+    if layout.type:
+        return f"is a {brief(layout.type)}, expected a torch.Tensor"
+    if layout.attributes:
+        attributes = brief(list(layout.attributes))
+        return f"has attributes of its own, {attributes}, expected a plain tensor"
+    if layout.owes:
+        owed = brief(layout.owes)
         return f"has work left for whoever looks at it ({owed}), expected a plain tensor"
-    if "device" in claim:
-        return f"is on {_brief(claim['device'])}, expected the device of the inputs"
-    if "input" in claim:
+    if layout.device:
+        return f"is on {brief(layout.device)}, expected the device of the inputs"
+    if layout.input is not None:
         names = [spec.name for spec in op.signature.inputs]
-        number = claim["input"]
-        which = names[number] if type(number) is int and 0 <= number < len(names) else "?"
+        which = names[layout.input] if 0 <= layout.input < len(names) else "?"
         return f"lies in the memory of the input {which!r}, expected a tensor of its own"
-    if "strides" in claim:
-        return f"has the strides {_brief(claim['strides'])}, expected it contiguous"
+    if layout.strides is not None:
+        return f"has the strides {brief(list(layout.strides))}, expected it contiguous"
     return ""
 
 
@@ -108,44 +101,22 @@ def changed_input(op: Op, memory: SharedMemory, slots: Slots, case: Case) -> str
 _MOST_CHANGES = 12
 
 
-def changed_state(claimed: Mapping[str, Any]) -> str:
+def changed_state(changed: Sequence[str]) -> str:
     """What the kernel changed for others, one line each; '' when it is all as it was."""
-    told = claimed.get("changed")
-    if not isinstance(told, list):
-        return f"the worker tells of no state but of {_brief(told)}"
-    return "\n".join(_brief(one) for one in told[:_MOST_CHANGES])
+    return "\n".join(map(brief, changed[:_MOST_CHANGES]))
 
 
-def findings(claimed: Mapping[str, Any], before: Sequence[Finding]) -> tuple[Finding, ...]:
+def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
     """Those of the calls before and this one's, each code and place once."""
-    known = {(one.code, one.place, one.also): one for one in before}
-    listed = claimed.get("findings", [])
-    if not isinstance(listed, list) or not all(isinstance(said, dict) for said in listed):
-        raise ValueError(f"its findings are {_brief(listed)}, expected a list of them")
-    for said in listed:
-        one = Finding.model_validate({k: said[k] for k in Finding.model_fields if k in said})
-        known.setdefault((one.code, one.place, one.also), one)
+    known = {(finding.code, finding.place, finding.also): finding for finding in before}
+    for finding in seen:
+        key = (finding.code, finding.place, finding.also)
+        known.setdefault(key, Finding.model_validate(asdict(finding)))
     return tuple(known.values())
 
 
-def seconds(claimed: Mapping[str, Any]) -> float:
-    """For the record alone: no verdict rests on it."""
-    told = claimed.get("seconds", 0.0)
-    return float(told) if _is_number(told) else 0.0
-
-
-def samples(claimed: Mapping[str, Any], calls: int) -> list[float]:
+def samples(timed: Timed, calls: int) -> list[float]:
     """Microseconds of as many calls."""
-    told = claimed.get("samples")
-    if not isinstance(told, list) or len(told) != calls or not all(map(_is_number, told)):
-        raise ValueError(f"it timed {_brief(told)}, expected {calls} numbers")
-    return [float(one) for one in told]
-
-
-def method(claimed: Mapping[str, Any]) -> str:
-    """How it says that it measures."""
-    return _brief(claimed.get("method", ""))
-
-
-def _is_number(told: Any) -> bool:
-    return type(told) in (int, float) and 0 <= told < 1e18  # and so no NaN
+    if len(timed.samples) != calls:
+        raise ValueError(f"it timed {len(timed.samples)} calls, expected {calls}")
+    return list(timed.samples)

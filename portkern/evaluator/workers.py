@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from portkern.errors import StorageError, WorkerError
-from portkern.evaluator import attribution, worker_reports
+from portkern.evaluator import attribution
 from portkern.evaluator.build import Failure, StageLimits, failure_of, shared
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
+from portkern.sandbox.message import Request, brief
 from portkern.sandbox.session import Answered, Session
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build, Venue
 from portkern.spec.op import Op
-from portkern.worker.worker import build_to_json
+from portkern.worker import protocol
 
 #: The baseline that times are checked by, asked for or not.
 TRUSTED = "eager"
@@ -107,37 +107,33 @@ class Workers:
             )
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
-        opened = self._load(
-            session,
-            "loading the kernel",
-            "load",
-            request=build_to_json(request),
-            artifact=contestant.artifact.to_json(),
-            venue=asdict(contestant.venue),
-        )
+        asked = protocol.Load(protocol.anonymous(request), contestant.artifact, contestant.venue)
+        opened = self._load(session, "loading the kernel", asked)
         if isinstance(opened, Opened):
             self._opened[index] = opened
         return opened
 
-    def _load(self, session: Session, stage: str, do: str, **asked: Any) -> Opened | Failure:
+    def _load(
+        self, session: Session, stage: str, asked: Request[protocol.Loaded]
+    ) -> Opened | Failure:
         """With its kernel; closed when that fails."""
         start = time.perf_counter()
-        outcome = session.ask(do, timeout_s=self.limits.load_s, **asked)
+        outcome = session.ask(asked, timeout_s=self.limits.load_s)
         if isinstance(outcome, Answered):
             seconds = {"load": time.perf_counter() - start}
-            return Opened(session, worker_reports.method(outcome.data), seconds)
+            return Opened(session, brief(outcome.reply.method), seconds)
         session.close()
         return failure_of(outcome, stage)
 
     def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
         """What :meth:`open` will answer once these are done."""
 
-        def one(index: int) -> None:
+        def open_one(index: int) -> None:
             opened = self.open(index)
             if isinstance(opened, Failure):
                 self._untold[index] = opened
 
-        return [pool.submit(one, index) for index in asked]
+        return [pool.submit(open_one, index) for index in asked]
 
     def close(self, index: int) -> None:
         if index in self._opened:
@@ -154,20 +150,16 @@ class Workers:
             session = Session(("torch",), {}, reads=baseline.reads, device=device != "cpu")
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
-        opened = self._baselines[name, device] = self._load(
-            session,
-            f"the {name} baseline",
-            "reference",
-            source=baseline.source,
-            device=device,
-            compiled=name == "compile",
-            precision=self.op.precision,
+        asked = protocol.Reference(
+            baseline.source, device, compiled=name == "compile", precision=self.op.precision
         )
+        opened = self._load(session, f"the {name} baseline", asked)
+        self._baselines[name, device] = opened
         return opened
 
     def close_all(self) -> None:
         """At once: a GPU's context takes 0.1 s to be gone."""
         opened = [*self._opened.values(), *self._baselines.values()]
-        sessions = [one.session for one in opened if isinstance(one, Opened)]
+        sessions = [worker.session for worker in opened if isinstance(worker, Opened)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(Session.close, sessions))

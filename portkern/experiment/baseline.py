@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment.ending import STAGES, Ending
@@ -27,6 +27,9 @@ from portkern.experiment.section import (
 )
 from portkern.experiment.statistics import FEW, Estimate, mean, pass_at_k, share
 from portkern.experiment.study import Study
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 ARM = "oneshot"
 #: More than any budget: it is the budget that ends a job, so that a larger one goes on with it.
@@ -68,7 +71,7 @@ class Sampled:
     def at(self, k: int) -> float:
         return pass_at_k(self.n, self.correct, k)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "samples": self.n,
             "unevaluated": self.unevaluated,

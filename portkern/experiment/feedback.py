@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment import section
@@ -17,6 +17,9 @@ from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import Chart, ChartLine, Findings, Section, SectionTable, percent
 from portkern.experiment.statistics import FEW, Estimate, difference, ratio, ratios
 from portkern.experiment.study import Study
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 FULL, VERDICT, NONE = "full", "verdict", "none"
 #: Arms in words, and what they are made of besides Caesar's loop.
@@ -115,7 +118,7 @@ class FeedbackArm:
         rows = dict(zip(self.jobs, self.rows, strict=True))
         return FeedbackArm(self.name, tuple(jobs), tuple(rows[job] for job in jobs))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         told = section.document
         return {
             "jobs": len(self.jobs),
@@ -147,9 +150,16 @@ class Against:
     def difference(self, which: Which) -> Estimate | None:
         return difference(self.arm.later(which), self.than.later(which))
 
-    def document(self) -> dict[str, Any]:
-        rates = {key: section.document(self.difference(w)) for key, (_, w) in RATES.items()}
-        return {"arm": self.arm.name, "than": self.than.name, "jobs": len(self.arm.jobs)} | rates
+    def document(self) -> JsonObject:
+        rates: JsonObject = {
+            key: section.document(self.difference(w)) for key, (_, w) in RATES.items()
+        }
+        return {
+            "arm": self.arm.name,
+            "than": self.than.name,
+            "jobs": len(self.arm.jobs),
+            **rates,
+        }
 
 
 class FeedbackStudy(Study):

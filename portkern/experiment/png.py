@@ -82,7 +82,9 @@ def _line(axes: Axes, line: ChartLine, first: int, colour: str, dashes: str) -> 
     xs = list(range(first, first + len(line.points)))
     middle = [point.value if point else nothing for point in line.points]
     low, high = ([point.ends[end] if point else nothing for point in line.points] for end in (0, 1))
-    style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
+    style: str | tuple[float, tuple[float, ...]] = (
+        (0, tuple(map(float, dashes.split()))) if dashes else "-"
+    )
     label = clean(line.name)
     axes.plot(xs, middle, color=colour, linestyle=style, linewidth=1.7, label=label, marker=".")
     axes.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0)
@@ -101,8 +103,7 @@ def _bars(axes: Axes, bars: Bars) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    texts: list[Any] = list(axes.legend(fontsize=8, frameon=False).get_texts())
-    for text in texts:
+    for text in axes.legend(fontsize=8, frameon=False).get_texts():
         text.set_parse_math(False)
 
 

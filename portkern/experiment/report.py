@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,6 +20,9 @@ from portkern.experiment.section import DASH, Chart, Findings, SectionTable
 from portkern.records import atomic_write
 from portkern.report.table import clean
 from portkern.spec.backend import Missing
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 SCHEMA = 1
 
@@ -38,7 +41,7 @@ class ExperimentReport:
     exit_code: int
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "schema": SCHEMA,
             "experiment": self.name,
@@ -52,8 +55,8 @@ class ExperimentReport:
             "exit_code": self.exit_code,
         }
 
-    def _job(self, job: Job) -> dict[str, Any]:
-        told = {"job": job.name, "arm": job.arm, "op": job.operator, "seed": job.seed}
+    def _job(self, job: Job) -> JsonObject:
+        told: JsonObject = {"job": job.name, "arm": job.arm, "op": job.operator, "seed": job.seed}
         told |= {"overrides": list(job.overrides)}
         done = next((one for one in self.done if one.job == job), None)
         if done is None:
@@ -101,10 +104,11 @@ class ExperimentReport:
         )
 
 
-def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
+def _sum(costs: Sequence[Mapping[str, float | None]], key: str) -> float | None:
     """None as soon as one is not known."""
     values = [cost[key] for cost in costs]
-    return None if any(value is None for value in values) else float(sum(values))
+    known = [value for value in values if value is not None]
+    return float(sum(known)) if len(known) == len(values) else None
 
 
 def _lasted(seconds: float) -> str:
@@ -132,7 +136,7 @@ def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[
     return {name: one for name, one in views.items() if isinstance(one, Missing)}
 
 
-def _as_json(document: Mapping[str, Any]) -> str:
+def _as_json(document: JsonObject) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
@@ -35,6 +35,9 @@ from portkern.experiment.statistics import (
     spread,
 )
 from portkern.experiment.study import Study
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 #: So much of the best score of all counts as having found it.
 NEAR, NEAR_SAID = 0.95, "95 %"
@@ -110,7 +113,7 @@ class Standing:
     def near(self) -> list[int | None]:
         return [reached(trace.curve, NEAR * self.top) for trace in self.traces]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "seeds": [trace.seed for trace in self.traces],
             "curve": [document(one) for one in self.curve],
@@ -316,7 +319,7 @@ class Total:
             _mean([curve[-1] / top for curve, top in pairs]),
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "jobs": self.jobs,
             "area_of_best": document(self.area),

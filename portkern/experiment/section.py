@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.experiment.statistics import Estimate
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 DASH = "–"
 
@@ -66,7 +69,7 @@ class Findings:
     """``lead`` is the answer in words, ``numbers`` all of it as JSON, ``notes`` the cautions."""
 
     lead: str
-    numbers: dict[str, Any]
+    numbers: JsonObject
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = field(default=())
 
@@ -110,7 +113,7 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def document(one: Estimate | None) -> dict[str, Any] | None:
+def document(one: Estimate | None) -> JsonObject | None:
     """As JSON."""
     if one is None:
         return None

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +65,7 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> Estimate | None:
     return ratios([[top] for top in tops], [[bottom] for bottom in bottoms])[0] if tops else None
 
 
-def ratios(tops: Any, bottoms: Any) -> list[Estimate | None]:
+def ratios(tops: npt.ArrayLike, bottoms: npt.ArrayLike) -> list[Estimate | None]:
     """The same for each column of two tables with a row for each unit."""
     above, below = np.asarray(tops, float), np.asarray(bottoms, float)
     drawn = _quotients(above, below)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.guard import rules
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
 _SPLICED = re.compile(r"[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*[^\n]*")
@@ -36,22 +39,23 @@ def _join(match: re.Match[str]) -> str:
 
 
 @cache
-def _parser() -> Any:
+def _parser() -> Parser:
     import tree_sitter
     import tree_sitter_cuda
 
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> Node:
     return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
-def _text(node: Any) -> str:
-    return str(node.text.decode("utf-8", "replace")) if node is not None else ""
+def _text(node: Node | None) -> str:
+    text = node.text if node is not None else None
+    return text.decode("utf-8", "replace") if text is not None else ""
 
 
-def _nodes(root: Any) -> Iterator[Any]:
+def _nodes(root: Node) -> Iterator[Node]:
     """The tree in reading order, without comments and what ``#if 0`` takes out."""
     stack = [root]
     while stack:
@@ -66,7 +70,7 @@ def _nodes(root: Any) -> Iterator[Any]:
         stack.extend(reversed(children))
 
 
-def _defined(root: Any) -> Iterator[str]:
+def _defined(root: Node) -> Iterator[str]:
     """Functions and macros that the source defines itself, by name."""
     for node in _nodes(root):
         if node.type == "function_definition":
@@ -75,7 +79,7 @@ def _defined(root: Any) -> Iterator[str]:
             yield _text(node.child_by_field_name("name"))
 
 
-def _function_name(definition: Any) -> str:
+def _function_name(definition: Node) -> str:
     """'' for methods, which are called through their objects."""
     node = definition.child_by_field_name("declarator")
     while node is not None and node.type != "identifier":
@@ -83,7 +87,7 @@ def _function_name(definition: Any) -> str:
     return _text(node)
 
 
-def _is_c(definition: Any) -> bool:
+def _is_c(definition: Node) -> bool:
     """Whether its name is as written: C++ changes those that are not ``extern "C"``."""
     above = definition.parent
     while above is not None and above.type != "linkage_specification":
@@ -96,7 +100,7 @@ class _Reader:
         self.own = own
         self.found: Found = set()
 
-    def walk(self, root: Any, above: int) -> None:
+    def walk(self, root: Node, above: int) -> None:
         """``above``: lines before ``root``, which may be the text of a macro."""
         for node in _nodes(root):
             look = getattr(self, f"_{node.type}", None)
@@ -105,7 +109,7 @@ class _Reader:
             if node.type in ("preproc_def", "preproc_function_def"):
                 self._macro(node, above)
 
-    def _macro(self, node: Any, above: int) -> None:
+    def _macro(self, node: Node, above: int) -> None:
         body = _text(node.child_by_field_name("value")).strip()
         line = above + node.start_point[0]
         if re.fullmatch(r"[<\"].*[>\"]", body):  # for an #include MACRO
@@ -115,17 +119,17 @@ class _Reader:
         body = re.sub(r"\s*##\s*", "", body).replace("#", "")
         self.walk(_parse(body + "\n"), line)
 
-    def _preproc_include(self, node: Any) -> Iterator[str]:
+    def _preproc_include(self, node: Node) -> Iterator[str]:
         yield from _header(_text(node.child_by_field_name("path")).strip('<>"'))
 
-    def _preproc_call(self, node: Any) -> Iterator[str]:
+    def _preproc_call(self, node: Node) -> Iterator[str]:
         directive = _text(node.child_by_field_name("directive")).replace(" ", "")
         if directive == "#pragma":
             yield from _pragma(_text(node.child_by_field_name("argument")))
         elif directive in ("#embed", "#include"):
             yield "G403" if directive == "#embed" else "G501"
 
-    def _attribute_specifier(self, node: Any) -> Iterator[str]:
+    def _attribute_specifier(self, node: Node) -> Iterator[str]:
         text = _COMMENT.sub("", _text(node))
         if rules.AT_LOAD.search(text):
             yield "G402"
@@ -134,35 +138,35 @@ class _Reader:
 
     _attribute_declaration = _attribute_specifier
 
-    def _gnu_asm_expression(self, node: Any) -> Iterator[str]:
+    def _gnu_asm_expression(self, node: Node) -> Iterator[str]:
         code = _text(node.child_by_field_name("assembly_code"))
         if rules.ASM_READS.search(code):
             yield "G403"
         yield "G405" if rules.ASM_CALLS.search(code) else "G404"
 
-    def _function_definition(self, node: Any) -> Iterator[str]:
+    def _function_definition(self, node: Node) -> Iterator[str]:
         name = _function_name(node)
         if rules.RUNTIME_FUNCTION.fullmatch(name) and _is_c(node):
             yield "G205"
 
-    def _identifier(self, node: Any) -> Iterator[str]:
+    def _identifier(self, node: Node) -> Iterator[str]:
         name, parent = _text(node), node.parent
         rule = rules.NATIVE.get(name)
         if rule and (name not in self.own or _text(parent) == f"::{name}"):
             yield rule
 
-    def _qualified_identifier(self, node: Any) -> Iterator[str]:
+    def _qualified_identifier(self, node: Node) -> Iterator[str]:
         text = re.sub(r"\s", "", _text(node)).removeprefix("::")
         for name, rule in rules.NATIVE_TYPES.items():
             if text == name or text.startswith((f"{name}::", f"{name}<")):
                 yield rule
 
-    def _pointer_expression(self, node: Any) -> Iterator[str]:
+    def _pointer_expression(self, node: Node) -> Iterator[str]:
         name = _text(node.child_by_field_name("argument")).removeprefix("::").removeprefix("std::")
         if _text(node).startswith("&") and name not in self.own and name in ("system", "exit"):
             yield rules.NATIVE_CALLS[name]
 
-    def _call_expression(self, node: Any) -> Iterator[str]:
+    def _call_expression(self, node: Node) -> Iterator[str]:
         function = node.child_by_field_name("function")
         if function is None or function.type not in ("identifier", "qualified_identifier"):
             return
@@ -217,7 +221,7 @@ def _writes(name: str, arguments: list[str]) -> bool:
     return True
 
 
-def _arguments(call: Any) -> list[str]:
+def _arguments(call: Node) -> list[str]:
     """The arguments as written; neighbouring strings are one, as for the compiler."""
     listed = call.child_by_field_name("arguments")
     children = [c for c in listed.named_children if c.type != "comment"] if listed else []

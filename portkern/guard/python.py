@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from portkern.guard import native, rules
+from portkern.guard import native, rules, shared
 from portkern.guard.tree import (
     called_by_pallas,
     constant,
@@ -163,8 +163,9 @@ class _Reader(ast.NodeVisitor):
             if alias.name == "*":
                 self._star(node, module)
             else:
-                self.scope.bind(alias.asname or alias.name, f"{module}.{alias.name}")
-                self._evaluate(node, module, imported=True)
+                name = f"{module}.{alias.name}"
+                self.scope.bind(alias.asname or alias.name, name)
+                self._evaluate(node, name if self._is_shared(name) else module, imported=True)
 
     def _star(self, node: ast.ImportFrom, module: str) -> None:
         """Binds the names that rules know; whether they are used is seen where they are."""
@@ -420,6 +421,8 @@ class _Reader(ast.NodeVisitor):
 
     def _evaluate(self, node: ast.AST, name: str, imported: bool = False) -> None:
         """A use of ``name``. An import alone does nothing, except for what has no honest use."""
+        if self._is_shared(name):
+            return
         rule = _longest(name)
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
         if imported:
@@ -440,6 +443,10 @@ class _Reader(ast.NodeVisitor):
                 self.hit(node, "G301")
         elif top in ("jax", "numpy", "operator"):
             self._array_operator(node, name)
+
+    def _is_shared(self, name: str) -> bool:
+        """Exactly such a function: its attributes lead to the module and from there on."""
+        return self.language == "numba" and name in shared.functions()
 
     def _native(self, node: ast.AST, function: str) -> None:
         for rule in {rules.NATIVE.get(function), *native.called(function, [])} - {None}:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, get_args
 
 from portkern import guard, ops
 from portkern.errors import BackendUnavailable, ConfigError, no_such
@@ -26,20 +26,24 @@ from portkern.tuning import database
 DEMO = ("host", "opencl_generic", "sm_90", "gfx942", "gfx1100")
 
 
+VenueChoice = Literal["best", "hardware", "emulator"]
+
+
 @dataclass(frozen=True)
 class Stage:
     """Where cells are to run: the ``best`` venue there is, or one kind of venue only; and the
     checkers that look on in an emulator that has them."""
 
-    venue: Literal["best", "hardware", "emulator"] = "best"
+    venue: VenueChoice = "best"
     sanitize: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, venue: str, sanitize: Sequence[str]) -> Stage:
         """``sanitize`` takes names of checkers, ``all`` or ``none``. Raises ConfigError for a
         venue or a checker that does not exist."""
-        kinds = ("best", "hardware", "emulator")
-        if venue not in kinds:
+        kinds: tuple[VenueChoice, ...] = get_args(VenueChoice)
+        kind = next((kind for kind in kinds if kind == venue), None)
+        if kind is None:
             raise no_such("venue", venue, kinds)
         known = {name for b in map(registry.load, registry.names()) for name in b.checkers}
         chosen: dict[str, None] = {}
@@ -47,7 +51,7 @@ class Stage:
             if name not in known | {"all", "none"}:
                 raise no_such("checker", name, known | {"all", "none"})
             chosen |= dict.fromkeys(sorted(known) if name == "all" else [name] * (name != "none"))
-        return cls(cast(Any, venue), tuple(chosen))
+        return cls(kind, tuple(chosen))
 
     def of(self, venues: Venues, backend: Backend) -> Venues:
         hardware, emulator = venues.hardware, venues.emulator

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
-def infinite(kind: Any, generator: Any, *inputs: Any) -> tuple[Any, ...]:
+def infinite(
+    kind: torch.dtype, generator: torch.Generator, *inputs: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     """Both infinities among normal values."""
     import torch
 
     return _among(inputs, torch.tensor([torch.inf, -torch.inf]), generator)
 
 
-def special(kind: Any, generator: Any, *inputs: Any) -> tuple[Any, ...]:
+def special(
+    kind: torch.dtype, generator: torch.Generator, *inputs: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     """NaN and both infinities among normal values: an op without sums says where each goes."""
     import torch
 
     return _among(inputs, torch.tensor([torch.nan, torch.inf, -torch.inf]), generator)
 
 
-def cancelling_product(kind: Any, generator: Any, a: Any, b: Any) -> tuple[Any, Any]:
+def cancelling_product(
+    kind: torch.dtype, generator: torch.Generator, a: torch.Tensor, b: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The second half of the products takes away the first, but for a few per cent."""
     half = a.shape[-1] // 2
     a = a.to(kind).float()
@@ -29,7 +38,9 @@ def cancelling_product(kind: Any, generator: Any, a: Any, b: Any) -> tuple[Any, 
     return a, b
 
 
-def whole_product(kind: Any, generator: Any, a: Any, b: Any) -> tuple[Any, Any]:
+def whole_product(
+    kind: torch.dtype, generator: torch.Generator, a: torch.Tensor, b: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Any order of adding is exact in float32; the reduced precisions cannot hold ``a``."""
     import torch
 
@@ -38,7 +49,9 @@ def whole_product(kind: Any, generator: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return wide.float(), torch.randint(-1, 2, b.shape, generator=generator).float()
 
 
-def _among(inputs: tuple[Any, ...], odd: Any, generator: Any) -> tuple[Any, ...]:
+def _among(
+    inputs: tuple[torch.Tensor, ...], odd: torch.Tensor, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
     import torch
 
     made = []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import whole_product
 from portkern.ops._sizes import windows
-from portkern.spec.op import ScalarSpec, TensorSpec
+from portkern.spec.op import Scalar, ScalarSpec, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 AXES = ("n", "c", "h", "w", "f", "kh", "kw", "oh", "ow")
 INPUTS = (
@@ -19,8 +22,8 @@ OUTPUTS = (TensorSpec("y", ("n", "f", "oh", "ow")),)
 SCALARS = (ScalarSpec("stride", "int64", 1), ScalarSpec("padding", "int64", 0))
 
 
-def convolved(dims: Mapping[str, int], scalars: Mapping[str, Any]) -> dict[str, int]:
-    stride, padding = scalars["stride"], scalars["padding"]
+def convolved(dims: Mapping[str, int], scalars: Mapping[str, Scalar]) -> dict[str, int]:
+    stride, padding = int(scalars["stride"]), int(scalars["padding"])
     return {
         "oh": windows(dims["h"], dims["kh"], stride, padding),
         "ow": windows(dims["w"], dims["kw"], stride, padding),
@@ -31,7 +34,13 @@ def terms(dims: Mapping[str, int]) -> int:
     return dims["c"] * dims["kh"] * dims["kw"] + 1
 
 
-def cancelling(kind: Any, generator: Any, x: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+def cancelling(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The second half of the channels takes away the first, but for a few per cent."""
     half = x.shape[1] // 2
     x = x.to(kind).float()
@@ -41,7 +50,13 @@ def cancelling(kind: Any, generator: Any, x: Any, weight: Any, bias: Any) -> tup
     return x, weight, bias / 64
 
 
-def integers(kind: Any, generator: Any, x: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+def integers(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Any order of adding is exact in float32; the reduced precisions cannot hold ``x``."""
     import torch
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any) -> Any:
     return x.argmax(dim=-1)
 
 
-def level(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def level(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:
     """Rows of one value, of -inf alone, and of zeros of both signs, which are equal."""
     import torch
 

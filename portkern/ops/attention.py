@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 SHAPE = ("batch", "heads", "length", "dim")
 
@@ -17,12 +20,16 @@ def run(q: Any, k: Any, v: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def sharp(kind: Any, generator: Any, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+def sharp(
+    kind: torch.dtype, generator: torch.Generator, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores of some hundreds: one key has nearly all weight, powers overflow without a maximum."""
     return q * 30, k, v
 
 
-def rising(kind: Any, generator: Any, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+def rising(
+    kind: torch.dtype, generator: torch.Generator, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Every key outweighs those before it, so that a running maximum changes all the way."""
     import torch
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, bias: Any) -> Any:
@@ -17,7 +20,9 @@ def run(x: Any, bias: Any) -> Any:
     return torch.nn.functional.gelu(x)
 
 
-def large(kind: Any, generator: Any, x: Any, bias: Any) -> tuple[Any, Any]:
+def large(
+    kind: torch.dtype, generator: torch.Generator, x: torch.Tensor, bias: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Magnitudes from 1e-4 to 1e3, where an x^3 overflows in halves and both tails are flat."""
     import torch
 

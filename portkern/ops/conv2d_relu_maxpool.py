@@ -10,7 +10,7 @@ from typing import Any
 
 from portkern.ops import _conv
 from portkern.ops._sizes import windows, workloads
-from portkern.spec.op import Op, ScalarSpec, Signature
+from portkern.spec.op import Op, Scalar, ScalarSpec, Signature
 
 
 def run(
@@ -22,8 +22,8 @@ def run(
     return torch.nn.functional.max_pool2d(y.relu(), window, pool_stride)
 
 
-def derived(dims: Mapping[str, int], scalars: Mapping[str, Any]) -> dict[str, int]:
-    window, stride = scalars["window"], scalars["pool_stride"]
+def derived(dims: Mapping[str, int], scalars: Mapping[str, Scalar]) -> dict[str, int]:
+    window, stride = int(scalars["window"]), int(scalars["pool_stride"])
     whole = _conv.convolved(dims, scalars)
     return {axis: windows(length, window, stride) for axis, length in whole.items()}
 

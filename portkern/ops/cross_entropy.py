@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(logits: Any, target: Any) -> Any:
@@ -14,7 +17,9 @@ def run(logits: Any, target: Any) -> Any:
     return torch.nn.functional.cross_entropy(logits, target, reduction="none")
 
 
-def peaks(kind: Any, generator: Any, logits: Any, target: Any) -> tuple[Any, Any]:
+def peaks(
+    kind: torch.dtype, generator: torch.Generator, logits: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows around 1e4 and -1e4, whose powers overflow or vanish unless the maximum is taken out."""
     import torch
 
@@ -22,7 +27,9 @@ def peaks(kind: Any, generator: Any, logits: Any, target: Any) -> tuple[Any, Any
     return logits + sign * 1e4, target
 
 
-def masked(kind: Any, generator: Any, logits: Any, target: Any) -> tuple[Any, Any]:
+def masked(
+    kind: torch.dtype, generator: torch.Generator, logits: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Half of each row is -inf, from its beginning or anywhere, but for the target."""
     import torch
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any) -> Any:
     return x.cumsum(dim=-1)
 
 
-def cancelling(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def cancelling(
+    kind: torch.dtype, generator: torch.Generator, x: torch.Tensor
+) -> tuple[torch.Tensor]:
     """Each element takes away most of what the one before it added."""
     x = x.to(kind).float() * 64
     last = x.shape[-1] // 2 * 2

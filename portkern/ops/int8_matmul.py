@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(a: Any, weight: Any, scale: Any) -> Any:
     return (a @ weight.to(a.dtype)) * scale
 
 
-def cancelling(kind: Any, generator: Any, a: Any, weight: Any, scale: Any) -> tuple[Any, Any, Any]:
+def cancelling(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    a: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The second half of the products takes away the first, but for one step of each weight."""
     half = a.shape[1] // 2
     a = a.to(kind).float()

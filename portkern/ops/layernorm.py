@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -14,7 +17,13 @@ def run(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def far(kind: Any, generator: Any, x: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+def far(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Means of many standard deviations: the difference of E[x^2] and E[x]^2 loses all digits."""
     import torch
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import windows, workloads
-from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
+from portkern.spec.op import Op, Scalar, ScalarSpec, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, window: int, stride: int, padding: int) -> Any:
@@ -16,12 +19,12 @@ def run(x: Any, window: int, stride: int, padding: int) -> Any:
     return torch.nn.functional.max_pool2d(x, window, stride, padding)
 
 
-def pooled(dims: Mapping[str, int], scalars: Mapping[str, Any]) -> dict[str, int]:
-    given = scalars["window"], scalars["stride"], scalars["padding"]
+def pooled(dims: Mapping[str, int], scalars: Mapping[str, Scalar]) -> dict[str, int]:
+    given = int(scalars["window"]), int(scalars["stride"]), int(scalars["padding"])
     return {"oh": windows(dims["h"], *given), "ow": windows(dims["w"], *given)}
 
 
-def low(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def low(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:
     """All below the padding of zeros that a careless kernel has."""
     return (x - 1000.0,)
 

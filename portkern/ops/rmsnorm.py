@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, weight: Any, eps: float) -> Any:
@@ -14,7 +17,9 @@ def run(x: Any, weight: Any, eps: float) -> Any:
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
 
 
-def uneven(kind: Any, generator: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+def uneven(
+    kind: torch.dtype, generator: torch.Generator, x: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows from 1e-5, where eps is what counts, to 1e3, whose squares a half cannot hold."""
     import torch
 

@@ -5,10 +5,13 @@ Cosines and sines come as float32 tables of (tokens, half), as models keep them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, cos: Any, sin: Any) -> Any:
@@ -20,7 +23,13 @@ def run(x: Any, cos: Any, sin: Any) -> Any:
     return turned.to(x.dtype)
 
 
-def angles(kind: Any, generator: Any, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any]:
+def angles(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Real angles, positions from 0 to 1e5 over wavelengths of up to 1e4."""
     import torch
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, index: Any, src: Any) -> Any:
@@ -19,7 +22,13 @@ def framework(x: Any, index: Any, src: Any) -> Any:
     return x.index_add(0, index, src)
 
 
-def crowded(kind: Any, generator: Any, x: Any, index: Any, src: Any) -> tuple[Any, Any, Any]:
+def crowded(
+    kind: torch.dtype,
+    generator: torch.Generator,
+    x: torch.Tensor,
+    index: torch.Tensor,
+    src: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Most indices name one row, the last: what a lost update misses is far from rounding."""
     import torch
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(gate: Any, up: Any) -> Any:
@@ -14,7 +17,9 @@ def run(gate: Any, up: Any) -> Any:
     return torch.nn.functional.silu(gate) * up
 
 
-def large(kind: Any, generator: Any, gate: Any, up: Any) -> tuple[Any, Any]:
+def large(
+    kind: torch.dtype, generator: torch.Generator, gate: torch.Tensor, up: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Gates from -200 to 200, where the exponential overflows on one side."""
     return gate * 60, up
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any) -> Any:
     return x.softmax(dim=-1)
 
 
-def peaks(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def peaks(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:
     """Rows around 1e4 and -1e4, whose powers overflow or vanish unless the maximum is taken out."""
     import torch
 
@@ -20,7 +23,7 @@ def peaks(kind: Any, generator: Any, x: Any) -> tuple[Any]:
     return (x + sign * 1e4,)
 
 
-def masked(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def masked(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:
     """Half of each row is -inf, from its beginning or anywhere, but for one element."""
     import torch
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any) -> Any:
     return x.sum(dim=1)
 
 
-def cancelling(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def cancelling(
+    kind: torch.dtype, generator: torch.Generator, x: torch.Tensor
+) -> tuple[torch.Tensor]:
     """Each half takes away what the other adds, but for a few per cent."""
     half = x.shape[1] // 2
     x = x.to(kind).float()  # what is rounded later would not cancel

@@ -4,11 +4,14 @@ come first. A NaN is the largest."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
-from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
+from portkern.spec.op import Op, Scalar, ScalarSpec, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def run(x: Any, k: int) -> Any:
@@ -20,7 +23,7 @@ def framework(x: Any, k: int) -> Any:
     return tuple(x.topk(k, dim=-1))
 
 
-def level(kind: Any, generator: Any, x: Any) -> tuple[Any]:
+def level(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:
     """Rows of few values, of -inf alone, and of zeros of both signs, which are equal."""
     import torch
 
@@ -30,8 +33,8 @@ def level(kind: Any, generator: Any, x: Any) -> tuple[Any]:
     return (x,)
 
 
-def derived(dims: Mapping[str, int], scalars: Mapping[str, Any]) -> dict[str, int]:
-    return {"kept": scalars["k"]}
+def derived(dims: Mapping[str, int], scalars: Mapping[str, Scalar]) -> dict[str, int]:
+    return {"kept": int(scalars["k"])}
 
 
 SIGNATURE = Signature(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -110,7 +110,7 @@ class LineFile(Generic[L]):
                 raise RecordError(f"{self.path}:{number}: {error}") from error
 
     @staticmethod
-    def _drop_torn_line(file: Any) -> None:
+    def _drop_torn_line(file: BinaryIO) -> None:
         file.seek(0, os.SEEK_END)
         end = file.tell()
         if end == 0:

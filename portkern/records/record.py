@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
@@ -195,7 +195,7 @@ class Record(Line):
 
     @field_validator("evidence", mode="before")
     @classmethod
-    def _evidence_by_name(cls, value: Any) -> Any:
+    def _evidence_by_name(cls, value: object) -> object:
         return Evidence[value.upper()] if isinstance(value, str) else value
 
     @field_serializer("evidence")

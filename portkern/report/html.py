@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
 from portkern.report.table import BASELINE, WORST_FIRST, Table, clean, reason_of
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import Json, JsonObject
 
 #: A compiler's log may be megabytes; the page keeps its beginning and points at the records.
 MOST_DETAIL = 4000
@@ -63,7 +68,7 @@ class _Interned:
         return list(self._numbers)
 
 
-def payload(table: Table) -> dict[str, Any]:
+def payload(table: Table) -> JsonObject:
     """What the page's script reads; samples stay in ``records.jsonl``."""
     intern = _Interned()
     environments = {e: i for i, e in enumerate(map(_environment, table.environments))}
@@ -90,7 +95,7 @@ def payload(table: Table) -> dict[str, Any]:
     }
 
 
-def _record(record: Record, column: int, environment: int, intern: _Interned) -> dict[str, Any]:
+def _record(record: Record, column: int, environment: int, intern: _Interned) -> JsonObject:
     w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
     size = {**w.dims, **w.scalars}
     return {
@@ -142,16 +147,16 @@ def _numbers(*values: float) -> list[float | str]:
     return [_number(value) for value in values]
 
 
-def _environment(environment: Any) -> str:
+def _environment(environment: MachineFacts) -> str:
     e = environment
     parts = [e.machine, e.device, e.driver, *(f"{k} {v}" for k, v in sorted(e.toolchain.items()))]
     return clean(" · ".join(part for part in (*parts, f"portkern {e.harness_version}") if part))
 
 
-def _resources(table: Table) -> list[list[Any]]:
+def _resources(table: Table) -> list[Sequence[Json]]:
     """One row per distinct build: workloads share a kernel, so do most dtypes."""
     columns = {column: i for i, column in enumerate(table.columns)}
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, Sequence[Json]] = {}
     for record in table.records:
         for b in record.resources:
             place = [clean(b.kernel), clean(record.op), clean(record.workload.dtype)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.records.record import Record, Verdict
 from portkern.report.table import ColumnTotal, Table, clean, headline, reason_of
 from portkern.spec.backend import Missing
+
+if TYPE_CHECKING:
+    from junitparser import TestSuite
 
 
 def render(table: Table, *, title: str) -> bytes | Missing:
@@ -23,7 +26,7 @@ def render(table: Table, *, title: str) -> bytes | Missing:
     return out.getvalue()
 
 
-def _suite(total: ColumnTotal) -> Any:
+def _suite(total: ColumnTotal) -> TestSuite:
     from junitparser import Failure, Skipped, TestCase, TestSuite
 
     suite = TestSuite(str(total.column))

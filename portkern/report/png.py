@@ -13,6 +13,8 @@ from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
 CELL_IN = (0.86, 0.32)
 #: The colour scale ends at a factor of 4 either way, as in the page.
@@ -139,11 +141,10 @@ def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str
         axes.add_patch(lines)
     bold = "bold" if back == FAIL else "normal"
     size = 8.5 if len(text) < 9 else 7.5
-    middle: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
-    axes.text(x + 0.5, y + 0.53, text, size=size, weight=bold, **middle)
+    axes.text(x + 0.5, y + 0.53, text, size=size, weight=bold, ha="center", va="center", color=ink)
 
 
-def _legend(figure: Any, table: Table, across: float, down: float) -> None:
+def _legend(figure: Figure, table: Table, across: float, down: float) -> None:
     lines = (
         "none < built (real ISA) < emulated (correct in emulation) < verified (correct on the"
         " hardware) < measured (timed there)\n"
@@ -159,7 +160,7 @@ def _legend(figure: Any, table: Table, across: float, down: float) -> None:
     strip.set_axis_off()
 
 
-def _colormap() -> Any:
+def _colormap() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("diverging", list(DIVERGING))

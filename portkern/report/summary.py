@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.records.record import Record
 from portkern.report.table import BASELINE, ColumnTotal, Geomean, Table, TableGroup, headline
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 
 def render(table: Table, *, title: str) -> str:
     return json.dumps(document(table, title=title), indent=1, ensure_ascii=False) + "\n"
 
 
-def document(table: Table, *, title: str) -> dict[str, Any]:
+def document(table: Table, *, title: str) -> JsonObject:
     return {
         "schema": 1,
         "title": title,
@@ -32,7 +35,7 @@ def document(table: Table, *, title: str) -> dict[str, Any]:
     }
 
 
-def _counts(group: TableGroup) -> dict[str, Any]:
+def _counts(group: TableGroup) -> JsonObject:
     return {
         "cells": len(group),
         "passed": group.passed,
@@ -47,7 +50,7 @@ def _geomean(speedup: Geomean | None) -> dict[str, float] | None:
     return None if speedup is None else {"geomean": round(speedup.value, 6), "n": speedup.n}
 
 
-def _column(total: ColumnTotal) -> dict[str, Any]:
+def _column(total: ColumnTotal) -> JsonObject:
     column = total.column
     return {
         "backend": column.backend,
@@ -63,7 +66,7 @@ def _column(total: ColumnTotal) -> dict[str, Any]:
     }
 
 
-def _bad(table: Table, record: Record) -> dict[str, Any]:
+def _bad(table: Table, record: Record) -> JsonObject:
     return {
         "id": record.id,
         "op": record.op,

@@ -25,12 +25,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Generic, Literal, TypeVar
 
 from portkern.errors import StorageError, WorkerError
 from portkern.sandbox.jail import JailPolicy, Layers, owner
+from portkern.sandbox.message import Failed, FormError, Request, brief, encoded, read
 from portkern.sandbox.shared_memory import SharedMemory
 from portkern.toolchain.run_tool import cache_root
+
+R = TypeVar("R")
 
 #: What a worker sees of the evaluator's environment; API keys and tokens are not among it.
 ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
@@ -75,19 +78,10 @@ REPLY_BYTES, REPLY_LEVELS, TEXT_LENGTH = 8 << 20, 16, 1 << 16
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What the worker replied: data from the jail, to be checked like any other claim."""
+class Answered(Generic[R]):
+    """What the worker replied: of the right form, but a claim like any other from the jail."""
 
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The worker reported an exception; ``error`` is its type's name."""
-
-    error: str
-    message: str
-    log: str
+    reply: R
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,19 @@ class TimedOut:
     log: str
 
 
-Outcome = Answered | Failed | Died | TimedOut
+@dataclass(frozen=True)
+class Unreadable:
+    """The worker answered, and not as such a request is answered; it was killed."""
+
+    problem: str
+    log: str
+
+    def __str__(self) -> str:
+        return f"answered in no form that is known: {self.problem}"
+
+
+Lost = Failed | Died | TimedOut | Unreadable
+Outcome = Answered[R] | Lost
 
 
 def _signal_name(number: int) -> str:
@@ -152,6 +158,11 @@ class ForkServer:
         self._closed = False
 
     @property
+    def known_layers(self) -> Layers | None:
+        """None before it was first started."""
+        return self._layers
+
+    @property
     def layers(self) -> Layers:
         """What its workers are confined by."""
         with self._lock:
@@ -165,7 +176,7 @@ class ForkServer:
     ) -> tuple[int, int, socket.socket]:
         """The pids of a new worker and of its server, and the evaluator's end of its connection."""
         ours, theirs = socket.socketpair()
-        request = {"spawn": {"policy": policy.to_json(), "environment": dict(environment)}}
+        request = encoded({"spawn": {"policy": policy.to_json(), "environment": environment}})
         with ExitStack() as unless_spawned, theirs, self._lock:
             unless_spawned.callback(ours.close)
             # A server that was killed since the last request is noticed now.
@@ -174,7 +185,7 @@ class ForkServer:
                 reply = self._ask(control, request, [theirs.fileno(), memory, log])
                 if reply is not None and self._process is not None:
                     unless_spawned.pop_all()
-                    return int(reply["pid"]), self._process.pid, ours
+                    return int(json.loads(reply)["pid"]), self._process.pid, ours
         raise WorkerError("The fork server ended twice; see the lines it printed above")
 
     def wait(self, pid: int, *, server: int) -> End:
@@ -182,28 +193,25 @@ class ForkServer:
         with self._lock:
             if self._control is None or self._process is None or self._process.pid != server:
                 return End(gone=True)
-            reply = self._ask(self._control, {"wait": pid}, [])
-        return End(gone=True) if reply is None else End(**reply)
+            reply = self._ask(self._control, encoded({"wait": pid}), [])
+        return End(gone=True) if reply is None else End(**json.loads(reply))
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._stop()
 
-    def _ask(
-        self, control: socket.socket, request: dict[str, Any], handles: list[int]
-    ) -> dict[str, Any] | None:
+    def _ask(self, control: socket.socket, request: bytes, handles: list[int]) -> bytes | None:
         """None when the server is gone; the next request needs another."""
         try:
-            socket.send_fds(control, [json.dumps(request).encode()], handles)
+            socket.send_fds(control, [request], handles)
             reply = control.recv(1 << 16)
         except OSError:  # also when it takes too long
             reply = b""
         if not reply:
             self._stop(kill=True)
             return None
-        answer: dict[str, Any] = json.loads(reply)
-        return answer
+        return reply
 
     def _stop(self, *, kill: bool = False) -> None:
         if self._control is not None:
@@ -218,7 +226,7 @@ class ForkServer:
         """Tried twice: whoever kills servers does not care how far they are."""
         if self._closed:
             raise WorkerError("This fork server was closed; ask for another")
-        told = b""
+        hello = b""
         for _ in range(2):
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._control.settimeout(START_S)
@@ -231,9 +239,9 @@ class ForkServer:
                     env=_environment(),
                 )
             with suppress(OSError):
-                told = self._control.recv(1 << 16)
-            if told:
-                self._layers = Layers.from_json(json.loads(told)["layers"])
+                hello = self._control.recv(1 << 16)
+            if hello:
+                self._layers = Layers.from_json(json.loads(hello)["layers"])
                 self._control.settimeout(REPLY_S)
                 return self._control
             self._stop(kill=True)
@@ -278,13 +286,15 @@ def warm(preload: tuple[str, ...]) -> None:
 def close_servers() -> None:
     with _SERVERS_LOCK:
         while _SERVERS:  # one that cannot be closed is not used again either
-            _, one = _SERVERS.popitem()
-            one.close()
+            _, oldest = _SERVERS.popitem()
+            oldest.close()
 
 
 def layers() -> Layers:
-    """What workers on this machine are confined by."""
-    return server(()).layers
+    """What workers on this machine are confined by, as any server that runs has found out."""
+    with _SERVERS_LOCK:
+        known = [one.known_layers for one in _SERVERS.values()]
+    return next((one for one in known if one is not None), None) or server(()).layers
 
 
 class Session:
@@ -332,14 +342,14 @@ class Session:
     ) -> None:
         self.close()
 
-    def ask(self, do: str, *, timeout_s: float, **arguments: Any) -> Outcome:
+    def ask(self, request: Request[R], *, timeout_s: float) -> Outcome[R]:
         """Send one request; the worker does not survive a missed deadline."""
         if not self.alive:
             raise WorkerError("This worker has ended; open another session")
         deadline = time.monotonic() + timeout_s
         self._connection.settimeout(timeout_s)  # of a worker that reads nothing
         try:
-            self._connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            self._connection.sendall(request.line())
             line = self._receive(deadline)
         except TimeoutError:
             line = None
@@ -351,14 +361,16 @@ class Session:
         if len(line) > REPLY_BYTES:
             self._end()
             return Failed("ReplyTooLong", f"more than {REPLY_BYTES >> 20} MiB", self.log())
-        reply = _parse(line)
-        if reply is None:
-            end = self._end(grace_s=GRACE_S)
-            cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
-            return Died(end.status, self.log(), "harness" if end.gone else cause)
-        if reply.get("ok") is True:
-            return Answered(reply)
-        return Failed(*(str(reply.get(key, "")) for key in ("error", "message", "log")))
+        try:
+            reply = _parse(line)
+            if reply is not None:
+                return _outcome(request, reply)
+        except FormError as error:
+            self._end()
+            return Unreadable(str(error), self.log())
+        end = self._end(grace_s=GRACE_S)
+        cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
+        return Died(end.status, self.log(), "harness" if end.gone else cause)
 
     def log(self) -> str:
         """The end of what the worker printed."""
@@ -384,8 +396,8 @@ class Session:
             chunk = self._connection.recv(1 << 16)
             if not chunk:
                 return b""
-            found = chunk.find(b"\n")
-            end = len(self._received) + found if found >= 0 else -1
+            place = chunk.find(b"\n")
+            end = len(self._received) + place if place >= 0 else -1
             self._received += chunk
         line = bytes(self._received[:end] if end >= 0 else self._received)
         del self._received[: len(line) + 1]
@@ -424,26 +436,44 @@ def _sweep(place: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, object] | None:
+    """None for what is no JSON object, as half a line is. Raises FormError."""
     try:
-        reply = _plain(json.loads(line), REPLY_LEVELS)
+        reply = _kept(json.loads(line, parse_constant=_refuse), REPLY_LEVELS)
+    except FormError:
+        raise
     except (ValueError, RecursionError):  # of JSON that is nested too deeply
         return None
     return reply if isinstance(reply, dict) else None
 
 
-def _plain(value: Any, levels: int) -> Any:
+def _refuse(constant: str) -> float:
+    raise FormError(f"{constant} is no number of JSON")
+
+
+def _kept(value: object, levels: int) -> object:
     """With texts that can be written as UTF-8, where JSON may name half a character, and that a
     record can hold."""
     if levels == 0:
         raise ValueError("nested too deeply")
+    if isinstance(value, float):
+        return value  # first: there are many
     if isinstance(value, str):
         return value[:TEXT_LENGTH].encode(errors="replace").decode()
     if isinstance(value, list):
-        return [_plain(one, levels - 1) for one in value]
+        return [_kept(item, levels - 1) for item in value]
     if isinstance(value, dict):
-        return {_plain(key, 1): _plain(one, levels - 1) for key, one in value.items()}
+        return {_kept(key, 1): _kept(item, levels - 1) for key, item in value.items()}
     return value
+
+
+def _outcome(request: Request[R], reply: dict[str, object]) -> Answered[R] | Failed:
+    match reply:
+        case {"ok": True, "reply": given}:
+            return Answered(request.read(given))
+        case {"ok": False, "reply": given}:
+            return read(Failed, given)
+    raise FormError(f"{brief(reply)} is no reply")
 
 
 def _remove(folder: Path) -> None:

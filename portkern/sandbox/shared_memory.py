@@ -10,11 +10,33 @@ import fcntl
 import math
 import mmap
 import os
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import torch
 
 PAGE = 4096
-#: What a tensor is read from: where it begins, and its form.
-Slot = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a tensor is read from: where it begins, and its form."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def kind(self) -> torch.dtype:
+        import torch
+
+        kind: torch.dtype = getattr(torch, self.dtype)
+        return kind
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.kind.itemsize
 
 
 class SharedMemory:
@@ -31,19 +53,19 @@ class SharedMemory:
 
     def slot(self, shape: tuple[int, ...], dtype: str) -> Slot:
         """Room for a tensor; what it holds is whatever was there."""
-        slot = {"offset": self._used, "shape": list(shape), "dtype": dtype}
-        self._used += -(-size_of(slot) // PAGE) * PAGE
+        slot = Slot(self._used, shape, dtype)
+        self._used += -(-slot.nbytes // PAGE) * PAGE
         if os.fstat(self.handle).st_size < self._used:
             os.ftruncate(self.handle, self._used)
         return slot
 
-    def put(self, tensor: Any) -> Slot:
+    def put(self, tensor: torch.Tensor) -> Slot:
         """A slot with a host tensor's elements, in row-major order."""
         slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         SharedMemoryView(self.handle).write(slot, tensor)
         return slot
 
-    def take(self, slot: Slot) -> Any:
+    def take(self, slot: Slot) -> torch.Tensor:
         """A copy that later writes of the worker do not change."""
         return SharedMemoryView(self.handle).tensor(slot).clone()
 
@@ -71,17 +93,16 @@ class SharedMemoryView:
     def __init__(self, handle: int) -> None:
         self.handle = handle
 
-    def tensor(self, slot: Slot) -> Any:
+    def tensor(self, slot: Slot) -> torch.Tensor:
         import torch
 
-        kind, size = getattr(torch, slot["dtype"]), size_of(slot)
-        if size == 0:
-            return torch.empty(slot["shape"], dtype=kind)
-        memory = mmap.mmap(self.handle, size, offset=slot["offset"])
-        return torch.frombuffer(memory, dtype=kind).reshape(slot["shape"])
+        if slot.nbytes == 0:
+            return torch.empty(slot.shape, dtype=slot.kind)
+        memory = mmap.mmap(self.handle, slot.nbytes, offset=slot.offset)
+        return torch.frombuffer(memory, dtype=slot.kind).reshape(slot.shape)
 
-    def write(self, slot: Slot, tensor: Any) -> None:
-        if size_of(slot):
+    def write(self, slot: Slot, tensor: torch.Tensor) -> None:
+        if slot.nbytes:
             self.tensor(slot).copy_(tensor)
 
     def write_bytes(self, data: bytes) -> None:
@@ -91,9 +112,3 @@ class SharedMemoryView:
         done = 0
         while done < len(data):
             done += os.pwrite(self.handle, data[done:], done)
-
-
-def size_of(slot: Slot) -> int:
-    import torch
-
-    return math.prod(slot["shape"]) * int(getattr(torch, slot["dtype"]).itemsize)

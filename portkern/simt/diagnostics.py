@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 
 class Severity(StrEnum):
@@ -127,7 +130,7 @@ class Diagnostic:
         where = f"{self.place}: " if self.place else ""
         return f"{where}{self.severity}: {self.code} {self.message}{also}{who}{times}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         said = {k: v for k, v in asdict(self).items() if k in ("code", "message") or v}
         return said | {"severity": str(self.severity), "place": self.place}
 

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.op import CELL, Scalar, Signature, TensorSpec
 
+if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
+
 _C_SCALARS = {"float32": "float", "int64": "int64_t", "bool": "bool"}
-_CTYPES = {"float32": ctypes.c_float, "int64": ctypes.c_int64, "bool": ctypes.c_bool}
+_CTYPES: Mapping[str, type[ctypes.c_float | ctypes.c_int64 | ctypes.c_bool]] = {
+    "float32": ctypes.c_float,
+    "int64": ctypes.c_int64,
+    "bool": ctypes.c_bool,
+}
 
 
 def prototype(
@@ -59,16 +66,16 @@ def prelude(
     )
 
 
-def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool) -> Any:
+def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool) -> CFuncPtr:
     """The C function with its argument types set, so that ctypes converts and checks."""
-    function = getattr(library, entry)
+    function: CFuncPtr = getattr(library, entry)
     pointers = len(signature.inputs) + len(signature.outputs)
-    function.argtypes = (
-        [ctypes.c_void_p] * pointers
-        + [ctypes.c_int64] * len(signature.axes)
-        + [_CTYPES[s.dtype] for s in signature.scalars]
-        + [ctypes.c_void_p] * stream
-    )
+    function.argtypes = [
+        *[ctypes.c_void_p] * pointers,
+        *[ctypes.c_int64] * len(signature.axes),
+        *[_CTYPES[s.dtype] for s in signature.scalars],
+        *[ctypes.c_void_p] * stream,
+    ]
     function.restype = ctypes.c_int
     return function
 

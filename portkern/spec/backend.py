@@ -10,11 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Scalar, Signature
 from portkern.spec.target import Target
+
+if TYPE_CHECKING:
+    import torch
+
+    from portkern.spec.json_types import Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -139,16 +144,17 @@ class Artifact:
     resources: tuple[Resources, ...] = ()
     log: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return asdict(self) | {"path": str(self.path)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Artifact:
+    def from_json(cls, data: Mapping[str, object]) -> Artifact:
         """Raises ValueError for what :meth:`to_json` does not make."""
         match data:
             case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
-                if all(isinstance(one, dict) for one in used):
-                    return cls(Path(path), kind, tuple(map(Resources.from_json, used)), log)
+                parts = [one for one in used if isinstance(one, dict)]
+                if len(parts) == len(used):
+                    return cls(Path(path), kind, tuple(map(Resources.from_json, parts)), log)
         raise ValueError(f"not an artifact: {str(data)[:200]}")
 
 
@@ -165,13 +171,13 @@ class Call:
 class Device(Protocol):
     """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's."""
 
-    def upload(self, host: Any) -> Any: ...
-    def refill(self, buffer: Any, host: Any) -> Any:
+    def upload(self, host: torch.Tensor) -> Any: ...
+    def refill(self, buffer: Any, host: torch.Tensor) -> Any:
         """``host`` in the memory of ``buffer``, which has its form, where the framework's buffers
         can be written; else in another one."""
         ...
 
-    def download(self, buffer: Any) -> Any: ...
+    def download(self, buffer: Any) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
 
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
@@ -195,7 +201,7 @@ class Kernel:
 
     device: Device
     launch: Callable[[Call], Sequence[Any]]
-    findings: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    findings: Callable[[], Sequence[Mapping[str, Json]]] = tuple
     launches: Callable[[], Mapping[str, int]] | None = None
 
 
@@ -205,6 +211,9 @@ class Backend(ABC):
     name: ClassVar[str]
     #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
     languages: ClassVar[Mapping[str, str]]
+    #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
+    #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
+    shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.

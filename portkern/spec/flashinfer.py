@@ -12,10 +12,17 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from portkern.errors import ConfigError
-from portkern.spec.op import Op, Scalar, ScalarSpec, Signature, TensorSpec, Workload
+from portkern.spec.op import Op, Reference, Scalar, ScalarSpec, Signature, TensorSpec, Workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from portkern.spec.json_types import Json, JsonObject
+
+T = TypeVar("T")
 
 #: The dtypes that both have.
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool")
@@ -38,12 +45,13 @@ class _Reference:
     outputs: tuple[str, ...]
 
     @cached_property
-    def run(self) -> Any:
+    def run(self) -> Reference:
         namespace: dict[str, Any] = {"__name__": f"definition {self.name}"}
         exec(compile(self.source, f"<definition {self.name}>", "exec"), namespace)
-        return namespace["run"]
+        run: Reference = namespace["run"]
+        return run
 
-    def __call__(self, *tensors: Any, **scalars: Scalar) -> Any:
+    def __call__(self, *tensors: torch.Tensor, **scalars: Scalar) -> Any:
         queue = iter(tensors)
         given = [scalars[name] if name in scalars else next(queue) for name in self.arguments]
         result = self.run(*given)
@@ -64,7 +72,7 @@ def read_definition(text: str) -> Op:
     if not name.isidentifier():  # native kernels are called by it
         raise _wrong("name", name, "an identifier")
     lengths = {axis: _length(axis, spec) for axis, spec in _field(data, "axes", dict).items()}
-    inputs: dict[str, Any] = _field(data, "inputs", dict)
+    inputs = _field(data, "inputs", dict)
     scalars = tuple(_scalar(n, spec) for n, spec in inputs.items() if _is_scalar(n, spec))
     shaped = {n: spec for n, spec in inputs.items() if not _is_scalar(n, spec)}
     tensors = _tensors(shaped, lengths, "inputs")
@@ -77,7 +85,7 @@ def read_definition(text: str) -> Op:
         flops=lambda dims: 0.0,
         workloads={},
         dtypes=(floats[0] if floats else "float32",),
-        description=_field(data, "description", str, null=True) or "",
+        description=_optional_field(data, "description", str) or "",
         reference_source=source,
     )
 
@@ -141,10 +149,10 @@ def workload_uuid(workload: Workload, op: Op) -> str:
         return str(uuid.uuid5(_NAMESPACE, json.dumps(parts, sort_keys=True)))
 
 
-def _trace(workload: Workload, op: Op) -> dict[str, Any]:
+def _trace(workload: Workload, op: Op) -> JsonObject:
     op.check(workload)
     scalars = op.signature.scalar_values(workload.scalars)
-    inputs: dict[str, Any] = {t.name: {"type": "random"} for t in op.signature.inputs}
+    inputs: dict[str, Json] = {t.name: {"type": "random"} for t in op.signature.inputs}
     inputs |= {name: {"type": "scalar", "value": value} for name, value in scalars.items()}
     axes = {axis: workload.dims[axis] for axis in op.signature.axes}
     return {
@@ -155,7 +163,7 @@ def _trace(workload: Workload, op: Op) -> dict[str, Any]:
     }
 
 
-def _workload(data: dict[str, Any], op: Op, where: str) -> Workload:
+def _workload(data: Mapping[str, object], op: Op, where: str) -> Workload:
     definition = _field(data, "definition", str, at=where)
     if definition != op.name:
         raise _wrong(f"{where}: definition", definition, repr(op.name))
@@ -181,7 +189,7 @@ def _workload(data: dict[str, Any], op: Op, where: str) -> Workload:
     return found
 
 
-def _value(spec: Any, dtype: str | None, where: str) -> Scalar | None:
+def _value(spec: object, dtype: str | None, where: str) -> Scalar | None:
     """A scalar's value; None for a tensor, whose values portkern draws itself."""
     kind = _field(spec, "type", str, at=where)
     if dtype is None:
@@ -190,7 +198,8 @@ def _value(spec: Any, dtype: str | None, where: str) -> Scalar | None:
         return None
     if kind != "scalar":
         raise _wrong(f"{where}.type", kind, "'scalar'")
-    value = spec.get("value")
+    assert isinstance(spec, dict)  # it has a field
+    value: Any = spec.get("value")
     fits = {"float32": (int, float), "int64": (int,), "bool": (bool,)}[dtype]
     if type(value) not in fits:
         raise _wrong(f"{where}.value", value, f"a value of {dtype}")
@@ -198,7 +207,7 @@ def _value(spec: Any, dtype: str | None, where: str) -> Scalar | None:
     return scalar
 
 
-def _length(axis: str, spec: Any) -> str | int:
+def _length(axis: str, spec: object) -> str | int:
     """A const axis' length, a var axis' own name."""
     kind = _field(spec, "type", str, at=f"axes.{axis}")
     if kind == "var":
@@ -219,37 +228,37 @@ def _variables(lengths: Mapping[str, str | int], inputs: Sequence[TensorSpec]) -
     return variables
 
 
-def _is_scalar(name: str, spec: Any) -> bool:
-    return _field(spec, "shape", list, at=f"inputs.{name}", null=True) is None
+def _is_scalar(name: str, spec: object) -> bool:
+    return _optional_field(spec, "shape", list, at=f"inputs.{name}") is None
 
 
 def _tensors(
-    specs: Mapping[str, Any], lengths: Mapping[str, str | int], where: str
+    specs: Mapping[str, object], lengths: Mapping[str, str | int], where: str
 ) -> tuple[TensorSpec, ...]:
     return tuple(_tensor(name, spec, lengths, where) for name, spec in specs.items())
 
 
-def _tensor(name: str, spec: Any, lengths: Mapping[str, str | int], where: str) -> TensorSpec:
-    shape = _field(spec, "shape", list, at=f"{where}.{name}", null=True) or []
+def _tensor(name: str, spec: object, lengths: Mapping[str, str | int], where: str) -> TensorSpec:
+    shape = _optional_field(spec, "shape", list, at=f"{where}.{name}") or []
     for axis in shape:
         if axis not in lengths:
             raise _wrong(f"{where}.{name}.shape", axis, f"an axis of {sorted(lengths)}")
     return TensorSpec(name, tuple(lengths[axis] for axis in shape), _dtype(spec, f"{where}.{name}"))
 
 
-def _scalar(name: str, spec: Any) -> ScalarSpec:
+def _scalar(name: str, spec: object) -> ScalarSpec:
     dtype = _SCALARS[_dtype(spec, f"inputs.{name}")]
     return ScalarSpec(name, dtype, _ZERO[dtype])
 
 
-def _dtype(spec: Any, where: str) -> str:
+def _dtype(spec: object, where: str) -> str:
     dtype: str = _field(spec, "dtype", str, at=where)
     if dtype not in DTYPES:
         raise _wrong(f"{where}.dtype", dtype, f"one of {', '.join(DTYPES)}")
     return dtype
 
 
-def _tensor_json(tensor: TensorSpec, dtype: str) -> dict[str, Any]:
+def _tensor_json(tensor: TensorSpec, dtype: str) -> JsonObject:
     resolved = tensor.resolve(dtype)
     if resolved not in DTYPES:
         raise _wrong(f"{tensor.name}.dtype", resolved, f"one of {', '.join(DTYPES)}")
@@ -290,7 +299,7 @@ def _runnable(op: Op, inputs: tuple[str, ...]) -> str:
     return f"from __future__ import annotations\n\n\n{source}"
 
 
-def _parse(text: str, where: str) -> dict[str, Any]:
+def _parse(text: str, where: str) -> dict[str, object]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -300,17 +309,21 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     return data
 
 
-def _field(data: Any, key: str, kind: type, *, at: str = "", null: bool = False) -> Any:
-    """``data[key]``, which must be there unless ``null``; bool does not pass for int."""
+def _field(data: object, key: str, kind: type[T], *, at: str = "") -> T:
+    """``data[key]``, which must be there; bool does not pass for int."""
     name = f"{at}.{key}" if at else key
     if not isinstance(data, dict):
         raise _wrong(at, data, "a JSON object")
     value = data.get(key)
-    if value is None and null:
-        return None
     if type(value) is not kind:
         raise _wrong(name, value, f"a {kind.__name__}")
-    return value
+    checked: T = value
+    return checked
+
+
+def _optional_field(data: object, key: str, kind: type[T], *, at: str = "") -> T | None:
+    absent = isinstance(data, dict) and data.get(key) is None
+    return None if absent else _field(data, key, kind, at=at)
 
 
 def _wrong(field: str, got: object, expected: str) -> ConfigError:

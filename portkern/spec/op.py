@@ -10,9 +10,14 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.errors import ConfigError, no_such
+
+if TYPE_CHECKING:
+    import torch
+
+    from portkern.spec.json_types import JsonObject
 
 #: A tensor of this dtype takes the dtype of the cell it runs in.
 CELL = "cell"
@@ -34,7 +39,9 @@ _BOUNDS = {"int8": (-127, 128), "uint8": (0, 256)}
 WORKLOAD_SETS = ("ci", "typical", "edge", "heldout", "headline")
 
 Scalar = float | int | bool
-Derive = Callable[[Mapping[str, int], Mapping[str, Any]], Mapping[str, int]]
+Derive = Callable[[Mapping[str, int], Mapping[str, Scalar]], Mapping[str, int]]
+#: Takes torch tensors, then scalars by name; returns a tensor or a tuple of them.
+Reference = Callable[..., Any]
 Precision = Literal["strict", "allow_tf32", "allow_reduced"]
 
 
@@ -120,7 +127,7 @@ class Signature:
     def scalar_values(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
         return {s.name: given.get(s.name, s.default) for s in self.scalars}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return asdict(self)
 
     @classmethod
@@ -168,7 +175,7 @@ class Op:
     """
 
     signature: Signature
-    reference: Callable[..., Any]
+    reference: Reference
     flops: Callable[[Mapping[str, int]], float]
     workloads: Mapping[str, tuple[Workload, ...]]
     dtypes: tuple[str, ...] = FLOATS
@@ -176,10 +183,10 @@ class Op:
     terms: Callable[[Mapping[str, int]], int] = lambda _: 1
     cancels: bool = False
     shifts: bool = False
-    adversaries: Mapping[str, Callable[..., Sequence[Any]]] = field(default_factory=dict)
+    adversaries: Mapping[str, Callable[..., Sequence[torch.Tensor]]] = field(default_factory=dict)
     derived: Derive | None = None
     reads: Callable[[Mapping[str, int], str], int] | None = None
-    baseline: Callable[..., Any] | None = None
+    baseline: Reference | None = None
     description: str = ""
     reference_source: str = ""
 
@@ -242,7 +249,7 @@ class Op:
         return hashlib.sha256(parts.encode()).hexdigest()[:12]
 
 
-def _source(function: Callable[..., Any]) -> str:
+def _source(function: Reference) -> str:
     """As a module's, with the name that a worker calls."""
     source = textwrap.dedent(inspect.getsource(function))
     return source.replace(f"def {function.__name__}(", "def run(", 1)

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -154,7 +154,7 @@ class Target(_Facts):
 
     @model_validator(mode="before")
     @classmethod
-    def _limits_by_vendor(cls, data: Any) -> Any:
+    def _limits_by_vendor(cls, data: object) -> object:
         # The union of limits is told apart by the vendor, which a file states once, at its top.
         if isinstance(data, dict) and isinstance(data.get("limits"), dict):
             return data | {"limits": data["limits"] | {"vendor": data.get("vendor")}}
@@ -235,7 +235,7 @@ def _load(name: str, site: str | None) -> Target:
     if name not in files:
         raise no_such(kind="target", name=name, known=files)
     where = files[name][-1]  # ours are tested: what is wrong came with the last file
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     for file in files[name]:
         facts = _merge(facts, _read(file))
     for field in facts.keys() & {"name", "kind"}:
@@ -270,7 +270,7 @@ def _files(site: str | None) -> dict[str, list[Traversable]]:
     return found
 
 
-def _read(file: Traversable) -> dict[str, Any]:
+def _read(file: Traversable) -> dict[str, object]:
     try:
         facts = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -282,7 +282,7 @@ def _read(file: Traversable) -> dict[str, Any]:
     return facts
 
 
-def _architecture(where: Traversable, arch: str, site: str | None) -> dict[str, Any]:
+def _architecture(where: Traversable, arch: str, site: str | None) -> dict[str, object]:
     """The facts a product builds on; loading them first lets their own file take the blame."""
     try:
         base = _load(arch, site)
@@ -297,7 +297,7 @@ def _architecture(where: Traversable, arch: str, site: str | None) -> dict[str, 
     return base.model_dump(exclude_unset=True)
 
 
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)

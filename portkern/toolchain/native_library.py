@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import LaunchError
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
+
+if TYPE_CHECKING:
+    import torch
 
 
 def load_library(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
@@ -21,7 +24,7 @@ def load_library(artifact: Artifact, request: Build, device: TorchDevice) -> Ker
     library = ctypes.CDLL(str(artifact.path))
     function = abi.bind(library, signature, entry, stream=device.gpu)
 
-    def launch(call: Call) -> Sequence[Any]:
+    def launch(call: Call) -> Sequence[torch.Tensor]:
         pointers = [tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)]
         stream = [device.stream] if device.gpu else []
         code = function(*pointers, *abi.by_value(signature, call.dims, call.scalars), *stream)

@@ -6,7 +6,10 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 #: Twice the largest L2 or last-level cache in targets/, in bytes.
 FLUSH_BYTES = 512 * 2**20
@@ -21,8 +24,8 @@ class TorchDevice:
         self.device = torch.device(device)
         self.gpu = self.device.type == "cuda"
         self.method = "cuda events, L2 flushed clean" if self.gpu else "host clock, caches warm"
-        self._flush: Any = None
-        self._read: Any = None
+        self._flush: torch.Tensor | None = None
+        self._read: torch.Tensor | None = None
         # Taken before the candidate is there: neither a class that it changes nor attributes of a
         # tensor that it returns are asked.
         self._detach, self._copy, self._like, self._sum = (
@@ -39,17 +42,17 @@ class TorchDevice:
 
         return torch.cuda.current_stream(self.device).cuda_stream if self.gpu else 0
 
-    def upload(self, host: Any) -> Any:
+    def upload(self, host: torch.Tensor) -> torch.Tensor:
         """By way of pinned memory, which torch keeps: three times as fast with the copy to it."""
         if self.gpu and not host.is_cuda and host.numel():
             return host.pin_memory().to(self.device)
         return host.to(self.device, copy=True)
 
-    def refill(self, buffer: Any, host: Any) -> Any:
+    def refill(self, buffer: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
         buffer.data.copy_(host)  # by way of .data: the version, which a cache may go by, stays
         return buffer
 
-    def download(self, buffer: Any) -> Any:
+    def download(self, buffer: torch.Tensor) -> torch.Tensor:
         plain = self._detach(buffer)
         if plain.device.type == "cpu":
             return plain
@@ -92,7 +95,7 @@ class TorchDevice:
 
 
 @cache
-def _driver() -> Any:
+def _driver() -> ctypes.CDLL | None:
     """CUDA's, where it is NVIDIA's."""
     import torch
 
@@ -101,5 +104,6 @@ def _driver() -> Any:
 
 def _release_persisting_lines() -> None:
     """Lines of L2 that a kernel made persist outlive a flush."""
-    if _driver() is not None:
-        _driver().cuCtxResetPersistingL2Cache()
+    driver = _driver()
+    if driver is not None:
+        driver.cuCtxResetPersistingL2Cache()

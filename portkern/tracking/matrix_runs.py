@@ -1,4 +1,5 @@
-"""MLflow as one sink of records: a run per matrix, below it a run per (op, backend, target).
+"""MLflow as one sink of records: a run per matrix, below it a run per (op, backend, target) that
+was tried. Records that were logged already are not logged again.
 
 The records on disk are the truth. Losing the tracking server loses a view of them, so everything
 that goes wrong here comes back as :class:`Skipped`.
@@ -14,21 +15,27 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from portkern.errors import ConfigError, ToolError
-from portkern.records.record import Record
+from portkern.records import atomic_write
+from portkern.records.record import Record, Verdict
 from portkern.report.table import Table, TableCell, TableGroup, clean, headline, speedup_of
 from portkern.spec.target import load as load_target
 from portkern.toolchain.run_tool import run_tool
 
+if TYPE_CHECKING:
+    from portkern.spec.json_types import Json, JsonObject
+
 #: Limits of MLflow's log_batch and of its tags.
 BATCH = 1000
 TAG_LIMIT = 4000
+#: In a run's folder: which records were logged last, and where.
+SENT = ".mlflow.json"
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,42 @@ def track(
     """
     if not records:
         return Skipped("there are no records")
-    return sent(
+    known = _already_sent(records, experiment, folder, _uri(uri))
+    if known is not None:
+        return known
+    answer = sent(
         lambda store: _log_matrix(store, Table.of(records), records, run_name, folder),
         experiment=experiment,
         uri=uri,
     )
+    if isinstance(answer, Tracked) and folder.is_dir():
+        note = {"records": _digest(records), "tracked": asdict(answer)}
+        atomic_write.write(folder / SENT, json.dumps(note, indent=1) + "\n")
+    return answer
+
+
+def _already_sent(
+    records: Sequence[Record], experiment: str, folder: Path, uri: str
+) -> Tracked | None:
+    """Where these very records were logged the last time, if they were and that is still there."""
+    try:
+        note = json.loads((folder / SENT).read_text(encoding="utf-8"))
+        tracked = Tracked(**note["tracked"])
+    except (OSError, ValueError, KeyError, TypeError):  # absent, or of another version
+        return None
+    database = _sqlite_file(uri)
+    lost = database is not None and not database.exists()
+    same = (tracked.uri, tracked.experiment) == (uri, experiment)
+    return tracked if same and not lost and note["records"] == _digest(records) else None
+
+
+def _digest(records: Sequence[Record]) -> str:
+    lines = "\n".join(sorted(record.to_json() for record in records))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _uri(uri: str | None) -> str:
+    return uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
 
 
 def sent(
@@ -89,11 +127,11 @@ def sent(
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError:
         return Skipped("MLflow is not installed; pip install 'portkern[tracking]'")
-    uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    place = _uri(uri)
     try:
-        return log(Store(uri, experiment))
+        return log(Store(place, experiment))
     except (MlflowException, SQLAlchemyError, OSError) as error:  # requests' errors are OSErrors
-        return Skipped(f"{uri}: {headline(str(error)) or type(error).__name__}")
+        return Skipped(f"{place}: {headline(str(error)) or type(error).__name__}")
 
 
 def _log_matrix(
@@ -103,7 +141,8 @@ def _log_matrix(
     tags = _run_tags(table, store.experiment)
     parent = store.start(run_name, tags, {}, counts(table.whole))
     _datasets(store, parent, table)
-    for cell in table.cells.values():
+    cells = [cell for cell in table.cells.values() if _was_tried(cell)]
+    for cell in cells:
         tags = {"mlflow.parentRunId": parent, "gate": _gate(cell)}
         name = f"{cell.op} {cell.column}"
         child = store.start(name, tags, _cell_params(cell), cell_metrics(cell))
@@ -114,7 +153,12 @@ def _log_matrix(
         lines = "".join(record.to_json() + "\n" for record in records)
         store.client.log_text(parent, lines, "records.jsonl")
     store.client.set_terminated(parent)
-    return Tracked(store.uri, store.experiment, parent, len(table.cells))
+    return Tracked(store.uri, store.experiment, parent, len(cells))
+
+
+def _was_tried(cell: TableCell) -> bool:
+    """What no toolchain supports is a row of the parent's matrix.json and no run of its own."""
+    return any(record.verdict is not Verdict.UNSUPPORTED for record in cell.records)
 
 
 class Store:
@@ -163,6 +207,7 @@ class Store:
     def add_files(self, run_id: str, folder: Path) -> None:
         """Those that lie in ``folder``, as artifacts."""
         files = sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+        files = [file for file in files if not file.name.startswith(".")]
         for file in files:
             self.client.log_artifact(run_id, str(file))
 
@@ -203,13 +248,13 @@ def cell_metrics(cell: TableCell) -> dict[str, float]:
     return metrics
 
 
-def rows(table: Table) -> dict[str, list[Any]]:
+def rows(table: Table) -> dict[str, list[Json]]:
     """Every cell as a row, by column: what ``mlflow.load_table`` gives back."""
     found = [_row(record) for record in table.records]
     return {name: [row[name] for row in found] for name in found[0]}
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: Record) -> JsonObject:
     return {
         "op": record.op,
         "backend": record.backend,
@@ -267,11 +312,11 @@ def _gate(group: TableGroup) -> str:
     return "fail" if group.failing else "pass"
 
 
-def _workloads(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+def _workloads(records: Iterable[Record]) -> dict[str, list[JsonObject]]:
+    found: dict[str, dict[str, JsonObject]] = {}
     for record in records:
         w = record.workload
-        entry = {"set": w.set, "name": w.name, "dims": w.dims, "scalars": w.scalars}
+        entry: JsonObject = {"set": w.set, "name": w.name, "dims": w.dims, "scalars": w.scalars}
         found.setdefault(record.op, {})[json.dumps(entry, sort_keys=True)] = entry
     return {op: [entries[key] for key in sorted(entries)] for op, entries in found.items()}
 

@@ -16,11 +16,11 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from portkern.sandbox import jail
 from portkern.sandbox.jail import JailPolicy, Layers, limits, system
 from portkern.sandbox.jail.limits import ControlGroup
+from portkern.sandbox.message import Failed
 from portkern.worker import worker
 
 MESSAGE_BYTES = 1 << 16
@@ -48,10 +48,12 @@ def main() -> None:
                 return
             request = json.loads(message)
             if "spawn" in request:
-                reply = {"pid": server.spawn(request["spawn"], handles)}
+                policy = JailPolicy.from_json(request["spawn"]["policy"])
+                pid = server.spawn(policy, request["spawn"]["environment"], handles)
+                control.send(json.dumps({"pid": pid}).encode())
             else:
-                reply = server.wait(request["wait"])
-            control.send(json.dumps(reply).encode())
+                status, exhausted = server.wait(request["wait"])
+                control.send(json.dumps({"status": status, "exhausted": exhausted}).encode())
 
 
 class Server:
@@ -62,8 +64,7 @@ class Server:
         self._groups: dict[int, ControlGroup | None] = {}
         self._stuck: set[int] = set()  # killed, and not gone in time
 
-    def spawn(self, request: dict[str, Any], handles: list[int]) -> int:
-        policy = JailPolicy.from_json(request["policy"])
+    def spawn(self, policy: JailPolicy, environment: dict[str, str], handles: list[int]) -> int:
         group = ControlGroup.create(policy.limits) if "cgroup" in self._layers.active else None
         pid = os.fork()
         if pid:
@@ -72,12 +73,13 @@ class Server:
             self._groups[pid] = group
             return pid
         try:
-            _become_worker(request, policy, self._layers, group, self._control, handles)
+            _become_worker(policy, environment, self._layers, group, self._control, handles)
         finally:
             os._exit(1)
 
-    def wait(self, pid: int) -> dict[str, Any]:
-        """How a worker that has ended or was killed ended, and all that it started with it."""
+    def wait(self, pid: int) -> tuple[int, bool]:
+        """How a worker that has ended or was killed ended, and all that it started with it: its
+        status, and whether it used more memory than granted."""
         deadline = time.monotonic() + ENDING_S
         status = self._reaped(pid, deadline)
         group = self._groups.pop(pid)
@@ -85,7 +87,7 @@ class Server:
         exhausted = group is not None and group.out_of_memory
         if group is not None:
             group.remove()
-        return {"status": status, "exhausted": exhausted}
+        return status, exhausted
 
     def _end_orphans(self, deadline: float) -> None:
         """What a worker leaves behind has become ours: the first process of its namespace, which
@@ -115,8 +117,8 @@ class Server:
 
 
 def _become_worker(
-    request: dict[str, Any],
     policy: JailPolicy,
+    environment: dict[str, str],
     layers: Layers,
     group: ControlGroup | None,
     control: socket.socket,
@@ -135,10 +137,9 @@ def _become_worker(
             group.add(os.getpid())
         jail.confine(policy, layers)
     except OSError as error:
-        refused = {"ok": False, "error": "JailError", "message": f"No containment: {error}"}
-        stream.sendall(json.dumps(refused).encode() + b"\n")
+        stream.sendall(Failed("JailError", f"No containment: {error}").line())
         return
-    os.environ.update(request["environment"])
+    os.environ.update(environment)
     os.environ["HOME"] = os.environ["TMPDIR"] = str(policy.scratch)
     worker.serve(stream, memory)
     os._exit(0)
@@ -146,3 +147,5 @@ def _become_worker(
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # the evaluator waits for this, and torch takes half a second to take itself down

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.op import ITEMSIZE
+
+if TYPE_CHECKING:
+    import torch
 
 #: Poison repeats after this many bytes: a prime, so that no row or tile of a kernel meets it twice.
 POISON_PERIOD = 65_537
@@ -14,19 +17,19 @@ POISON_PERIOD = 65_537
 MARGIN = 4096
 
 
-def guarded(shape: tuple[int, ...], dtype: str) -> Any:
+def guarded(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
     """Random bytes for an output buffer and its margins on both sides."""
     return poison((math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN,), "uint8")
 
 
-def margins(block: Any, size: int = MARGIN) -> Any:
+def margins(block: torch.Tensor, size: int = MARGIN) -> torch.Tensor:
     """The first and the last ``size`` bytes."""
     import torch
 
     return torch.cat([block[:size], block[block.numel() - size :]])
 
 
-def poison(shape: tuple[int, ...], dtype: str) -> Any:
+def poison(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
     """An output buffer of random bytes: what a kernel leaves unwritten differs in every call."""
     import torch
 

@@ -10,10 +10,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
+from portkern.worker.protocol import Launch, Trace
+
+#: Of torch's profiler, which has no types.
+Event = Any
 #: Operators of these are told by name; a profile has annotations of the user's as well.
 _OPERATORS = (
     "aten::",
@@ -31,7 +36,7 @@ _MAX_PRINTED = 1 << 22
 
 
 class CallProfile:
-    """A context around one call; afterwards :meth:`to_json` tells what was seen.
+    """A context around one call; afterwards :attr:`trace` is what was seen.
 
     The profiler sees all threads; the routines of oneMKL and oneDNN are also seen when native code
     calls them behind the framework's back. Without torch there is nothing to ask.
@@ -43,13 +48,7 @@ class CallProfile:
         self._profile: Any = None
         self._printed: _Printed | None = None
         self._last: Callable[[], object] = tuple
-        self._told: dict[str, Any] = {
-            "operators": [],
-            "launches": [],
-            "routines": [],
-            "ended": False,
-            "missing": "",
-        }
+        self.trace = Trace()
 
     def __enter__(self) -> CallProfile:
         if "torch" in sys.modules:
@@ -64,7 +63,7 @@ class CallProfile:
     ) -> None:
         if self._printed is not None:
             _say_routines(False)
-            self._told["routines"] = _routines(self._printed.take())
+            self.trace = replace(self.trace, routines=_routines(self._printed.take()))
         if self._profile is None:
             return
         self._last()  # this one must be in the profile
@@ -74,18 +73,16 @@ class CallProfile:
             self._profile.__exit__(kind, error, trace)
         events = list(self._profile.kineto_results.events())
         if not any(event.device_type().name == "CPU" for event in events):
-            self._told["ended"] = True
+            self.trace = replace(self.trace, ended=True)
             return
-        self._told["operators"] = _operators(events)
         kernels = sorted(filter(_is_kernel, events), key=lambda event: int(event.start_ns()))
-        if self._gpu and not kernels:
-            self._told["missing"] = "the profiler does not see the kernels of this GPU"
-        self._told["launches"] = _counted(kernels[:-1])
-
-    def to_json(self) -> dict[str, Any]:
-        """``operators`` and ``launches`` by name, with calls and microseconds. ``ended``: the
-        kernel ended the profile; ``missing``: why there is none."""
-        return self._told
+        unseen = self._gpu and not kernels
+        self.trace = replace(
+            self.trace,
+            operators=_operators(events),
+            launches=_counted(kernels[:-1]),
+            missing="the profiler does not see the kernels of this GPU" if unseen else "",
+        )
 
     def _start(self) -> None:
         import torch
@@ -109,14 +106,15 @@ class CallProfile:
             with _silent():
                 made.__enter__()
         except RuntimeError as error:
-            self._told["missing"] = f"torch's profiler does not start: {error}"
+            missing = f"torch's profiler does not start: {error}"
+            self.trace = replace(self.trace, missing=missing)
             return
         self._profile = made
         # Of the GPU's work this is a kernel, and the last one.
         self._last = partial(torch.full, (1,), 1.0, device=self._gpu or "cpu")
 
 
-def _operators(events: Iterable[Any]) -> list[dict[str, Any]]:
+def _operators(events: Iterable[Event]) -> tuple[Launch, ...]:
     """The outermost operators of each thread: ``matmul`` and not the ``mm`` that it calls. The
     last one is the trace's own."""
     outermost = []
@@ -129,7 +127,7 @@ def _operators(events: Iterable[Any]) -> list[dict[str, Any]]:
     return _counted(outermost[:-1])
 
 
-def _is_kernel(event: Any) -> bool:
+def _is_kernel(event: Event) -> bool:
     """Of the GPU; copies and fills by the driver, and annotations, are none."""
     if event.device_type().name == "CPU" or event.name().startswith(_NO_KERNELS):
         return False
@@ -137,28 +135,27 @@ def _is_kernel(event: Any) -> bool:
     return kind is None or "kernel" in str(kind()).lower()
 
 
-def _counted(events: Iterable[Any]) -> list[dict[str, Any]]:
+def _counted(events: Iterable[Event]) -> tuple[Launch, ...]:
     durations: dict[str, list[int]] = {}
     for event in events:
         durations.setdefault(event.name(), []).append(event.duration_ns())
-    return [
-        {"name": name, "count": len(some), "us": round(sum(some) / 1e3, 3)}
-        for name, some in durations.items()
-    ]
+    return tuple(
+        Launch(name, len(some), round(sum(some) / 1e3, 3)) for name, some in durations.items()
+    )
 
 
-def _routines(text: str) -> list[str]:
+def _routines(text: str) -> tuple[str, ...]:
     """``SGEMM`` of ``MKL_VERBOSE SGEMM(N,N,64,…``, ``matmul`` of oneDNN's line about a run."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for line in text.splitlines():
         if line.startswith(_ROUTINES[0]):
             name, bracket, _ = line.removeprefix(_ROUTINES[0]).partition("(")
             if bracket and name.isidentifier():
-                found[name] = None
+                names[name] = None
         elif line.startswith(_ROUTINES[1]) and ",exec," in line:
             parts = line.partition(",exec,")[2].split(",")
-            found |= dict.fromkeys(parts[1:2])
-    return list(found)
+            names |= dict.fromkeys(parts[1:2])
+    return tuple(names)
 
 
 def _say_routines(on: bool) -> bool:

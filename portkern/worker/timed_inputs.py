@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def inputs(
-    base: Sequence[Any], seeds: Sequence[int], call: int, *, into: Sequence[Any] = ()
-) -> list[Any]:
+    base: Sequence[torch.Tensor],
+    seeds: Sequence[int],
+    call: int,
+    *,
+    into: Sequence[torch.Tensor] = (),
+) -> list[torch.Tensor]:
     """Those of one call in a round, torch tensors like those of ``base`` and on their device; in
     the memory of ``into`` if there are such.
 
@@ -36,7 +43,7 @@ def inputs(
     return [*into] or made
 
 
-def _vary(base: Any, made: Any, drawn: random.Random) -> None:
+def _vary(base: torch.Tensor, made: torch.Tensor, drawn: random.Random) -> None:
     import torch
 
     shift, factor = drawn.randrange(max(len(base), 1)), drawn.uniform(0.75, 1.25)
@@ -48,7 +55,7 @@ def _vary(base: Any, made: Any, drawn: random.Random) -> None:
             target.copy_(source)
 
 
-def _nudge(made: Any, drawn: random.Random) -> None:
+def _nudge(made: torch.Tensor, drawn: random.Random) -> None:
     """One element in 64, at least one and not too many, with the other sign, or, where they are
     integers, in each other's place."""
     count = min(len(made), min(len(made) // 64, 15) + 1)

@@ -3,19 +3,10 @@
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.ordering import ordered
+
 BLOCK = 256  # knob: 64 256 1024
-ZERO = np.float32(0.0)
 LEAST = np.int32(-(2**31))
-NAN = np.int32(2**31 - 1)
-
-
-@numba.njit
-def ordered(v):
-    """An integer that compares as v does, with NaN above all. Unlike a maximum of floats, one of
-    integers is vectorised, since it may be taken in any order."""
-    bits = np.float32(v + ZERO).view(np.int32)  # -0 becomes 0
-    flipped = np.int32(bits ^ np.int32(np.int32(bits >> 31) & np.int32(0x7FFFFFFF)))
-    return NAN if v != v else flipped
 
 
 @numba.njit

@@ -2,13 +2,9 @@
 
 import numba
 
+from portkern.backends.cpu.include.rows import copy
+
 ROWS = 8  # knob: 2 8 32
-
-
-@numba.njit
-def copy(source, to):
-    for j in range(to.size):
-        to[j] = source[j]
 
 
 @numba.njit(parallel=True)

@@ -3,6 +3,8 @@ import math
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.sums import summing
+
 ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 LANES = 16  # knob: 8 16 32 64
@@ -10,34 +12,18 @@ BLOCK = 64  # knob: 32 64 128
 
 
 @numba.njit
-def fold(lanes):
-    """The sum of LANES elements, in pairs of halves."""
-    width = LANES // 2
-    while width > 0:
-        for k in range(width):
-            lanes[k] += lanes[k + width]
-        width //= 2
-    return lanes[0]
+def deviation(v, center):
+    return v - center
 
 
 @numba.njit
-def moment(x, shift, square):
-    """The sum of x - shift or its square; E[x^2] - E[x]^2 would lose the digits of a large mean."""
-    lanes = np.zeros(LANES, np.float32)
-    total = np.float32(0.0)
-    for start in range(0, x.size, BLOCK * LANES):  # the error grows with the number of blocks
-        stop = min(start + BLOCK * LANES, x.size)
-        whole = start + (stop - start) // LANES * LANES
-        lanes[:] = 0.0
-        for i in range(start, whole, LANES):
-            for k in range(LANES):
-                v = x[i + k] - shift
-                lanes[k] += v * v if square else v
-        for i in range(whole, stop):
-            v = x[i] - shift
-            lanes[i - whole] += v * v if square else v
-        total += fold(lanes)
-    return total
+def squared_deviation(v, center):
+    """Of the mean itself: E[x^2] - E[x]^2 would lose the digits of a large mean."""
+    return (v - center) * (v - center)
+
+
+deviations = summing(LANES, BLOCK, deviation)
+squared_deviations = summing(LANES, BLOCK, squared_deviation)
 
 
 @numba.njit(parallel=True)
@@ -46,7 +32,7 @@ def layernorm(x, weight, bias, y, eps):
     count = np.float32(cols)
     for row in numba.prange(rows):
         first = x[row, 0] if cols > 0 else ZERO
-        mean = first + moment(x[row], first, False) / count
-        scale = ONE / np.float32(math.sqrt(moment(x[row], mean, True) / count + eps))
+        mean = first + deviations(x[row], first) / count
+        scale = ONE / np.float32(math.sqrt(squared_deviations(x[row], mean) / count + eps))
         for i in range(cols):
             y[row, i] = (x[row, i] - mean) * scale * weight[i] + bias[i]

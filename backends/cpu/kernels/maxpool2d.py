@@ -3,6 +3,8 @@
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.rows import copy, fill
+
 PLANES = 4  # knob: 1 4 16
 LOWEST = np.float32(-np.inf)
 ZERO = np.float32(0.0)
@@ -18,19 +20,12 @@ def raise_to(x, top):
 
 
 @numba.njit
-def copy(x, to):
-    for j in range(to.size):
-        to[j] = x[j]
-
-
-@numba.njit
 def pool(x, y, window, stride, padding, tall):
     h, w = x.shape
     reach = (y.shape[1] - 1) * stride + 1
     for row in range(y.shape[0]):
         top = row * stride - padding
-        for j in range(tall.size):
-            tall[j] = LOWEST
+        fill(tall, LOWEST)
         for r in range(max(top, 0), min(top + window, h)):
             raise_to(x[r], tall[padding : padding + w])
         copy(tall[:reach:stride], y[row])

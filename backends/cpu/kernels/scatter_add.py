@@ -6,6 +6,8 @@ The rows of src that go to one row of y form a linked list, so that nothing is s
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.rows import copy
+
 BLOCK = 1024  # knob: 256 1024 4096
 
 
@@ -24,12 +26,6 @@ def lists(index, rows):
 def add(one, other, to):
     for j in range(to.size):
         to[j] = one[j] + other[j]
-
-
-@numba.njit
-def copy(one, to):
-    for j in range(to.size):
-        to[j] = one[j]
 
 
 @numba.njit(parallel=True)

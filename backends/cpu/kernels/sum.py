@@ -1,38 +1,12 @@
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.sums import summing
+
 LANES = 32  # knob: 8 16 32 64
 TILE = 256  # knob: 64 128 256 512
 BLOCK = 128  # knob: 64 128 256 512
-
-
-@numba.njit
-def fold(lanes):
-    """The sum of LANES elements, in pairs of halves."""
-    width = LANES // 2
-    while width > 0:
-        for k in range(width):
-            lanes[k] += lanes[k + width]
-        width //= 2
-    return lanes[0]
-
-
-@numba.njit
-def sum_run(x):
-    """The sum of a contiguous run: LANES running sums, which the compiler keeps in registers."""
-    lanes = np.zeros(LANES, np.float32)
-    total = np.float32(0.0)
-    for start in range(0, x.size, BLOCK * LANES):
-        stop = min(start + BLOCK * LANES, x.size)
-        whole = start + (stop - start) // LANES * LANES
-        lanes[:] = 0.0
-        for i in range(start, whole, LANES):
-            for k in range(LANES):
-                lanes[k] += x[i + k]
-        for i in range(whole, stop):
-            lanes[i - whole] += x[i]
-        total += fold(lanes)  # blocks of their own keep the error from growing with the length
-    return total
+sum_run = summing(LANES, BLOCK)  # of what lies in one piece
 
 
 @numba.njit

@@ -6,19 +6,11 @@ An element and its index become one integer, so that no two are equal and ties g
 import numba
 import numpy as np
 
+from portkern.backends.cpu.include.ordering import ordered
+
 BLOCK = 32  # knob: 16 32 64 128
-ZERO = np.float32(0.0)
 LEAST = np.int32(-(2**31))
-NAN = np.int32(2**31 - 1)
 LOW = np.int64(2**32 - 1)
-
-
-@numba.njit
-def ordered(v):
-    """An integer that compares as v does, with NaN above all."""
-    bits = np.float32(v + ZERO).view(np.int32)  # -0 becomes 0
-    flipped = np.int32(bits ^ np.int32(np.int32(bits >> 31) & np.int32(0x7FFFFFFF)))
-    return NAN if v != v else flipped
 
 
 @numba.njit

@@ -17,7 +17,6 @@ A model sees the code of the attempt that it reads and what was measured of that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from portkern.agent import choice
 from portkern.agent.axes import Critic
@@ -38,7 +37,7 @@ def names() -> list[str]:
     return sorted(_KINDS)
 
 
-def load(options: Mapping[str, Any]) -> Critic:
+def load(options: Mapping[str, object]) -> Critic:
     """``options`` are the group ``critic``'s. Raises ConfigError."""
     made = choice.find("critic", options, _KINDS, __name__)
     chosen = choice.checked("critic", made.options_type, options)

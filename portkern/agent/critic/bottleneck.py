@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,7 +33,7 @@ class Bottlenecks(Form):
 
     @model_validator(mode="before")
     @classmethod
-    def _alone(cls, data: Any) -> Any:
+    def _alone(cls, data: object) -> object:
         """Where one was asked for, models leave out the list around it."""
         alone = isinstance(data, dict) and "bottlenecks" not in data and "problem" in data
         return {"bottlenecks": [data]} if alone else data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class ChainOptions(Base):
     """``chain``: kinds of critics, or their options with a ``kind``."""
 
     kind: str = "chain"
-    chain: list[str | dict[str, Any]] = Field(min_length=1)
+    chain: list[str | dict[str, object]] = Field(min_length=1)
 
 
 class CriticChain(Silent):

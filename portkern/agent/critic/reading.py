@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -23,18 +23,18 @@ class Form(BaseModel):
 F = TypeVar("F", bound=Form)
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     """Models give a list where a text was asked for, or a number."""
     if isinstance(value, list):
         return "; ".join(map(str, value))
     return value if value is None else str(value).strip()
 
 
-def _texts(value: Any) -> Any:
+def _texts(value: object) -> object:
     return [value] if isinstance(value, str) else value or []
 
 
-def _resource(value: Any) -> Any:
+def _resource(value: object) -> object:
     """Unknown where a model calls it something else."""
     return next((one for one in RESOURCES if one in str(value).lower()), "")
 
@@ -60,7 +60,7 @@ def read(text: str, form: type[F]) -> F | Unread:
     return Unread(why) if found is None else found
 
 
-async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: Any) -> F:
+async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: object) -> F:
     """Asked once more, with the reason, when the answer cannot be read. Raises ModelError when
     that one cannot be read either."""
     messages = prompts.render(prompt, **facts)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -168,7 +168,7 @@ def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
     return metrics | {"traffic": (metrics["bytes_read"] + metrics["bytes_written"]) / max(least, 1)}
 
 
-def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, Any]:
+def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, str]:
     hints = task.target.hints
     told = {name: shown(name, value) for name, value in metrics.items()}
     return told | {"detail": _first(attempt), "hint": hints[0] if hints else ""}

@@ -3,8 +3,6 @@ another attempt's but where a prompt says so."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Context
 from portkern.agent.feedback.rendering import listing
@@ -13,7 +11,7 @@ from portkern.agent.feedback.rendering import listing
 _NOT_TOLD = ("vendor",)
 
 
-def facts(attempt: Attempt, context: Context) -> dict[str, Any]:
+def facts(attempt: Attempt, context: Context) -> dict[str, object]:
     """For the templates ``critic_*``."""
     task = context.task
     limits = task.target.limits.model_dump(exclude_none=True)

@@ -42,7 +42,6 @@ page_faults                  in one call: memory that is asked of the system eac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -94,7 +93,7 @@ def counter_sets() -> list[str]:
     return [NONE, ANY, *vocabulary.sets()]
 
 
-def load(options: Mapping[str, Any]) -> list[FeedbackSource]:
+def load(options: Mapping[str, object]) -> list[FeedbackSource]:
     """The sources that ``options``, the group ``feedback``'s, name, in the order of their stages.
     Raises ConfigError."""
     chosen = choice.checked("feedback", FeedbackOptions, options)

@@ -16,17 +16,15 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from portkern.agent.feedback.subject import Subject
 from portkern.errors import ToolError
 from portkern.evaluator import inputs
 from portkern.evaluator.build import shared
-from portkern.sandbox import jail, session
+from portkern.sandbox import jail, message, session
 from portkern.toolchain.run_tool import cache_root, run_tool
-from portkern.worker.worker import build_to_json
+from portkern.worker import protocol
 
 #: Calls that are not counted where the profiler can be told so, and those that are.
 WARM_UP, CALLS = 2, 3
@@ -63,7 +61,7 @@ def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: flo
 
 def _request(
     subject: Subject, folder: Path, scratch: Path, layers: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     import torch
 
     one, work = subject.contestant, subject.workload
@@ -75,9 +73,9 @@ def _request(
     ]
     reads = [*shared(one.request), one.artifact.path.parent, folder / "inputs.pt"]
     return {
-        "build": build_to_json(one.request),
+        "build": message.plain(protocol.anonymous(one.request)),
         "artifact": one.artifact.to_json(),
-        "venue": asdict(one.venue),
+        "venue": message.plain(one.venue),
         "inputs": str(folder / "inputs.pt"),
         "outputs": outputs,
         "dims": dict(work.dims),

@@ -11,11 +11,10 @@ import os
 import select
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -25,9 +24,10 @@ from portkern.errors import ToolError
 from portkern.evaluator import inputs, statistics
 from portkern.evaluator.build import Failure, StageLimits
 from portkern.evaluator.workers import Workers
+from portkern.sandbox.message import R, Request
 from portkern.sandbox.session import Answered, Session
 from portkern.toolchain.run_tool import run_tool
-from portkern.worker import output_guards
+from portkern.worker import output_guards, protocol
 
 #: Rounds that are counted; the staging between them is not.
 ROUNDS = 5
@@ -165,10 +165,8 @@ class _Rounds:
             output_guards.poison(spec.sizes(work.dims), spec.resolve(dtype))
             for spec in op.signature.outputs
         ]
-        self._ask(
-            "base",
-            {"inputs": list(map(memory.put, drawn)), "outputs": list(map(memory.put, poisons))},
-        )
+        given = tuple(map(memory.put, drawn)), tuple(map(memory.put, poisons))
+        self._ask(protocol.Base(*given))
         self._calls = _PLAN.calls(self.subject.median_us, op.nbytes(work.dims, dtype))
         self._number = 0
 
@@ -180,16 +178,15 @@ class _Rounds:
         work = self.subject.workload
         scalars = self.subject.op.signature.scalar_values(work.scalars)
         self._number += 1
-        asked = {"seeds": [self._number], "calls": self._calls}
-        self._ask("stage", asked | {"dims": dict(work.dims), "scalars": scalars})
+        self._ask(protocol.Stage((self._number,), self._calls, work.dims, scalars))
         before()
         start = time.perf_counter()
-        self._ask("time", {})
+        self._ask(protocol.Time())
         took_s = time.perf_counter() - start
         after()
         return took_s, self._calls + 1
 
-    def _ask(self, do: str, given: Mapping[str, Any]) -> None:
-        outcome = self.session.ask(do, timeout_s=self.timeout_s, **given)
+    def _ask(self, request: Request[R]) -> None:
+        outcome = self.session.ask(request, timeout_s=self.timeout_s)
         if not isinstance(outcome, Answered):
             raise ToolError(f"the kernel did not run again: {outcome}")

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from portkern.agent.feedback.outside import CALLS, WARM_UP
+from portkern.sandbox import message
 from portkern.sandbox.jail import root, seccomp, system
 from portkern.spec import registry
-from portkern.spec.backend import Artifact, Call, Kernel, Venue
-from portkern.worker.worker import build_from_json
+from portkern.spec.backend import Artifact, Build, Call, Kernel, Venue
 
 #: Of /proc, which has the evaluator's environment too: what drivers and Python ask for.
 PROC = (
@@ -45,8 +45,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 def main(path: str) -> None:
     request = json.loads(Path(path).read_text(encoding="utf-8"))
-    build, scratch = build_from_json(request["build"]), Path(request["scratch"])
-    venue = Venue(**request["venue"] | {"sanitize": tuple(request["venue"]["sanitize"])})
+    build, scratch = message.read(Build, request["build"]), Path(request["scratch"])
+    venue = message.read(Venue, request["venue"])
     backend = registry.load(build.candidate.backend)
     _open(venue.device)
     shut(

@@ -69,7 +69,7 @@ class ModelCall(Line):
     snapshot: str = ""
     prompt: str = ""
     messages: tuple[Message, ...]
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     reply: str = ""
     reasoning: str = ""
     finish: str = ""

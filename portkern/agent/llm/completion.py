@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from portkern.agent.axes import Message
@@ -68,7 +69,7 @@ class CompletionFailure:
 
 
 @lru_cache
-def litellm() -> Any:
+def litellm() -> ModuleType:
     """The library, which prints nothing. Raises ConfigError where it is not installed.
 
     :mod:`portkern` has set the variables that it reads at its import.
@@ -95,7 +96,7 @@ def litellm() -> Any:
 
 
 async def complete(
-    place: Endpoint, messages: Sequence[Message], params: Mapping[str, Any], *, timeout_s: float
+    place: Endpoint, messages: Sequence[Message], params: Mapping[str, object], *, timeout_s: float
 ) -> Completion | CompletionFailure:
     """Sent once. Raises ConfigError for a key that is not set."""
     library = litellm()
@@ -149,7 +150,7 @@ def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
     )
 
 
-def _text(value: Any, place: Endpoint) -> str:
+def _text(value: object, place: Endpoint) -> str:
     """Of a model, which may repeat what it should not have been told and halves of characters."""
     text = value if isinstance(value, str) else ""
     return keys.redact(text.encode(errors="replace").decode(), (place.api_key_env,))

@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import Meter
@@ -87,7 +87,7 @@ class Models:
     ) -> Request:
         """The call of that name as it is sent and recorded: without keys."""
         asked = self.role(role)
-        params: dict[str, Any] = {
+        params: dict[str, object] = {
             "max_tokens": asked.max_tokens,
             "seed": self._call_seed(asked, name),
             "temperature": asked.temperature if temperature is None else temperature,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -36,7 +36,7 @@ class Prices:
     known: Mapping[str, Price] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def of(cls, options: Mapping[str, object]) -> Self:
         """As ``prices`` of a configuration holds them. Raises ConfigError."""
         known = {}
         for model, value in options.items():

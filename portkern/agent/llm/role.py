@@ -48,11 +48,11 @@ class Role(BaseModel):
     fallbacks: tuple[str, ...] = ()
     tokens: int | None = Field(default=None, ge=0)
     usd: float | None = Field(default=None, ge=0)
-    extra: dict[str, Any] = {}
+    extra: dict[str, object] = {}
 
     @field_validator("extra")
     @classmethod
-    def _no_secrets(cls, extra: dict[str, Any]) -> dict[str, Any]:
+    def _no_secrets(cls, extra: dict[str, object]) -> dict[str, object]:
         for name in _names(extra):
             if _SECRET.search(name):
                 raise ValueError(f"{name!r} looks like a key; name its variable in api_key_env")
@@ -96,7 +96,7 @@ def roles(options: Mapping[str, Any]) -> dict[str, Role]:
     return {name: Role.of(name, value) for name, value in options.items() if value}
 
 
-def _names(value: Any) -> Iterator[str]:
+def _names(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield str(name)

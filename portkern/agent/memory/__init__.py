@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -57,7 +57,7 @@ def names() -> dict[str, list[str]]:
     return {option: [NONE, *known] for option, known in _CHOICES.items()}
 
 
-def load(options: Mapping[str, Any], *, task: Task, folder: Path) -> Memory:
+def load(options: Mapping[str, object], *, task: Task, folder: Path) -> Memory:
     """``folder`` is the run's; its name is the run's in what is learned. Raises ConfigError, and
     RecordError for a damaged file of what was learned before."""
     chosen = read(options)
@@ -65,7 +65,7 @@ def load(options: Mapping[str, Any], *, task: Task, folder: Path) -> Memory:
     return Recall((*knowledge, History(chosen)), chosen)
 
 
-def read(options: Mapping[str, Any]) -> MemoryOptions:
+def read(options: Mapping[str, object]) -> MemoryOptions:
     """Raises ConfigError in one line."""
     given = dict(options)
     for option in given:
@@ -87,7 +87,7 @@ def _fields() -> list[str]:
     return [f"memory.{name}" for name in MemoryOptions.model_fields]
 
 
-def _chosen(option: str, value: Any, known: Mapping[str, Any]) -> list[str]:
+def _chosen(option: str, value: object, known: Mapping[str, object]) -> list[str]:
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, Sequence):
         raise ConfigError(f"Got memory.{option}={value!r}, expected a name or a list of names")

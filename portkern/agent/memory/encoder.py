@@ -13,13 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portkern.agent.memory.embedding import Vectors
 from portkern.errors import ConfigError, StorageError
 from portkern.toolchain.run_tool import cache_root
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
 
 _FILES = ("config.json", "tokenizer.json", "model.safetensors")
 #: Encoders that a package carries: its name and the folder in it.
@@ -95,7 +99,7 @@ class Encoder:
         return h.hexdigest()[:16]
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
@@ -105,7 +109,7 @@ class Encoder:
         return tokenizer
 
     @cached_property
-    def _weights(self) -> dict[str, Any]:
+    def _weights(self) -> dict[str, torch.Tensor]:
         from safetensors.torch import load_file
 
         weights = load_file(self.folder / "model.safetensors")
@@ -122,12 +126,13 @@ class Encoder:
 
     def _pieces(self, text: str) -> Iterator[list[int]]:
         ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        first, last = map(self._tokenizer.token_to_id, ("[CLS]", "[SEP]"))
+        marks = [self._tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
+        first, last = (mark for mark in marks if mark is not None)
         size = min(_PIECE, self.config["max_position_embeddings"]) - 2
         for start in range(0, max(len(ids), 1), size):
             yield [first, *ids[start : start + size], last]
 
-    def _hidden(self, ids: Sequence[int]) -> Any:
+    def _hidden(self, ids: Sequence[int]) -> torch.Tensor:
         """The last layer's states, one row for each token."""
         import torch
 
@@ -142,7 +147,7 @@ class Encoder:
             x = self._norm(f"{layer}.output", x + self._linear(f"{layer}.output.dense", wide))
         return x
 
-    def _attention(self, layer: str, x: Any) -> Any:
+    def _attention(self, layer: str, x: torch.Tensor) -> torch.Tensor:
         import torch
 
         heads = self.config["num_attention_heads"]
@@ -156,10 +161,10 @@ class Encoder:
         flat = mixed.transpose(0, 1).reshape(len(x), -1)
         return self._linear(f"{layer}.attention.output.dense", flat)
 
-    def _linear(self, name: str, x: Any) -> Any:
+    def _linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
         return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
 
-    def _norm(self, name: str, x: Any) -> Any:
+    def _norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
         import torch
 
         weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import yaml
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound, meta
@@ -24,7 +24,9 @@ _HEADING, _FENCE = re.compile(r"#{1,5} "), re.compile(r"`{3,}|~{3,}")
 
 
 class _Shipped(BaseLoader):
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Any]:
+    def get_source(
+        self, environment: Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
         file = _FOLDER / f"{template}.j2"
         if not file.is_file():
             raise TemplateNotFound(template)
@@ -104,7 +106,7 @@ def named(name: str) -> str:
     return f"{name}@{manifest()[name]['version']}"
 
 
-def render(name: str, **facts: Any) -> list[Message]:
+def render(name: str, **facts: object) -> list[Message]:
     """Raises jinja2.UndefinedError for a fact that the template wants and is not given."""
     if name not in names():
         raise no_such("prompt", name, names())

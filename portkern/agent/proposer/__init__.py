@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from portkern.agent import choice
 from portkern.agent.axes import Proposer
@@ -26,7 +25,7 @@ def names() -> list[str]:
     return sorted(_KINDS)
 
 
-def load(options: Mapping[str, Any]) -> Proposer:
+def load(options: Mapping[str, object]) -> Proposer:
     """``options`` are the group ``proposer``'s. Raises ConfigError."""
     made = choice.find("proposer", options, _KINDS, __name__)
     proposer: Proposer = made(choice.checked("proposer", made.options_type, options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -41,7 +41,7 @@ class Catalogue:
     operators: ClassVar[tuple[str, ...]] = ("init", "mutate", "diff", "crossover")
     plans: ClassVar[bool] = True
     options_type: ClassVar[type[CatalogueOptions]] = CatalogueOptions
-    decisive: ClassVar[Mapping[str, Any]] = {}
+    decisive: ClassVar[Mapping[str, object]] = {}
 
     def __init__(self, options: CatalogueOptions) -> None:
         self.options = options

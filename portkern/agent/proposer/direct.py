@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pydantic import Field
 
@@ -53,7 +52,7 @@ class Translate(Modelled):
         self._of_run: Candidate | None = None
 
     @property
-    def decisive(self) -> Mapping[str, Any]:
+    def decisive(self) -> Mapping[str, object]:
         """Another run may have gone on, and its best kernel be another, before this one does."""
         return {"donor": self._of_run.digest} if self._of_run else {}
 

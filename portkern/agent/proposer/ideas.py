@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt
@@ -103,11 +102,11 @@ def read_ideas(text: str) -> list[Idea]:
     return list({one.text.lower(): one for one in reversed(found)}.values())[::-1]
 
 
-def _each(items: Iterable[Any]) -> list[Idea]:
+def _each(items: Iterable[object]) -> list[Idea]:
     return [idea for item in items if (idea := _idea(item))]
 
 
-def _idea(item: Any) -> Idea | None:
+def _idea(item: object) -> Idea | None:
     if isinstance(item, dict):
         text, why = item.get("idea"), str(item.get("why") or "")
     else:

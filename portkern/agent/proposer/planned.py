@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt
@@ -127,7 +127,7 @@ def read_plan(text: str, lines: int = 0) -> KernelPlan | None:
     """The last ``{plan, why, lines: [first, last]}``, of a file with so many ``lines``; a reply of
     prose is a plan for the whole file."""
     text = replies.spoken(text)
-    told: Mapping[str, Any] | None = None
+    told: Mapping[str, object] | None = None
     for each in replies.objects(text):
         told = each if _words(each) else told
     if told is not None:
@@ -137,12 +137,12 @@ def read_plan(text: str, lines: int = 0) -> KernelPlan | None:
     return KernelPlan(prose) if prose and not prose.startswith(("{", "[")) else None
 
 
-def _words(told: Mapping[str, Any]) -> str:
+def _words(told: Mapping[str, object]) -> str:
     said = next((one for name in _WORDS if isinstance(one := told.get(name), str)), "")
     return " ".join(said.split())
 
 
-def _region(told: Any, lines: int) -> tuple[int, int] | None:
+def _region(told: object, lines: int) -> tuple[int, int] | None:
     """None for what is not a region of a file with so many lines."""
     try:
         first, last = (int(one) for one in told) if isinstance(told, list) else (0, 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pydantic import Field
 
@@ -131,7 +130,7 @@ async def _answer(reply: Reply, desk: _Desk) -> str | None:
     return f"{what}. Answer with one JSON object; tools: {', '.join(TOOLS)}."
 
 
-def _asked(text: str) -> Mapping[str, Any]:
+def _asked(text: str) -> Mapping[str, object]:
     """The first object that names a tool: replies that go on have only imagined its answer."""
     told = replies.objects(replies.spoken(text))
     return next((one for one in told if "tool" in one), {})

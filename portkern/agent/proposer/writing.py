@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -85,7 +85,7 @@ class Modelled:
         return tuple(dict.fromkeys([*self.others, *writing]))
 
     @property
-    def decisive(self) -> Mapping[str, Any]:
+    def decisive(self) -> Mapping[str, object]:
         return {}
 
     def arms(self, task: Task) -> Sequence[Arm]:
@@ -160,7 +160,7 @@ class Writer:
         read: Read[ReplyCode] | None = None,
         form: str = "file",
         shown: Sequence[Attempt] = (),
-        **more: Any,
+        **more: object,
     ) -> Draft:
         """One kernel by ``prompt``, whose facts are the slot's and ``more``; see :meth:`facts` for
         ``shown`` and :meth:`ask` for ``form``. The draft's calls are for the proposer to count."""
@@ -183,7 +183,7 @@ class Writer:
         role: str,
         prompt: str,
         read: Read[T],
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         *,
         form: str,
         temperature: float | None = None,
@@ -208,7 +208,7 @@ class Writer:
             messages = [*messages, Message("assistant", said), *again]
         return found
 
-    def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, Any]:
+    def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, object]:
         """What every template of a kernel may name. The template shows the code of ``shown``
         itself, so the memory's text does without it."""
         slot, task = self.slot, self.context.task

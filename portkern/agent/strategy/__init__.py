@@ -6,7 +6,7 @@ None is imported until it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
@@ -36,7 +36,7 @@ def names() -> list[str]:
     return sorted(_KINDS)
 
 
-def load(options: Mapping[str, Any], *, arms: Sequence[Arm], seed: int) -> Search:
+def load(options: Mapping[str, object], *, arms: Sequence[Arm], seed: int) -> Search:
     """The strategy ``kind`` with the other options. Raises ConfigError for what is not among them
     or does not go together with them or with ``arms``, the actions that the proposer knows."""
     cls: type[Search] = choice.find("strategy", options, _KINDS, __name__)

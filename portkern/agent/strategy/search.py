@@ -115,7 +115,7 @@ class Search(ABC):
     def state_dict(self) -> dict[str, Any]:
         return self.state.model_dump(mode="json")
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         self.state = self.State.model_validate(state)
         self._known = Log()
 

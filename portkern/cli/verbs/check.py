@@ -6,17 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import MISSING
 
 from portkern import guard
-from portkern.cli.config import names, resolve
+from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.matrix.selection import Cell, Selection, Stage, default_target, load_op
 from portkern.records.record import Record, Verdict
 from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Backend
 from portkern.spec.candidate import Style
 
 
@@ -26,14 +26,14 @@ class CheckOptions:
 
     op: str = MISSING
     backend: str = MISSING
-    source: str = MISSING
+    source: Names = MISSING
     target: str = ""
     entry: str = ""
     style: str = ""
-    workloads: Any = "ci"
-    dtypes: Any = "float32"
+    workloads: Names = "ci"
+    dtypes: Names = "float32"
     venue: str = "best"
-    sanitize: Any = "none"
+    sanitize: Names = "none"
     torch_ops: str = "forbid"
     reports: str = "reports"
     run: str = "check"
@@ -47,12 +47,14 @@ def main(overrides: Sequence[str]) -> int:
     options = resolve("check", CheckOptions, overrides)
     op, backend = load_op(options.op), registry.load(options.backend)
     where = target.load(options.target) if options.target else default_target(backend)
-    candidate = catalogue.from_file(
-        Path(options.source), op=op.name, backend=backend, entry=options.entry or None
-    )
+    candidates = [
+        catalogue.from_file(path, op=op.name, backend=backend, entry=options.entry or None)
+        for path in _files(names(options.source), backend)
+    ]
     if options.style:
-        candidate = replace(candidate, style=_style(options.style))
-    question = Selection(
+        style = _style(options.style)
+        candidates = [replace(candidate, style=style) for candidate in candidates]
+    selection = Selection(
         [options.op],
         [where.name],
         [backend.name],
@@ -61,8 +63,10 @@ def main(overrides: Sequence[str]) -> int:
         Stage.parse(options.venue, names(options.sanitize)),
         guard.torch_ops(options.torch_ops),
     )
-    first = {(c.workload_set, c.workload.name, c.dtype): c for c in question.cells()}
-    cells = [replace(cell, candidate=candidate) for cell in first.values()]
+    first = {(c.workload_set, c.workload.name, c.dtype): c for c in selection.cells()}
+    cells = [
+        replace(cell, candidate=candidate) for candidate in candidates for cell in first.values()
+    ]
     records = run_folder.run_cells(
         cells,
         run_folder.run_folder(options.reports, options.run),
@@ -78,6 +82,21 @@ def main(overrides: Sequence[str]) -> int:
     return _conclude(cells, records, options)
 
 
+def _files(sources: Sequence[str], backend: Backend) -> list[Path]:
+    """The files, and those of folders in a language of the backend's. Raises ConfigError."""
+    files: list[Path] = []
+    for source in map(Path, sources):
+        if not source.is_dir():
+            files.append(source)
+            continue
+        inside = sorted(file for file in source.iterdir() if file.suffix in backend.languages)
+        if not inside:
+            suffixes = ", ".join(backend.languages)
+            raise ConfigError(f"No kernel in {source}: expected a file that ends in {suffixes}")
+        files += inside
+    return files
+
+
 def _style(text: str) -> Style:
     styles: dict[str, Style] = {"dps": "dps", "return": "return"}
     if text not in styles:
@@ -91,8 +110,9 @@ def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOp
         documents = [record.model_dump(mode="json", by_alias=True) for record in records]
         run_folder.print_json({"records": documents, "exit_code": code})
         return code
+    several = len({record.source_hash for record in records}) > 1
     for record in records:
-        print(_line(record))
+        print(f"{record.author.removeprefix('file:')} " * several + _line(record))
         rest = record.detail.partition("\n")[2].splitlines()
         said = [*map(str, record.findings), *record.guard]
         rest += [text for text in said if text not in record.detail]

@@ -22,6 +22,8 @@ from portkern.toolchain.run_tool import cache_root, package_version
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from portkern.spec.json_types import JsonObject
+
 
 @dataclass
 class DoctorOptions:
@@ -42,7 +44,7 @@ def main(overrides: Sequence[str]) -> int:
     return 0 if works else 3
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> JsonObject:
     return {
         "portkern": version("portkern"),
         "python": platform.python_version(),
@@ -64,7 +66,7 @@ def _examine(backend: Backend) -> dict[str, Any]:
     return {"toolchain": toolchain, "targets": {t.name: _abilities(backend, t) for t in claimed}}
 
 
-def _abilities(backend: Backend, where: Target) -> dict[str, Any]:
+def _abilities(backend: Backend, where: Target) -> JsonObject:
     probe, venues = backend.probe(where), backend.venues(where)
     return {
         "build": True if isinstance(probe, Ready) else str(probe),

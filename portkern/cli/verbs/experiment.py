@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
 from portkern import experiment
 from portkern.agent.llm.role import DEFAULT
 from portkern.agent.run import GenerationRun, RunPlan, named
-from portkern.cli.config import names, resolve
+from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
 from portkern.errors import ConfigError, ModelDown, PortkernError, StorageError, no_such
@@ -22,6 +22,9 @@ from portkern.experiment import report
 from portkern.experiment.job import ASKED, Done, Job, StudyQuestion, key_of
 from portkern.experiment.section import Findings, SectionTable, listed
 from portkern.experiment.study import Study
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 SETTINGS = "settings"
 #: What portkern generate calls otherwise, or has no use for here.
@@ -40,15 +43,15 @@ _INSTEAD = {
 @dataclass
 class ExperimentOptions:
     name: str = MISSING
-    ops: Any = None
+    ops: Names | None = None
     op: str = ""
     n: int = 10
     turns: int = 10
     attempts: int = 45
-    arms: Any = None
-    strategies: Any = None
+    arms: Names | None = None
+    strategies: Names | None = None
     seeds: Any = None
-    settings: Any = None
+    settings: Names | None = None
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
@@ -305,11 +308,11 @@ def _show(told: report.ExperimentReport, folder: Path) -> None:
     console.print(f"report: {folder / 'experiment.html'}", highlight=False, soft_wrap=True)
 
 
-def _rich(table: SectionTable, title: str) -> Any:
+def _rich(table: SectionTable, title: str) -> RichTable:
     from rich.markup import escape
-    from rich.table import Table as RichTable
+    from rich.table import Table
 
-    shown = RichTable(
+    shown = Table(
         title=escape(title), title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for k, name in enumerate(table.head):

@@ -20,7 +20,7 @@ from portkern.agent.outcome import FILE as SUMMARY
 from portkern.agent.outcome import RunOutcome
 from portkern.agent.run import GenerationRun, RunPlan
 from portkern.agent.task import Task
-from portkern.cli.config import group, names, resolve, sweep
+from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, PortkernError, no_such
 from portkern.matrix.selection import Stage, default_target, host_targets, load_op
@@ -42,34 +42,34 @@ _MULTIRUN = ("-m", "--multirun")
 
 @dataclass
 class GenerateOptions:
-    strategy: Any = None
-    proposer: Any = None
-    memory: Any = None
-    feedback: Any = None
-    critic: Any = None
-    preset: Any = None
+    strategy: Group = GIVEN
+    proposer: Group = GIVEN
+    memory: Group = GIVEN
+    feedback: Group = GIVEN
+    critic: Group = GIVEN
+    preset: Group | None = None
     op: str = MISSING
     target: str = ""
     backend: str = ""
     language: str = ""
     dtype: str = "float32"
-    workloads: Any = None
-    final: Any = None
+    workloads: Names | None = None
+    final: Names | None = None
     search_mb: float | None = None
-    models: Any = None
-    prices: Any = None
+    models: Group | None = None
+    prices: Group | None = None
     cache: bool = True
     replay: str = ""
-    budget: Any = None
+    budget: Group | None = None
     seed: int = 0
     inflight: int = 4
     builders: int = 2
     constraints: str = ""
     approve: str = "none"
     venue: str = "best"
-    sanitize: Any = "none"
+    sanitize: Names = "none"
     torch_ops: str = "forbid"
-    baselines: Any = None
+    baselines: Names | None = None
     rounds: int = 5
     budget_s: float = 0.25
     timeout_s: float = 120.0
@@ -243,8 +243,8 @@ def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
     return tuple(one for one in scored if one.name in small) or tuple(by_size[:1])
 
 
-def _budget(given: Any) -> GenerationBudget:
-    given = dict(given or {})
+def _budget(options: Group | None) -> GenerationBudget:
+    given: dict[str, Any] = dict(options or {})
     unknown = set(given) - set(asdict(GenerationBudget()))
     if unknown:
         raise no_such("option of budget", min(unknown), asdict(GenerationBudget()))
@@ -263,7 +263,8 @@ def _positive(options: GenerateOptions, name: str) -> int:
 
 def _name(options: GenerateOptions, task: Task) -> str:
     preset = (options.preset or {}).get("name", "")
-    how = [preset] if preset else [options.strategy["kind"], options.proposer["kind"]]
+    chosen = [preset] if preset else [options.strategy["kind"], options.proposer["kind"]]
+    how = list(map(str, chosen))
     dtype = [] if task.dtype == "float32" else [task.dtype]
     parts = ["generate", task.op.name, task.target.name, task.language, *dtype, *how]
     return "-".join([*parts, *([str(options.seed)] if options.seed else [])]).replace("+", "p")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from portkern import guard
-from portkern.cli.config import names, resolve
+from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.matrix.selection import Selection, Stage
 from portkern.records.record import Record
@@ -20,19 +19,19 @@ class MatrixOptions:
     """Names take one name, a list, or a set: core, all; targets also host, demo, architectures,
     products."""
 
-    ops: Any = "core"
-    targets: Any = "all"
-    backends: Any = "all"
-    workloads: Any = "ci"
-    dtypes: Any = "float32"
+    ops: Names = "core"
+    targets: Names = "all"
+    backends: Names = "all"
+    workloads: Names = "ci"
+    dtypes: Names = "float32"
     run: str = ""
     reports: str = "reports"
     venue: str = "best"
-    sanitize: Any = "none"
+    sanitize: Names = "none"
     torch_ops: str = "forbid"
     tuned: bool = True
     fresh: bool = False
-    baselines: Any = field(default_factory=lambda: ["eager"])
+    baselines: Names = field(default_factory=lambda: ["eager"])
     rounds: int = 5
     budget_s: float = 0.25
     timeout_s: float = 120.0

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from portkern.errors import ConfigError
 from portkern.evaluator import statistics
@@ -90,7 +89,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Any]:
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A bar on a terminal, nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -154,14 +153,14 @@ def exit_code(records: Sequence[Record]) -> int:
     return 0 if ran else 3
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     sys.stdout.write(_as_json(document))
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json(path: Path, document: object) -> None:
     """Raises StorageError."""
     atomic_write.write(path, _as_json(document))
 
 
-def _as_json(document: Any) -> str:
+def _as_json(document: object) -> str:
     return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from omegaconf import MISSING
 
-from portkern.cli.config import names, resolve
+from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.evaluator.trial import TrialOptions
@@ -23,14 +23,17 @@ from portkern.tuning import database as tuned
 from portkern.tuning import search
 from portkern.tuning.database import Tuned
 
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
+
 
 @dataclass
 class TuneOptions:
-    ops: Any = MISSING
-    backends: Any = "all"
-    targets: Any = "host"
-    workloads: Any = "typical"
-    dtypes: Any = "float32"
+    ops: Names = MISSING
+    backends: Names = "all"
+    targets: Names = "host"
+    workloads: Names = "typical"
+    dtypes: Names = "float32"
     trials: int = 32
     batch: int = 8
     finalists: int = 3
@@ -157,9 +160,9 @@ def _line(outcome: TuneOutcome) -> str:
     return f"{what}: {entry.gain:.2f}x the defaults with {settings}; {tried}"
 
 
-def _document(outcome: TuneOutcome) -> dict[str, Any]:
+def _document(outcome: TuneOutcome) -> JsonObject:
     cell, found = outcome.cell, outcome.found
-    told: dict[str, Any] = {
+    told: JsonObject = {
         "op": cell.op.name,
         "workload": cell.workload.name,
         "dtype": cell.dtype,

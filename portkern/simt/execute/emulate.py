@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BackendUnavailable, BuildError, LaunchError, LaunchTimeout
 from portkern.simt.diagnostics import CODES, Diagnostic, Severity
@@ -27,12 +27,22 @@ from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing, Venue
 from portkern.spec.target import Target
 
+if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
+
+    import torch
+
+    from portkern.spec.json_types import JsonObject
+
 WHY_NOT = "simt-refused.json"
 FINDINGS = "simt-findings.jsonl"
 #: Two schedules may add floats in another order; what differs by more is no rounding.
 _ROUNDING = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 _TIME_LIMIT = "SX405"
 _OTHER_WIDTH_ONLY = "SX410"
+
+#: Runs a call again and looks at what it returned the first time.
+Comparison = Callable[[Call, Sequence["torch.Tensor"]], None]
 
 
 def venue(target: Target) -> Venue | Missing:
@@ -106,7 +116,7 @@ def configure(values: Mapping[str, str | int | float]) -> None:
 class Buffer:
     """Guarded memory of the executor with a tensor's shape; freed with the object."""
 
-    def __init__(self, host: Any, *, written: bool) -> None:
+    def __init__(self, host: torch.Tensor, *, written: bool) -> None:
         self.shape, self.dtype = tuple(host.shape), host.dtype
         self.bytes = host.numel() * host.element_size()
         self._address = _runtime().simt_allocate(self.bytes)
@@ -119,11 +129,11 @@ class Buffer:
     def data_ptr(self) -> int:
         return int(self._address)
 
-    def write(self, host: Any) -> None:
+    def write(self, host: torch.Tensor) -> None:
         if self.bytes:
             ctypes.memmove(self._address, host.contiguous().data_ptr(), self.bytes)
 
-    def read(self) -> Any:
+    def read(self) -> torch.Tensor:
         import torch
 
         host = torch.empty(self.shape, dtype=self.dtype)
@@ -140,13 +150,13 @@ class SimtDevice:
 
     method = "emulated: no timing"
 
-    def upload(self, host: Any) -> Buffer:
+    def upload(self, host: torch.Tensor) -> Buffer:
         return Buffer(host, written=True)
 
-    def refill(self, buffer: Buffer, host: Any) -> Buffer:
+    def refill(self, buffer: Buffer, host: torch.Tensor) -> Buffer:
         return self.upload(host)  # what the checkers know of a buffer begins with it
 
-    def download(self, buffer: Buffer) -> Any:
+    def download(self, buffer: Buffer) -> torch.Tensor:
         return buffer.read()
 
     def synchronize(self) -> None:
@@ -170,10 +180,10 @@ class Emulator:
     chosen: frozenset[str]
     findings: Path
     device: SimtDevice = field(default_factory=SimtDevice)
-    _functions: dict[str, Any] = field(default_factory=dict)
+    _functions: dict[str, CFuncPtr] = field(default_factory=dict)
     _found: list[Diagnostic] = field(default_factory=list)
     _launched: dict[str, int] = field(default_factory=dict)
-    _counters: list[dict[str, Any]] = field(default_factory=list)
+    _counters: list[Mapping[str, Any]] = field(default_factory=list)
 
     def open(self, mode: str, library: Path) -> None:
         _runtime()
@@ -181,7 +191,7 @@ class Emulator:
         signature, entry = self.request.signature, self.request.candidate.entry
         self._functions[mode] = abi.bind(opened, signature, entry, stream=True)
 
-    def take_findings(self) -> Sequence[Mapping[str, Any]]:
+    def take_findings(self) -> Sequence[JsonObject]:
         """Of the last call, as :meth:`Diagnostic.to_json`."""
         return [one.to_json() for one in self._found]
 
@@ -189,7 +199,7 @@ class Emulator:
         """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
         return self._launched
 
-    def launch(self, call: Call) -> Sequence[Any]:
+    def launch(self, call: Call) -> Sequence[Buffer]:
         self._found, self._counters = [], []
         _runtime().simt_take_launches()  # those of before
         inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
@@ -207,7 +217,7 @@ class Emulator:
             buffer.write(result)
         return call.outputs
 
-    def _further_runs(self, plain: RunOptions) -> Iterator[Callable[[Call, Sequence[Any]], None]]:
+    def _further_runs(self, plain: RunOptions) -> Iterator[Comparison]:
         if self.chosen & IN_CHECKED_BUILD:
             yield lambda call, _: self._run("check", plain.checked(self.chosen), call)
         if "schedule" in self.chosen:
@@ -224,8 +234,8 @@ class Emulator:
 
     def _comparing(
         self, run: RunOptions, code: str, how: str, *, warp: int | None = None, mode: Mode = "fast"
-    ) -> Callable[[Call, Sequence[Any]], None]:
-        def compare(call: Call, results: Sequence[Any]) -> None:
+    ) -> Comparison:
+        def compare(call: Call, results: Sequence[torch.Tensor]) -> None:
             problem = ""
             with self._apart(code) as found:
                 try:
@@ -291,7 +301,7 @@ def _counted(text: str) -> dict[str, int]:
 class _Kept:
     """What buffers held, to be put back before the kernel runs again."""
 
-    def __init__(self, buffers: Sequence[Any]) -> None:
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._held = [(buffer, buffer.read()) for buffer in buffers]
 
     def restore(self) -> None:
@@ -307,7 +317,7 @@ class _Unwritten:
         self.outputs = [Buffer(buffer.read(), written=False) for buffer in call.outputs]
 
 
-def _difference(name: str, got: Any, expected: Any) -> str:
+def _difference(name: str, got: torch.Tensor, expected: torch.Tensor) -> str:
     """Where two runs' outputs differ by more than the order of additions explains; '' if not."""
     import torch
 

@@ -8,10 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.simt.diagnostics import Diagnostic, merge
 from portkern.simt.execute.runtime_library import INCLUDE
+
+if TYPE_CHECKING:
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.die import DIE
+    from elftools.dwarf.dwarfinfo import DWARFInfo
+    from elftools.dwarf.lineprogram import LineProgram
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def _tables(module: Path) -> tuple[list[Row], list[Inlined]]:
     return sorted(rows, key=lambda row: (row.address, row.line != 0)), inlined
 
 
-def _inlined(dwarf: Any, unit: Any, program: Any) -> Iterable[Inlined]:
+def _inlined(dwarf: DWARFInfo, unit: CompileUnit, program: LineProgram) -> Iterable[Inlined]:
     version = program["version"]
     names = [_file_name(program, entry, version) for entry in program["file_entry"]]
     first = 0 if version >= 5 else 1
@@ -144,7 +150,7 @@ def _inlined(dwarf: Any, unit: Any, program: Any) -> Iterable[Inlined]:
                 yield Inlined(low, high, Row(low, names[file], line, 0))
 
 
-def _ranges(dwarf: Any, unit: Any, die: Any) -> Iterable[tuple[int, int]]:
+def _ranges(dwarf: DWARFInfo, unit: CompileUnit, die: DIE) -> Iterable[tuple[int, int]]:
     attributes = die.attributes
     if "DW_AT_low_pc" in attributes and "DW_AT_high_pc" in attributes:
         low, high = attributes["DW_AT_low_pc"].value, attributes["DW_AT_high_pc"]
@@ -152,9 +158,8 @@ def _ranges(dwarf: Any, unit: Any, die: Any) -> Iterable[tuple[int, int]]:
     elif "DW_AT_ranges" in attributes:
         base = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
         origin = base.value if base else 0
-        for part in dwarf.range_lists().get_range_list_at_offset(
-            attributes["DW_AT_ranges"].value, unit
-        ):
+        lists: Any = dwarf.range_lists()  # not None: the attribute points into them
+        for part in lists.get_range_list_at_offset(attributes["DW_AT_ranges"].value, unit):
             if hasattr(part, "base_address"):
                 origin = part.base_address
             else:
@@ -162,7 +167,7 @@ def _ranges(dwarf: Any, unit: Any, die: Any) -> Iterable[tuple[int, int]]:
                 yield start + part.begin_offset, start + part.end_offset
 
 
-def _rows(program: Any) -> Iterable[Row]:
+def _rows(program: LineProgram) -> Iterable[Row]:
     version = program["version"]
     names = [_file_name(program, entry, version) for entry in program["file_entry"]]
     first = 0 if version >= 5 else 1  # DWARF 5 counts files from 0
@@ -176,7 +181,7 @@ def _rows(program: Any) -> Iterable[Row]:
             yield Row(state.address, names[state.file - first], state.line, state.column)
 
 
-def _file_name(program: Any, entry: Any, version: int) -> str:
+def _file_name(program: LineProgram, entry: Any, version: int) -> str:
     folders = program["include_directory"]
     name = Path(entry.name.decode(errors="replace"))
     number = entry.dir_index - (0 if version >= 5 else 1)

@@ -13,10 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import LaunchError
 from portkern.simt.execute import runtime_library
+
+if TYPE_CHECKING:
+    import torch
 
 #: c10::ScalarType's numbers.
 _DTYPES = {
@@ -64,7 +67,9 @@ class _Value(ctypes.Structure):
     number: float
     characters: bytes | None
     tensor: int | None
-    items: Any
+
+
+items: ctypes._Pointer[_Value]
 
 
 _Payload._fields_ = [
@@ -83,7 +88,7 @@ class Argument:
 
     name: str
     type: str
-    default: Any = ...
+    default: object = ...
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class Overload:
     arguments: tuple[Argument, ...]
     result: str
 
-    def bind(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any] | None:
+    def bind(self, given: Sequence[object], named: Mapping[str, object]) -> list[object] | None:
         """A value for each argument, or None when these are not its arguments."""
         if len(given) > len(self.arguments):
             return None
@@ -126,7 +131,7 @@ class BoundFunction:
         self.__name__, self.__doc__ = name, doc
         self._extension = extension
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *given: object, **named: object) -> Any:
         for overload in self.overloads:
             values = overload.bind(given, named)
             if values is not None:
@@ -168,7 +173,7 @@ class Extension:
         """Forget a kernel's fault, after which every call fails, and free what cudaMalloc gave."""
         self._library.simt_reset()
 
-    def call(self, overload: Overload, name: str, values: Sequence[Any]) -> Any:
+    def call(self, overload: Overload, name: str, values: Sequence[object]) -> object:
         library = self._library
         memory = _Memory(library, values)
         passed = (_Value * max(len(values), 1))()
@@ -211,7 +216,7 @@ def load(library: Path, *, runtime: Path | None = None) -> Extension:
 # ---- values
 
 
-def _accepts(type_: str, value: Any) -> bool:
+def _accepts(type_: str, value: object) -> bool:
     """Whether pybind11 would convert ``value`` to ``type_``."""
     import torch
 
@@ -236,7 +241,7 @@ def _accepts(type_: str, value: Any) -> bool:
     return False
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: object) -> Iterator[torch.Tensor]:
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -247,7 +252,7 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 @cache
-def _dtype_numbers() -> dict[Any, int]:
+def _dtype_numbers() -> dict[torch.dtype, int]:
     import torch
 
     return {getattr(torch, name): n for n, name in _DTYPES.items() if hasattr(torch, name)}
@@ -257,7 +262,7 @@ def _bytes_at(address: int, size: int) -> memoryview:
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 
 
-def _numbers(values: Sequence[int]) -> Any:
+def _numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
@@ -265,7 +270,7 @@ def _numbers(values: Sequence[int]) -> Any:
 class _Copy:
     """Bytes [begin, end) of a torch storage, and the guarded memory that stands for them."""
 
-    storage: Any  # torch.UntypedStorage
+    storage: torch.UntypedStorage
     begin: int
     end: int
     handle: int = 0
@@ -275,21 +280,22 @@ class _Copy:
 class _Memory:
     """The tensors of one call. Those that share a storage share it on the other side too."""
 
-    def __init__(self, library: Any, values: Sequence[Any]) -> None:
+    def __init__(self, library: ctypes.CDLL, values: Sequence[object]) -> None:
         self._library = library
         self._copies: dict[int, _Copy] = {}
-        self._views: list[tuple[int, Any]] = []  # handles, and the tensors that they stand for
-        self._kept: list[Any] = []
+        # Handles, and the tensors that they stand for.
+        self._views: list[tuple[int, torch.Tensor]] = []
+        self._kept: list[object] = []
         for tensor in _tensors(values):
             self._span(tensor)
 
-    def _span(self, tensor: Any) -> None:
+    def _span(self, tensor: torch.Tensor) -> None:
         if tensor.device.type != "cpu" or tensor.layout is not _strided():
             raise TypeError(
                 f"Expected a dense tensor on the CPU, got {tensor.device} {tensor.layout}"
             )
         size, storage = tensor.element_size(), tensor.untyped_storage()
-        begin = tensor.storage_offset() * size
+        begin = int(tensor.storage_offset()) * size
         reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         end = begin + (reach + 1) * size if tensor.numel() else begin
         begin -= begin % _ALIGNMENT
@@ -330,7 +336,7 @@ class _Memory:
         else:
             to.kind, to.whole = _INT, value
 
-    def _view(self, tensor: Any) -> int:
+    def _view(self, tensor: torch.Tensor) -> int:
         copy = self._copies[tensor.untyped_storage().data_ptr()]
         offset = tensor.storage_offset() - copy.begin // tensor.element_size()
         handle: int | None = self._library.simt_torch_view(
@@ -353,7 +359,7 @@ class _Memory:
             if size and _bytes_at(host, size) != _bytes_at(copy.address, size):
                 ctypes.memmove(host, copy.address, size)
 
-    def take_out(self, value: _Value, type_: str) -> Any:
+    def take_out(self, value: _Value, type_: str) -> object:
         match value.kind:
             case 0:  # _NONE
                 return None
@@ -370,7 +376,7 @@ class _Memory:
         items = [self.take_out(value.items[i], "") for i in range(value.count)]
         return tuple(items) if type_.startswith("Tuple[") else items
 
-    def _tensor(self, handle: int) -> Any:
+    def _tensor(self, handle: int) -> torch.Tensor:
         import torch
 
         for known, tensor in self._views:
@@ -414,16 +420,16 @@ class _Memory:
         self._copies.clear()
 
 
-def _strided() -> Any:
+def _strided() -> torch.layout:
     import torch
 
     return torch.strided
 
 
-def _declare(library: Any) -> Any:
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
     numbers = ctypes.POINTER(number)
-    types: dict[str, tuple[Any, list[Any]]] = {
+    types: dict[str, tuple[type[object] | None, list[type[object]]]] = {
         "module": (pointer, []),
         "describe": (text, [pointer]),
         "call": (

@@ -100,9 +100,12 @@ _KERNEL_ARGUMENT = {
 }
 _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUMENT.items()}
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
+#: CUDA's, and that of our <portkern/portable.h>, which is not read here.
+_BOUNDS = frozenset(["__launch_bounds__", "PORTABLE_LAUNCH_BOUNDS"])
 _WATCHED = (
     ASM
     | _VECTOR
+    | _BOUNDS
     | set(_KERNEL_ARGUMENT)
     | {
         "<<<",
@@ -110,7 +113,6 @@ _WATCHED = (
         "<<",
         "__shared__",
         "__constant__",
-        "__launch_bounds__",
         "__noinline__",
         "__cluster_dims__",
         "main",
@@ -136,7 +138,7 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
         _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
-    elif text == "__launch_bounds__":
+    elif text in _BOUNDS:
         _launch_bounds(draft, i)
     elif text == "__noinline__":
         if draft.code.text[i - 1] not in ("(", ","):  # not in __attribute__((__noinline__))

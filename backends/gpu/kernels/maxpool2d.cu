@@ -1,0 +1,104 @@
+// Maximum over square windows, in two steps. A block takes as many rows of outputs as TILE elements
+// hold: the largest of each column of a row's windows, read in 16-byte accesses, goes to shared
+// memory, and along that the outputs find theirs.
+#include <portkern/portable.h>
+
+#define BLOCK 256  // knob: 128 256 512
+#define TILE 4096  // knob: 2048 4096 8192
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+
+template <int V>
+struct alignas(V * sizeof(scalar_t)) Pack {
+    scalar_t at[V];
+};
+
+struct Shape {
+    int64_t rows;  // of outputs, those of all planes together
+    int h, w, oh, ow, window, stride, padding;
+};
+
+// A window that reaches into the padding sees the edge twice instead, which changes no maximum.
+__device__ __forceinline__ int clamped(int i, int length) { return min(max(i, 0), length - 1); }
+
+// A WINDOW other than 0 is the window's length, known to the compiler: all loads are in flight.
+template <int V, int WINDOW>
+__global__ __launch_bounds__(BLOCK) void pool_rows(const scalar_t* __restrict__ x,
+                                                   scalar_t* __restrict__ y, Shape s, int tall) {
+    __shared__ Pack<V> tops[TILE / V];
+    const int window = WINDOW ? WINDOW : s.window, width = s.w / V;
+    const int64_t row0 = (int64_t)blockIdx.x * tall, plane0 = row0 / s.oh;
+    const int oy0 = row0 % s.oh, rows = min((int64_t)tall, s.rows - row0);
+    for (int row = threadIdx.y; row < rows; row += blockDim.y) {
+        const int oy = oy0 + row, top = oy % s.oh * s.stride - s.padding;
+        const Pack<V>* plane =
+            reinterpret_cast<const Pack<V>*>(x) + (plane0 + oy / s.oh) * s.h * width;
+        for (int column = threadIdx.x; column < width; column += blockDim.x) {
+            Pack<V> best = plane[clamped(top, s.h) * width + column];
+#pragma unroll(WINDOW ? WINDOW : 1)
+            for (int k = 1; k < window; ++k) {
+                const Pack<V> other = plane[clamped(top + k, s.h) * width + column];
+#pragma unroll
+                for (int j = 0; j < V; ++j) best.at[j] = max_nan(best.at[j], other.at[j]);
+            }
+            tops[row * width + column] = best;
+        }
+    }
+    __syncthreads();
+    const scalar_t* lines = reinterpret_cast<const scalar_t*>(tops);
+    for (int ox = threadIdx.x; ox < s.ow; ox += blockDim.x) {
+        const int left = ox * s.stride - s.padding;
+        for (int row = threadIdx.y; row < rows; row += blockDim.y) {
+            scalar_t best = lines[row * s.w + clamped(left, s.w)];
+#pragma unroll(WINDOW ? WINDOW : 1)
+            for (int k = 1; k < window; ++k)
+                best = max_nan(best, lines[row * s.w + clamped(left + k, s.w)]);
+            y[(row0 + row) * s.ow + ox] = best;
+        }
+    }
+}
+
+// Rows wider than TILE: a thread per output looks at all of its window.
+__global__ __launch_bounds__(BLOCK) void pool_wide(const scalar_t* __restrict__ x,
+                                                   scalar_t* __restrict__ y, Shape s) {
+    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x, row = i / s.ow;
+    if (row >= s.rows) return;
+    const int top = row % s.oh * s.stride - s.padding, left = i % s.ow * s.stride - s.padding;
+    const scalar_t* plane = x + row / s.oh * s.h * s.w;
+    scalar_t best = plane[clamped(top, s.h) * s.w + clamped(left, s.w)];
+    for (int r = max(top, 0); r < min(top + s.window, s.h); ++r)
+        for (int c = max(left, 0); c < min(left + s.window, s.w); ++c)
+            best = max_nan(best, plane[r * s.w + c]);
+    y[i] = best;
+}
+
+template <int V>
+int launch(const scalar_t* x, scalar_t* y, const Shape& s, cudaStream_t stream) {
+    unsigned across = 1;  // threads along a row
+    while (across < BLOCK && (int)across < s.w / V) across *= 2;
+    const dim3 block(across, BLOCK / across);
+    int tall = TILE / s.w;
+    if (tall > (int)block.y) tall -= tall % block.y;
+    const unsigned blocks = (unsigned)((s.rows + tall - 1) / tall);
+    auto kernel = pool_rows<V, 0>;
+    if (s.window == 2) kernel = pool_rows<V, 2>;
+    if (s.window == 3) kernel = pool_rows<V, 3>;
+    kernel<<<blocks, block, 0, stream>>>(x, y, s, tall);
+    return (int)cudaGetLastError();
+}
+
+extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,
+                         int64_t oh, int64_t ow, int64_t window, int64_t stride, int64_t padding,
+                         cudaStream_t stream) {
+    const Shape s = {n * c * oh, (int)h, (int)w, (int)oh, (int)ow, (int)window, (int)stride,
+                     (int)padding};
+    if (s.rows == 0 || ow == 0) return 0;
+    if (h * w >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // 32 bits within a plane
+    if (w > TILE) {
+        const unsigned blocks = (unsigned)((s.rows * ow + BLOCK - 1) / BLOCK);
+        pool_wide<<<blocks, BLOCK, 0, stream>>>(x, y, s);
+        return (int)cudaGetLastError();
+    }
+    const bool aligned = (uintptr_t)x % 16 == 0 && w % VEC == 0;
+    return aligned ? launch<VEC>(x, y, s, stream) : launch<1>(x, y, s, stream);
+}

@@ -1,0 +1,176 @@
+// The k largest of each row, one block per row. As many as k threads have seen an element that
+// reaches the k-th largest of the threads' maxima, so whatever is below that bound is out. The few
+// others become keys in shared memory, and a key's place is the number of larger ones.
+#include <portkern/portable.h>
+
+#define BLOCK 256  // knob: 128 256 512
+#define ITEMS 4  // knob: 1 2 4
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+constexpr int KEEP = 256;  // keys found in one pass over the row; a larger k takes several
+constexpr int ROOM = 1024;  // candidates at once
+
+typedef unsigned long long Key;
+
+template <int V>
+struct alignas(V * sizeof(scalar_t)) Pack {
+    scalar_t at[V];
+};
+
+// Rises with the value, a NaN above all.
+__device__ __forceinline__ unsigned ordered(float value) {
+    const unsigned bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
+    return value != value ? 0xffc00000u : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ float value_of(unsigned order) {
+    return __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
+}
+
+struct Candidates {
+    Key keys[ROOM], sorted[KEEP];
+    int count;
+
+    // Takes row[i] if its key lies between; of equal values the first has the larger key.
+    __device__ void offer(const scalar_t* row, int64_t i, Key above, Key below) {
+        const Key key = (Key)ordered(float(row[i])) << 32 | ~(unsigned)i;
+        if (key <= above || key >= below) return;
+        const int slot = atomicAdd(&count, 1);
+        if (slot < ROOM) keys[slot] = key;
+    }
+
+    // For all threads together, as are the next two.
+    __device__ int counted() {
+        __syncthreads();
+        const int found = count;
+        __syncthreads();  // nobody adds before all have read
+        return found;
+    }
+
+    __device__ void sort(int found, int want) {
+        for (int i = threadIdx.x; i < found; i += blockDim.x) {
+            int place = 0;
+            for (int j = 0; j < found; ++j) place += keys[j] > keys[i];
+            if (place < want) sorted[place] = keys[i];
+        }
+        __syncthreads();
+    }
+
+    // Keeps the best `want`; returns what a key must exceed from now on.
+    __device__ Key shrink(int found, int want) {
+        sort(found, want);
+        for (int i = threadIdx.x; i < want; i += blockDim.x) keys[i] = sorted[i];
+        if (threadIdx.x == 0) count = want;
+        __syncthreads();
+        return sorted[want - 1];
+    }
+};
+
+// How many threads say so. Calls come in turns, so that one barrier each keeps writers off what
+// others still read.
+__device__ __forceinline__ int how_many(bool so, int turn) {
+#if PORTKERN_HIP
+    __shared__ int counts[2][BLOCK / WARP_SIZE_MIN];
+    const int here = warp_count(warp_ballot(so));
+    if (threadIdx.x % WARP_SIZE == 0) counts[turn][threadIdx.x / WARP_SIZE] = here;
+    __syncthreads();
+    int total = 0;
+    for (int w = 0; w < blockDim.x / WARP_SIZE; ++w) total += counts[turn][w];
+    return total;
+#else
+    return __syncthreads_count(so);
+#endif
+}
+
+// The upper 16 bits of the want-th largest of the threads' values, or 0 if they are fewer.
+__device__ __forceinline__ unsigned bisect(unsigned mine, int want) {
+    unsigned bound = 0;
+    for (int bit = 31; bit >= 16; --bit)
+        if (how_many(mine >= (bound | 1u << bit), bit % 2) >= want) bound |= 1u << bit;
+    return bound;
+}
+
+// Bounded only by its threads, it is given too few registers on sm_120.
+template <int V>
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ values, int64_t* __restrict__ indices,
+    int64_t cols, int64_t k) {
+    constexpr int PACKS = ITEMS * VEC / V;
+    __shared__ Candidates best;
+    const scalar_t* row = x + blockIdx.x * cols;
+    const int64_t threads = blockDim.x, chunk = threads * PACKS * V;
+    Key below = ~0ull;
+    for (int64_t done = 0; done < k; done += KEEP) {
+        const int want = min(k - done, (int64_t)KEEP);
+        if (threadIdx.x == 0) best.count = 0;
+        int held = best.counted();
+        Key above = 0;
+        float top = __int_as_float(0xff800000);  // -inf
+        for (int64_t start = 0; start < cols; start += chunk) {
+            Pack<V> loaded[PACKS];
+#pragma unroll
+            for (int p = 0; p < PACKS; ++p) {
+                const int64_t i = start + (threadIdx.x + p * threads) * V;
+#pragma unroll
+                for (int j = 0; j < V; ++j) loaded[p].at[j] = scalar_t(__int_as_float(0xff800000));
+                if (i < cols) loaded[p] = *reinterpret_cast<const Pack<V>*>(row + i);
+            }
+            if (done == 0) {  // later passes have to leave out the largest
+#pragma unroll
+                for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+                    for (int j = 0; j < V; ++j) top = fmaxf(top, float(loaded[p].at[j]));
+                const Key bound = (Key)bisect(ordered(top), want) << 32;
+                if (bound > above) above = bound - 1;
+            }
+            const float least = value_of(above >> 32);  // a NaN, which lets all pass, for no value
+            unsigned passed = 0;
+#pragma unroll
+            for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+                for (int j = 0; j < V; ++j)
+                    passed |= (unsigned)!(float(loaded[p].at[j]) < least) << (p * V + j);
+            for (; passed; passed &= passed - 1) {
+                const int e = __ffs(passed) - 1;
+                const int64_t i = start + (threadIdx.x + e / V * threads) * V + e % V;
+                if (i < cols) best.offer(row, i, above, below);
+            }
+            int found = best.counted();
+            if (found > ROOM) {  // of many equal or rising values: again, an element at a time
+                if (threadIdx.x == 0) best.count = held;
+                found = best.counted();
+                for (int64_t i = start; i < min(start + chunk, cols); i += threads) {
+                    if (found > ROOM - BLOCK) above = best.shrink(found, want);
+                    if (i + threadIdx.x < cols) best.offer(row, i + threadIdx.x, above, below);
+                    found = best.counted();
+                }
+            }
+            held = found;
+        }
+        best.sort(held, want);
+        for (int i = threadIdx.x; i < want; i += threads) {
+            const unsigned at = ~(unsigned)best.sorted[i];
+            values[blockIdx.x * k + done + i] = row[at];
+            indices[blockIdx.x * k + done + i] = at;
+        }
+        below = best.sorted[want - 1];
+    }
+}
+
+template <int V>
+int launch(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
+           int64_t k, cudaStream_t stream) {
+    unsigned threads = WARP_SIZE_MAX;  // a bound takes more than k of them
+    while (threads < BLOCK && (threads * ITEMS * VEC < cols || threads < 2 * k)) threads *= 2;
+    topk_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, values, indices, cols, k);
+    return (int)cudaGetLastError();
+}
+
+extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows,
+                    int64_t cols, int64_t kept, int64_t k, cudaStream_t stream) {
+    if (rows == 0 || k == 0) return 0;
+    if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
+    if ((uintptr_t)x % 16 == 0 && cols % VEC == 0)
+        return launch<VEC>(x, values, indices, rows, cols, k, stream);
+    return launch<1>(x, values, indices, rows, cols, k, stream);
+}

@@ -1,0 +1,262 @@
+"""What an evaluator and a worker say to each other: a request and its reply are a class each.
+
+A worker holds the code of others and may answer anything; :mod:`portkern.sandbox.message` reads a
+reply as what its class says, or not at all. No request of a candidate's worker carries the answer
+or a tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from portkern.sandbox.message import FormError, Request, read
+from portkern.sandbox.shared_memory import Slot
+from portkern.spec import backend
+from portkern.spec.op import Precision, Scalar
+
+#: Microseconds and seconds below this are times, whatever was measured.
+MOST_TIME = 1e18
+
+
+# ---- replies
+
+
+@dataclass(frozen=True)
+class Done:
+    """There is nothing more to say."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """``files``: names in the build's folder and sizes, whose bytes follow each other in the shared
+    memory. The artifact's path is one of them."""
+
+    artifact: backend.Artifact
+    files: tuple[tuple[str, int], ...]
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _be_times(self.seconds)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """``method``: how the device takes times, in its own words."""
+
+    method: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is odd about where an output lies or what it is; nothing is, where all is empty.
+
+    ``type``: it is no torch.Tensor but this. ``owes``: work that is left for whoever looks at it.
+    ``input``: the number of the input whose memory it shares.
+    """
+
+    type: str = ""
+    attributes: tuple[str, ...] = ()
+    owes: str = ""
+    device: str = ""
+    input: int | None = None
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """The form of what the kernel returned."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout = Layout()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a checker saw while the kernel ran."""
+
+    code: str
+    severity: Literal["error", "warning", "note"]
+    message: str
+    place: str = ""
+    also: str = ""
+    kernel: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel or operator of one call, by name, with its time over all ``count``."""
+
+    name: str
+    count: int = 1
+    us: float = 0.0
+
+    def __post_init__(self) -> None:
+        _be_times(self.us)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Who did the work of a call. ``ended``: the kernel ended the profile; ``missing``: why there
+    is no proof."""
+
+    operators: tuple[Launch, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    routines: tuple[str, ...] = ()
+    ended: bool = False
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """``returned``: how many outputs; they are described when there are as many as there should be.
+    ``changed``: what the kernel changed that others work with, one line each."""
+
+    returned: int
+    outputs: tuple[Output, ...]
+    seconds: float
+    changed: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    trace: Trace | None = None
+
+    def __post_init__(self) -> None:
+        _be_times(self.seconds)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """As in :class:`Ran`."""
+
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Microseconds of each call."""
+
+    samples: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _be_times(*self.samples)
+
+
+def _be_times(*claimed: float) -> None:
+    for time in claimed:
+        if not 0 <= time < MOST_TIME:
+            raise ValueError(f"{time:g} is no time")
+
+
+# ---- requests
+
+
+@dataclass(frozen=True)
+class Build(Request[Built]):
+    """Build in a folder of the scratch; the files in it go to the evaluator."""
+
+    build: backend.Build
+
+
+@dataclass(frozen=True)
+class Load(Request[Loaded]):
+    """Open an artifact."""
+
+    build: backend.Build
+    artifact: backend.Artifact
+    venue: backend.Venue
+
+
+@dataclass(frozen=True)
+class Reference(Request[Loaded]):
+    """Become the baseline: ``source`` defines ``run``."""
+
+    source: str
+    device: str
+    compiled: bool
+    precision: Precision = "strict"
+
+
+@dataclass(frozen=True)
+class Run(Request[Ran]):
+    """One call on fresh buffers that hold ``inputs`` and poisoned ``outputs``; if ``traced``, with
+    a look at who does the work.
+
+    Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
+    with a margin on both sides, which goes to ``guards``; buffers that are no torch tensors have
+    none, and leave theirs as it was.
+    """
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+    after: tuple[Slot, ...]
+    guards: tuple[Slot, ...]
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+    traced: bool
+
+
+@dataclass(frozen=True)
+class State(Request[Changes]):
+    """What has the candidate changed that others work with, since before it was loaded?"""
+
+
+@dataclass(frozen=True)
+class Base(Request[Done]):
+    """Keep what the tensors of timed calls are made from."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Stage(Request[Done]):
+    """Make the tensors of so many calls, and of one for warming up."""
+
+    seeds: tuple[int, ...]
+    calls: int
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Time(Request[Timed]):
+    """Time the staged calls one by one; the first is not counted."""
+
+
+@dataclass(frozen=True)
+class Idle(Request[Timed]):
+    """Time as many calls that do nothing: what timing takes by itself."""
+
+    calls: int
+
+
+@dataclass(frozen=True)
+class Fetch(Request[Done]):
+    """The outputs of a timed call; 0 is the first that was counted."""
+
+    call: int
+    results: tuple[Slot, ...]
+
+
+AnyRequest = Build | Load | Reference | Run | State | Base | Stage | Time | Idle | Fetch
+REQUESTS: Mapping[str, type[AnyRequest]] = {
+    kind.__name__: kind
+    for kind in (Build, Load, Reference, Run, State, Base, Stage, Time, Idle, Fetch)
+}
+
+
+def anonymous(build: backend.Build) -> backend.Build:
+    """Without who wrote it, which is no business of a worker's."""
+    written = replace(build.candidate, author="", parents=())
+    return replace(build, candidate=written, emulator="")
+
+
+def request_of(data: object) -> AnyRequest:
+    """The request in a line of :meth:`Request.line`. Raises FormError."""
+    match data:
+        case {"do": str(name), "with": dict(given)} if name in REQUESTS:
+            return read(REQUESTS[name], given)
+    raise FormError(f"Unknown request {str(data)[:100]}")
