@@ -109,7 +109,7 @@ class Run:
         return left + [f"{p.pid} {p.info['cmdline']}" for p in _bearing(self.token)]
 
 
-PORTKERN = (sys.executable, "-m", "portkern.cli.main")
+PORTKERN = (sys.executable, "-m", "portkern.cli")
 
 
 def _cgroups() -> list[str]:

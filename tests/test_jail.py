@@ -29,9 +29,9 @@ INSIDE = """
 import json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
-from portkern import jail
+from portkern.sandbox import jail
 request = json.loads(sys.argv[1])
-policy = jail.Policy(Path(request["scratch"]))
+policy = jail.JailPolicy(Path(request["scratch"]))
 policy = replace(policy, **request["policy"], limits=replace(policy.limits, **request["limits"]))
 layers = jail.probe() if request["layers"] == "all" else jail.probe().only(request["layers"])
 jail.confine(policy, layers)
