@@ -4,7 +4,7 @@ A test that needs more than five seconds of CPU is ``full``, unless it guards a 
 the verdict on a cheat, or a record's survival. Of the same test over many cases, the first of each
 kind is quick and the rest are full:
 
-    @pytest.mark.sampled("case", by="mechanism")    # a value of the parameter has the kind
+    @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
     @pytest.mark.sampled("backend")                 # the parameter is the kind
     @pytest.mark.sampled()                          # all cases are of one kind
 """
