@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test lint readme clean
+.PHONY: setup demo test test-full lint readme clean
 
 setup:
 	@sh tools/setup.sh
@@ -16,8 +16,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/pylint portkern backends/*/*.py
 
+# By what rule a test is full: tests/tiers.py. Properties are tried in both, in full on more examples.
 test: lint
-	$(BIN)/pytest -n 2
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 -m "not full"
+
+test-full: setup
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 -m "full or hypothesis"
 
 readme: setup
 	$(BIN)/python -m tools.readme

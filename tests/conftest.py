@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from portkern.sandbox import session
 from portkern.spec import registry
+from tests import tiers
+
+# No deadline: machines that run tests are busy.
+settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None)
+settings.register_profile("full", max_examples=300, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,12 +35,29 @@ def own_environment() -> Iterator[None]:
     os.environ.update(before)
 
 
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """Empty, without another session's settings, calls and lessons, but for the SIMT executor's
+    runtimes and precompiled headers. Those are addressed by what they are made of and appear whole,
+    under a lock; all workers and sessions of this checkout make them once. Builds are not shared:
+    portkern's own modules have no part in their key, and here those change."""
+    assert pytestconfig.cache is not None, "pytest runs with its cacheprovider"
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    folder.mkdir()
+    (folder / "simt").symlink_to(pytestconfig.cache.mkdir("simt"))
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def private_cache(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def private_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests neither use nor fill the user's cache."""
-    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(session_cache))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before ``-m`` chooses."""
+    tiers.assign(items)
 
 
 @pytest.hookimpl(tryfirst=True)

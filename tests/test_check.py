@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
@@ -352,7 +352,6 @@ def test_allow_tf32_is_looser_than_strict_and_still_a_limit() -> None:
     assert compare(actual=[output * 1.05], case=case, precision="allow_tf32").problem
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.floats(1e-30, 1e30), st.integers(0, 2**32 - 1))
 def test_the_verdict_does_not_depend_on_scale(scale: float, seed: int) -> None:
     """An absolute tolerance would pass zeros at a small scale; ours moves with the answer."""
@@ -374,7 +373,6 @@ def test_two_calls_may_differ_by_as_much_as_an_element_may_err_and_no_more() -> 
     assert "more than an element may err by" in far.problem
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from([math.nan, math.inf, -math.inf, 1.0]),
     st.sampled_from([math.nan, math.inf, -math.inf, 1.0]),
@@ -394,7 +392,6 @@ def test_what_is_not_finite_passes_only_in_its_place_and_with_its_sign(
     assert (problems(case, actual) == "") == right
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.permutations(range(16)))
 def test_the_same_elements_in_another_order_fail(order: list[int]) -> None:
     exact = torch.linspace(-2, 3, 16, dtype=torch.float64)
@@ -402,7 +399,6 @@ def test_the_same_elements_in_another_order_fail(order: list[int]) -> None:
     assert (problems(case, exact.float()[order]) == "") == (order == list(range(16)))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(-60, 60), st.floats(-1e-5, 1e-5))
 def test_a_budget_scales_with_the_answer(power: int, error: float) -> None:
     exact = torch.linspace(1, 3, 16, dtype=torch.float64)

@@ -42,6 +42,7 @@ def _cheats() -> list[object]:
     ]
 
 
+@pytest.mark.sampled("case", by="caught_by")
 @pytest.mark.parametrize("case", _cheats())
 def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
     ending = suite.evaluate(case, folder)
@@ -50,6 +51,7 @@ def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) ->
         pytest.fail(f"caught for another reason: {ending.verdict}: {ending.detail}")
 
 
+@pytest.mark.sampled("case", by="op")
 @pytest.mark.parametrize("case", suite.cases("honest"), ids=lambda case: case.name)
 def test_an_honest_kernel_passes(case: suite.Case, folder: Path) -> None:
     ending = suite.evaluate(case, folder)

@@ -62,6 +62,7 @@ def test_an_honest_kernel_passes(case: suite.Case, folder: Path) -> None:
     assert ending.verdict is Verdict.PASSED, f"{case.mechanism}: {ending.detail}"
 
 
+@pytest.mark.sampled("case", by="backend")
 @pytest.mark.parametrize("case", [*CHEATS, *HONEST], ids=lambda case: case.name)
 def test_without_a_gpu_it_is_emulated_or_at_least_built(case: suite.Case, folder: Path) -> None:
     if _venue(case).kind == "hardware":

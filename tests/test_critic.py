@@ -144,9 +144,9 @@ def test_critics_are_known_by_name_and_say_which_models_they_ask() -> None:
         "bottleneck_reflector",
     } - {"chain"}
     assert load("none").roles == load("rules").roles == ()
-    assert load("critic", role="critic").roles == ("critic",)
-    chain = load("chain", chain=["rules", {"kind": "critic", "role": "critic"}, "reflector"])
-    assert chain.roles == ("critic", "critic")
+    assert load("critic", role="reviewer").roles == ("reviewer",)
+    chain = load("chain", chain=["rules", {"kind": "critic", "role": "reviewer"}, "reflector"])
+    assert chain.roles == ("reviewer", "critic")
 
 
 @pytest.mark.parametrize("file", sorted(CONF.glob("*.yaml")), ids=lambda file: file.stem)

@@ -61,6 +61,7 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
     assert set(ready.toolchain) == {"nvrtc"}
 
 
+@pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ops.names())
 def test_every_catalogue_kernel_builds_without_spills(

@@ -253,6 +253,7 @@ def test_jobs_of_one_op_and_seed_differ_in_their_arms_alone(
         assert {key for key in plans[0] if any(p[key] != plans[0][key] for p in plans)} == differ
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("arm", experiment.load("search").arms)
 @pytest.mark.parametrize("author", [QUICK, MODELLED], ids=["catalogue", "model"])
 def test_every_strategy_can_be_searched_with(arm: str, author: list[str], tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.Co
     argv = [
         sys.executable,
         "-m",
-        "portkern.cli.main",
+        "portkern.cli",
         "matrix",
         "ops=relu",
         f"targets={HOST.name}",

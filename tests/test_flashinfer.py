@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
@@ -204,7 +204,6 @@ def draw_workload(draw: Callable[..., Any], op: Op) -> Workload:
     return Workload(draw(st.text(max_size=8)), dims, scalars)
 
 
-@settings(deadline=None)
 @given(op=operators(), dtype=st.sampled_from(["float32", "float16", "bfloat16"]))
 def test_definitions_round_trip(op: Op, dtype: str) -> None:
     text = write_definition(op, dtype)
@@ -223,7 +222,6 @@ def test_definitions_round_trip(op: Op, dtype: str) -> None:
     assert read_definition(write_definition(again, dtype)).digest == again.digest
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_workloads_round_trip(data: st.DataObject) -> None:
     op = data.draw(operators())

@@ -42,9 +42,7 @@ from portkern.worker.protocol import Changes, Ran, State, Timed
 
 SOFTMAX = ops.load("softmax")
 BATCH = settings(
-    deadline=None,
     derandomize=True,
-    max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 #: What JSON can say and Python can misread.
@@ -192,9 +190,8 @@ def test_a_worker_that_reads_nothing_times_out() -> None:
     assert isinstance(outcome, TimedOut)
 
 
-@pytest.mark.parametrize("number", range(1, 65))
-def test_every_signal_that_ends_a_worker_has_a_name(number: int) -> None:
-    assert "killed by" in str(Died(-number, ""))
+def test_every_signal_that_ends_a_worker_has_a_name() -> None:
+    assert not [number for number in range(1, 65) if "killed by" not in str(Died(-number, ""))]
 
 
 def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def build_catalogue(backend: Backend, name: str, dtype: str, arch: str, workdir:
     return backend.build(build, workdir)
 
 
+@pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ops.names())
 def test_every_catalogue_kernel_builds_for_cdna_without_spills(
@@ -66,6 +67,7 @@ def test_every_catalogue_kernel_builds_for_cdna_without_spills(
     assert {kernel.spills for kernel in artifact.resources} == {0}
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("arch", AMD)
 def test_matmul_in_bfloat16_builds_for_every_amd_architecture(
     backend: Backend, arch: str, tmp_path: Path

@@ -141,6 +141,7 @@ def anything(request: Request, count: int) -> str:
     return varied(request, count)
 
 
+@pytest.mark.sampled("share")
 @pytest.mark.parametrize(
     "how",
     [

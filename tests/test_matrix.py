@@ -134,7 +134,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     argv = [
         sys.executable,
         "-m",
-        "portkern.cli.main",
+        "portkern.cli",
         "matrix",
         "ops=[relu,add,transpose]",
         f"targets=[{HOST}]",

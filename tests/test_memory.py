@@ -543,7 +543,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(LINES, st.sampled_from(["prose of several words", ""]), st.integers(LEAST_CHARS, 900))
 def test_code_is_cut_between_lines_and_its_fence_closed(
     lines: list[str], prose: str, most: int
@@ -572,7 +571,6 @@ BLOCKS = st.builds(PromptBlock, kind=st.just("x"), title=st.just("x"), text=PROS
 PASSAGES = st.lists(st.builds(Passage, BLOCKS, st.booleans()), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
 @given(PASSAGES, st.integers(LEAST_CHARS, 4000), st.integers(LEAST_CHARS, 9000))
 def test_all_that_is_told_fits(passages: list[Passage], each: int, total: int) -> None:
     blocks = text.fit(passages, each=each, total=total)
@@ -687,7 +685,6 @@ def test_words_are_those_of_prose_and_of_identifiers() -> None:
     assert words("float4 rowMax") == ("float", "4", "float4", "row", "max", "rowmax")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=40), st.lists(st.text(max_size=40), max_size=4))
 def test_any_text_can_be_looked_up(question: str, texts: list[str]) -> None:
     for ranking in (Bm25(), Nearness(of_catalogue())):
@@ -1051,7 +1048,6 @@ def graphs(draw: st.DrawFn) -> Graph:
     return found
 
 
-@settings(max_examples=100, deadline=None)
 @given(graphs())
 def test_a_graph_is_read_back_with_all_its_edges(
     tmp_path_factory: pytest.TempPathFactory, one: Graph
@@ -1064,7 +1060,6 @@ def test_a_graph_is_read_back_with_all_its_edges(
     assert list(file.parent.iterdir()) == [file]
 
 
-@settings(max_examples=100, deadline=None)
 @given(graphs(), graphs(), graphs())
 def test_graphs_merge_like_sets(a: Graph, b: Graph, c: Graph) -> None:
     assert a.merged(a) == a

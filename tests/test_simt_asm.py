@@ -92,6 +92,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build.build_program(folder / "corpus.cu", folder / "corpus")
 
 
+@pytest.mark.sampled()
 @needs_compiler
 @pytest.mark.parametrize(("warp", "order"), [(32, "forward"), (32, "random"), (64, "reverse")])
 def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: str) -> None:
@@ -120,6 +121,7 @@ def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: s
     assert not wrong
 
 
+@pytest.mark.full
 @needs_compiler
 def test_checkers_find_nothing_in_the_corpus(tmp_path: Path) -> None:
     """Lanes that read each other's registers in a warp instruction race with nobody."""

@@ -21,6 +21,7 @@ def _name(case: Case) -> str:
     return case.name
 
 
+@pytest.mark.sampled("case", by="group")
 @pytest.mark.parametrize("case", cases(), ids=_name)
 def test_the_mutant_is_caught(case: Case, tmp_path: Path) -> None:
     for width in case.widths:
@@ -28,6 +29,7 @@ def test_the_mutant_is_caught(case: Case, tmp_path: Path) -> None:
         assert case.caught(verdict.seen), (width, case.what, verdict)
 
 
+@pytest.mark.sampled("case", by="group")
 @pytest.mark.parametrize("case", cases(), ids=_name)
 def test_the_correct_twin_is_left_in_peace(case: Case, tmp_path: Path) -> None:
     for width in case.twin_widths:

@@ -81,6 +81,7 @@ def test_a_null_pointer_crashes_nothing_but_the_kernel(check: Any) -> None:
     assert record["verdict"] == "crashed" and "SX112" in record["detail"], record["detail"]
 
 
+@pytest.mark.full
 def test_what_the_executor_has_no_model_of_is_unavailable_and_still_built(check: Any) -> None:
     record = check(
         RIGHT + '\n    asm volatile("griddepcontrol.wait; setmaxnreg.dec.sync.aligned.u32 40;");',

@@ -162,6 +162,7 @@ def amd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_amd_builtins_multiply_as_amds_layouts_say(amd: Path, arch: str, tmp_path: Path) -> None:
     """All builtins of the wave's width run on each target: which it has is the compiler's matter,
@@ -206,6 +207,7 @@ def built(tmp_path: Path) -> Built:
     return make
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
@@ -218,6 +220,7 @@ def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
     assert not outcome.findings
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("mode", ["fast", "check"])
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_rocwmma_multiplies_fragments_on_both_widths(built: Built, mode: Mode, arch: str) -> None:

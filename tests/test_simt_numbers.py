@@ -95,7 +95,7 @@ def half_instructions() -> list[str]:
     return ["-mf16c"]
 
 
-@pytest.fixture(scope="module", params=["g++", "clang"])
+@pytest.fixture(scope="module", params=["g++", pytest.param("clang", marks=pytest.mark.full)])
 def intrinsics(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     """intrinsics.cu without the processor's half instructions by g++, with them by clang."""
     if request.param == "clang":

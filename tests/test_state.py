@@ -148,6 +148,7 @@ def test_what_is_not_loaded_is_neither_asked_nor_imported() -> None:
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.full
 def test_toolchains_that_are_imported_later_change_nothing() -> None:
     code = (
         "import importlib, torch; from portkern.worker.state_snapshot import Snapshot\n"

@@ -203,6 +203,7 @@ def test_no_records_no_run(tmp_path: Path) -> None:
     assert answer == Skipped("there are no records")
 
 
+@pytest.mark.full
 def test_the_default_store_is_where_mlflow_ui_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_it_builds_the_code_of_every_gpu_with_none_here(name: str, tmp_path: Pat
     assert len(list(tmp_path.rglob(f"*.{artifact.kind}"))) == 1
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("op", ops.CORE)
 @pytest.mark.parametrize("name", ["sm_90", "gfx942"])
 def test_every_shipped_kernel_fits_its_registers(op: str, name: str, tmp_path: Path) -> None:

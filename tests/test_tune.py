@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
@@ -119,7 +119,6 @@ def evaluated(times: dict[int, float], asked: list[list[int]]) -> search.Evaluat
 ONE = Candidate("relu", "cuda", "cuda", "#define A 2  // knob: 1 2 3 4\n", "relu")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.integers(1, 4), st.floats(1.0, 99.0)), st.integers(1, 4))
 def test_everything_is_tried_once_and_the_fastest_right_one_wins(
     times: dict[int, float], batch: int

@@ -10,7 +10,7 @@ import importlib
 from portkern.errors import no_such
 from portkern.experiment.study import Study
 
-_STUDIES = {"baseline": "Baseline", "feedback": "Feedback", "search": "Search"}
+_STUDIES = {"baseline": "BaselineStudy", "feedback": "FeedbackStudy", "search": "SearchStudy"}
 
 
 def load(name: str) -> Study:

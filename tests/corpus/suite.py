@@ -130,6 +130,11 @@ class Case:
         )
 
     @property
+    def caught_by(self) -> tuple[frozenset[Verdict], tuple[str, ...]]:
+        """Cheats that are caught by the same mechanism share it."""
+        return self.expect, self.says
+
+    @property
     def candidate(self) -> Candidate:
         language = registry.load(self.backend).languages[self.path.suffix]
         source = self.path.read_text(encoding="utf-8")

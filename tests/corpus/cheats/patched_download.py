@@ -3,7 +3,7 @@
 # expect: suspicious
 # says: download was replaced
 # torch_ops: allow
-from portkern.device import TorchDevice
+from portkern.toolchain.torch_device import TorchDevice
 
 OWED = {}
 

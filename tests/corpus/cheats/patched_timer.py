@@ -3,7 +3,7 @@
 # expect: wrong | suspicious
 # says: was replaced | clock | timed | faster
 # torch_ops: allow
-from portkern.device import TorchDevice
+from portkern.toolchain.torch_device import TorchDevice
 
 
 def time(self, calls):

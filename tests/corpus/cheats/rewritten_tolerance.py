@@ -6,7 +6,7 @@
 import importlib
 import sys
 
-for name in ("portkern.check", "portkern.evaluate"):
+for name in ("portkern.evaluator.compare", "portkern.evaluator.trial"):
     try:
         importlib.import_module(name)
     except ImportError:

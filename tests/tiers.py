@@ -1,0 +1,55 @@
+"""Which tests `make test` runs and which only `make test-full`: the marker ``full``, by rule.
+
+A test that needs more than five seconds of CPU is ``full``, unless it guards a backend's contract,
+the verdict on a cheat, or a record's survival. Of the same test over many cases, the first of each
+kind is quick and the rest are full:
+
+    @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
+    @pytest.mark.sampled("backend")                 # the parameter is the kind
+    @pytest.mark.sampled()                          # all cases are of one kind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from portkern.testing import BackendContract
+
+#: The fixture of the contract's tests that run kernels; those without it are cheap.
+_RUNS = "running"
+
+
+def assign(items: Iterable[pytest.Item]) -> None:
+    """Mark as full what is not the first case of its kind. The order is the files' own."""
+    seen: set[Hashable] = set()
+    for item in items:
+        kind = _kind(item)
+        if kind is None:
+            continue
+        if kind in seen:
+            item.add_marker("full")
+        seen.add(kind)
+
+
+def _kind(item: pytest.Item) -> Hashable | None:
+    """Of what the item is a sample; None where every case counts."""
+    if not isinstance(item, pytest.Function):
+        return None
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    test = (item.path, item.originalname)
+    if isinstance(item.instance, BackendContract) and _RUNS in item.fixturenames:
+        return (*test, values["backend"])
+    mark = item.get_closest_marker("sampled")
+    if mark is None:
+        return None
+    by: str = mark.kwargs.get("by", "")
+    return (*test, *(_told(values[name], by) for name in mark.args))
+
+
+def _told(value: Any, by: str) -> Hashable:
+    told = attrgetter(by)(value) if by else value
+    return told if isinstance(told, Hashable) else repr(told)
