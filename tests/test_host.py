@@ -8,10 +8,12 @@ import pytest
 
 from portkern.agent.feedback import outside
 from portkern.sandbox import session
-from portkern.sandbox.session import Failed, Session
+from portkern.sandbox.message import Failed
+from portkern.sandbox.session import Session
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 from portkern.toolchain import host
+from portkern.worker.protocol import Reference
 
 GPUS = [
     host.Gpu("nvidia", f"GPU {k}", "sm_90", k, "580", k, uuid)
@@ -33,7 +35,7 @@ def test_a_worker_of_a_baseline_counts_gpus_as_the_host_does() -> None:
     session.close_servers()
     source = "import os\nraise KeyError(os.environ['CUDA_DEVICE_ORDER'])\n"
     with Session(("torch",), {}) as opened:
-        outcome = opened.ask("reference", timeout_s=60, source=source, device="cpu", compiled=False)
+        outcome = opened.ask(Reference(source, device="cpu", compiled=False), timeout_s=60)
     session.close_servers()
     assert isinstance(outcome, Failed)
     assert outcome.message == "'PCI_BUS_ID'"
