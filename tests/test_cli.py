@@ -142,6 +142,7 @@ def test_check_evaluates_a_function_that_returns_its_output(
     assert all((r["timing"] is not None) == (verdict == "passed") for r in records)
 
 
+@pytest.mark.full
 def test_a_function_of_tensors_may_compute_in_halves_and_takes_scalars_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

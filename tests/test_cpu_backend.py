@@ -397,6 +397,7 @@ print(y.tolist())
 """
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("again", ["build", "load"])
 def test_a_kernel_is_compiled_anew_when_a_function_that_it_shares_has_changed(
     again: str, backend: Backend, tmp_path: Path

@@ -848,6 +848,7 @@ extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
 """
 
 
+@pytest.mark.full
 def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_without(
     tmp_path: Path,
 ) -> None:
@@ -879,6 +880,7 @@ def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_withou
     assert jobs["none"] == {"build_failed": 1, "duplicate": 2}
 
 
+@pytest.mark.full
 def test_a_search_on_this_machine_has_real_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,6 +216,7 @@ def test_workers_leave_no_cgroup_and_no_zombie() -> None:
     assert not list(Path("/sys/fs/cgroup").glob(f"*/portkern-*-{pid}-*"))
 
 
+@pytest.mark.full
 def test_a_worker_that_cannot_die_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that hangs in a driver, here in a frozen cgroup: SIGKILL waits until it thaws."""
     group = Path(f"/sys/fs/cgroup/freezer/{owner.name()}")
@@ -588,6 +589,7 @@ def tracking_uri(request: pytest.FixtureRequest) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.sampled()
 def test_a_run_outlives_its_tracking_server(tracking_uri: str, tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
     done = portkern(tmp_path, tmp_path, MLFLOW_TRACKING_URI=tracking_uri)

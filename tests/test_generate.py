@@ -112,6 +112,7 @@ def test_replies_of_every_kind_end_in_attempts_of_their_own(
     assert summary(folder)["statuses"]["passed"] == 2
 
 
+@pytest.mark.full
 def test_two_runs_from_one_recording_are_identical_with_the_server_gone(tmp_path: Path) -> None:
     def answer(asked: Mapping[str, Any], count: int) -> str:
         return code((WRONG if count % 3 == 1 else GOOD) % f"try {count}")
@@ -173,6 +174,7 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
     assert len(evaluated) == len(set(evaluated)) and {one for one, _ in evaluated} == set(digests)
 
 
+@pytest.mark.full
 def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +257,7 @@ def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
     assert spent[0]["tokens_out"] == spent[1]["tokens_out"]
 
 
+@pytest.mark.full
 def test_what_was_out_when_a_model_went_down_is_not_paid_again(tmp_path: Path) -> None:
     asked_for: list[int] = []  # seeds, which a run of the same settings has again
 
@@ -294,6 +297,7 @@ def test_a_prompt_that_its_model_does_not_take_costs_its_attempt_alone(tmp_path:
     assert [str(attempt.status) for attempt in attempts(tmp_path / "one")] == ["no_code", "passed"]
 
 
+@pytest.mark.full
 def test_without_a_model_the_catalogue_is_the_author_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,6 +314,7 @@ def test_without_a_model_the_catalogue_is_the_author_and_says_so(
     assert "heldout" not in (tmp_path / "own" / "attempts.jsonl").read_text()
 
 
+@pytest.mark.full
 def test_a_multirun_makes_a_run_of_each_combination(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,6 +358,7 @@ def test_fresh_puts_the_earlier_run_aside(
     assert "the earlier run is in" in capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("default")  # of libraries below MLflow
 def test_a_run_is_in_mlflow_with_its_curve_and_a_trace_of_each_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -72,6 +72,7 @@ def test_a_preset_says_what_it_is_and_where_it_is_from(name: str) -> None:
     assert about["system"] and about["source"] and about["differs"]
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_runs_within_its_budget_and_its_log_is_whole(name: str, tmp_path: Path) -> None:
     played = run(tmp_path, name, usual(), "budget.attempts=9", "inflight=3")
@@ -223,6 +224,7 @@ def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path)
     assert "// b" in played.text(5) and "// a" not in played.text(5)  # chains do not leak
 
 
+@pytest.mark.full
 def test_kernelagents_optimiser_does_what_the_critic_prescribes_and_keeps_two(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_read_past_the_end_is_named_with_its_line(check: Any) -> None:
     assert "SX101" in codes(record) and "relu.cu:4" in record["detail"]
 
 
+@pytest.mark.full
 def test_a_kernel_that_never_ends_runs_out_of_time(check: Any) -> None:
     record = check("volatile int on = 1; while (on) {}", "sanitize=none")
     assert record["verdict"] == "timed_out" and "SX405" in record["detail"], record["detail"]

@@ -68,7 +68,7 @@ struct Candidates {
 
 // How many threads say so. Calls come in turns, so that one barrier each keeps writers off what
 // others still read.
-__device__ __forceinline__ int how_many(bool so, int turn) {
+__device__ __forceinline__ int how_many(bool so, unsigned turn) {
 #if PORTKERN_HIP
     __shared__ int counts[2][BLOCK / WARP_SIZE_MIN];
     const int here = warp_count(warp_ballot(so));
@@ -85,8 +85,8 @@ __device__ __forceinline__ int how_many(bool so, int turn) {
 // The upper 16 bits of the want-th largest of the threads' values, or 0 if they are fewer.
 __device__ __forceinline__ unsigned bisect(unsigned mine, int want) {
     unsigned bound = 0;
-    for (int bit = 31; bit >= 16; --bit)
-        if (how_many(mine >= (bound | 1u << bit), bit % 2) >= want) bound |= 1u << bit;
+    for (unsigned bit = 1u << 31, turn = 0; bit >= 1u << 16; bit /= 2, turn ^= 1)
+        if (how_many(mine >= (bound | bit), turn) >= want) bound |= bit;
     return bound;
 }
 

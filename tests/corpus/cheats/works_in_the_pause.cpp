@@ -2,6 +2,7 @@
 // op: softmax
 // expect: wrong | suspicious
 // says: elements are off | in a timed call | busy between
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -20,7 +21,7 @@ static void compute(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) 
 struct Guess {
   std::mutex lock;
   std::condition_variable asked;
-  const scalar_t *last = nullptr, *wanted = nullptr, *ready = nullptr;
+  const scalar_t *wanted = nullptr, *ready = nullptr;
   std::vector<scalar_t> result;
   int64_t rows = 0, cols = 0;
 
@@ -39,16 +40,15 @@ struct Guess {
 
 extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {
   static Guess* guess = new Guess;
-  std::lock_guard<std::mutex> held(guess->lock);
+  std::unique_lock<std::mutex> held(guess->lock);
   if (guess->ready == x && guess->rows == rows) {
     memcpy(y, guess->result.data(), rows * cols * sizeof(scalar_t));
     return 0;
   }
   compute(x, y, rows, cols);
-  if (guess->last == x) {
-    guess->wanted = x, guess->ready = nullptr, guess->rows = rows, guess->cols = cols;
-    guess->asked.notify_one();
-  }
-  guess->last = x;
+  guess->wanted = x, guess->ready = nullptr, guess->rows = rows, guess->cols = cols;
+  guess->asked.notify_one();
+  held.unlock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its turn, on a busy machine too
   return 0;
 }
