@@ -20,6 +20,22 @@ def portkern(*argv: str) -> int:
     return main.run(list(argv))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("judge=rules", "critic=rules"),
+        ("judge.kind=rules", "critic.kind=rules"),
+        ("models.judge.model=x", "models.critic.model=x"),
+        ("feedback.sensors=[timing]", "feedback.sources=[timing]"),
+    ],
+)
+def test_an_option_that_was_renamed_is_refused_with_its_name(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert portkern("generate", "op=relu", "target=x86_64", "backend=cpu", old) == 2
+    assert f"write {new}" in capsys.readouterr().err
+
+
 def test_help_answers_fast_and_imports_nothing_heavy() -> None:
     code = "import sys; from portkern.cli import main; main.run(['--help'])\n"
     code += "print(sorted(sys.modules))"

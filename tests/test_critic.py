@@ -701,3 +701,7 @@ def test_the_last_rules_leave_no_limit_without_a_word() -> None:
         assert any(limit in rule.bound and not rule.when and not rule.matmul for rule in rules()), (
             limit
         )
+
+
+def test_a_diagnosis_of_an_earlier_portkern_is_read() -> None:
+    assert Diagnosis.model_validate({"judge": "rules", "problem": "it waits"}).critic == "rules"
