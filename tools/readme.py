@@ -22,15 +22,11 @@ SPEEDS = {
     "check_cached_s": "the same command again, its build in the cache",
     "check_further_s": "each further source in one command (`source=[a.cpp,b.cpp]`)",
     "candidate_source_s": "a new C++ kernel in a process whose workers are warm, no command",
-    "candidate_cached_s": "the same with its build in the cache",
     "doctor_s": "`portkern doctor`",
     "report_s": "`portkern report RUN`",
     "matrix_first_s": "`portkern matrix ops=basic targets=all workloads=ci`, empty caches",
     "matrix_again_s": "the same again, nothing changed",
-    "peak_gib": "most memory that run held",
     "demo_cold_uv_s": "`make demo` on a fresh clone with uv",
-    "demo_cold_pip_s": "`make demo` on a fresh clone with pip",
-    "demo_warm_uv_s": "`make demo` again",
 }
 
 
