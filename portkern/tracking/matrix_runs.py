@@ -96,13 +96,13 @@ def _already_sent(
     """Where these very records were logged the last time, if they were and that is still there."""
     try:
         note = json.loads((folder / SENT).read_text(encoding="utf-8"))
-        tracked = Tracked(**note["tracked"])
+        tracked, digest = Tracked(**note["tracked"]), note["records"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, or of another version
         return None
     database = _sqlite_file(uri)
     lost = database is not None and not database.exists()
     same = (tracked.uri, tracked.experiment) == (uri, experiment)
-    return tracked if same and not lost and note["records"] == _digest(records) else None
+    return tracked if same and not lost and digest == _digest(records) else None
 
 
 def _digest(records: Sequence[Record]) -> str:

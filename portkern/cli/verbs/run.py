@@ -29,7 +29,7 @@ _EXTENSION = re.compile(r"^(?!\s*//).*\bPYBIND11_MODULE\s*\(", re.MULTILINE)
 
 
 @dataclass
-class RunOptions:
+class ProgramOptions:
     source: str = MISSING
     target: str = "sm_90"
     sanitize: Any = "none"
@@ -41,7 +41,7 @@ class RunOptions:
 
 def main(overrides: Sequence[str]) -> int:
     own, arguments = _split(overrides)
-    options = resolve("run", RunOptions, own)
+    options = resolve("run", ProgramOptions, own)
     source, where = Path(options.source), _target(options.target)
     chosen = _checkers(names(options.sanitize))
     if options.timeout_s <= 0:
@@ -95,7 +95,7 @@ def _run(
     target: Target,
     chosen: frozenset[str],
     folder: Path,
-    options: RunOptions,
+    options: ProgramOptions,
     arguments: Sequence[str],
 ) -> ProgramOutcome:
     built = build.build_program(
@@ -117,7 +117,7 @@ def _run(
     )
 
 
-def _conclude(outcome: ProgramOutcome, options: RunOptions) -> int:
+def _conclude(outcome: ProgramOutcome, options: ProgramOptions) -> int:
     code = 1 if outcome.status != 0 or outcome.errors else 0
     if options.json:
         findings = [finding.to_json() for finding in outcome.findings]
@@ -136,7 +136,7 @@ def _conclude(outcome: ProgramOutcome, options: RunOptions) -> int:
     return code
 
 
-def _list_functions(source: Path, target: Target, folder: Path, options: RunOptions) -> int:
+def _list_functions(source: Path, target: Target, folder: Path, options: ProgramOptions) -> int:
     """An extension of PyTorch has no main(): its functions are called from Python."""
     library = build.build_extension(
         source,
