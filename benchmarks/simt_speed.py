@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.simt.execute import build, program, runtime_library
-from portkern.simt.execute.options import RunOptions
+from portkern.simt.execute.options import ExecutorOptions
 from portkern.spec import target
 from portkern.toolchain import host
 
@@ -164,9 +164,11 @@ def run_kernels(folder: Path) -> dict[str, float]:
     define = [f"ROUNDS={ROUNDS}"]
     fast = build.build_program(source, folder / "fast", defines=define)
     check = build.build_program(source, folder / "check", mode="check", defines=define)
-    alone = figures(program.run(fast, RunOptions(limit_s=60)).output)
-    both = figures(program.run(fast, RunOptions(limit_s=60, workers=2)).output)
-    looked = RunOptions(limit_s=60, races=True, bounds=True, uninitialised=True, alignment=True)
+    alone = figures(program.run(fast, ExecutorOptions(limit_s=60)).output)
+    both = figures(program.run(fast, ExecutorOptions(limit_s=60, workers=2)).output)
+    looked = ExecutorOptions(
+        limit_s=60, races=True, bounds=True, uninitialised=True, alignment=True
+    )
     checked = figures(program.run(check, looked, timeout_s=300).output)
     found = {name: value for name, (value, loop) in alone.items() if not loop}
     for name, (ms, loop) in alone.items():

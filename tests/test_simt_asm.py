@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from portkern import ops
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import build, program, runtime_library
-from portkern.simt.execute.options import RunOptions
+from portkern.simt.execute.options import ExecutorOptions
 from portkern.simt.translate import rewrite
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.inline_ptx import translate
@@ -98,7 +98,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: str) -> None:
     """Beside what an H200 answered. A 64-lane warp is two of PTX's."""
     files = [str(built.parent / "in"), str(built.parent / "out")]
-    how = RunOptions(order=order)  # type: ignore[arg-type]
+    how = ExecutorOptions(order=order)  # type: ignore[arg-type]
     outcome = program.run(built, how, warp=warp, arguments=files)
     assert outcome.status == 0 and not outcome.findings, outcome
     shape = (len(corpus.CASES), corpus.THREADS, corpus.OUTPUTS)
@@ -128,7 +128,7 @@ def test_checkers_find_nothing_in_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus.cu").write_text(corpus.program(HEADER))
     corpus.inputs().tofile(tmp_path / "in")
     checked = build.build_program(tmp_path / "corpus.cu", tmp_path / "corpus", mode="check")
-    how = RunOptions(races=True, bounds=True, uninitialised=True, alignment=True)
+    how = ExecutorOptions(races=True, bounds=True, uninitialised=True, alignment=True)
     files = [str(tmp_path / "in"), str(tmp_path / "out")]
     outcome = program.run(checked, how, arguments=files)
     assert outcome.status == 0 and not outcome.findings, outcome

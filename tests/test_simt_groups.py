@@ -12,7 +12,7 @@ from portkern.errors import BuildError
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.build import build_program
 from portkern.simt.execute.machine import Language
-from portkern.simt.execute.options import Mode, Order, RunOptions, checkers
+from portkern.simt.execute.options import ExecutorOptions, Mode, Order, checkers
 from portkern.simt.execute.program import ProgramOutcome, run
 
 pytestmark = pytest.mark.skipif(
@@ -53,7 +53,7 @@ def language(name: str) -> Language:
 @pytest.mark.parametrize("name", RIGHT)
 def test_results_are_the_devices_in_every_order(name: str, warp: int, built: Build) -> None:
     for order, seed in SCHEDULES:
-        how = RunOptions(order=order, seed=seed, workers=2, widen=True)
+        how = ExecutorOptions(order=order, seed=seed, workers=2, widen=True)
         outcome = run(built(name, "fast"), how, language=language(name), warp=warp)
         assert (outcome.status, outcome.output.strip()) == (0, "ok"), (order, outcome)
         assert not outcome.findings, order
@@ -63,14 +63,14 @@ def test_results_are_the_devices_in_every_order(name: str, warp: int, built: Bui
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("name", RIGHT)
 def test_checkers_find_nothing_in_correct_programs(name: str, warp: int, built: Build) -> None:
-    how = RunOptions(widen=True).checked(checkers(["all"]))
+    how = ExecutorOptions(widen=True).checked(checkers(["all"]))
     outcome = run(built(name, "check"), how, language=language(name), warp=warp)
     assert (outcome.status, outcome.output.strip()) == (0, "ok"), outcome
     assert not outcome.findings
 
 
 def misuse(kernel: str, warp: int, built: Build) -> ProgramOutcome:
-    how = RunOptions().checked(checkers(["all"]))
+    how = ExecutorOptions().checked(checkers(["all"]))
     return run(built("misuse.cu", "check"), how, warp=warp, arguments=[kernel])
 
 

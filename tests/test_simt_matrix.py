@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.machine import Language
-from portkern.simt.execute.options import Mode, RunOptions
+from portkern.simt.execute.options import ExecutorOptions, Mode
 from portkern.spec import target
 from tests.simt.matrix.layouts import MULTIPLIES, Multiply
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     reason=str(runtime_library.find()),
 )
 SOURCES = Path(__file__).parent / "simt" / "matrix"
-CHECKED = RunOptions(races=True, bounds=True, uninitialised=True, alignment=True)
+CHECKED = ExecutorOptions(races=True, bounds=True, uninitialised=True, alignment=True)
 
 Numbers = NDArray[numpy.int64]
 
@@ -214,7 +214,7 @@ def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
     built: Built, mode: Mode, warp: int
 ) -> None:
     """A 64-lane warp that runs one CUDA block of 32 threads has a half that is one CUDA warp."""
-    how = CHECKED if mode == "check" else RunOptions()
+    how = CHECKED if mode == "check" else ExecutorOptions()
     outcome = program.run(built("wmma.cu", mode), how, warp=warp)
     assert (outcome.status, outcome.output.split()) == (0, ["done"]), outcome
     assert not outcome.findings
@@ -225,7 +225,7 @@ def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_rocwmma_multiplies_fragments_on_both_widths(built: Built, mode: Mode, arch: str) -> None:
     where = target.load(arch)
-    how = CHECKED if mode == "check" else RunOptions()
+    how = CHECKED if mode == "check" else ExecutorOptions()
     outcome = program.run(built("rocwmma.hip", mode, arch), how, target=where, language="hip")
     assert (outcome.status, outcome.output.split()) == (0, ["done"]), outcome
     assert not outcome.findings
@@ -236,7 +236,7 @@ def test_asynchronous_copies_arrive_with_the_wait_that_covers_them(
     built: Built, mode: Mode
 ) -> None:
     """As late as the model allows, so that a missing wait shows; a GPU may be earlier."""
-    how = CHECKED if mode == "check" else RunOptions(workers=2)
+    how = CHECKED if mode == "check" else ExecutorOptions(workers=2)
     outcome = program.run(built("pipeline.cu", mode), how)
     looks_too_early = {("SX201", 19)} if mode == "check" else set()
     assert {(finding.code, finding.line) for finding in outcome.findings} == looks_too_early
@@ -339,7 +339,7 @@ LANES: dict[str, Lane] = {
 
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_amd_lanes_read_each_other_as_the_isa_says(built: Built, mode: Mode) -> None:
-    how = CHECKED if mode == "check" else RunOptions()
+    how = CHECKED if mode == "check" else ExecutorOptions()
     where = target.load("gfx942")
     outcome = program.run(built("lanes.hip", mode, "gfx942"), how, target=where, language="hip")
     assert outcome.status == 0 and not outcome.errors, outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portkern.simt.execute import build, program, runtime_library
-from portkern.simt.execute.options import Mode, Order, RunOptions
+from portkern.simt.execute.options import ExecutorOptions, Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.translate.rewrite import rewrite
 from portkern.spec import target
@@ -29,7 +29,7 @@ template <class T> std::vector<T> host(const T* p, int n) { std::vector<T> v(n);
 template <class T> void show(const T* p, int n) { for (T x : host(p, n)) printf("%g ", (double)x); printf("\\n"); }
 #line 1 "kernel.cu"
 """
-CHECKED = RunOptions(races=True, bounds=True, uninitialised=True, alignment=True)
+CHECKED = ExecutorOptions(races=True, bounds=True, uninitialised=True, alignment=True)
 ORDERS: tuple[Order, ...] = ("forward", "lockstep", "reverse", "random", "priority")
 
 Runner = Callable[..., ProgramOutcome]
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Runner:
 
     def runner(
         source: str,
-        how: RunOptions | None = None,
+        how: ExecutorOptions | None = None,
         *,
         mode: Mode = "fast",
         warp: int | None = None,
@@ -52,7 +52,7 @@ def run(tmp_path: Path) -> Runner:
         file.write_text(PRELUDE + textwrap.dedent(source), encoding="utf-8")
         where = target.load(at) if at else None
         built = build.build_program(file, tmp_path / "kernel", mode=mode, target=where)
-        how = how or (CHECKED if mode == "check" else RunOptions())
+        how = how or (CHECKED if mode == "check" else ExecutorOptions())
         return program.run(built, how, warp=warp, target=where, timeout_s=timeout_s)
 
     return runner
@@ -96,7 +96,7 @@ def test_a_barrier_separates_phases_in_every_order(run: Runner, order: Order, th
         }}
         int main() {{ int* x = device<int>({threads}); k<<<1, {threads}>>>(x); show(x, {threads}); }}
         """,
-        RunOptions(order=order, seed=3),
+        ExecutorOptions(order=order, seed=3),
     )
     assert numbers(outcome) == [3 * ((t + 1) % threads) + 3 for t in range(threads)]
     assert not outcome.findings
@@ -115,8 +115,8 @@ def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None
         int main() { unsigned* x = device<unsigned>(1); for (int i = 0; i < 5; ++i) k<<<200, 96>>>(x); show(x, 1); }
     """
     want = 5 * sum(t + b for t in range(96) for b in range(200))
-    assert numbers(run(source, RunOptions(workers=1))) == [want]
-    assert numbers(run(source, RunOptions(workers=2))) == [want]
+    assert numbers(run(source, ExecutorOptions(workers=1))) == [want]
+    assert numbers(run(source, ExecutorOptions(workers=2))) == [want]
 
 
 def test_votes_of_a_barrier_count_all_threads(run: Runner) -> None:
@@ -202,7 +202,7 @@ def test_a_butterfly_sums_a_warp(run: Runner, order: Order) -> None:
         }
         int main() { float* x = device<float>(96); k<<<1, 96>>>(x); show(x, 96); }
     """,
-        RunOptions(order=order, seed=5),
+        ExecutorOptions(order=order, seed=5),
     )
     assert numbers(outcome) == [
         sum(range(w * 32, w * 32 + 32)) for w in range(3) for _ in range(32)
@@ -248,7 +248,7 @@ def test_lanes_that_rely_on_lockstep_are_right_in_that_order_only(
         }
         int main() { int* x = device<int>(3); k<<<1, 96>>>(x); show(x, 3); }
     """,
-            RunOptions(order=order),
+            ExecutorOptions(order=order),
             mode="check",
         )
     )
@@ -293,7 +293,9 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
 def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     run: Runner, body: str, code: str, line: int
 ) -> None:
-    outcome = run(f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", RunOptions(limit_s=1.0))
+    outcome = run(
+        f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", ExecutorOptions(limit_s=1.0)
+    )
     assert found(outcome, code) == line
     assert outcome.status in (0, 1), outcome
 
@@ -463,7 +465,7 @@ def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
     run: Runner, access: str
 ) -> None:
     kernel = f"__global__ void k(int* x) {{\nint n = 64;\n{access};\n}}\n{LAUNCH}"
-    outcome = run(kernel, RunOptions(bounds=True), mode="check")
+    outcome = run(kernel, ExecutorOptions(bounds=True), mode="check")
     assert {finding.line for finding in outcome.findings if finding.code == "SX101"} == {3}, outcome
 
 
@@ -651,7 +653,7 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
         __global__ void bad(float* x) { __shared__ float s[32][32]; s[threadIdx.x][0] = 1; __syncthreads(); x[threadIdx.x * 32] = s[31 - threadIdx.x][0]; }
         int main() { float* x = device<float>(1024); good<<<1, 32>>>(x); bad<<<1, 32>>>(x); return cudaDeviceSynchronize(); }
     """,
-        RunOptions(counters=True),
+        ExecutorOptions(counters=True),
         mode="check",
     )
     good, bad = (counter["counters"] for counter in outcome.counters)

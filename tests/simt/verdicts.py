@@ -9,19 +9,19 @@ from portkern.errors import BuildError
 from portkern.simt.diagnostics import Severity
 from portkern.simt.execute import build, program
 from portkern.simt.execute.build import UnmodelledSource
-from portkern.simt.execute.options import Mode, RunOptions
+from portkern.simt.execute.options import ExecutorOptions, Mode
 from portkern.spec import target
 
 from .suite import Case, Seen
 
 LIMIT_S = 2.0
-CHECKED = RunOptions(
+CHECKED = ExecutorOptions(
     races=True, bounds=True, uninitialised=True, alignment=True, limit_s=LIMIT_S, widen=True
 )
 #: A fair schedule and an unfair one; races that both miss are the checked build's.
 FAST = (
-    RunOptions(limit_s=LIMIT_S, widen=True),
-    RunOptions(order="priority", seed=2, limit_s=LIMIT_S, widen=True),
+    ExecutorOptions(limit_s=LIMIT_S, widen=True),
+    ExecutorOptions(order="priority", seed=2, limit_s=LIMIT_S, widen=True),
 )
 
 

@@ -29,7 +29,7 @@ _EXTENSION = re.compile(r"^(?!\s*//).*\bPYBIND11_MODULE\s*\(", re.MULTILINE)
 
 
 @dataclass
-class ProgramOptions:
+class RunOptions:
     source: str = MISSING
     target: str = "sm_90"
     sanitize: Any = "none"
@@ -41,7 +41,7 @@ class ProgramOptions:
 
 def main(overrides: Sequence[str]) -> int:
     own, arguments = _split(overrides)
-    options = resolve("run", ProgramOptions, own)
+    options = resolve("run", RunOptions, own)
     source, where = Path(options.source), _target(options.target)
     chosen = _checkers(names(options.sanitize))
     if options.timeout_s <= 0:
@@ -95,7 +95,7 @@ def _run(
     target: Target,
     chosen: frozenset[str],
     folder: Path,
-    options: ProgramOptions,
+    options: RunOptions,
     arguments: Sequence[str],
 ) -> ProgramOutcome:
     built = build.build_program(
@@ -106,7 +106,7 @@ def _run(
         defines=options.define,
         search=[Path(one) for one in options.include],
     )
-    plain = executor.RunOptions()
+    plain = executor.ExecutorOptions()
     return program.run(
         built,
         plain.checked(chosen) if chosen else plain,
@@ -117,7 +117,7 @@ def _run(
     )
 
 
-def _conclude(outcome: ProgramOutcome, options: ProgramOptions) -> int:
+def _conclude(outcome: ProgramOutcome, options: RunOptions) -> int:
     code = 1 if outcome.status != 0 or outcome.errors else 0
     if options.json:
         findings = [finding.to_json() for finding in outcome.findings]
@@ -136,7 +136,7 @@ def _conclude(outcome: ProgramOutcome, options: ProgramOptions) -> int:
     return code
 
 
-def _list_functions(source: Path, target: Target, folder: Path, options: ProgramOptions) -> int:
+def _list_functions(source: Path, target: Target, folder: Path, options: RunOptions) -> int:
     """An extension of PyTorch has no main(): its functions are called from Python."""
     library = build.build_extension(
         source,

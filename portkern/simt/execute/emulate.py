@@ -22,7 +22,7 @@ from portkern.simt.diagnostics import CODES, Diagnostic, Severity
 from portkern.simt.execute import runtime_library, source_lines
 from portkern.simt.execute.build import Source, build_library
 from portkern.simt.execute.machine import Language, settings
-from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, Mode, RunOptions, spell
+from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, ExecutorOptions, Mode, spell
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing, Venue
 from portkern.spec.target import Target
@@ -203,7 +203,7 @@ class Emulator:
         self._found, self._counters = [], []
         _runtime().simt_take_launches()  # those of before
         inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
-        plain = RunOptions(workers=len(os.sched_getaffinity(0)), findings=self.findings)
+        plain = ExecutorOptions(workers=len(os.sched_getaffinity(0)), findings=self.findings)
         self._run("fast", plain, call)
         self._launched = _counted(_runtime().simt_take_launches().decode(errors="replace"))
         results = [buffer.read() for buffer in call.outputs]
@@ -217,7 +217,7 @@ class Emulator:
             buffer.write(result)
         return call.outputs
 
-    def _further_runs(self, plain: RunOptions) -> Iterator[Comparison]:
+    def _further_runs(self, plain: ExecutorOptions) -> Iterator[Comparison]:
         if self.chosen & IN_CHECKED_BUILD:
             yield lambda call, _: self._run("check", plain.checked(self.chosen), call)
         if "schedule" in self.chosen:
@@ -233,7 +233,13 @@ class Emulator:
             yield self._comparing(other, "SX602", f"warps of {width} lanes", warp=width)
 
     def _comparing(
-        self, run: RunOptions, code: str, how: str, *, warp: int | None = None, mode: Mode = "fast"
+        self,
+        run: ExecutorOptions,
+        code: str,
+        how: str,
+        *,
+        warp: int | None = None,
+        mode: Mode = "fast",
     ) -> Comparison:
         def compare(call: Call, results: Sequence[torch.Tensor]) -> None:
             problem = ""
@@ -265,7 +271,7 @@ class Emulator:
         finally:
             self._found = before if CODES[code].severity is Severity.NOTE else before + found
 
-    def _run(self, mode: str, run: RunOptions, call: Call, *, warp: int | None = None) -> None:
+    def _run(self, mode: str, run: ExecutorOptions, call: Call, *, warp: int | None = None) -> None:
         facts = settings(self.request.target, self.language)
         configure(facts | run.settings() | ({"warp": warp} if warp else {}))
         self.findings.unlink(missing_ok=True)

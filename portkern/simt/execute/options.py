@@ -36,7 +36,7 @@ def checkers(chosen: Sequence[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class ExecutorOptions:
     """One run. ``workers`` OS threads share the blocks (one while checkers look on). A launch is
     ended with SX405 when no block has finished for ``limit_s`` seconds. ``preempt`` switches
     threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
@@ -58,7 +58,7 @@ class RunOptions:
     widen: bool = False
     findings: Path | None = None
 
-    def checked(self, chosen: frozenset[str]) -> RunOptions:
+    def checked(self, chosen: frozenset[str]) -> ExecutorOptions:
         return replace(
             self,
             races="races" in chosen,

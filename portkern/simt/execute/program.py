@@ -14,7 +14,7 @@ from typing import Any
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.execute import source_lines
 from portkern.simt.execute.machine import Language, settings
-from portkern.simt.execute.options import RunOptions, spell
+from portkern.simt.execute.options import ExecutorOptions, spell
 from portkern.spec.target import Target
 
 
@@ -39,7 +39,7 @@ class ProgramOutcome:
 
 def run(
     program: Path,
-    how: RunOptions | None = None,
+    how: ExecutorOptions | None = None,
     *,
     target: Target | None = None,
     language: Language = "cuda",
@@ -52,7 +52,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
         findings = Path(folder) / "findings.jsonl"
         facts = settings(target, language) if target else {"hip": int(language == "hip")}
-        chosen = replace(how or RunOptions(), findings=findings).settings()
+        chosen = replace(how or ExecutorOptions(), findings=findings).settings()
         chosen |= facts | ({"warp": warp} if warp else {})
         status, output = _run([str(program), *arguments], spell(chosen), timeout_s)
         found, counters = source_lines.read(findings)
