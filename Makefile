@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test test-full lint readme clean
+.PHONY: setup demo test test-full lint readme docs clean
 
 setup:
 	@sh tools/setup.sh
@@ -18,13 +18,17 @@ lint: setup
 
 # By what rule a test is full: tests/tiers.py. Properties are tried in both, in full on more examples.
 test: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 -m "not full"
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist worksteal -m "not full"
 
 test-full: setup
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 -m "full or hypothesis"
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist worksteal --durations=25 -m "full or hypothesis"
 
 readme: setup
 	$(BIN)/python -m tools.readme
+
+# Pages in build/site, with the reference from docstrings; a broken link ends it.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks import _script
 from benchmarks.memory_bound import OPS
+from portkern.cells.run import Matrix
+from portkern.cells.selection import Selection, host_targets
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
-from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Selection, host_targets
 from portkern.records.record import Record, RecordFile
 from portkern.sandbox import session
 from portkern.spec import target

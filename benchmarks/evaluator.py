@@ -47,7 +47,7 @@ def main() -> None:
         raise SystemExit(__doc__)
     repeats = int(words.get("repeats", 5))
     chosen = set(words) & PARTS
-    from portkern.matrix.selection import host_targets
+    from portkern.cells.selection import host_targets
     from portkern.sandbox import session
     from portkern.toolchain import host
 
@@ -192,8 +192,8 @@ def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
     """In the measured process: seconds of each verdict, and of the imports before."""
     start = time.perf_counter()
     from portkern import ops
+    from portkern.cells.selection import default_target
     from portkern.evaluator.trial import TrialOptions
-    from portkern.matrix.selection import default_target
     from portkern.sandbox import session
     from portkern.spec import catalogue, registry
     from portkern.spec.op import Workload

@@ -25,14 +25,14 @@ from typing import Any
 
 from benchmarks import _script
 from portkern import ops
+from portkern.cells.run import Matrix
+from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.evaluator import build as building
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.workers import Baseline
-from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.sandbox import session
 from portkern.spec import target
@@ -182,7 +182,7 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
 
 def build(cell: Cell, cache: ArtifactCache) -> None:
     if isinstance(cell.ready, Ready):
-        building.build_all([cell.build], [cell.ready.toolchain], limits=LIMITS, cache=cache)
+        building.build_all([cell.build_request], [cell.ready.toolchain], limits=LIMITS, cache=cache)
 
 
 def race(

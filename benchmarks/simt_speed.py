@@ -162,8 +162,10 @@ def run_kernels(folder: Path) -> dict[str, float]:
     source = folder / "speed.cu"
     source.write_text(SOURCE, encoding="utf-8")
     define = [f"ROUNDS={ROUNDS}"]
-    fast = build.build_program(source, folder / "fast", defines=define)
-    check = build.build_program(source, folder / "check", mode="check", defines=define)
+    fast = build.build_program(source, folder / "fast", build.CompileOptions(defines=define))
+    check = build.build_program(
+        source, folder / "check", build.CompileOptions(mode="check", defines=define)
+    )
     alone = figures(program.run(fast, ExecutorOptions(limit_s=60)).output)
     both = figures(program.run(fast, ExecutorOptions(limit_s=60, workers=2)).output)
     looked = ExecutorOptions(

@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from portkern import ops
-from portkern.matrix.selection import host_targets
+from portkern.cells.selection import host_targets
 from portkern.sandbox import session
 from portkern.spec import registry
 from portkern.spec.target import load

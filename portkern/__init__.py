@@ -3,6 +3,32 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portkern.api import check, matrix
+    from portkern.report.notebook import Report
+    from portkern.spec.from_torch.declaration import operator
+    from portkern.spec.op import Op
+
+__all__ = ["Op", "Report", "check", "matrix", "operator"]
+#: What files import from here, and where it is.
+_PUBLIC = {
+    "Op": "portkern.spec.op",
+    "Report": "portkern.report.notebook",
+    "check": "portkern.api",
+    "matrix": "portkern.api",
+    "operator": "portkern.spec.from_torch.declaration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is asked for: most that is imported from here are modules."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
 
 
 def _quiet_libraries() -> None:

@@ -4,7 +4,7 @@
   - ConfigError          the user asked for something that does not exist or does not fit
   - RecordError          a results file cannot be read
   - StorageError         a disk is full, or a file cannot be written
-  - WorkerError          no worker can be started, or this one has ended
+  - WorkerError          no worker can be started
   - BackendUnavailable   this machine lacks the toolchain or the device
   - ToolError            a tool failed, could not start or ran out of time
     + BuildError         the toolchain rejected the candidate
@@ -13,12 +13,15 @@
     + LaunchTimeout      because its time was over
   - ModelError           no language model answers a call
   - ModelDown            a language model's service is away for now
+  - ReferenceFailed      an imported operator's reference gives no answer
+  - MachineUnfit         this machine cannot evaluate anything now
   - BudgetSpent          what is asked for could use more than the run may
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,12 +53,14 @@ class StorageError(PortkernError):
     def of(cls, error: OSError, path: Path) -> StorageError:
         """In one line, with the remedy."""
         reason = error.strerror or str(error)
-        remedy = "make room there, then run the same again: what is recorded is kept"
+        remedy = "choose a place that can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remedy = "make room there, then run the same again: what is recorded is kept"
         return cls(f"Cannot write {path}: {reason}; {remedy}")
 
 
 class WorkerError(PortkernError):
-    """The jail's processes do not start, or are asked when they have ended."""
+    """The jail's processes do not start."""
 
     exit_code = 3
 
@@ -104,6 +109,19 @@ class ModelError(PortkernError):
 class ModelDown(PortkernError):
     """A service was asked as often as was allowed, and may answer later. Not a ModelError, which is
     about one call and costs a run one attempt: this one stops it, to go on from there."""
+
+    exit_code = 3
+
+
+class ReferenceFailed(PortkernError):
+    """What an imported operator calls its reference raised, ended or gave something else."""
+
+    exit_code = 3
+
+
+class MachineUnfit(PortkernError):
+    """It is short of processes or memory, or its device is out of order: no kernel's fault, which
+    costs a run nothing and stops it, to go on from there."""
 
     exit_code = 3
 

@@ -7,6 +7,8 @@ Subclass :class:`BackendContract` in a test file and define the fixtures ``backe
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,12 +66,16 @@ def evaluate(
     folder: Path,
     options: TrialOptions = QUICK,
     torch_ops: TorchOps = "forbid",
+    sanitize: Sequence[str] = (),
 ) -> Built | list[Result]:
     """Build a candidate and evaluate it on its best venue: the results, or the build that has
-    none."""
+    none. ``sanitize`` names checkers that look on where an emulator has them."""
     ready, venue = backend.probe(where), backend.venues(where).best
     assert isinstance(ready, Ready), ready
     emulated = isinstance(venue, Venue) and venue.kind == "emulator"
+    if isinstance(venue, Venue) and emulated:
+        watching = tuple(name for name in sanitize if name in backend.checkers)
+        venue = replace(venue, sanitize=watching)
     request = Build(
         candidate,
         op.signature,
@@ -79,14 +85,18 @@ def evaluate(
         op.signature.scalar_values(workloads[0].scalars),
         runnable=isinstance(backend.venues(where).hardware, Venue),
         emulated=emulated,
+        checked=isinstance(venue, Venue) and bool(venue.sanitize),
         emulator=venue.version if isinstance(venue, Venue) else "",
     )
     [built] = build.build_all(
-        [request], [ready.toolchain], limits=options.limits, cache=ArtifactCache(folder)
+        [build.BuildRequest(backend, request)],
+        [ready.toolchain],
+        limits=options.limits,
+        cache=ArtifactCache(folder),
     )
     if isinstance(built.outcome, Failure) or isinstance(venue, Missing):
         return built
-    contestant = Contestant(request, built.outcome, venue, torch_ops)
+    contestant = Contestant(built.request, built.outcome, venue, torch_ops)
     with Trial(op, dtype, [contestant], options) as trial:
         return [trial.run(workload)[0] for workload in workloads]
 

@@ -38,13 +38,15 @@ def own_environment() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
     """Empty, without another session's settings, calls and lessons, but for the SIMT executor's
-    runtimes and precompiled headers. Those are addressed by what they are made of and appear whole,
-    under a lock; all workers and sessions of this checkout make them once. Builds are not shared:
-    portkern's own modules have no part in their key, and here those change."""
-    assert pytestconfig.cache is not None, "pytest runs with its cacheprovider"
+    runtimes and for precompiled headers. Those are addressed by what they are made of and appear
+    whole, under a lock; all workers and sessions of this checkout make them once. Builds are not
+    shared: portkern's own modules have no part in their key, and here those change."""
     folder = tmp_path_factory.getbasetemp() / "cache"
     folder.mkdir()
-    (folder / "simt").symlink_to(pytestconfig.cache.mkdir("simt"))
+    kept = getattr(pytestconfig, "cache", None)  # none under -p no:cacheprovider
+    if kept is not None:
+        for shared in ("simt", "headers"):
+            (folder / shared).symlink_to(kept.mkdir(shared))
     return folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portkern.matrix.selection import host_targets
+from portkern.cells.selection import host_targets
 from portkern.spec import registry
 from portkern.spec.backend import Backend
 from portkern.spec.target import Target, load

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _script, amd_builds, cpu_ops, headline, memory_bound
+from benchmarks import (
+    _script,
+    amd_builds,
+    cpu_ops,
+    headline,
+    kernelbench_kernels,
+    memory_bound,
+)
 from portkern.records.record import Verdict
 from portkern.spec import target
 from tests.report_records import make
@@ -166,3 +173,27 @@ def test_amd_builds_are_counted_by_target_and_backend() -> None:
     assert (row["vgprs"], row["lds_bytes"], row["lds_limit"]) == (72, 512, 65536)
     assert (row["occupancy"], row["lowest_occupancy"]) == (0.5, 0.5)
     assert "`gfx942` | `hip` | 2 | 3 | 3 |" in amd_builds.table([row])
+
+
+# ---- KernelBench
+
+
+def test_a_twin_leaves_out_a_term_or_scales() -> None:
+    loop = "a = 0;\nfor (int64_t r2 = 0; r2 < cols; ++r2) {\n  a += x[r2];\n}\ny[i] = scalar_t(a);"
+    how, text = kernelbench_kernels.twin(loop)
+    assert how == "a term is left out" and "r2 < (cols) - 1; ++r2)" in text
+    how, text = kernelbench_kernels.twin("    y[v3] = scalar_t((v1 + v2));")
+    assert how == "scaled" and text == "    y[v3] = scalar_t(((v1 + v2)) * 1.002f);"
+
+
+def test_the_table_of_kernels_counts_by_level() -> None:
+    right = {"written": True, "verdicts": {"passed": 40}, "twin_verdicts": {"wrong": 2}}
+    rows = {
+        "level1/1_A": right,
+        "level1/2_B": {"written": False, "why": "sort"},
+        "level1/3_C": {**right, "twin_verdicts": {"passed": 2}},
+        "level2/1_D": {**right, "verdicts": {"passed": 39, "wrong": 1}},
+    }
+    table = kernelbench_kernels.table(rows)
+    assert "| level1 | 3 | 2 | 2 | 1 |" in table
+    assert "| level2 | 1 | 1 | 0 | 0 |" in table

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portkern import ops
-from portkern.matrix.selection import host_targets
+from portkern.cells.selection import host_targets
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Build, Call, Missing
 

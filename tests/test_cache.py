@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +35,12 @@ def test_a_key_follows_source_dtype_architecture_and_toolchain() -> None:
     assert len({build_key(one, "sm_90", {}), *others}) == 6
 
 
+def test_a_key_follows_the_code_that_prepares_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build_key(request(), "sm_90", {})
+    monkeypatch.setattr(artifact_cache, "evaluator_digest", lambda: "edited")
+    assert build_key(request(), "sm_90", {}) != before
+
+
 def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,10 +52,10 @@ def test_a_key_follows_the_backends_own_files_but_not_their_kernels(
         with (own / name).open("a") as file:
             file.write("// more\n")
         monkeypatch.setattr("portkern.backends.__path__", [str(own)])
-        artifact_cache._backends_digest.cache_clear()
+        artifact_cache.backends_digest.cache_clear()
         keys.append(build_key(request(), "sm_90", {}))
     monkeypatch.undo()
-    artifact_cache._backends_digest.cache_clear()
+    artifact_cache.backends_digest.cache_clear()
     assert keys[0] == keys[1]
     assert len(set(keys)) == 4
 
@@ -89,3 +97,52 @@ def test_a_damaged_entry_is_a_miss_and_is_replaced(tmp_path: Path) -> None:
     assert cache.get("key") is None
     assert put(cache, "again").path.read_text() == "again"
     assert [p.name for p in tmp_path.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(file.read_bytes()[:2]),
+        lambda file: file.write_bytes(b"cod3"),
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(file.read_bytes() + b"\0" * 100),
+    ],
+    ids=["truncated", "a bit turned", "emptied", "grown"],
+)
+@pytest.mark.parametrize("name", ["k.so", "beside/more.o"])
+def test_an_altered_file_is_noticed_and_built_again(
+    damage: Callable[[Path], object], name: str, tmp_path: Path
+) -> None:
+    cache = ArtifactCache(tmp_path)
+    with cache.workdir() as workdir:
+        (workdir / "beside").mkdir()
+        (workdir / "k.so").write_text("code")
+        (workdir / "beside/more.o").write_text("more")
+        kept = cache.put("key", workdir, Artifact(workdir / "k.so", "shared library"))
+    assert cache.get("key") == kept
+    damage(tmp_path / "key" / name)
+    assert cache.get("key") is None
+    assert put(cache, "again").path.read_text() == "again"
+    assert cache.get("key") is not None
+
+
+def test_an_altered_manifest_is_noticed(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    put(cache)
+    manifest = tmp_path / "key" / "artifact.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("shared library", "cubin"))
+    assert cache.get("key") is None
+    for length in range(0, len(text), 7):
+        manifest.write_text(text[:length])
+        assert cache.get("key") is None
+    manifest.write_text(text)
+    assert cache.get("key") is not None
+
+
+def test_an_artifact_of_megabytes_is_looked_at_in_milliseconds(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    put(cache, "x" * (4 << 20))
+    start = time.process_time()
+    assert cache.get("key") is not None
+    assert time.process_time() - start < 0.2

@@ -67,20 +67,23 @@ def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
     backend: Backend, kernel: Candidate, tmp_path: Path
 ) -> None:
     requests, toolchains = [], []
-    for one in asked(backend, kernel):
-        match backend.probe(one.target):
+    for request in asked(backend, kernel):
+        match backend.probe(request.target):
             case Ready(toolchain):
-                requests.append(one)
+                requests.append(request)
                 toolchains.append(toolchain)
             case missing:
                 why = missing
     if not requests:
         pytest.skip(f"{backend.name}: {why}")
     built = build.build_all(
-        requests, toolchains, limits=StageLimits(), cache=ArtifactCache(tmp_path)
+        [build.BuildRequest(backend, request) for request in requests],
+        toolchains,
+        limits=StageLimits(),
+        cache=ArtifactCache(tmp_path),
     )
     faults = {
-        (one.request.target.name, one.request.dtype): found
+        (one.request.target.name, one.request.build.dtype): found
         for one in built
         if (found := list(wrong_with(backend, one.outcome, one.request.target)))
     }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from portkern.cells import selection
+from portkern.cells.selection import Selection, default_target, host_targets
 from portkern.errors import BackendUnavailable, ConfigError
-from portkern.matrix.selection import Selection, default_target, host_targets
+from portkern.evaluator import code_digest
 from portkern.records.record import Verdict
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
@@ -75,7 +79,7 @@ def test_a_backend_asked_for_by_name_must_be_here(monkeypatch: pytest.MonkeyPatc
     absent = Missing("no CUDA compiler", "pip install 'portkern[cuda]'")
     monkeypatch.setattr(type(cuda), "probe", lambda *_: absent)
     monkeypatch.setattr(
-        "portkern.matrix.selection._probe", lambda backend, where: backend.probe(where)
+        "portkern.cells.selection._probe", lambda backend, where: backend.probe(where)
     )
     with pytest.raises(BackendUnavailable, match=r"'cuda' cannot work here: .*portkern\[cuda\]"):
         question(backends=["cuda"], targets=["sm_90"]).cells()
@@ -107,3 +111,35 @@ def test_this_machine_is_its_most_specific_targets() -> None:
 
 def test_the_default_target_of_the_cpu_backend_is_this_cpu() -> None:
     assert host.runs_here(default_target(registry.load("cpu")))
+
+
+def test_a_key_follows_the_code_that_decides_a_verdict(tmp_path: Path) -> None:
+    for package in code_digest.DECIDING:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "rules.py").write_text("LIMIT = 1\n")
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops/_special.py").write_text("LARGE = 1\n")
+    digests = [code_digest.digest_of(tmp_path)]
+    for file in sorted(tmp_path.rglob("*.py")):
+        file.write_text(file.read_text().replace("1", "2"))
+        digests.append(code_digest.digest_of(tmp_path))
+    assert len(set(digests)) == len(code_digest.DECIDING) + 2
+
+
+@pytest.mark.parametrize(
+    "digest", ["evaluator_digest", "backends_digest"], ids=["evaluator", "backends"]
+)
+def test_a_result_is_not_reused_once_that_code_has_changed(
+    digest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [cell, *_] = question().cells()
+    before = cell.key
+    monkeypatch.setattr(selection, digest, lambda: "edited")
+    assert replace(cell).key != before
+
+
+def test_that_code_is_read_in_no_time() -> None:
+    code_digest.evaluator_digest.cache_clear()
+    start = time.process_time()
+    code_digest.evaluator_digest()
+    assert time.process_time() - start < 0.1

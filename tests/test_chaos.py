@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from portkern.matrix.selection import host_targets
+from portkern.cells.selection import host_targets
 from portkern.records.record import Record, RecordFile, Verdict
 
 KILLS = int(os.environ.get("PORTKERN_CHAOS_KILLS", "8"))
@@ -47,15 +47,15 @@ class Run:
     """One matrix command, which is given again after it was killed."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.token, self.file = secrets.token_hex(8), RecordFile(folder / name / "records.jsonl")
+        self.cache = str(folder / f"cache-{name}")
+        self.file = RecordFile(folder / name / "records.jsonl")
         self.scratch = folder / f"tmp-{name}"
         self.scratch.mkdir()
         self.servers: set[int] = set()
         self._argv = [*PORTKERN, "matrix", *QUESTION, f"run={name}", f"reports={folder}"]
         self._environment = os.environ | {
-            "PORTKERN_CACHE_DIR": str(folder / f"cache-{name}"),
+            "PORTKERN_CACHE_DIR": self.cache,
             "TMPDIR": str(self.scratch),
-            "PORTKERN_CHAOS_TOKEN": self.token,
         }
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -107,7 +107,7 @@ class Run:
             for group in _cgroups()
             if any(fnmatch(group, f"*/portkern-*-{pid}-*") for pid in self.servers)
         ]
-        return left + [f"{p.pid} {p.info['cmdline']}" for p in _bearing(self.token)]
+        return left + [f"{p.pid} {p.info['cmdline']}" for p in _of_cache(self.cache)]
 
 
 PORTKERN = (sys.executable, "-m", "portkern.cli")
@@ -118,10 +118,10 @@ def _cgroups() -> list[str]:
     return [place for place, _, _ in os.walk("/sys/fs/cgroup")]
 
 
-def _bearing(token: str) -> list[psutil.Process]:
-    """Processes that have inherited it in their environment."""
+def _of_cache(cache: str) -> list[psutil.Process]:
+    """Processes that have this cache folder in their environment, as each run has its own."""
     found = [p for p in psutil.process_iter(["cmdline", "environ"]) if p.info["environ"]]
-    return [p for p in found if p.info["environ"].get("PORTKERN_CHAOS_TOKEN") == token]
+    return [p for p in found if p.info["environ"].get("PORTKERN_CACHE_DIR") == cache]
 
 
 def _said(records: dict[str, Record]) -> list[Any]:

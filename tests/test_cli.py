@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from portkern.cells.selection import Stage, host_targets
 from portkern.cli import main
-from portkern.matrix.selection import host_targets
+from portkern.cli.verbs import doctor
+from portkern.errors import ConfigError
+from portkern.sandbox import session
+from portkern.sandbox.jail import Layers
+from portkern.spec import registry
 
 HOST = host_targets()[0]
 
@@ -36,6 +43,42 @@ def test_an_option_that_was_renamed_is_refused_with_its_name(
     assert f"write {new}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("verb", "begun"), [("check", True), ("tune", True), ("report", False)])
+def test_a_verb_that_runs_kernels_has_its_fork_server_begun_before_its_options_are_read(
+    verb: str, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: dict[tuple[str, ...], session.ForkServer] = {}
+    monkeypatch.setattr(session, "_SERVERS", servers)
+    seen: list[int] = []
+
+    def resolve(*_: object) -> object:
+        seen.extend(server._process.pid for server in servers.values() if server._process)
+        raise ConfigError("the options cannot be read")
+
+    monkeypatch.setattr(importlib.import_module(f"portkern.cli.verbs.{verb}"), "resolve", resolve)
+    assert portkern(verb, "op=relu") == 2
+    assert len(seen) == begun
+    assert not any(map(psutil.pid_exists, seen)), "and it does not outlive the verb"
+
+
+def test_a_server_that_ran_before_a_verb_runs_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_SERVERS", {})
+    before = session.server(("torch",))
+    monkeypatch.setattr(before, "begin", lambda: False)  # as when it runs
+    assert portkern("check", "nothing=1") == 2
+    assert session.server(("torch",)) is before
+
+
+def test_who_names_no_checker_waits_for_no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr(registry, "load", load)
+    assert Stage.parse("best", ["none"]) == Stage("best")
+    with pytest.raises(AssertionError):
+        Stage.parse("best", ["all"])
+
+
 def test_help_answers_fast_and_imports_nothing_heavy() -> None:
     code = "import sys; from portkern.cli import main; main.run(['--help'])\n"
     code += "print(sorted(sys.modules))"
@@ -49,7 +92,6 @@ def test_help_answers_fast_and_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("verb", main.VERBS)
 def test_every_verb_documents_every_option(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     import dataclasses
-    import importlib
 
     assert portkern(verb, "--help") == 0
     text = capsys.readouterr().out
@@ -65,7 +107,7 @@ def test_every_verb_documents_every_option(verb: str, capsys: pytest.CaptureFixt
         (["matrx"], "No verb 'matrx'; did you mean 'matrix'?"),
         (["matrix", "opps=relu"], "No option 'opps'; did you mean 'ops'?"),
         (["matrix", "rounds=abc"], "'abc' of type 'str' could not be converted to Integer"),
-        (["matrix", "rounds=0"], "Got rounds=0 timeout_s=120, expected both above 0"),
+        (["matrix", "rounds=0"], "Got rounds=0, expected a number from 1 to 100000"),
         (["matrix", "baselines=[slow]"], "Got baseline 'slow', expected 'eager' or 'compile'"),
         (["matrix", "ops=relo"], "No op 'relo'; did you mean 'relu'?"),
         (["matrix", "run=a/b"], "Got run='a/b', expected a folder name such as 'nightly'"),
@@ -231,3 +273,47 @@ def test_two_runs_do_not_write_to_one_folder(
         argv = ["ops=relu", f"targets={HOST}", f"reports={tmp_path}", "run=busy"]
         assert portkern("matrix", *argv) == 2
     assert "Another portkern is writing" in capsys.readouterr().err
+
+
+def examined(build: bool | str, *, emulate: str = "", run: str = "", n: int = 1) -> doctor.Examined:
+    """Of ``n`` targets, the last of which cannot be built for if ``build`` says why."""
+    able: doctor.Abilities = {
+        "build": build,
+        "emulate": emulate or False,
+        "emulate_missing": "",
+        "run": run or False,
+        "run_missing": "",
+    }
+    return {"toolchain": {}, "targets": {f"t{i}": able for i in range(n)}}
+
+
+def test_doctor_says_in_six_lines_what_works_what_is_missing_and_what_adds_it() -> None:
+    backends = {
+        "cpu": examined(True, run="this CPU", n=2),
+        "cuda": examined(True, emulate="SIMT executor", n=9),
+        "hip": examined("no clang; pip install 'portkern[hip]' or install ROCm", n=9),
+        "numba": examined("Numba is not installed; pip install 'portkern[numba]'"),
+        "own": examined("no such tool; ask its maker"),
+    }
+    layers = Layers(frozenset(), {})
+    lines = doctor.summary(doctor._machine(), layers, backends)
+    assert len(lines) == 6
+    text = "\n".join(lines)
+    assert "times kernels:  cpu on t0 t1\n" in text
+    assert "emulates:       cuda on 9 targets\n" in text
+    assert "builds:         cpu cuda; confined by" in text
+    assert "hip: no clang; numba: Numba is not installed; own: no such tool\n" in text
+    assert "to add:         pip install 'portkern[hip,numba]';" in text
+
+
+def test_doctor_without_a_gap_says_what_has_no_times_here(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    backends = {"cpu": examined(True, run="this CPU"), "cuda": examined(True, emulate="SIMT")}
+    text = "\n".join(doctor.summary(doctor._machine(), Layers(frozenset(), {}), backends))
+    assert "missing:        cuda: no GPU of theirs here, so no times" in text
+    assert "to add:         nothing that pip has" in text
+    assert portkern("doctor") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert portkern("doctor", "verbose=true") == 0
+    assert "builds for" in capsys.readouterr().out

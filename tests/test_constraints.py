@@ -54,7 +54,7 @@ def opencl(line: str = "", said: str = "", noted: str = "") -> str:
 
 def test_a_file_of_everything_is_read_and_told(tmp_path: Path) -> None:
     constraints = read(tmp_path, EVERYTHING)
-    assert constraints.told == [
+    assert constraints.lines == [
         "The source must contain: __shfl (reduce within the wave)",
         "The source must not contain: atomicAdd",
         r"The source must not contain: \basm\b",
@@ -77,7 +77,7 @@ def test_one_rule_needs_no_list_and_nothing_is_no_rule(tmp_path: Path) -> None:
 
 def test_nothing_asked_is_nothing_told() -> None:
     constraints = Constraints()
-    assert constraints.told == []
+    assert constraints.lines == []
     assert constraints.broken_by("anything", "cuda") == []
 
 
@@ -203,7 +203,7 @@ def test_a_pinned_comment_and_pinned_lines_together_are_kept() -> None:
     constraints = Constraints(pinned=("// generated: keep", "int a;\nint b;  // two\n"))
     assert constraints.broken_by("// generated: keep\nint a;\nint b; // two\n", "c++") == []
     assert len(constraints.broken_by("int a;", "c++")) == 2
-    assert constraints.told[1:] == [
+    assert constraints.lines[1:] == [
         "Keep this line as it is: int a;",
         "Keep this line as it is: int b;  // two",
     ]

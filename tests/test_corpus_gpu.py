@@ -50,7 +50,7 @@ def _cheats() -> list[object]:
 def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
     _needs_gpu(case)
     ending = suite.evaluate(case, folder)
-    assert ending.verdict is not Verdict.PASSED, case.mechanism
+    assert ending.verdict is not Verdict.PASSED or case.defeated, case.mechanism
     if not ending.meets(case):
         pytest.fail(f"caught for another reason: {ending.verdict}: {ending.detail}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -9,6 +10,7 @@ import re
 import shutil
 import statistics as plain_statistics
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.image import imread
 
 from portkern import experiment
 from portkern.agent.attempt import Attempt, Status
@@ -28,10 +31,11 @@ from portkern.cli import main
 from portkern.cli.verbs import experiment as verb
 from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
-from portkern.experiment import drawing, statistics
+from portkern.experiment import drawing, png, statistics, svg
 from portkern.experiment.ending import endings, first_error
 from portkern.experiment.job import StudyQuestion
 from portkern.experiment.section import Bars, Chart, ChartLine
+from portkern.experiment.shapes import Area, Dot, Line, Rectangle, Text, text_width
 from portkern.experiment.statistics import Estimate, pass_at_k
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -312,7 +316,7 @@ def test_arms_are_compared_seed_by_seed() -> None:
             ["name=search", "op=relu", "arms=[full]"],
             "Got arms=['full'], which name=search does not have",
         ),
-        (["name=search", "op=relu", "attempts=0"], "Got attempts=0, expected 1 or more"),
+        (["name=search", "op=relu", "attempts=0"], "Got attempts=0, expected a number from 1"),
         (["name=search", "op=relu", "seeds=[a]"], "Got seeds=['a'], expected whole numbers"),
         (["name=search", "op=relu", "seeds=[1,1]"], "Two jobs are relu-refine-1; name each op"),
         (
@@ -766,14 +770,10 @@ def test_without_matplotlib_there_is_no_picture_and_it_is_said(
     assert "experiment.png was not written: matplotlib is not installed" in capsys.readouterr().err
 
 
-def points(text: str) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in (pair.split(",") for pair in text.split())]
-
-
 estimates = st.one_of(
     st.none(),
     st.tuples(st.floats(0, 9), st.floats(0, 1), st.floats(0, 1)).map(
-        lambda one: Estimate(one[0], (one[0] - one[1], one[0] + one[2]), 3)
+        lambda drawn: Estimate(drawn[0], (drawn[0] - drawn[1], drawn[0] + drawn[2]), 3)
     ),
 )
 
@@ -783,16 +783,56 @@ def test_what_is_drawn_lies_within_and_labels_lie_apart(rows: list[list[Estimate
     chart = Chart("t", "x", tuple(ChartLine(str(k), tuple(row)) for k, row in enumerate(rows)))
     if not chart.shown:
         return
-    drawn = drawing.draw(chart)
-    for line in drawn.lines:
-        assert len(line.dots) == sum(one is not None for one in rows[line.number])
-        for x, y in [at for text in (*line.paths, *line.bands) for at in points(text)]:
-            assert drawing.LEFT - 0.1 <= x <= drawing.WIDTH - drawing.RIGHT + 0.1
-            assert drawing.TOP - 0.1 <= y <= drawing.HEIGHT - drawing.BOTTOM + 0.1
-    heights = sorted(line.y for line in drawn.lines)
-    gaps = [b - a for a, b in itertools.pairwise(heights)]
-    assert all(gap >= drawing.APART - 1e-6 for gap in gaps)
-    assert all(a.at < b.at for a, b in itertools.pairwise(drawn.xs))
+    shapes = drawing.draw(chart).shapes
+    dots = [shape for shape in shapes if isinstance(shape, Dot)]
+    assert len(dots) == sum(estimate is not None for row in rows for estimate in row)
+    marks = [(dot.x, dot.y) for dot in dots]
+    for shape in shapes:
+        if isinstance(shape, Area) or (isinstance(shape, Line) and shape.width == 2):
+            marks += shape.points
+    for x, y in marks:
+        assert drawing.LEFT - 0.1 <= x <= drawing.WIDTH - drawing.RIGHT + 0.1
+        assert drawing.TOP - 0.1 <= y <= drawing.HEIGHT - drawing.BOTTOM + 0.1
+    labels = [shape for shape in shapes if isinstance(shape, Text) and shape.bold]
+    assert len(labels) == sum(any(row) for row in rows)
+    heights = sorted(label.y for label in labels)
+    assert all(b - a >= drawing.APART - 1e-6 for a, b in itertools.pairwise(heights))
+
+
+@given(st.integers(1, 60))
+def test_long_names_leave_half_of_a_chart_to_its_lines(length: int) -> None:
+    row = (Estimate(1.0, None, 1), Estimate(2.0, None, 1))
+    shapes = drawing.draw(Chart("t", "x", (ChartLine("m" * length, row),))).shapes
+    [path] = [shape for shape in shapes if isinstance(shape, Line) and shape.width == 2]
+    [label] = [shape for shape in shapes if isinstance(shape, Text) and shape.bold]
+    right = max(x for x, _ in path.points)
+    assert drawing.WIDTH / 2 <= right < label.x
+    fits = label.x + text_width(label.text, bold=True) <= drawing.WIDTH + 0.1
+    assert fits or right == drawing.WIDTH / 2
+
+
+def test_both_painters_paint_every_shape() -> None:
+    row = tuple(Estimate(y, (y - 0.5, y + 0.5), 3) for y in (1.0, 2.0))
+    lone = (Estimate(3.0, None, 1), None)
+    lines = (ChartLine("<a> & $b", row), ChartLine("c$", lone))
+    pictures = [
+        drawing.draw(Chart("t", "x", lines)),
+        drawing.draw_bars(Bars("u", ("p", "q"), (("x", (3, 1)),))),
+    ]
+    counts = Counter(type(shape) for picture in pictures for shape in picture.shapes)
+    page = "".join(map(svg.paint, pictures))
+    elements = Counter(re.findall(r"<(\w+)", page))
+    assert elements["polyline"] == counts[Line]
+    assert elements["polygon"] == counts[Area]
+    assert elements["rect"] == counts[Rectangle]
+    assert elements["circle"] == counts[Dot]
+    assert elements["text"] == counts[Text]
+    assert "&lt;a&gt; &amp; $b" in page
+    painted = png.paint("t", pictures)
+    assert isinstance(painted, bytes)
+    pixels = (imread(io.BytesIO(painted)) * 255).round().astype(int).reshape(-1, 4)
+    colours = {tuple(pixel) for pixel in pixels.tolist()}
+    assert {(*bytes.fromhex(colour[1:]), 255) for colour in png.PALETTE[:2]} <= colours
 
 
 @given(st.floats(-100, 100), st.floats(1e-3, 1e4))
@@ -812,11 +852,13 @@ def test_counts_on_an_axis_have_their_ends(first: int, more: int) -> None:
 
 
 def test_bars_are_as_wide_as_their_parts() -> None:
-    [bar, empty] = drawing.draw_bars(Bars("t", ("a", "b"), (("x", (3, 1)), ("y", (0, 0))))).bars
-    first, second = bar.parts
+    shapes = drawing.draw_bars(Bars("t", ("a", "b"), (("x", (3, 1)), ("y", (0, 0))))).shapes
+    first, second = [
+        shape for shape in shapes if isinstance(shape, Rectangle) and shape.height == drawing.BAR
+    ]
     assert first.width == pytest.approx(3 * second.width)
     assert first.x + first.width == pytest.approx(second.x)
-    assert empty.parts == ()
+    assert first.tooltip == "x: 3 of 4 a"
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)

@@ -26,6 +26,8 @@ import psutil
 import pytest
 
 from portkern import ops
+from portkern.cells.run import Matrix
+from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.errors import BuildError, BuildTimeout, StorageError
 from portkern.evaluator import build, device_health, host_memory
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -33,8 +35,6 @@ from portkern.evaluator.build import Built, Failure, StageLimits
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant, Opened
-from portkern.matrix.run import Matrix
-from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import RecordFile, Verdict
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import JailPolicy, limits, owner
@@ -91,11 +91,13 @@ def fill(disk: Path, *, leave: int = 0) -> Path:
 
 def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
     request = Build(relu(body), OP.signature, "float32", HOST, dict(SMALL.dims), {})
-    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(folder))
+    [built] = build.build_all(
+        [build.BuildRequest(CPU, request)], [{}], limits=StageLimits(), cache=ArtifactCache(folder)
+    )
     assert not isinstance(built.outcome, Failure), built.outcome
     where = CPU.venues(HOST).hardware
     assert isinstance(where, Venue)
-    return Contestant(request, built.outcome, replace(where, **venue))
+    return Contestant(built.request, built.outcome, replace(where, **venue))
 
 
 def cells(*bodies: str) -> list[Cell]:
@@ -162,7 +164,12 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
         pass
     request = Build(relu(RIGHT + NEVER_SOON), OP.signature, "float32", HOST, dict(SMALL.dims), {})
     timer = soon(kill_server, after_s=0.4)
-    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all(
+        [build.BuildRequest(CPU, request)],
+        [{}],
+        limits=StageLimits(),
+        cache=ArtifactCache(tmp_path),
+    )
     assert timer.finished.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome
 
@@ -461,12 +468,23 @@ static long endless = A<60, 0>::v;
 """
 
 
+def test_a_truncated_shared_object_is_built_again(tmp_path: Path) -> None:
+    whole = contestant(RIGHT, tmp_path).artifact.path
+    content = whole.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", content[:-1] + b"!"):
+        whole.write_bytes(damaged)
+        assert contestant(RIGHT, tmp_path).artifact.path == whole
+        assert len(whole.read_bytes()) == len(content)
+
+
 def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_path: Path) -> None:
     source = ENDLESS + relu(RIGHT).source
     never = replace(relu(RIGHT), source=source, entry="endless")  # its file's name
     requests = [
-        Build(one, OP.signature, "float32", HOST, dict(SMALL.dims), {})
-        for one in (never, relu(RIGHT))
+        build.BuildRequest(
+            CPU, Build(candidate, OP.signature, "float32", HOST, dict(SMALL.dims), {})
+        )
+        for candidate in (never, relu(RIGHT))
     ]
     start = time.monotonic()
     never_built, built = build.build_all(
@@ -500,7 +518,12 @@ def test_a_compiler_that_is_killed_is_asked_again(program: str, tmp_path: Path) 
 
     watcher = threading.Thread(target=shoot)
     watcher.start()
-    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(tmp_path))
+    [built] = build.build_all(
+        [build.BuildRequest(CPU, request)],
+        [{}],
+        limits=StageLimits(),
+        cache=ArtifactCache(tmp_path),
+    )
     watcher.join()
     assert shot.is_set()
     assert not isinstance(built.outcome, Failure), built.outcome

@@ -29,11 +29,11 @@ from portkern.agent.feedback.vocabulary import (
     sets,
 )
 from portkern.agent.task import Task
+from portkern.cells.selection import Cell, host_targets
 from portkern.errors import ConfigError, ToolError
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
-from portkern.matrix.selection import Cell, host_targets
 from portkern.records.record import Record
 from portkern.sandbox import session
 from portkern.spec import catalogue, registry, target
@@ -244,6 +244,14 @@ def test_a_build_that_fails_is_all_there_is_to_say() -> None:
     assert told.metrics == {"build_errors": 1.0}
     assert told.text.startswith("g++ failed with status 1\nsoftmax.cpp:2:10: error")
     assert measure("compile", [record()]) == Measured()
+
+
+def test_a_failure_that_begins_with_the_first_error_says_it_once() -> None:
+    detail = "softmax.cpp:2:10: error: no such x\n    2 | x = 1;\nsoftmax.cpp:3:1: error: no y"
+    told = measure("compile", [failed("build_failed", detail)])
+    assert told.metrics == {"build_errors": 2.0}
+    assert told.text.startswith("softmax.cpp:2:10: error: no such x\n")
+    assert told.text.count("no such x") == 1
 
 
 # ---- results
@@ -682,7 +690,7 @@ def test_what_is_profiled_is_the_artifact_that_was_evaluated() -> None:
     assert isinstance(cell.ready, Ready)
     cache = ArtifactCache(cache_root() / "builds")
     (built,) = build.build_all(
-        [cell.build], [cell.ready.toolchain], limits=StageLimits(), cache=cache
+        [cell.build_request], [cell.ready.toolchain], limits=StageLimits(), cache=cache
     )
     found = Subject.of(of, CPU_KERNEL, records)
     assert isinstance(found, Subject)

@@ -291,8 +291,12 @@ def test_a_default_is_written_out_and_uuids_are_stable() -> None:
         (trace(axes={"rows": 1}), r"has the axes \['rows'\], expected \['cols', 'rows'\]"),
         (trace(inputs={}), r"line 2: inputs: got \[\], expected \['eps', 'weight', 'x'\]"),
         (
-            trace(**inputs(x={"type": "safetensors", "path": "a", "tensor_key": "b"})),
-            "line 2: inputs.x.type: got 'safetensors', expected 'random' for a tensor",
+            trace(**inputs(x={"type": "safetensors", "path": "a"})),
+            "line 2: inputs.x.tensor_key: got None, expected a str",
+        ),
+        (
+            trace(**inputs(x={"type": "file"})),
+            "line 2: inputs.x.type: got 'file', expected 'random' or 'safetensors' for a tensor",
         ),
         (trace(**inputs(eps={"type": "random"})), "inputs.eps.type: got 'random', expected 'sc"),
         (trace(**inputs(eps={"type": "scalar", "value": "1"})), "inputs.eps.value: got '1'"),

@@ -21,17 +21,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portkern import ops
+from portkern.cells.selection import host_targets
 from portkern.evaluator import build, reference, worker_reports
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, StageLimits
+from portkern.evaluator.build import BuildRequest, Built, Failure, StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.worker_reports import Slots
-from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.message import Failed, FormError, R, Request, read
-from portkern.sandbox.session import Answered, Died, End, Outcome, Session, TimedOut, Unreadable
+from portkern.sandbox.message import Confined, Failed, FormError, R, Request, encoded, read
+from portkern.sandbox.session import (
+    Answered,
+    Died,
+    End,
+    Outcome,
+    Session,
+    TimedOut,
+    Unconfined,
+    Unreadable,
+)
 from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
@@ -91,6 +100,7 @@ def bare(connection: socket.socket) -> Session:
     """A session around one end of a connection, whose worker is a pid that nobody has."""
     session = Session.__new__(Session)
     session._connection, session._received, session.alive = connection, bytearray(), True
+    session._confined = True
     session._log = os.memfd_create("log")
     session.pid = session._server_pid = 1 << 30
     server: Any = SimpleNamespace(wait=lambda pid, server: End())
@@ -167,6 +177,37 @@ def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
 def test_of_two_values_for_a_key_the_last_counts_and_is_checked() -> None:
     failed = b'"reply": {"error": "E", "message": "", "log": ""}'
     assert isinstance(asked(b'{"ok": true, "ok": false, ' + failed + b"}\n"), Failed)
+
+
+def greeted(first: bytes, *, then: bytes = b"") -> Outcome[Changes]:
+    """What a session makes of a worker's first line, and of what it answers."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        session = bare(ours)
+        session._confined = False
+        theirs.sendall(first + then)
+        return session.ask(State(), timeout_s=0.2)
+
+
+def test_only_the_first_line_of_a_worker_may_say_that_it_is_not_contained() -> None:
+    refused = encoded(Confined("No containment: not permitted"))
+    assert greeted(refused) == Unconfined("No containment: not permitted")
+    assert isinstance(greeted(encoded(Confined())), TimedOut)
+    assert isinstance(asked(refused), Unreadable)
+
+
+@pytest.mark.parametrize(
+    "first", [b"\n", b"{}}\n", b'{"problem": 1}\n', b'{"ok": true}\n', b"[]\n"]
+)
+def test_a_first_line_of_another_form_is_no_worker(first: bytes) -> None:
+    assert isinstance(greeted(first), Unreadable | Died)
+
+
+def test_an_answer_before_the_question_is_refused() -> None:
+    early = b'{"ok": true, "reply": {"changed": []}}\n'
+    assert isinstance(greeted(encoded(Confined()), then=early), Unreadable)
+    assert isinstance(asked(early + early), Unreadable)
+    assert isinstance(asked(early), Answered)
 
 
 def test_a_line_without_an_end_is_cut_off() -> None:
@@ -304,10 +345,12 @@ class Reply:
         return ""
 
 
-def request() -> Build:
+def request() -> BuildRequest:
     candidate = Candidate("softmax", "cpu", "c++", "", "softmax")
     where = target.load(host_targets()[0])
-    return Build(candidate, SOFTMAX.signature, "float32", where, {"rows": 1, "cols": 1}, {})
+    sizes = {"rows": 1, "cols": 1}
+    asked = Build(candidate, SOFTMAX.signature, "float32", where, sizes, {})
+    return BuildRequest(registry.load("cpu"), asked)
 
 
 def built(reply: dict[str, Any], left: bytes, folder: Path) -> Built:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import guard, ops
+from portkern.cells.selection import Selection
+from portkern.cells.to_record import unbuilt
 from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.guard.rules import NATIVE, NATIVE_CALLS, PYTHON, RULES
-from portkern.matrix.selection import Selection
-from portkern.matrix.to_record import unbuilt
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry
 from portkern.spec.candidate import Candidate
@@ -90,6 +90,10 @@ BAD_PYTHON = [
     ("G204", "import portkern.evaluator.compare"),
     ("G204", "import sys\nsys.modules['__main__'].x"),
     ("G303", "import os\nos.environ['TRITON_INTERPRET'] = '1'"),
+    ("G206", "import os\nslow = os.environ.get('TRITON_INTERPRET', '0') == '1'"),
+    ("G206", "import os\nNAME = 'TRITON_INTERPRET'\nslow = NAME in os.environ"),
+    ("G206", "import sys\nslow = 'triton.runtime.interpreter' in sys.modules"),
+    ("G206", "import triton\nslow = triton.knobs.runtime.interpret"),
 ]
 
 
@@ -190,6 +194,181 @@ def test_a_shared_function_is_not_replaced(change: str) -> None:
     assert "G203" in rejected("numba", f"from {ROWS} import copy\ndef op(x): {change}")
 
 
+#: Ways to the evaluator's modules, each with what honest sources do that looks like them.
+WAYS_TO_THE_EVALUATOR = {
+    "a package of its own choice": (
+        [
+            "__package__ = 'portkern.ops'\nfrom . import softmax",
+            "__package__, n = 'portkern', 1\nfrom .ops import softmax",
+            "(__package__ := 'portkern.ops')\nfrom .softmax import run",
+            "for __package__ in ['portkern']:\n    from .ops import softmax",
+            "__package__ += 'portkern.ops'\nfrom . import softmax",
+            "match 'portkern.ops':\n    case __package__:\n        from . import softmax",
+            "from constants import NAME as __package__\nfrom . import softmax",
+            "def op(x):\n    global __package__\n    __package__ = 'portkern.ops'",
+            "__package__ = __spec__ = None\n__name__ = 'portkern.ops.x'\nfrom . import softmax",
+            "__package__ = None\n__spec__.name = 'portkern.ops.x'\nfrom . import softmax",
+        ],
+        [
+            "try:\n    from .helpers import tile\nexcept ImportError:\n    tile = None",
+            "if __package__:\n    from . import tiles\nelse:\n    tiles = None",
+            "from importlib.resources import files\ndef op(x): return files(__package__)",
+            "if __name__ == '__main__' and __package__ is None:\n    __package__ = 'kernels'",
+            "import importlib.util\nfrom .tiles import tile\nimportlib.util.find_spec('scipy')",
+        ],
+    ),
+    "a package set by text": (
+        [
+            "globals()['__package__'] = 'portkern.ops'\nfrom . import softmax",
+            "globals().update(__package__='portkern.ops')\nfrom . import softmax",
+            "vars().__setitem__('__package__', NAME)\nfrom . import softmax",
+            "import sys\nsys.modules[__name__].__package__ = NAME\nfrom . import softmax",
+            "import sys\nsetattr(sys.modules[__name__], '__package__', NAME)",
+            "import types\ntypes.FunctionType(code, {'__package__': NAME})()",
+            "__import__('softmax', dict(__package__=NAME), None, [], 1)",
+            "exec('from . import softmax', {'__package__': NAME})",
+            "def op(key, value):\n    globals()[key] = value\n    from . import softmax",
+        ],
+        [
+            "tile_4 = 1\ndef op(x, n): return globals()[f'tile_{n}']",
+            "import sys\ndef op(x, n): return getattr(sys.modules[__name__], 'tile')",
+            "def op(x): return x.__name__, type(x).__module__, __name__, __package__",
+        ],
+    ),
+    "the builtins": (
+        [
+            "globals()['__builtins__']['__import__']('portkern.ops')",
+            "globals().get('__builtins__').__import__('portkern')",
+            "vars()['__builtins__']['__import__']('portkern.ops')",
+            "print.__self__.__import__('portkern')",
+            "[__import__][0]('portkern.ops')",
+            "list(map(__import__, ['portkern.ops']))",
+            "def op(x, get=__import__): return get('portkern.ops')",
+            "def op(x): return object.__getattribute__(x, name)['__import__']('portkern')",
+        ],
+        [
+            "import torch\nlibrary = torch.library.Library('portkern', 'DEF')",
+            "def op(x): print('made for', 'portkern')",
+        ],
+    ),
+    "the import system": (
+        [
+            "import importlib\nimportlib.import_module('.softmax', 'portkern.ops')",
+            "import importlib\nimportlib.import_module(name='portkern.ops')",
+            "from importlib import *\nimport_module('portkern.ops')",
+            "import importlib.util\nimportlib.util.find_spec('portkern').loader.load_module()",
+            "import importlib.util as u\nu.spec_from_file_location('x', '/lib/portkern/ops/a.py')",
+            "from importlib.machinery import SourceFileLoader as L\nL('portkern.ops', path)",
+            "from importlib.resources import files\nfiles('portkern')",
+            "import importlib\nimportlib._bootstrap._gcd_import('portkern.ops')",
+            "import _frozen_importlib as f\nf._gcd_import('portkern.ops')",
+            "import pkgutil\npkgutil.resolve_name('portkern.ops:softmax')",
+            "import runpy\nrunpy.run_module('portkern.ops.softmax')",
+            "import pydoc\npydoc.locate('portkern.ops')",
+            "type(__loader__)('portkern.ops', path).load_module()",
+            "__spec__.loader.__class__('portkern.ops', path).load_module()",
+            "import numpy\ntype(numpy.__loader__)('portkern.ops', path).load_module()",
+            "import ctypes\nctypes.PyDLL(None).PyImport_ImportModule(b'portkern.ops')",
+        ],
+        [
+            "import importlib.util\nfast = importlib.util.find_spec('scipy') is not None",
+            "import importlib\nnp = importlib.import_module('numpy')",
+            "text = __loader__.get_source(__name__) if __spec__ else ''",
+            "import pkgutil\ndef op(x): return pkgutil.get_data(__name__, 'table')",
+            "import importlib\nif __name__ == '__main__':\n"
+            "    importlib.import_module('portkern.testing')",
+            "import importlib\nMAIN = __name__ == '__main__'\nimportlib.import_module('numpy')",
+        ],
+    ),
+    "modules that hold others": (
+        [
+            "import os\nos.sys.modules['portkern.ops']",
+            "from os import sys as s\ns.modules['portkern.ops']",
+            "import os\nvars(os)['sys'].modules['portkern.ops']",
+            "import sys\nsys.modules.get('portkern.ops')",
+            "import sys\nsys.modules.get('__main__')",
+            "import sys\n[sys][0].modules['portkern.ops']",
+            "import sys\ndef op(x, m=sys): return m.modules['portkern.ops']",
+            "import sys\n[m for n, m in sys.modules.items() if n.startswith('portkern.')]",
+            "import sys\n[m for m in sys.modules.values() if m.__name__ == '__main__']",
+            "import operator, sys\noperator.itemgetter('portkern.ops')(sys.modules)",
+            "import operator, os\noperator.attrgetter('sys.modules')(os)['portkern.ops']",
+        ],
+        [
+            "import os, sys\nwindows = os.name == 'nt' or sys.platform == 'win32'",
+            "import sys\nhas_numpy = 'numpy' in sys.modules",
+            "import operator\ndef op(x): return max(x, key=operator.itemgetter('portkern'))",
+        ],
+    ),
+    "texts in parts": (
+        [
+            "NAME = 'portkern.ops'\n__import__(NAME)",
+            "__import__(''.join(['port', 'kern.ops']))",
+            "__import__(f'{\"portkern\"}.ops')",
+            "__import__('portkern.%s' % name)",
+            "__import__(b'portkern.ops'.decode())",
+            "exec(f'from portkern.ops import {name}')",
+            "import timeit\ntimeit.timeit('import portkern.ops', number=1)",
+            "import sys\ndef op(x: sys.modules['portkern.ops'].run): pass",
+            "import typing\ndef op(x: '__import__(\"portkern.ops\")'): pass\n"
+            "typing.get_type_hints(op)",
+            "import cloudpickle\ncloudpickle.loads(b'\\x8c\\x0cportkern.ops\\x94')",
+            "import pickle\npickle.loads(b'cportkern.ops.softmax\\nrun\\n.')",
+        ],
+        [
+            '"""Made like __import__("portkern.ops") and portkern.ops.softmax."""\n'
+            "import importlib.util\nimportlib.util.find_spec('scipy')",
+            "'portkern.ops'\nimport importlib.util\nimportlib.util.find_spec('scipy')",
+            "name = f'portkern_{len(HEAD)}'\nimport importlib.util\n"
+            "importlib.util.find_spec('scipy')",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "source", [source for bad, _ in WAYS_TO_THE_EVALUATOR.values() for source in bad]
+)
+def test_no_way_leads_to_the_evaluator_s_modules(source: str) -> None:
+    languages = ["triton", "numba", "pallas", "opencl"]
+    assert {name: rejected(name, source) for name in languages} == {
+        name: {"G204"} for name in languages
+    }
+
+
+@pytest.mark.parametrize(
+    "source", [source for _, twins in WAYS_TO_THE_EVALUATOR.values() for source in twins]
+)
+def test_what_looks_like_a_way_to_the_evaluator_s_modules_is_accepted(source: str) -> None:
+    for language in ("triton", "numba", "pallas", "opencl"):
+        assert not rejected(language, source), language
+
+
+@pytest.mark.parametrize(
+    ("rule", "source"),
+    [
+        ("G102", "import pathlib\npathlib.os.system('x')"),
+        ("G102", "from shutil import os as o\no.fork()"),
+        ("G102", "import os\ndef op(x: os.system('x')): pass"),
+        ("G102", "import os\ndef op(x) -> os.system('x'): pass"),
+        ("G102", "import os\nn: os.system('x') = 1"),
+        ("G301", "import torch\ndef op(x: torch.softmax(x, 0)): pass"),
+        ("G102", "import os\nglobals()['os'].system('x')"),
+        ("G202", "def op(x): return op.__builtins__"),
+        ("G203", "import pathlib\npathlib.os.stat = print"),
+    ],
+)
+def test_what_runs_is_read_under_whatever_name_and_wherever_it_stands(
+    rule: str, source: str
+) -> None:
+    assert rejected("numba", source) == {rule}
+
+
+def test_a_c_function_s_types_may_be_stated() -> None:
+    source = "import ctypes\nlibm = ctypes.CDLL('libm.so.6')\nlibm.cosf.restype = ctypes.c_float"
+    assert not rejected("numba", source)
+
+
 @pytest.mark.parametrize("language", ["triton", "pallas", "numba"])
 def test_a_source_without_a_kernel_of_its_language_is_rejected(language: str) -> None:
     bare = Candidate("op", "b", language, "def op(x, y):\n    y[:] = x\n", "op")
@@ -208,6 +387,8 @@ BAD_NATIVE = [
     ("G102", "#define CHECK(x) do { puts(#x); fork(); } while (0)"),
     ("G102", "#define JOIN fo##rk\nvoid f() { JOIN(); }"),
     ("G101", "%:include <sys/socket.h>"),
+    ("G204", 'void f() { PyImport_ImportModule("portkern.ops"); }'),
+    ("G204", 'void f() { PyRun_SimpleString("import portkern"); }'),
     ("G103", "#include <sys/ptrace.h>"),
     ("G103", 'void f() { fopen("/proc/self/mem", "r+"); }'),
     ("G103", 'void f() { open("/pro" "c/1/environ", 0); }'),
@@ -218,6 +399,20 @@ BAD_NATIVE = [
     ("G106", "void f() { _exit(0); }"),
     ("G106", "void f() { atexit(g); }"),
     ("G106", "void f() { signal(14, g); }"),
+    ("G103", 'const char* maps = "/proc/self/maps"; void f() { fopen(maps, "r"); }'),
+    ("G103", '#include <fstream>\nvoid f() { std::ifstream maps("/proc/self/" "maps"); }'),
+    ("G103", "void f(char* p) { unsigned char in; mincore(p, 4096, &in); }"),
+    ("G206", "#ifdef SIMT_HERE\nint emulated;\n#endif"),
+    ("G206", "#ifndef SIMT_HERE\n#define SIMT_HERE\nint hardware;\n#endif"),
+    ("G206", "#if defined(__SANITIZE_THREAD__)\nint watched;\n#endif"),
+    ("G206", 'extern "C" __attribute__((weak)) int simt_configure(const char*);'),
+    ("G206", "int f() { return simt::facts.warp; }"),
+    ("G206", "using namespace simt;"),
+    ("G206", 'bool f() { return dlsym(nullptr, "simt_configure"); }'),
+    ("G206", "bool f() { Dl_info info; return dladdr((void*)f, &info); }"),
+    ("G206", 'bool f() { return getenv("PORTKERN_SIMT") != nullptr; }'),
+    ("G206", 'extern "C" int op() {\n#ifdef __CUDA_ARCH__\nreturn 1;\n#endif\nreturn 0;\n}'),
+    ("G206", "int f() {\n#if __CUDA_ARCH__ >= 800\nk<<<1, 1>>>();\n#endif\nreturn 0;\n}"),
     ("G205", 'extern "C" int clock_gettime(int, void* t) { return 0; }'),
     ("G205", 'extern "C" int cudaEventElapsedTime(float* ms, void*, void*) { return 0; }'),
     ("G301", "void f() { y = torch::softmax(x, -1); }"),
@@ -258,6 +453,8 @@ def test_native_source_that_is_rejected(rule: str, source: str) -> None:
         ("G404", "cuda", '__device__ void f() { asm volatile("bar.sync 1;" ::: "memory"); }'),
         ("G501", "triton", "def make(name): exec(f'def {name}(): pass')"),
         ("G501", "triton", "import torch\ndef op(kind): return getattr(torch, kind)"),
+        ("G501", "numba", "import sys\ndef op(kind): return sys.modules[kind]"),
+        ("G501", "numba", "import sys\ndef op(x): return [m for m in sys.modules.values()]"),
         ("G502", "cuda", "__global__ void f(long* t) { *t = clock64(); }"),
         ("G502", "numba", "import time\nstart = time.perf_counter()"),
         ("G503", "triton", "_plans = {}\ndef op(x): _plans[x.shape] = 1"),
@@ -312,6 +509,13 @@ def _hits_where_nothing_is_meant(words: str) -> Iterator[object]:
         ("numba", "import multiprocessing\nn = multiprocessing.cpu_count()"),
         ("numba", "import psutil\nn = psutil.cpu_count(logical=False)"),
         ("triton", "import inspect\ndef op(f): return inspect.signature(f), inspect.getsource(f)"),
+        ("numba", "import sys\ndef op(x): return getattr(sys.modules[__name__], 'tile')(x)"),
+        (
+            "triton",
+            "import signal, torch\nlast: signal.Signals\n"
+            "def op(x: torch.FloatTensor, g: torch.distributed.ProcessGroup = None)"
+            " -> torch.LongTensor | None:\n    y: torch.HalfTensor = x",
+        ),
         # names of its own that sound like others
         ("numba", "def op(signal, time, exit): return signal.alarm(time.sleep, exit())"),
         ("numba", "def exit(code): return code\nexit(1)"),

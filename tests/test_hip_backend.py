@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from portkern.errors import BuildError
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Venue
 from portkern.spec.candidate import Candidate
+from portkern.spec.op import FLOATS
 
 RELU = """\
 __global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
@@ -57,8 +59,7 @@ def build_catalogue(backend: Backend, name: str, dtype: str, arch: str, workdir:
 
 
 @pytest.mark.sampled("dtype")
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize(("name", "dtype"), [*zip(ops.names(), cycle(FLOATS), strict=False)])
 def test_every_catalogue_kernel_builds_for_cdna_without_spills(
     backend: Backend, name: str, dtype: str, tmp_path: Path
 ) -> None:

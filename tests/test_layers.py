@@ -11,16 +11,18 @@ ROOT = Path(__file__).parents[1]
 
 #: Lowest first; packages of one row do not import each other.
 LAYERS = [
-    "errors",
+    "errors printable",
     "spec",
-    "ops guard records toolchain",
-    "sandbox simt tuning report",
+    "ops guard records rounding toolchain",
+    "regression",
+    "sandbox simt tuning report formats",
     "worker",
     "evaluator",
-    "matrix",
-    "agent",
+    "cells",
+    "agent execution project",
     "experiment tracking",
     "cli testing",
+    "api",
 ]
 DEPTH = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}
 #: What a backend is written against.
@@ -28,7 +30,7 @@ CONTRACT = {"errors", "spec", "toolchain", "simt"}
 MOST_MODULES_IN_THE_ROOT = 5
 CORE = sorted(
     path for path in (ROOT / "portkern").rglob("*.py") if path.parent != ROOT / "portkern"
-) + [ROOT / "portkern" / name for name in ("errors.py", "testing.py")]
+) + [ROOT / "portkern" / name for name in ("api.py", "errors.py", "printable.py", "testing.py")]
 BACKENDS = [
     path for path in sorted((ROOT / "backends").rglob("*.py")) if "kernels" not in path.parts
 ]

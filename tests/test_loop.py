@@ -17,7 +17,7 @@ from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.run import GenerationRun
 from portkern.cli.verbs.generate import plan_of, read
-from portkern.errors import ConfigError, ModelDown, ModelError
+from portkern.errors import ConfigError, MachineUnfit, ModelDown, ModelError
 from portkern.records.record import Record
 from portkern.spec.candidate import Candidate
 from tests.scripted import MODEL, ScriptedBench, ScriptedModels, by_prompt, in_turn, kernel, play
@@ -294,6 +294,30 @@ def test_an_error_after_which_no_call_succeeds_ends_the_run(tmp_path: Path) -> N
     assert played.stopped == "no such key; set the environment variable KEY"
 
 
+def test_a_machine_that_cannot_evaluate_stops_the_run_and_costs_it_no_attempt(
+    tmp_path: Path,
+) -> None:
+    """The same run goes on when the machine does, and ends as one that was never stopped."""
+
+    class Short(ScriptedBench):
+        def evaluate(self, candidate: Candidate) -> list[Record]:
+            if len(getattr(self, "evaluated", [])) == 1:
+                raise MachineUnfit("the machine starts no process")
+            return super().evaluate(candidate)
+
+    import tests.scripted
+
+    chosen = ("strategy=best_of_n", "proposer=direct", "budget.attempts=3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tests.scripted, "ScriptedBench", Short)
+        with pytest.raises(MachineUnfit):
+            play(tmp_path / "stopped", varied, *chosen)
+    again = play(tmp_path / "stopped", varied, *chosen)
+    whole = play(tmp_path / "whole", varied, *chosen)
+    assert [a.digest for a in again.attempts] == [a.digest for a in whole.attempts]
+    assert len(again.calls) == len(whole.calls)  # no reply is paid twice
+
+
 def test_what_breaks_a_constraint_is_rejected_and_not_evaluated(tmp_path: Path) -> None:
     rules = tmp_path / "constraints.yaml"
     rules.write_text(
@@ -369,7 +393,7 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
         (["proposer=direct", "strategy=single", "proposer.askss=2"], "did you mean 'asks'"),
         (["budget.atempts=3"], "did you mean 'attempts'"),
         (["budget.tokens=many"], "expected a number"),
-        (["inflight=0"], "Got inflight=0, expected 1 or more"),
+        (["inflight=0"], "Got inflight=0, expected a number from 1 to 1000"),
         (["strategy=refin"], "No strategy 'refin'; did you mean 'refine'?"),
         (["preset=crfn"], "No preset 'crfn'; did you mean 'crfm'?"),
         (["target=gfx942", "backend=cuda"], "does not compile for gfx942"),

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from portkern.cells.run import Matrix, Progress
+from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.matrix.run import Matrix, Progress
-from portkern.matrix.selection import Cell, Selection, host_targets
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
@@ -147,7 +147,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "killed" / "records.jsonl"
     first = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not path.exists() and time.monotonic() < deadline:
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.01)
     first.send_signal(signal.SIGKILL)
     first.wait()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,3 +146,42 @@ def test_the_frameworks_way_comes_to_the_same_answer(name: str) -> None:
     namespace: dict[str, Any] = {"Any": Any, "torch": torch}
     exec(op.baseline_source, namespace)
     torch.testing.assert_close(namespace["run"](*drawn, **scalars), op.reference(*drawn, **scalars))
+
+
+def _spread(kind: object, generator: object, x: torch.Tensor) -> tuple[torch.Tensor]:
+    return (x * 2,)
+
+
+def _spread_wider(kind: object, generator: object, x: torch.Tensor) -> tuple[torch.Tensor]:
+    return (x * 3,)
+
+
+def _scaled(by: int) -> Callable[..., tuple[torch.Tensor]]:
+    return lambda kind, generator, x: (x * by,)
+
+
+def test_a_digest_follows_every_rule_of_an_op_and_what_its_adversaries_do() -> None:
+    op = ops.load("relu")
+    others = [
+        replace(op, flops=lambda dims: 2.0 * dims["n"]),
+        replace(op, terms=lambda dims: dims["n"]),
+        replace(op, derived=lambda dims, scalars: {}),
+        replace(op, reads=lambda dims, dtype: 4),
+        replace(op, adversaries={"spread": _spread}),
+        replace(op, adversaries={"spread": _spread_wider}),
+        replace(op, adversaries={"spread": _scaled(2)}),
+        replace(op, adversaries={"spread": _scaled(3)}),
+        replace(op, dtypes=("float32",)),
+    ]
+    assert len({op.digest, *(other.digest for other in others)}) == len(others) + 1
+    assert replace(op).digest == op.digest
+
+
+def test_a_digest_is_the_same_in_another_process() -> None:
+    code = (
+        "from portkern import ops; "
+        "print(*[ops.load(n).digest for n in ('relu', 'topk', 'conv2d', 'cross_entropy')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    own = [ops.load(n).digest for n in ("relu", "topk", "conv2d", "cross_entropy")]
+    assert done.stdout.split() == own

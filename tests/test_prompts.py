@@ -27,8 +27,8 @@ from portkern.agent.proposer.tool_agent import TOOLS
 from portkern.agent.proposer.writing import Writer, WriterOptions
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
+from portkern.cells.selection import load_op
 from portkern.errors import ConfigError
-from portkern.matrix.selection import load_op
 from portkern.spec import registry, target
 from portkern.spec.candidate import Candidate
 from tools import prompts as tool
@@ -175,7 +175,7 @@ def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
         "reference": "def run(x): ...",
         "precision": "strict",
         "limits": {"threads block": 1024},
-        "constraints": task.constraints.told,
+        "constraints": task.constraints.lines,
         "metrics": "a: 1",
         "best": 1.5,
         "wanted": 1,

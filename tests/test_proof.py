@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from portkern import ops
+from portkern.cells.selection import host_targets
 from portkern.evaluator import attribution
 from portkern.evaluator.attribution import AttributedKernel, Proof
 from portkern.evaluator.trial import Result
 from portkern.guard import TorchOps
-from portkern.matrix.selection import host_targets
 from portkern.records.record import Record, Verdict
 from portkern.sandbox.message import FormError, read
 from portkern.spec import catalogue, registry, target
@@ -285,10 +285,8 @@ def test_the_executor_counts_the_launches_of_each_kernel(folder: Path) -> None:
 
 def test_device_source_that_computes_on_the_host_is_refused(folder: Path) -> None:
     result = on(CUDA, SM_90, "relu", CUDA_ON_HOST, folder)
-    assert (result.verdict, result.detail) == (
-        Verdict.REJECTED,
-        "it launched no kernel, expected at least one",
-    )
+    assert result.verdict is Verdict.WRONG
+    assert "SX114" in result.detail or "SX115" in result.detail  # host code on device memory
 
 
 LIGHT = "def relu(x):\n    return x.clamp_min(0)\n"

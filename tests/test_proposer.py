@@ -31,8 +31,8 @@ from portkern.agent.proposer.reading import ReplyCode
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
+from portkern.cells.selection import load_op
 from portkern.errors import BudgetSpent, ConfigError, ModelError, RecordError
-from portkern.matrix.selection import load_op
 from portkern.spec import catalogue, registry, target
 from portkern.spec.candidate import Candidate
 from portkern.tuning import search

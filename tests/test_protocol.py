@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern import ops
-from portkern.matrix.selection import host_targets
+from portkern.cells.selection import host_targets
 from portkern.sandbox import message
 from portkern.sandbox.message import FormError, plain, read
 from portkern.sandbox.session import _parse
@@ -172,3 +172,14 @@ def test_a_worker_is_not_told_who_wrote_a_kernel() -> None:
     where = target.load(host_targets()[0])
     build = Build(written, ops.load("softmax").signature, "float32", where, {}, {})
     assert b"someone" not in protocol.Build(protocol.anonymous(build)).line()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_trace_that_was_not_asked_for_or_is_missing_is_refused(traced: bool) -> None:
+    run = protocol.Run((), (), (), (), (), {}, {}, traced)
+    kept, other = (protocol.Trace(), None) if traced else (None, protocol.Trace())
+    ran = Ran(1, (Output((3,), "float32"),), 0.1, (), trace=kept)
+    assert run.read(plain(ran)) == ran
+    with pytest.raises(FormError, match="trace"):
+        run.read(plain(replace(ran, trace=other)))
+    assert run.read(plain(Ran(2, (), 0.1, ()))) == Ran(2, (), 0.1, ())

@@ -14,11 +14,15 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming, TimedRound, _Round
+from portkern.cells.selection import host_targets
+from portkern.evaluator.clock_check import TimedRound, Usual, at_odds, can_tell, evidence, suspicion
+from portkern.evaluator.idle_time import IdleTime
+from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming
+from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.telemetry import Watch
+from portkern.evaluator.timed_outputs import TimedInputs
 from portkern.evaluator.trial import Result
-from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
 from portkern.spec import registry
@@ -33,6 +37,7 @@ from .kernels import RIGHT, relu
 CPU = registry.load("cpu")
 HOST = load(host_targets()[0])
 OP = ops.load("relu")
+CHEATS = Path(__file__).parent / "corpus" / "cheats"
 WORKLOAD = Workload("race", {"n": 65536})
 
 
@@ -72,6 +77,28 @@ def test_a_kernel_that_is_right_until_it_is_timed_is_wrong(cheat: str, artifacts
     assert found.verdict is Verdict.WRONG
     assert found.detail.startswith("in a timed call, ")
     assert found.samples is None
+
+
+@pytest.mark.parametrize(
+    ("name", "details"),
+    [
+        ("no_maximum_later.cpp", ["(peaks inputs)"]),
+        # or it meets another round's buffers, which its table does not expect
+        ("eight_calls_in_one.cpp", ["do the work of others", "in a timed call", "killed by"]),
+    ],
+)
+def test_a_cheat_that_begins_when_it_is_timed_is_caught_in_its_timed_calls(
+    name: str, details: list[str], artifacts: Path
+) -> None:
+    """With one workload: no evaluation comes after the timing that could catch it."""
+    source = (CHEATS / name).read_text()
+    candidate = Candidate("softmax", "cpu", "c++", source, entry="softmax", style=CPU.style)
+    options = replace(QUICK, plan=TimingPlan(rounds=5))
+    softmax, where = ops.load("softmax"), Workload("one", {"rows": 64, "cols": 256})
+    results = evaluate(candidate, softmax, CPU, HOST, [where], folder=artifacts, options=options)
+    assert isinstance(results, list), results
+    ending = results[0]
+    assert ending.verdict.bad and any(words in ending.detail for words in details), ending
 
 
 def test_a_result_remembered_for_a_pointer_is_of_no_use(artifacts: Path) -> None:
@@ -116,18 +143,163 @@ def test_a_pool_of_threads_that_sleeps_between_calls_is_honest(artifacts: Path) 
 
 def test_no_two_calls_have_the_same_inputs_and_asking_twice_gives_the_same() -> None:
     base, chosen = [torch.randn(1000)], random.SystemRandom()
-    seeds = _Round.after(None, chosen).seeds
+    seeds = TimedInputs.after(None, chosen).seeds
     [first], [second], [again] = (timed_inputs.inputs(base, seeds, call) for call in (0, 1, 0))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
-    [other] = timed_inputs.inputs(base, _Round.after(None, chosen).seeds, 0)
+    [other] = timed_inputs.inputs(base, TimedInputs.after(None, chosen).seeds, 0)
     assert not torch.equal(first, other)
 
 
 def test_what_is_hidden_is_what_is_beyond_the_harness_own_share_and_the_warm_up() -> None:
-    lap = TimedRound([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of
+    lap = TimedRound([1000.0] * 4, wall_s=0.010)  # 4 ms spoken of: 1 ms and 0.3 may be hidden
     assert lap.hidden_s(0.002) == pytest.approx(0.010 - 0.004 - 0.001 - 0.002)
-    assert lap.hides() and not lap.hides(0.0039)
+    assert lap.hides(0.0036) and not lap.hides(0.0038)
+
+
+def test_what_may_be_hidden_scales_with_the_time_spoken_of() -> None:
+    short, long = (TimedRound([us] * 128, wall_s=0.0) for us in (2.0, 200.0))
+    assert short.allowed_s == pytest.approx((0.25 + 0.1) * 256e-6)
+    assert long.allowed_s == pytest.approx(0.25 * 25.6e-3 + 0.3e-3)
+
+
+NOTHING_UNUSUAL = Usual(hidden_s=0.0, uneven=False, ran_s=0.0, staging_ran_s=1e-5)
+
+
+def test_rounds_that_hide_must_agree_with_long_ones_that_do_not() -> None:
+    short, honest, slower = (TimedRound([us] * n, 1.0) for us, n in ((8, 5), (10, 500), (80, 500)))
+    assert not at_odds([short] * 5, [honest], NOTHING_UNUSUAL)
+    odd = at_odds([short] * 5, [slower], NOTHING_UNUSUAL)
+    assert odd and not odd.certain
+    assert "8 µs in rounds of 5 calls, and 80 µs in rounds of 500" in odd.reason
+    assert not at_odds([short] * 5, [slower, honest], NOTHING_UNUSUAL)  # the fastest counts
+    assert not at_odds([short] * 5, [slower], NOTHING_UNUSUAL, [8.0])  # so was the baseline
+    assert at_odds([short] * 5, [slower], NOTHING_UNUSUAL, [0.2])
+
+
+def test_beside_an_undisturbed_baseline_a_kernel_s_threads_wait_for_each_other() -> None:
+    waits, runs = TimedRound([10] * 9, 1e-4, waited_s=5e-5), TimedRound([10] * 9, 1e-4)
+    assert can_tell([waits] * 5, [runs] * 4 + [waits])
+    assert not can_tell([waits] * 5, [runs] * 3 + [waits] * 2)
+    assert can_tell([waits, runs], [runs, waits, waits])
+    assert not can_tell([runs] * 5, [waits] * 5) and not can_tell([runs], [])
+
+
+class NoIdleTime(IdleTime):
+    """Timing alone takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__({}, 0, "eager", 1, {0: "", "eager": ""}, 1.0)
+
+    def measure(self) -> None:
+        self.least_s = self.latest_s = {"eager": 0.0}
+
+
+def long_rounds(*pairs: tuple[float, float], waited_s: float = 0.0) -> LongRounds:
+    """After short rounds of calls of 10 µs each, long ones of so many µs, and the baseline's."""
+
+    def of(us: float, calls: int, waited_s: float = 0.0) -> TimedRound:
+        return TimedRound([us] * calls, us * 1e-6 * (calls + 1), waited_s=waited_s)
+
+    rounds = LongRounds([of(10, 9)] * 5, [of(10, 9)] * 5, 500, False, NoIdleTime())
+    for mine, theirs in pairs:
+        rounds.add(of(mine, 500, waited_s), of(theirs, 500))
+    return rounds
+
+
+def test_a_kernel_is_accused_by_long_rounds_that_are_all_slower_than_the_baseline_beside_them() -> (
+    None
+):
+    slow = long_rounds((30, 10), (40, 11), (30, 12))
+    assert not slow.unsuspected and slow.accused
+    assert "10 µs in rounds of 9 calls, and 25 µs in rounds of 500" in slow.accused.reason
+    assert long_rounds((30, 10), (40, 11), (14, 12)).unsuspected
+    assert long_rounds((30, 25), (40, 30), (30, 24)).unsuspected  # the machine is slower now
+    few = long_rounds((30, 10), (30, 10))
+    assert not few.unsuspected and not few.accused and "10 µs in rounds of 9" in few.uncertain
+    disturbed = long_rounds(*[(30, 10)] * 9, waited_s=0.01)
+    assert not disturbed.unsuspected and not disturbed.accused
+
+
+def test_calls_that_take_more_processor_time_in_long_rounds_are_others_on_a_busy_machine_too() -> (
+    None
+):
+    short, long = (TimedRound([us] * n, 1.0, waited_s=0.5) for us, n in ((8, 5), (80, 500)))
+    ran = replace(long, busiest_s=0.04)
+    odd = at_odds([short] * 5, [ran] * 3, NOTHING_UNUSUAL)
+    assert odd and odd.certain
+    for harmless in (
+        at_odds([short] * 5, [ran, long], NOTHING_UNUSUAL),  # not in all of them
+        at_odds([short] * 5, [ran] * 3, replace(NOTHING_UNUSUAL, strain=3.0)),
+        at_odds([short] * 5, [replace(ran, beside_s=0.03)] * 3, NOTHING_UNUSUAL),
+        at_odds([short] * 5, [ran] * 3, replace(NOTHING_UNUSUAL, ran_s=None)),
+    ):
+        assert harmless and not harmless.certain
+
+
+def test_processor_time_counts_by_what_the_baseline_takes_on_the_same_machine() -> None:
+    """Where many processes share one processor, every turn begins with empty caches."""
+    kernel = TimedRound([6.0] * 499, 0.02, waited_s=0.015, busiest_s=0.0075)
+    baseline = TimedRound([8.0] * 499, 0.02, waited_s=0.015, busiest_s=0.010)
+    assert "busiest thread" in reason([kernel] * 5)[0]
+    beside = Usual.of([baseline] * 5, alike=True)
+    assert 1.5 < beside.strain < 2.5
+    strained = replace(NOTHING_UNUSUAL, strain=beside.strain)
+    assert "busiest thread" not in reason([kernel] * 5, strained)[0]
+    assert Usual.of([replace(baseline, busiest_s=0.004)] * 5, alike=True).strain == 1.0
+    assert Usual.of([], alike=True).strain == 1.0
+
+
+def test_a_baseline_that_waits_within_its_calls_does_not_accuse_a_kernel() -> None:
+    """Its clock goes on while it waits; its processor time does not."""
+    waited = TimedRound([4000.0] * 7, 0.035, waited_s=0.02, busiest_s=0.012)
+    kernel = TimedRound([834.0] * 6 + [8835.0], 0.0156, waited_s=0.0104, busiest_s=0.00736)
+    usual = Usual.of([waited] * 5, alike=True)
+    assert usual.ran_s == 0.0
+    assert "busiest thread" not in reason([kernel] * 5, usual)[0]
+
+
+def reason(laps: list[TimedRound], usual: Usual = NOTHING_UNUSUAL) -> tuple[str, bool]:
+    """What is suspected, and whether it is certain."""
+    suspected = suspicion(laps, usual)
+    return (suspected.reason, suspected.certain) if suspected else ("", False)
+
+
+def test_a_call_that_does_the_work_of_eight_shows_in_the_mean() -> None:
+    laps = [TimedRound([80.0 if i % 8 == 0 else 0.1 for i in range(64)], 660e-6) for _ in range(5)]
+    assert "in the mean" in reason(laps)[0]
+    assert not suspicion(laps, replace(NOTHING_UNUSUAL, uneven=True))  # so does the machine
+
+
+def test_a_thread_that_ran_longer_than_its_calls_is_seen_on_a_busy_machine_too() -> None:
+    honest = TimedRound([100.0] * 99, 0.011, waited_s=0.04, busiest_s=0.011)
+    assert not suspicion([honest] * 5, NOTHING_UNUSUAL)
+    odd = replace(honest, busiest_s=0.019)
+    said, certain = reason([odd] * 5)
+    assert "busiest thread ran for 190 µs per call" in said and certain
+    assert not suspicion([*[odd] * 2, *[honest] * 3], NOTHING_UNUSUAL)
+    of_a_team = replace(odd, beside_s=0.014)  # which spins while it waits
+    assert not suspicion([of_a_team] * 5, NOTHING_UNUSUAL)
+
+
+def test_a_few_slow_calls_in_a_few_rounds_are_no_cheat() -> None:
+    even, odd = [10.0] * 64, [10.0] * 63 + [5000.0]
+    laps = [TimedRound(samples, 1.05e-6 * sum(samples)) for samples in (even, even, even, odd, odd)]
+    assert not suspicion(laps, NOTHING_UNUSUAL)
+
+
+def test_work_done_while_inputs_are_made_is_seen_by_its_processor_time() -> None:
+    lap = TimedRound([10.0] * 99, 1e-3, staging_ran_s=2.2e-3)
+    assert not suspicion([replace(lap, staging_ran_s=1.6e-3)], NOTHING_UNUSUAL)
+    said, certain = reason([replace(lap, staging_ran_s=2.5e-3)])
+    assert "while the inputs" in said and not certain
+    otherwise_made = Usual(0.0, uneven=False, ran_s=None, staging_ran_s=None)
+    assert not suspicion([replace(lap, staging_ran_s=9.0)], otherwise_made)
+
+
+def test_a_round_in_which_threads_waited_is_no_evidence() -> None:
+    lap = TimedRound([1000.0], wall_s=0.01)
+    assert evidence([lap, replace(lap, waited_s=0.002)]) == [lap]
 
 
 def test_every_call_may_be_looked_at_and_the_faster_half_is_more_often() -> None:
@@ -136,7 +308,7 @@ def test_every_call_may_be_looked_at_and_the_faster_half_is_more_often() -> None
     times = Counter(call for some in looks for call in some)
     assert times[1] == pytest.approx(2500, rel=0.1) and times[3] == pytest.approx(2500, rel=0.1)
     assert times[0] == pytest.approx(1000, rel=0.2) and times[2] == pytest.approx(1000, rel=0.2)
-    assert all(some & {1, 3} for some in looks) and not lap.some(0, chosen)
+    assert all({*some} & {1, 3} for some in looks) and not lap.some(0, chosen)
     told_as_a_mean = TimedRound([1.0] * 4, wall_s=1.0)
     assert {call for _ in range(200) for call in told_as_a_mean.some(1, chosen)} == {0, 1, 2, 3}
 
@@ -144,9 +316,9 @@ def test_every_call_may_be_looked_at_and_the_faster_half_is_more_often() -> None
 def test_the_next_round_has_the_same_inputs_but_for_a_few_elements() -> None:
     chosen, base = random.SystemRandom(), [torch.randn(1000), torch.arange(1000), torch.zeros(0)]
     kept = [one.clone() for one in base]
-    first = _Round.after(None, chosen)
-    second = _Round.after(first, chosen)
-    third = _Round.after(second, chosen)
+    first = TimedInputs.after(None, chosen)
+    second = TimedInputs.after(first, chosen)
+    third = TimedInputs.after(second, chosen)
     one, two, three = (timed_inputs.inputs(base, now.seeds, 0) for now in (first, second, third))
     for before, after in zip(one[:2], two[:2], strict=True):
         assert 0 < int((before != after).sum()) <= 16

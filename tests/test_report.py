@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -14,19 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from portkern import report
 from portkern.errors import StorageError
+from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
-from portkern.report import html, markdown, summary
-from portkern.report.table import Column, Table, clean, current, natural, times
+from portkern.regression import document
+from portkern.regression.comparison import Comparison
+from portkern.regression.nights import Night
+from portkern.report import ci_annotations, html, markdown, summary, terminal
+from portkern.report.table import Column, Table, current, natural, times
 
 # Run by path: with --import-mode=importlib a test cannot import its sibling.
 _builder = runpy.run_path(str(Path(__file__).with_name("report_records.py")))
 records: Callable[[], list[Record]] = _builder["records"]
 make: Callable[..., Record] = _builder["make"]
 
-FILES = {"summary.json", "matrix.md", "matrix.html", "matrix.png", "junit.xml"}
+FILES = {"summary.json", "matrix.md", "matrix.html", "matrix.png", "junit.xml", "codequality.json"}
 HOSTILE = "</script><script>alert(1)</script> | \u2028 \x1b[1m]]> & $\\frac$ \x00 <!-- 漢字 é"
 
 
@@ -83,6 +89,22 @@ def test_the_speedup_is_the_geometric_mean_of_measured_records_alone() -> None:
     assert cell.speedup is not None
     assert cell.speedup.value == pytest.approx(4.0)
     assert cell.speedup.n == 2
+
+
+def test_a_noisy_time_is_shown_and_enters_no_mean() -> None:
+    quiet = measured(2.0)
+    assert quiet.timing is not None
+    uncertain = quiet.timing.model_copy(update={"noisy": "1.65 to 143.6"})
+    noisy = measured(85.6, timing=uncertain)
+    table = Table.of([quiet, noisy.model_copy(update={"key": "other", "op": "other"})])
+    assert table.whole.speedup is not None
+    assert table.whole.speedup.value == pytest.approx(2.0)
+    assert table.whole.speedup.n == 1
+    assert (table.whole.noisy, summary.document(table, title="t")["noisy"]) == (1, 1)
+    console = Console(width=200, record=True, file=io.StringIO())
+    terminal.show(table, console)
+    assert "1 of them noisy" in console.export_text()
+    assert "1 measured with too much noise" in markdown.render(table, title="t")
 
 
 def test_a_cell_without_a_measurement_has_no_speedup() -> None:
@@ -304,7 +326,7 @@ def test_a_record_with_an_infinite_error_can_be_read_back() -> None:
 
 
 def test_cleaning_removes_colours_and_control_characters() -> None:
-    assert clean("\x1b[1;31merror\x1b[0m\tat\r\nline\x07 é") == "error\tat\nline é"
+    assert printable("\x1b[1;31merror\x1b[0m\tat\r\nline\x07 é") == "error\tat\nline é"
 
 
 def _data(page: str) -> Any:
@@ -327,15 +349,108 @@ def test_the_picture_grows_with_the_matrix(tmp_path: Path) -> None:
     assert max(sizes[1]) < 4000
 
 
-def test_junit_has_one_case_per_cell_and_tells_failed_from_skipped(tmp_path: Path) -> None:
+def test_junit_has_one_case_per_judged_cell(tmp_path: Path) -> None:
     report.write(records(), tmp_path, title="t")
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     cases = list(root.iter("testcase"))
-    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 756
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 451 + 10
     assert len(list(root.iter("failure"))) == 10
-    assert len(list(root.iter("skipped"))) == 756 - 10 - 451
-    built = next(c for c in cases if c.get("classname") == "cuda.sm_80")
-    assert built.get("name") == "relu[ci/64x1024,float32]"
-    skipped = built.find("skipped")
-    assert skipped is not None and "no device" in (skipped.get("message") or "")
-    assert float(built.get("time") or 0) == 0.75
+    suite = next(s for s in root.iter("testsuite") if s.get("name") == "cuda@h200")
+    assert suite.get("hostname") and suite.get("timestamp", "").startswith("20")
+    assert suite.get("errors") == suite.get("skipped") == "0"
+
+
+# ---- against an earlier run
+
+
+def changed(tmp_path: Path, *after: Record) -> Path:
+    """A folder with what became of a measured relu, a softmax that is gone, and ``after``."""
+    before = [measured(2.0, op="relu"), measured(2.0, op="softmax")]
+    nights = Night.of("monday", before), Night.of("tuesday", after)
+    document.write(Comparison(*nights, [nights[0]]), tmp_path)
+    return tmp_path
+
+
+def test_what_regressed_comes_first_in_every_view(tmp_path: Path) -> None:
+    wrong = unmeasured(Verdict.WRONG, Evidence.BUILT, op="relu", detail="max error 3 at [0]")
+    done = report.write([wrong], changed(tmp_path, wrong), title="t")
+    assert not done.skipped
+    page, text = ((tmp_path / name).read_text() for name in ("matrix.html", "matrix.md"))
+    for view in (page, text):
+        first = view.index("tuesday against monday: 1 new failure, 1 lost coverage")
+        assert first < view.index("softmax") < view.index("Failures")
+    assert page.index("tuesday against monday") < page.index(">Matrix<")
+    counts = json.loads((tmp_path / "summary.json").read_text())["regressions"]
+    assert counts == {"before": "monday", "counts": {"new failure": 1, "lost coverage": 1}}
+    failures = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("failure")
+    assert [failure.get("type") for failure in failures] == ["wrong", "lost coverage"]
+
+
+def test_a_comparison_that_cannot_be_read_is_named_and_the_rest_is_written(tmp_path: Path) -> None:
+    for broken in ("{", "[]", '{"before": 1}'):
+        (tmp_path / "regressions.json").write_text(broken)
+        done = report.write([measured(2.0)], tmp_path, title="t")
+        assert list(done.skipped) == ["regressions.json"]
+        assert {path.name for path in done.written} == FILES
+
+
+# ---- beside the kernel's line
+
+
+def test_a_bad_kernel_is_annotated_at_the_line_that_its_checker_names(tmp_path: Path) -> None:
+    race = {"code": "SX201", "severity": "error", "message": "race", "place": "sums.cu:17"}
+    mine: dict[str, object] = {"author": "file:kernels/sums.cu", "op": "sum"}
+    bad = [
+        unmeasured(
+            Verdict.WRONG, Evidence.BUILT, findings=[race], detail="race", workload=sized(n), **mine
+        )
+        for n in ("1", "2")
+    ]
+    build = unmeasured(
+        Verdict.BUILD_FAILED,
+        Evidence.NONE,
+        detail="sums.cu:4:9: error: 'x', no: %",
+        workload=sized("3"),
+        **mine,
+    )
+    theirs = unmeasured(Verdict.WRONG, Evidence.BUILT, author="catalogue", op="relu")
+    table = Table.of([*bad, build, theirs])
+    found = ci_annotations.of(table)
+    assert [(a.file, a.line, a.cells) for a in found] == [
+        ("kernels/sums.cu", 17, 2),
+        ("kernels/sums.cu", 4, 1),
+    ]
+    first, second = ci_annotations.github(found)
+    assert first.startswith("::error file=kernels/sums.cu,line=17,title=wrong%3A sum ")
+    assert first.endswith("(and 1 more cells)")
+    assert second.endswith("::build_failed: " + second.rpartition("::build_failed: ")[2])
+    assert "no: %25" in second
+    entries = json.loads(ci_annotations.gitlab(table, title="t"))
+    assert entries[0]["location"] == {"path": "kernels/sums.cu", "lines": {"begin": 17}}
+    assert len({entry["fingerprint"] for entry in entries}) == 2
+    report.write([*bad, build], tmp_path, title="t")
+    cases = list(ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testcase"))
+    assert {(c.get("file"), c.get("line")) for c in cases} == {
+        ("kernels/sums.cu", "17"),
+        ("kernels/sums.cu", "4"),
+    }
+
+
+#: A path in brackets is no markup, and nothing of this may reach a terminal or a page.
+HOSTILE = "/tmp/[bold]/[/red] \x1b]0;title\x07 \x9b2J \u202egnp.exe \u2066a"
+
+
+def test_a_terminal_and_the_pages_show_text_from_outside_as_text(tmp_path: Path) -> None:
+    bad: dict[str, object] = {"timing": None, "speedup": {}}
+    bad |= {"verdict": "crashed", "evidence": "none"}
+    hostile = make(detail=HOSTILE, missing=HOSTILE, author=HOSTILE, guard=[HOSTILE], **bad)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=300, no_color=True)
+    terminal.show(Table.of([hostile]), console)
+    shown = out.getvalue()
+    assert "/tmp/[bold]/[/red]" in shown and "<U+202E>gnp.exe <U+2066>a" in shown
+    report.write([hostile], tmp_path, title=HOSTILE)
+    pages = [(tmp_path / name).read_text() for name in FILES - {"matrix.png"}]
+    for text in [*pages, hostile.to_json(), shown]:
+        assert not re.search(r"\x1b\]|[\x07\x9b\u202e\u2066]", text)
+        assert "\\u202e" not in text

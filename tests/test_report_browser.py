@@ -120,6 +120,29 @@ def test_the_address_opens_a_cell_with_its_records_and_curve(page: Path) -> None
     assert "max error 0.31" in panel
 
 
+def test_a_products_name_finds_its_architectures_evidence(page: Path) -> None:
+    shown = dom(page, "find=mi300x")
+    assert {key.partition("@")[2] for key in _cells(shown)} == {"gfx942"}
+    assert (
+        "AMD Instinct MI300X (mi300x) is gfx942: what is shown was found for gfx942, not on that "
+        "product." in shown
+    )
+    assert "Nothing matches" in dom(page, "find=mi9999")
+
+
+def test_the_panel_of_a_cell_shows_its_build_and_how_to_run_it_again(page: Path) -> None:
+    shown = dom(page, "cell=relu:hip@gfx942")
+    panel = shown[shown.index('<aside id="panel"') : shown.index("</aside>")]
+    assert "portkern matrix ops=relu backends=hip targets=gfx942" in panel
+    assert "VGPRs" in panel and "LDS" in panel
+
+
+def test_no_mean_is_taken_over_backends(page: Path) -> None:
+    assert "geomean vs eager" not in dom(page)[: dom(page).index('id="filters"')]
+    one = dom(page, "find=cuda@h200")
+    assert "geomean vs eager" in one[: one.index('id="filters"')]
+
+
 def test_text_from_the_records_never_becomes_markup(page: Path) -> None:
     shown = dom(page, "cell=matmul:cuda@h200")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown

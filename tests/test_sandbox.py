@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -12,24 +17,25 @@ import psutil
 import pytest
 
 from portkern import ops
-from portkern.errors import PortkernError
+from portkern.cells.selection import host_targets
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
-from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
+from portkern.sandbox import environment
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import JailPolicy
 from portkern.sandbox.message import Failed, Request
-from portkern.sandbox.session import Session
+from portkern.sandbox.session import Died, Session
 from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.target import load
 from portkern.testing import QUICK, evaluate
+from portkern.toolchain import host
 from portkern.toolchain.run_tool import cache_root
 from portkern.worker import protocol
 
@@ -132,7 +138,10 @@ def test_a_kernel_that_writes_outside_of_its_output_is_wrong(
 
 
 def test_a_kernel_whose_answers_vary_within_the_budget_passes_with_a_note(artifacts: Path) -> None:
-    body = RIGHT.replace("return 0;", "static int calls; y[0] += 1e-7f * (++calls % 2); return 0;")
+    vary = (
+        "static int calls; float by = 1 + 1.2e-7f * (++calls % 2); for (int64_t i = 0; i < n; ++i)"
+    )
+    body = RIGHT.replace("return 0;", f"{vary} y[i] *= by; return 0;")
     op = ops.load("relu")
     results = evaluate(relu(body), op, CPU, HOST, list(op.workloads["ci"][:1]), folder=artifacts)
     assert isinstance(results, list), results
@@ -152,11 +161,16 @@ def test_a_kernel_that_answers_only_its_first_call_is_wrong(artifacts: Path) -> 
 def _contestant(body: str, artifacts: Path) -> Contestant:
     op = ops.load("relu")
     request = Build(relu(body), op.signature, "float32", HOST, {"n": 1000}, {})
-    [built] = build.build_all([request], [{}], limits=StageLimits(), cache=ArtifactCache(artifacts))
+    [built] = build.build_all(
+        [build.BuildRequest(CPU, request)],
+        [{}],
+        limits=StageLimits(),
+        cache=ArtifactCache(artifacts),
+    )
     assert not isinstance(built.outcome, build.Failure), built.outcome
     venue = CPU.venues(HOST).hardware
     assert isinstance(venue, Venue)
-    return Contestant(request, built.outcome, venue)
+    return Contestant(built.request, built.outcome, venue)
 
 
 @dataclass(frozen=True)
@@ -172,17 +186,55 @@ def test_an_unknown_request_is_an_answer_with_the_traceback() -> None:
     assert "Traceback" in outcome.log
 
 
-def test_secrets_of_the_environment_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+#: None of it is a setting; each begins like one, or is one that holds a key.
+SECRETS = [
+    "OPENAI_API_KEY", "TRITON_API_KEY", "NVIDIA_API_KEY", "PORTKERN_TOKEN", "CUDA_SECRET",
+    "TORCH_PASSWORD", "PYTHON_KEYRING_BACKEND", "OMP_SOMETHING_NEW", "JAX_CREDENTIALS",
+]  # fmt: skip
+
+#: By Python where no locale is set, and by portkern, so that no library calls home.
+SET_BY_IMPORTS = {
+    "LC_CTYPE", "DO_NOT_TRACK", "LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE",
+    "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "RAY_USAGE_STATS_ENABLED",
+}  # fmt: skip
+
+
+def test_a_worker_sees_exactly_the_listed_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.close_servers()  # the next server starts under the environment below
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    monkeypatch.setenv("POCL_CACHE_DIR", "/somewhere")
-    source = "import os\ndef run(x):\n    return x\nassert os.environ['POCL_CACHE_DIR']\n"
-    leak = source + "raise KeyError(sorted(k for k in os.environ if 'OPENAI' in k))\n"
-    with Session(("torch",), {}) as session:
-        outcome = session.ask(protocol.Reference(leak, "cpu", compiled=False), timeout_s=60)
-    assert isinstance(outcome, Failed)
-    assert outcome.message == "[]"
+    for name in set(os.environ) - {"PORTKERN_CACHE_DIR"}:
+        monkeypatch.delenv(name)
+    settings = {"PATH": os.defpath, "POCL_CACHE_DIR": "/somewhere", "OMP_NUM_THREADS": "3"}
+    for name, value in [*settings.items(), *((name, "sk-secret") for name in SECRETS)]:
+        monkeypatch.setenv(name, value)
+    told = "import os\ndef run(x):\n    return x\nraise KeyError(sorted(os.environ))\n"
+    with Session(("torch",), {"OF_THE_VENUE": "1"}) as session:
+        outcome = session.ask(protocol.Reference(told, "cpu", compiled=False), timeout_s=60)
     sandbox.close_servers()
+    assert isinstance(outcome, Failed)
+    own = {"HOME", "TMPDIR", "PORTKERN_CACHE_DIR", "OF_THE_VENUE", *host.GPU_NUMBERING}
+    shared = {*sandbox.SHORT_SPINS, *sandbox.KEPT_MEMORY}
+    seen = set(ast.literal_eval(outcome.message)) - SET_BY_IMPORTS
+    assert seen == own | shared | {*settings, "NUMBA_NUM_THREADS"}  # as many as OpenMP has
+
+
+def test_no_variable_that_may_pass_is_named_like_a_credential() -> None:
+    assert {name for name in environment.ALLOWED if not environment.may_pass(name)} == set()
+    assert not any(map(environment.may_pass, SECRETS))
+
+
+@pytest.mark.parametrize(
+    ("openmp", "numba", "expected"),
+    [("", "", ("", "")), ("3", "", ("3", "3")), ("4,2", "8", ("4,2", "4")), ("", "1", ("1", "1"))],
+)
+def test_numba_has_as_many_threads_as_openmp(
+    openmp: str, numba: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels would change torch's number, and seem to have turned the framework's knobs."""
+    given = {"OMP_NUM_THREADS": openmp, "NUMBA_NUM_THREADS": numba}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+    passed = environment.inherited()
+    assert tuple(passed.get(name, "") for name in given) == expected
 
 
 def test_a_worker_knows_the_evaluators_cache_though_its_home_is_elsewhere(
@@ -211,11 +263,12 @@ def test_a_session_leaves_no_scratch_and_no_process() -> None:
     assert not psutil.pid_exists(pid)
 
 
-def test_an_ended_worker_cannot_be_asked() -> None:
+def test_whoever_asks_an_ended_worker_is_told_how_it_ended() -> None:
     with Session(("torch",), {}) as session:
-        session.close()
-        with pytest.raises(PortkernError, match="has ended"):
-            session.ask(protocol.State(), timeout_s=1)
+        os.kill(session.pid, signal.SIGTERM)
+        told = [session.ask(protocol.State(), timeout_s=30) for _ in range(3)]
+    assert told == [Died(-signal.SIGTERM, "")] * 3
+    assert session.ask(protocol.State(), timeout_s=30) == told[0]
 
 
 def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> None:
@@ -243,6 +296,56 @@ def test_a_dead_server_is_started_again() -> None:
     server.close()
 
 
+def test_a_server_that_was_begun_is_the_one_that_is_used() -> None:
+    server = sandbox.ForkServer(())
+    assert server.begin()
+    assert not server.begin()
+    begun = server._process
+    assert server.layers.active is not None  # waits until it can take requests
+    assert server._process is begun
+    server.close()
+    assert not server.begin(), "it is closed"
+
+
+def test_a_server_that_still_imports_is_not_waited_for_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = sandbox.ForkServer(("slow_module",))
+    assert server.begin()
+    assert server._process is not None
+    pid, start = server._process.pid, time.monotonic()
+    server.close()
+    assert time.monotonic() - start < 5
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_server_that_cannot_be_started_is_told_to_who_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = sandbox.ForkServer(())
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/nowhere/python")
+        assert not server.begin()
+        with pytest.raises(FileNotFoundError):
+            _ = server.layers
+    assert server.layers is not None
+    server.close()
+
+
+def test_workers_look_for_garbage_though_their_server_did_not() -> None:
+    code = "import gc; assert gc.isenabled() and gc.get_freeze_count() > 1000"
+    # In a process of its own: main() ends where its connection does.
+    run = (
+        "import socket, sys\nfrom portkern.worker import forkserver\n"
+        "ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "sys.argv = ['', str(theirs.detach()), 'json']\n"
+        f"ours.shutdown(socket.SHUT_WR)\nforkserver.main()\n{code}\n"
+    )
+    subprocess.run([sys.executable, "-c", run], check=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
@@ -267,3 +370,10 @@ def test_outputs_of_another_form_are_told_what_was_expected(
     assert isinstance(results, list), results
     assert results[0].verdict is Verdict.WRONG
     assert told in results[0].detail
+
+
+def test_a_build_is_no_request_to_another_backend_than_its_candidates() -> None:
+    op = ops.load("relu")
+    asked = Build(relu(RIGHT), op.signature, "float32", HOST, {"n": 1000}, {})
+    with pytest.raises(ValueError, match="A build of cpu is no request to opencl"):
+        build.BuildRequest(registry.load("opencl"), asked)

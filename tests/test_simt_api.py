@@ -35,7 +35,9 @@ MARK = re.compile(r"// (SX\d{3})$")
 def run(name: str, folder: Path, mode: Mode = "fast") -> ProgramOutcome:
     hip = name.endswith(".hip")
     where = target.load("mi300x" if hip else "h100")
-    built = build.build_program(HERE / "api" / name, folder / "program", mode=mode, target=where)
+    built = build.build_program(
+        HERE / "api" / name, folder / "program", build.CompileOptions(mode=mode, target=where)
+    )
     return program.run(built, target=where, language="hip" if hip else "cuda")
 
 
@@ -120,13 +122,15 @@ def test_an_extension_is_built_from_a_file_with_its_includes(tmp_path: Path) -> 
         PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_to", &add_to); }"""
     )
     search, defines = [tmp_path / "kernels"], ["BY=3.0f"]
-    out = build.build_extension(source, tmp_path / "add.so", search=search, defines=defines)
+    out = build.build_extension(
+        source, tmp_path / "add.so", build.CompileOptions(search=search, defines=defines)
+    )
     opened = torchlite.load(out)
     x = torch.arange(4.0)
     opened.add_to(x)
     assert (opened.name, x.tolist()) == ("add_one", [3, 4, 5, 6])
     with pytest.raises(ConfigError, match="got 'asan'"):
-        build.build_extension(source, tmp_path / "add.so", mode="asan")
+        build.build_extension(source, tmp_path / "add.so", build.CompileOptions(mode="asan"))
 
 
 def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
@@ -157,6 +161,20 @@ def test_an_extension_s_name_does_not_stop_its_headers_from_being_precompiled(
         check=True,
     )
     assert read.stderr.startswith(f"! {box.folder}"), read.stderr[:200]
+
+
+def test_operators_are_registered_by_name_beside_bound_functions(
+    extension: Callable[[str], Extension],
+) -> None:
+    operators = extension("operators")
+    assert operators.turned(1.0, 2.0) == -2
+    registered = operators.registered
+    assert registered is not None
+    named = registered.functions
+    assert set(named) == {"portkern_demo::row_sums", "portkern_demo::from_host"}
+    x = torch.arange(600.0).reshape(2, 300).half() / 64
+    assert torch.allclose(named["portkern_demo::row_sums"](x), (x.float() + 0.5).sum(1))
+    assert named["portkern_demo::from_host"]().tolist() == [[0, 1], [3, 4]]
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:

@@ -127,7 +127,9 @@ def test_checkers_find_nothing_in_the_corpus(tmp_path: Path) -> None:
     """Lanes that read each other's registers in a warp instruction race with nobody."""
     (tmp_path / "corpus.cu").write_text(corpus.program(HEADER))
     corpus.inputs().tofile(tmp_path / "in")
-    checked = build.build_program(tmp_path / "corpus.cu", tmp_path / "corpus", mode="check")
+    checked = build.build_program(
+        tmp_path / "corpus.cu", tmp_path / "corpus", build.CompileOptions(mode="check")
+    )
     how = ExecutorOptions(races=True, bounds=True, uninitialised=True, alignment=True)
     files = [str(tmp_path / "in"), str(tmp_path / "out")]
     outcome = program.run(checked, how, arguments=files)

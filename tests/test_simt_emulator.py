@@ -36,8 +36,8 @@ def check(
     """``portkern check`` of a relu with this body; the first record of its JSON document."""
     monkeypatch.chdir(tmp_path)
 
-    def run(body: str, *options: str, target: str = "sm_90") -> dict[str, Any]:
-        Path("relu.cu").write_text(KERNEL.format(body=body), encoding="utf-8")
+    def run(body: str, *options: str, target: str = "sm_90", source: str = "") -> dict[str, Any]:
+        Path("relu.cu").write_text(source or KERNEL.format(body=body), encoding="utf-8")
         argv = ["op=relu", "backend=cuda", "source=relu.cu", f"target={target}", "venue=emulator"]
         main.run(["check", *argv, "json=true", *options])
         record: dict[str, Any] = json.loads(capsys.readouterr().out)["records"][0]
@@ -118,3 +118,56 @@ def test_a_mistyped_option_is_answered_with_the_right_one(
 ) -> None:
     status = main.run(["matrix", "ops=relu", "targets=sm_90", "backends=cuda", option])
     assert status == 2 and words in capsys.readouterr().err
+
+
+def test_races_are_looked_for_unless_they_are_not_asked_for(check: Any) -> None:
+    body = "__shared__ float sum; if (threadIdx.x == 0) sum = 0; sum += 0; " + RIGHT
+    record = check(body)
+    assert record["verdict"] == "wrong" and "SX201" in codes(record), record["detail"]
+    record = check(RIGHT, "sanitize=none")
+    [note] = record["findings"]
+    assert (note["code"], note["severity"]) == ("races-not-looked-for", "note")
+    assert record["verdict"] == "passed" and "races: not looked for" in note["message"]
+    assert check(RIGHT)["findings"] == []
+
+
+HOST_WORK = """
+#include <cstdlib>
+__global__ void k(const scalar_t* x, scalar_t* y, int64_t n, int64_t done) {{
+    int64_t i = threadIdx.x;
+    if (i < done) y[i] = x[i] > 0 ? x[i] : scalar_t(0);
+}}
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {{
+    if (!n) return 0;
+    k<<<1, 32, 0, stream>>>(x, y, n, {done});
+    {body}
+    return (int)cudaGetLastError();
+}}
+"""
+COPIES = """scalar_t* host = (scalar_t*)malloc(n * sizeof(scalar_t));
+    cudaMemcpy(host, x, n * sizeof(scalar_t), cudaMemcpyDeviceToHost);
+    for (int64_t i = 0; i < n; ++i) host[i] = host[i] > 0 ? host[i] : scalar_t(0);
+    {back} free(host);"""
+THROUGH = """scalar_t* work; cudaMalloc((void**)&work, n * sizeof(scalar_t));
+    cudaMemcpy(work, host, n * sizeof(scalar_t), cudaMemcpyHostToDevice);
+    cudaMemcpy(y, work, n * sizeof(scalar_t), cudaMemcpyDeviceToDevice); cudaFree(work);"""
+DIRECT = "cudaMemcpy(y, host, n * sizeof(scalar_t), cudaMemcpyHostToDevice);"
+LOOP = "for (int64_t i = {first}; i < n; ++i) y[i] = x[i] > 0 ? x[i] : scalar_t(0);"
+
+
+@pytest.mark.parametrize(
+    ("done", "body", "expected"),
+    [
+        (0, LOOP.format(first=0), {"SX114", "SX115"}),
+        (32, LOOP.format(first=32), {"SX114"}),
+        (0, COPIES.format(back=DIRECT), {"SX115", "SX116"}),
+        (0, COPIES.format(back=THROUGH), {"SX115", "SX116"}),
+        (32, COPIES.format(back=THROUGH), {"SX115", "SX116"}),
+    ],
+    ids=["loop", "kernel for the first", "copies", "copies through a buffer", "both"],
+)
+def test_what_the_host_computes_does_not_pass(
+    done: int, body: str, expected: set[str], check: Any, tmp_path: Path
+) -> None:
+    record = check("", "sanitize=none", source=HOST_WORK.format(done=done, body=body))
+    assert (record["verdict"], codes(record)) == ("wrong", expected), record["detail"]

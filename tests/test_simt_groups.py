@@ -10,7 +10,7 @@ import pytest
 
 from portkern.errors import BuildError
 from portkern.simt.execute import runtime_library
-from portkern.simt.execute.build import build_program
+from portkern.simt.execute.build import CompileOptions, build_program
 from portkern.simt.execute.machine import Language
 from portkern.simt.execute.options import ExecutorOptions, Mode, Order, checkers
 from portkern.simt.execute.program import ProgramOutcome, run
@@ -38,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def build(name: str, mode: Mode) -> Path:
         if (name, mode) not in done:
             out = folder / f"{name.replace('.', '-')}-{mode}"
-            done[name, mode] = build_program(PROGRAMS / name, out, mode=mode)
+            done[name, mode] = build_program(PROGRAMS / name, out, CompileOptions(mode=mode))
         return done[name, mode]
 
     return build

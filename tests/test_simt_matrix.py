@@ -157,8 +157,7 @@ def amd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build.build_program(
         SOURCES / "amd.hip",
         tmp_path_factory.mktemp("amd") / "amd",
-        target=target.load("gfx942"),
-        language="hip",
+        build.CompileOptions(target=target.load("gfx942"), language="hip"),
     )
 
 
@@ -201,7 +200,9 @@ def built(tmp_path: Path) -> Built:
         source, where = SOURCES / name, target.load(arch)
         language: Language = "hip" if source.suffix == ".hip" else "cuda"
         return build.build_program(
-            source, tmp_path / source.stem, target=where, language=language, mode=mode
+            source,
+            tmp_path / source.stem,
+            build.CompileOptions(target=where, language=language, mode=mode),
         )
 
     return make

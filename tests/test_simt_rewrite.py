@@ -27,7 +27,7 @@ WORDS = ("__global__", "__device__", "__host__", "__constant__")
 def rewritten(source: str, *, library: bool = False) -> str:
     """The text after the #line directive, of a source in which nothing is wrong."""
     result = rewrite(source, "k.cu", library=library)
-    assert result.found == ()
+    assert result.diagnostics == ()
     first, _, text = result.text.partition("\n")
     assert first == '#line 1 "k.cu"'
     assert text.count("\n") == source.count("\n")
@@ -41,7 +41,7 @@ def in_kernel(statement: str) -> str:
 
 
 def found(source: str, *, library: bool = False) -> list[tuple[str, int]]:
-    return [(d.code, d.line) for d in rewrite(source, "k.cu", library=library).found]
+    return [(d.code, d.line) for d in rewrite(source, "k.cu", library=library).diagnostics]
 
 
 def line_of(text: str, part: str) -> int:
@@ -355,8 +355,8 @@ def test_other_casts_stay() -> None:
 def test_a_broken_launch_is_found_and_left(launch: str, reason: str) -> None:
     source = f"void f() {{\n  {launch}\n}}\n"
     result = rewrite(source, "k.cu")
-    assert [(d.code, d.file, d.line) for d in result.found] == [("SX007", "k.cu", 2)]
-    assert reason in result.found[0].message
+    assert [(d.code, d.file, d.line) for d in result.diagnostics] == [("SX007", "k.cu", 2)]
+    assert reason in result.diagnostics[0].message
     assert result.text.endswith(source)
 
 
@@ -542,7 +542,7 @@ def test_a_macro_for_the_word_is_the_word() -> None:
 def test_a_declaration_that_is_none_is_found_and_left(declaration: str) -> None:
     source = f"__global__ void k() {{\n\n  {declaration}\n}}\n"
     result = rewrite(source, "k.cu")
-    assert [(d.code, d.line) for d in result.found] == [("SX011", 3)]
+    assert [(d.code, d.line) for d in result.diagnostics] == [("SX011", 3)]
     assert result.text.endswith(source)
 
 
@@ -598,15 +598,43 @@ def test_launch_bounds_of_a_prototype_are_dropped() -> None:
     assert rewritten("__global__ void __launch_bounds__(256) k();\n") == "__global__ void  k();\n"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "#define BOUNDS __launch_bounds__(256)\n__global__ void BOUNDS k() {}\n",
-        "#if A\n__launch_bounds__(1)\n#else\n__launch_bounds__(2)\n#endif\nvoid k() {}\n",
-    ],
-)
-def test_launch_bounds_whose_body_or_choice_is_unknown_are_left_to_the_header(source: str) -> None:
+def test_launch_bounds_that_a_macro_stands_for_are_stated_too() -> None:
+    source = "#define BOUNDS __launch_bounds__(2 * (N))\n__global__ void BOUNDS k() {}\n"
+    assert rewritten(source) == source.replace("{", "{ ::simt::launch_bounds(2 * ( N ));")
+
+
+def test_launch_bounds_of_a_macro_with_several_definitions_are_left_to_the_header() -> None:
+    either = (
+        "#if A\n#define B __launch_bounds__(1)\n#else\n#define B __launch_bounds__(2)\n#endif\n"
+    )
+    source = either + "__global__ void B k() {}\n"
     assert rewritten(source) == source
+
+
+def test_launch_bounds_that_an_if_chooses_are_stated_under_the_same_condition() -> None:
+    source = (
+        "#ifndef GUARD\n#define GUARD\n__global__ void\n#if A\n__launch_bounds__(1)\n#elif B\n"
+        "__launch_bounds__(2, 3)\n#endif\nk(\nint x) { f(\nx); }\n#endif\n"
+    )
+    text = rewrite(source, "k.cu", library=False).text
+    branches = [
+        "#if A",
+        "::simt::launch_bounds(1);",
+        "#elif B",
+        "#endif",
+        '#line 10 "k.cu"',
+        "",
+        "#if A",
+        "#elif B",
+        "::simt::launch_bounds(2, 3);",
+        "#endif",
+        '#line 10 "k.cu"',
+        " f(",
+        "x); }",
+        "#endif",
+        "",
+    ]
+    assert text.split("\n")[11:] == branches
 
 
 def test_noinline_is_an_attribute_of_the_host_too() -> None:
@@ -779,7 +807,7 @@ def test_ptx_is_no_host_s_assembly_even_where_nothing_marks_the_function() -> No
     [
         ("cute/tensor.hpp", "SX004"),
         ("cutlass/cutlass.h", "SX004"),
-        ("cuda/barrier", "SX002"),
+        ("cuda/ptx", "SX002"),
         ("texture_fetch_functions.h", "SX003"),
         ("nvshmem/nvshmem.h", "SX005"),
         ("nccl.h", "SX005"),
@@ -819,7 +847,7 @@ def test_a_library_has_no_main() -> None:
 def test_what_an_if_may_take_away_is_left_to_the_compiler() -> None:
     source = "#ifdef A\nint main() {}\nvoid f() { k<<<1>>>; }\n#endif\n"
     result = rewrite(source, "k.cu", library=True)
-    assert result.found == ()
+    assert result.diagnostics == ()
     lines = result.text.split("\n")
     assert lines[2].startswith('int  _Pragma("GCC error \\"SX008 ')
     assert '_Pragma("GCC error \\"SX007 ' in lines[3]
@@ -958,7 +986,7 @@ def test_a_tree_keeps_its_shape_and_its_includes(tmp_path: Path) -> None:
     )
     search = [tmp_path / "in/extra", tmp_path / "in/nothing"]
     tree = rewrite_tree(tmp_path / "in/app/main.cu", tmp_path / "out", search=search)
-    assert tree.found == ()
+    assert tree.diagnostics == ()
     assert tree.main == tmp_path / "out/app/main.cu"
     assert tree.includes == (tmp_path / "out/extra",)
     assert [path.name for path in tree.sources] == ["main.cu", "a.cuh", "b.h", "c.cuh"]
@@ -990,7 +1018,8 @@ def test_files_of_a_tree_know_each_other_s_macros(tmp_path: Path) -> None:
 def test_main_is_looked_for_in_the_main_file_of_a_tree(tmp_path: Path) -> None:
     write(tmp_path, {"k.cu": '#include "app.cu"\n', "app.cu": "int main() {}\n"})
     assert (
-        rewrite_tree(tmp_path / "app.cu", tmp_path / "out", library=True).found[0].code == "SX008"
+        rewrite_tree(tmp_path / "app.cu", tmp_path / "out", library=True).diagnostics[0].code
+        == "SX008"
     )
 
 
@@ -1221,3 +1250,32 @@ def test_the_preprocessor_chooses_among_templates(
     )
     assert run(source, option) == [expected]
     assert [a.template for a in asm] == ["a\t", "b\t"]
+
+
+# ---- loops of shuffles
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int d = 16; d; d /= 2) s[d] += __shfl_xor_sync(~0u, v, d);",
+        "for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, s[d], d);",
+        "for (int d = 16; d; d /= 2) v += f(__shfl_xor_sync(~0u, v, d));",
+        "for (int d = 16; d; d /= 2) { if (d < 3) v += __shfl_xor_sync(~0u, v, d); }",
+        "for (int d = 16; v > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);",
+        "for (int d = 16; d; d /= 2) v += threadIdx.x * __shfl_xor_sync(~0u, v, d);",
+        "for (int d = 16; d; d /= 2) w += __shfl_xor_sync(~0u, v, d);",
+        "for (int d = 16; d; d /= 2) { w += 1; v += __shfl_xor_sync(~0u, v, d); }",
+        "for (int d = 16; d; d /= 2) v += __shfl_xor_sync(__activemask(), v, d);",
+        "for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d) + __shfl_xor_sync(~0u, v, 1);",
+    ],
+)
+def test_a_loop_of_shuffles_that_is_no_fold_is_left_as_it_is(loop: str) -> None:
+    assert in_kernel(loop) == loop
+
+
+def test_a_fold_is_tried_at_once_before_its_loop() -> None:
+    loop = "for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d);"
+    text = in_kernel(loop)
+    assert text.startswith("{ if (!::simt::shuffle_loop<::simt::Move::exclusive, true>(")
+    assert text.endswith(f")) {loop} }}")

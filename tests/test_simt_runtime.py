@@ -51,7 +51,9 @@ def run(tmp_path: Path) -> Runner:
         file = tmp_path / "kernel.cu"
         file.write_text(PRELUDE + textwrap.dedent(source), encoding="utf-8")
         where = target.load(at) if at else None
-        built = build.build_program(file, tmp_path / "kernel", mode=mode, target=where)
+        built = build.build_program(
+            file, tmp_path / "kernel", build.CompileOptions(mode=mode, target=where)
+        )
         how = how or (CHECKED if mode == "check" else ExecutorOptions())
         return program.run(built, how, warp=warp, target=where, timeout_s=timeout_s)
 

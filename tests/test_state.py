@@ -18,8 +18,9 @@ import pytest
 import torch
 
 from portkern import ops
+from portkern.cells.selection import host_targets
+from portkern.evaluator import code_pages
 from portkern.evaluator.trial import Result
-from portkern.matrix.selection import host_targets
 from portkern.records.record import Verdict
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
@@ -253,3 +254,48 @@ def test_a_change_in_a_timed_call_is_found_afterwards(tmp_path: Path) -> None:
     assert result.verdict is Verdict.SUSPICIOUS
     assert result.detail.startswith("the framework's number of threads was")
     assert result.samples is None
+
+
+def test_code_that_is_put_into_a_function_is_told() -> None:
+    before, kept = Snapshot(), TorchDevice._time_cpu.__code__
+    try:
+        TorchDevice._time_cpu.__code__ = (lambda self, calls: [0.0 for _ in calls]).__code__
+        assert before.changes() == [
+            "portkern.toolchain.torch_device.TorchDevice._time_cpu was replaced"
+        ]
+    finally:
+        TorchDevice._time_cpu.__code__ = kept
+    assert not before.changes()
+
+
+def test_a_function_that_an_instance_is_given_is_told() -> None:
+    before, device = Snapshot(), TorchDevice("cpu")
+    before.watch(device=device)
+    assert not before.changes()
+    device.time = lambda calls: [0.0 for _ in calls]  # type: ignore[method-assign]
+    assert before.changes() == ["device.time was replaced"]
+
+
+def test_code_written_to_for_a_moment_stays_visible_from_outside(tmp_path: Path) -> None:
+    script = """
+import ctypes, os, sys
+print(flush=True); sys.stdin.readline()
+address = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+memory = os.open("/proc/self/mem", os.O_RDWR)
+kept = os.pread(memory, 4, address)
+os.pwrite(memory, kept, address)
+print(flush=True); sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        before = code_pages.written(process.pid)
+        assert not code_pages.changed(before, code_pages.written(process.pid))
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        [library] = code_pages.changed(before, code_pages.written(process.pid))
+        assert "libc" in library
+        process.kill()

@@ -7,17 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portkern.evaluator import statistics
 from portkern.evaluator.statistics import (
     KEPT,
     TimingPlan,
     floor_us,
     median_ci,
     noise,
+    noisy,
     observations,
     roofline,
     speedup,
     summarize,
 )
+from portkern.records.record import Speedup
 from portkern.spec.target import load
 
 
@@ -47,6 +50,32 @@ def test_the_interval_holds_the_true_ratio(seed: int) -> None:
     low, high = ratio.ci95
     assert low <= ratio.value <= high
     assert 1.9 < low < high < 2.1
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 11])
+def test_the_interval_is_that_of_medians_of_samples_that_were_drawn(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How often each median comes up, among those of 100 000 samples with replacement."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 100_000)
+    chance = np.random.default_rng(1)
+    values = chance.permutation(2.0 ** np.arange(n))
+    drawn = np.median(chance.choice(values, size=(100_000, n)), axis=1)
+    without = statistics._resampled_medians(values, chance)
+    for median in np.unique(drawn):
+        assert np.mean(without == median) == pytest.approx(np.mean(drawn == median), abs=0.01)
+    assert set(without) <= {(a + b) / 2 for a in values for b in values}
+
+
+def test_a_time_is_noisy_when_an_interval_says_little_of_its_ends() -> None:
+    steady, wild = summarize([[10.0, 10.1] * 20], "clock"), summarize([[1.0, 10.0] * 5], "clock")
+    narrow, wide = (Speedup(value=2.0, ci95=ends) for ends in ((1.9, 2.1), (1.65, 143.6)))
+    assert noisy(steady, {"eager": narrow}) == ""
+    assert "its speedup over eager, 1.65 to 144" in noisy(steady, {"eager": wide})
+    assert "its median, 1 to 10 µs" in noisy(wild, {"eager": narrow})
+    assert noisy(steady, {"eager": Speedup(value=0.0, ci95=(0.0, 0.0))}) == ""
+    undefined = Speedup.model_construct(value=1.0, ci95=(float("nan"), float("nan")))
+    assert noisy(steady, {"eager": undefined})
 
 
 def test_equal_samples_give_a_point() -> None:

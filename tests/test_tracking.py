@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,10 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
-from portkern.tracking.matrix_runs import Skipped, Tracked, track
+from portkern.regression.comparison import Comparison
+from portkern.regression.nights import Night
+from portkern.tracking.matrix_runs import track
+from portkern.tracking.store import Skipped, Tracked
 
 pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
 # Of libraries below MLflow; none is ours to mend.
@@ -32,11 +40,23 @@ ENVIRONMENT = Environment(
 )
 
 
-def measured(op: str, *, target: str = "h200", workload: str = "8x8", ratio: float = 2.0) -> Record:
-    timing = Timing(median_us=10, p20_us=9, p80_us=11, n=1, samples=[10], method="cuda events")
+def measured(
+    op: str, *, target: str = "h200", workload: str = "8x8", ratio: float = 2.0, **also: Any
+) -> Record:
+    timing = Timing(
+        median_us=10,
+        ci95_us=(9.5, 10.5),
+        p20_us=9,
+        p80_us=11,
+        n=1,
+        noise=0.02,
+        samples=[10],
+        method="cuda events",
+    )
     return Record.model_validate(
         {
             **_place(op, target, workload),
+            **also,
             "verdict": Verdict.PASSED,
             "evidence": Evidence.MEASURED,
             "timing": timing,
@@ -88,10 +108,32 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
 
 
-def logged(records: list[Record], *, uri: str, folder: Path, experiment: str) -> Tracked:
-    answer = track(records, experiment=experiment, run_name="demo", folder=folder, uri=uri)
+def logged(
+    records: list[Record],
+    *,
+    uri: str,
+    folder: Path,
+    experiment: str,
+    comparison: Comparison | None = None,
+) -> Tracked:
+    folder.mkdir(exist_ok=True)
+    answer = track(
+        records,
+        experiment=experiment,
+        run_name="demo",
+        folder=folder,
+        uri=uri,
+        comparison=comparison,
+    )
     assert isinstance(answer, Tracked), answer
     return answer
+
+
+def runs(uri: str, experiment: str, words: str = "") -> list[Any]:
+    mlflow = client(uri)
+    return list(
+        mlflow.search_runs([mlflow.get_experiment_by_name(experiment).experiment_id], words)
+    )
 
 
 def test_a_matrix_is_a_run_with_a_child_for_each_op_and_target(uri: str, tmp_path: Path) -> None:
@@ -117,26 +159,128 @@ def test_a_matrix_is_a_run_with_a_child_for_each_op_and_target(uri: str, tmp_pat
         [parent.info.experiment_id], f"tags.mlflow.parentRunId = '{answer.run_id}'"
     )
     by_name = {run.info.run_name: run for run in children}
-    assert set(by_name) == {"relu cuda@h200", "relu cuda@mi300x", "softmax cuda@h200"}
+    assert set(by_name) == {"relu cuda@h200", "softmax cuda@h200"}  # nobody judged mi300x
     relu = by_name["relu cuda@h200"]
     assert relu.data.params["arch"] == "sm_90"
-    assert relu.data.params["dtypes"] == "float32"
-    assert relu.data.metrics["speedup/float32/9x9"] == 8.0
+    assert relu.data.tags["dtypes"] == "float32"
+    assert relu.data.metrics["speedup/relu/cuda:h200/9x9 float32"] == 8.0
     assert relu.data.metrics["geomean_speedup"] == pytest.approx(4.0)
-    assert by_name["relu cuda@mi300x"].data.metrics.get("pass_rate") is None
+    assert relu.data.metrics["us/relu/cuda:h200/8x8 float32"] == 10.0
     assert by_name["softmax cuda@h200"].data.tags["gate"] == "fail"
 
 
+def test_the_run_of_a_matrix_has_every_cells_time(uri: str, tmp_path: Path) -> None:
+    answer = logged([measured("relu")], uri=uri, folder=tmp_path, experiment="times")
+    run = client(uri).get_run(answer.run_id)
+    cell = "relu/cuda:h200/8x8 float32"
+    kinds = ("us", "us_low", "us_high", "noise", "speedup")
+    assert [run.data.metrics[f"{kind}/{cell}"] for kind in kinds] == [10, 9.5, 10.5, 0.02, 2]
+    assert run.info.start_time == run.info.end_time == 1767323045000  # the record's own
+
+
 def test_the_last_good_matrix_is_found_by_its_gate(uri: str, tmp_path: Path) -> None:
-    logged([ended("relu", Verdict.WRONG)], uri=uri, folder=tmp_path, experiment="nightly")
-    good = logged([measured("relu")], uri=uri, folder=tmp_path, experiment="nightly")
-    logged([ended("relu", Verdict.CRASHED)], uri=uri, folder=tmp_path, experiment="nightly")
-    mlflow = client(uri)
-    experiment = mlflow.get_experiment_by_name("nightly").experiment_id
-    (found,) = mlflow.search_runs(
-        [experiment], "tags.gate = 'pass' and tags.suite = 'nightly'", max_results=1
-    )
+    def night(name: str, record: Record) -> Tracked:
+        return logged([record], uri=uri, folder=tmp_path / name, experiment="nightly")
+
+    night("1", ended("relu", Verdict.WRONG))
+    good = night("2", measured("relu"))
+    night("3", ended("relu", Verdict.CRASHED))
+    words = "tags.gate = 'pass' and tags.suite = 'nightly' and tags.kind = 'matrix'"
+    (found,) = runs(uri, "nightly", words)
     assert found.info.run_id == good.run_id
+
+
+def test_a_regression_is_a_gate_of_its_own(uri: str, tmp_path: Path) -> None:
+    good, bad = measured("relu"), ended("relu", Verdict.WRONG)
+    same = measured("softmax")
+    before = Night.of("monday", [good, same])
+    regressed = Comparison(before, Night.of("tuesday", [bad, same]), [before])
+    answer = logged([bad, same], uri=uri, folder=tmp_path, experiment="gates", comparison=regressed)
+    tags = client(uri).get_run(answer.run_id).data.tags
+    assert tags["gate"] == "regressed"
+    groups = runs(uri, "gates", "tags.kind = 'group'")
+    gates = {run.info.run_name: run.data.tags["gate"] for run in groups}
+    assert gates == {"relu cuda@h200": "regressed", "softmax cuda@h200": "pass"}
+    metrics = client(uri).get_run(answer.run_id).data.metrics
+    assert metrics["change/new failure"] == 1
+
+
+def test_nights_are_points_of_one_run_over_time(uri: str, tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        record = measured("relu", ratio=float(day), time=f"2026-01-0{day}T00:00:00Z")
+        logged([record], uri=uri, folder=tmp_path / str(day), experiment="over time")
+    (history,) = runs(uri, "over time", "tags.kind = 'history'")
+    key = "speedup/relu/cuda:h200/8x8 float32"
+    points = client(uri).get_metric_history(history.info.run_id, key)
+    assert [(point.step, point.value) for point in points] == [(1, 1), (2, 2), (3, 3)]
+    assert {b.timestamp - a.timestamp for a, b in pairwise(points)} == {86_400_000}
+
+
+def test_the_same_command_again_goes_on_with_its_run(uri: str, tmp_path: Path) -> None:
+    first = logged(
+        [measured("relu"), ended("softmax", Verdict.CRASHED)],
+        uri=uri,
+        folder=tmp_path,
+        experiment="again",
+    )
+    again = logged(
+        [measured("relu"), measured("softmax", time="2026-01-02T04:00:00Z")],
+        uri=uri,
+        folder=tmp_path,
+        experiment="again",
+    )
+    assert again.run_id == first.run_id
+    (parent,) = runs(uri, "again", "tags.kind = 'matrix'")
+    assert parent.data.tags["gate"] == "pass"
+    assert parent.data.metrics["verdict/crashed"] == 0
+    children = runs(uri, "again", "tags.kind = 'group'")
+    assert {run.info.run_name: run.data.tags["gate"] for run in children} == {
+        "relu cuda@h200": "pass",
+        "softmax cuda@h200": "pass",
+    }
+
+
+def test_a_store_that_is_lost_on_the_way_leaves_no_run_that_seems_at_work(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the request is at which it is lost."""
+    from mlflow import MlflowClient
+
+    requests = ["create_run", "set_terminated", "log_inputs", "log_batch", "log_table"]
+    for name in requests:
+        with monkeypatch.context() as patch:
+            send = getattr(MlflowClient, name)
+
+            def dies(*args: Any, send: Any = send, **kwargs: Any) -> None:
+                send(*args, **kwargs)
+                raise ConnectionError("the server is gone")  # the request arrived, the answer not
+
+            patch.setattr(MlflowClient, name, dies)
+            lost = track(
+                [measured("relu")], experiment="lost", run_name="x", folder=tmp_path, uri=uri
+            )
+        assert lost == Skipped(f"{uri}: the server is gone")
+    (begun,) = runs(uri, "lost", "tags.kind = 'matrix'")
+    assert begun.info.status == "FAILED"
+    logged([measured("relu")], uri=uri, folder=tmp_path, experiment="lost")
+    found = runs(uri, "lost")
+    assert {run.info.status for run in found} == {"FINISHED"}
+    kinds = [run.data.tags["kind"] for run in found]
+    assert sorted(kinds) == ["group", "history", "matrix"]
+
+
+def test_an_experiment_shows_runs_first_and_is_the_one_of_the_environment(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "kernels of ours")
+    answer = logged([measured("relu")], uri=uri, folder=tmp_path, experiment="relu")
+    assert answer.experiment == "kernels of ours"
+    experiment = client(uri).get_experiment_by_name("kernels of ours")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", experiment.experiment_id)
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
+    again = logged([measured("relu")], uri=uri, folder=tmp_path / "two", experiment="relu")
+    assert again.experiment == "kernels of ours"
 
 
 def test_all_cells_and_the_reports_are_artifacts(uri: str, tmp_path: Path) -> None:
@@ -223,8 +367,86 @@ def test_the_default_store_is_where_mlflow_ui_looks(
     ]
     said = [process.communicate(timeout=300)[0] for process in both]
     assert all("MLflow run" in line for line in said), said
-    runs = client(f"sqlite:///{tmp_path / 'mlflow.db'}").search_runs(["1"])
-    assert len(runs) == 4
+    found = client(f"sqlite:///{tmp_path / 'mlflow.db'}").search_runs(["1"])
+    assert sorted(run.data.tags["kind"] for run in found) == sorted(
+        [*2 * ["matrix", "group"], "history"]
+    )
+
+
+@contextmanager
+def server(folder: Path, port: int, *words: str, **environment: str) -> Iterator[Any]:
+    """A real one on this machine, which answers when the block begins."""
+    argv = [sys.executable, "-W", "ignore", "-m", "mlflow", "server", "--port", str(port)]
+    argv += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1", *words]
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            argv, cwd=folder, env=os.environ | environment, stderr=log, start_new_session=True
+        )
+    try:
+        for _ in range(600):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            assert process.poll() is None, (folder / "server.log").read_text()
+            time.sleep(0.2)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.full
+def test_a_server_that_is_killed_has_no_run_at_work_when_it_is_back(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    records = [measured(f"op{i}") for i in range(4)]
+    uri = f"http://127.0.0.1:{port}"
+    with server(tmp_path, port) as process, monkeypatch.context() as patch:
+        send, begun = MlflowClient.create_run, []
+
+        def begins(*args: Any, **kwargs: Any) -> Any:
+            begun.append(send(*args, **kwargs))
+            if len(begun) == 3:  # the second of the groups
+                os.killpg(process.pid, signal.SIGKILL)
+            return begun[-1]
+
+        patch.setattr(MlflowClient, "create_run", begins)
+        lost = track(records, experiment="e", run_name="n", folder=tmp_path, uri=uri)
+    assert isinstance(lost, Skipped)
+    with server(tmp_path, port):
+        logged(records, uri=uri, folder=tmp_path, experiment="e")
+        found = runs(uri, "e")
+    assert {run.info.status for run in found} == {"FINISHED"}
+    kinds = Counter(run.data.tags["kind"] for run in found)
+    assert kinds == {"matrix": 1, "history": 1, "group": 4}
+
+
+@pytest.mark.full
+def test_a_server_with_users_is_logged_in_to(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flask_wtf", reason="MLflow's server with users needs Flask-WTF")
+    uri = f"http://127.0.0.1:{port}"
+    password = "a long password"
+    secrets = {"MLFLOW_AUTH_ADMIN_PASSWORD": password, "MLFLOW_FLASK_SERVER_SECRET_KEY": "k"}
+    with server(tmp_path, port, "--app-name", "basic-auth", **secrets):
+        anyone = track([measured("relu")], experiment="e", run_name="n", folder=tmp_path, uri=uri)
+        assert isinstance(anyone, Skipped)
+        assert "401" in anyone.reason
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+        answer = logged([measured("relu")], uri=uri, folder=tmp_path, experiment="e")
+    page = f"runs/{answer.run_id}?workflowType=machine_learning"
+    assert str(answer).endswith(f"in {uri}/#/experiments/{answer.experiment_id}/{page}")
 
 
 def test_libraries_are_told_to_stay_at_home_before_they_load() -> None:

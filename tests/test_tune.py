@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
+from portkern.cells.selection import Selection, Stage, host_targets
 from portkern.cli.main import run
 from portkern.errors import ConfigError
-from portkern.matrix.selection import Selection, Stage, host_targets
 from portkern.records.record import Record
 from portkern.spec import catalogue, registry, target
 from portkern.spec.candidate import Candidate
@@ -338,4 +338,4 @@ def test_a_target_that_is_not_here_is_not_tuned_and_the_reason_is_told(
 
 def test_a_search_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "ops=relu", "trials=0"]) == 2
-    assert "Got trials=0, expected 1 or more" in capsys.readouterr().err
+    assert "Got trials=0, expected a number from 1" in capsys.readouterr().err

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from portkern import ops
 from portkern.evaluator import worker_reports
+from portkern.evaluator.build import failure_of
+from portkern.records.record import Verdict
+from portkern.sandbox.message import Failed
+from portkern.sandbox.session import Unconfined
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import protocol, worker
+
+from .kernels import RIGHT, relu
 
 #: Of portkern's dependencies, what a machine that only runs cells may lack.
 NOT_NEEDED = ("hydra", "omegaconf", "rich", "scipy", "jinja2", "filelock", "psutil", "mlflow")
@@ -36,9 +44,13 @@ def test_it_starts_without_the_evaluators_dependencies() -> None:
 
 
 def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
-    """Only the baseline's request carries the reference; tolerances are in none. The seeds are
-    those of a round's inputs, which it holds as well."""
-    asked = {kind for kind in protocol.REQUESTS.values() if kind is not protocol.Reference}
+    """Only those of the baseline and of imported references carry the reference; tolerances are in
+    none. The seeds are those of a round's inputs, which it holds as well, and so are the base,
+    whether it is rolled and what stays of it; places are asked for once their calls are over."""
+    read = (protocol.Describe, protocol.WritePlain)
+    imported = (protocol.Compute, protocol.Derive, protocol.Draw, *read)
+    others = (protocol.Reference, *imported, protocol.Execute)  # the last: of no candidate
+    asked = {kind for kind in protocol.REQUESTS.values() if kind not in others}
     told = {field.name for kind in asked for field in fields(kind)}
     assert told == {
         "build",
@@ -55,6 +67,10 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "calls",
         "call",
         "traced",
+        "base",
+        "rolled",
+        "structured",
+        "places",
     }
     assert not {"answers", "check"} & set(vars(worker))
 
@@ -84,3 +100,33 @@ def test_a_returned_tensor_is_new_contiguous_and_on_the_device(
         ops.load("softmax"), worker.layout(returned, [X], TorchDevice("cpu"))
     )
     assert odd.startswith(told) and bool(odd) == bool(told)
+
+
+@pytest.mark.parametrize("name", ["BackendUnavailable", "JailError", "Unconfined", "Missing"])
+def test_no_name_of_an_error_excuses_a_kernel_whose_code_has_run(name: str) -> None:
+    raised = Failed(name, "not here", "Traceback")
+    assert failure_of(raised, "the kernel").verdict is Verdict.CRASHED
+
+
+def test_a_toolchain_may_be_absent_only_where_no_code_of_the_candidate_can_have_run() -> None:
+    raised = Failed("BackendUnavailable", "no compiler")
+    assert failure_of(raised, "the build", untouched=True).verdict is Verdict.UNAVAILABLE
+    assert failure_of(Unconfined("No containment"), "the build").verdict is Verdict.UNAVAILABLE
+    python, native = Candidate("relu", "cpu", "numba", "", "relu"), relu(RIGHT)
+    assert registry.load("cpu").runs_at_build(python)
+    assert not registry.load("cpu").runs_at_build(native)
+    for name in ("cuda", "hip"):
+        [language, *_] = registry.load(name).languages.values()
+        assert not registry.load(name).runs_at_build(
+            replace(native, backend=name, language=language)
+        )
+    for name in ("triton", "pallas", "opencl"):
+        [language] = registry.load(name).languages.values()
+        assert registry.load(name).runs_at_build(replace(python, backend=name, language=language))
+
+
+@pytest.mark.parametrize("name", ["LaunchTimeout", "BuildTimeout"])
+def test_a_claim_that_time_was_over_is_held_against_the_evaluators_clock(name: str) -> None:
+    at_once, late = (Failed(name, "too late", "", after_s=after_s) for after_s in (0.01, 4.0))
+    assert failure_of(at_once, "the kernel").verdict is Verdict.CRASHED
+    assert failure_of(late, "the kernel").verdict is Verdict.TIMED_OUT

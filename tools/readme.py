@@ -9,7 +9,16 @@ from typing import Any
 
 import yaml
 
-from benchmarks import _script, amd_builds, cpu_ops, evaluator, headline, memory_bound
+from benchmarks import (
+    _script,
+    amd_builds,
+    cpu_ops,
+    evaluator,
+    headline,
+    load,
+    memory_bound,
+    tolerances,
+)
 from portkern.records.record import RecordFile
 from portkern.report.markdown import overview
 
@@ -69,6 +78,14 @@ def _cost() -> str:
     return "\n\n".join(evaluator.table(json.loads(file.read_text())) for file in files)
 
 
+def _load() -> str:
+    return load.table(load.results())
+
+
+def _tolerances() -> str:
+    return tolerances.table(tolerances.results())
+
+
 def _headline() -> str:
     return headline.table(_result("headline-h200.json"))
 
@@ -105,7 +122,7 @@ def _result(name: str) -> Any:
 PAGES = {
     "README.md": (_matrix, _speed),
     "docs/agent.md": (_presets,),
-    "docs/evaluator.md": (_cost,),
+    "docs/evaluator.md": (_cost, _load, _tolerances),
     "docs/operators.md": (_headline, _memory, _cpu, _amd),
 }
 

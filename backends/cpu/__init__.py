@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,13 +14,13 @@ from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Rea
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
-from portkern.toolchain import elf, host
+from portkern.toolchain import elf, host, source_tree, torch_extension, torch_module
 from portkern.toolchain.compilers import Compiler, compiler, machine
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.run_tool import package_version, run_tool
 from portkern.toolchain.torch_device import TorchDevice
 
-from . import functions, jit
+from . import functions, jit, precompiled
 
 HARNESS = Path(__file__).parent / "harness.h"
 TYPES = {
@@ -44,17 +44,20 @@ BUILD_TIMEOUT_S = 300.0
 class CpuBackend(Backend):
     name = "cpu"
     languages: ClassVar[Mapping[str, str]] = {".cpp": "c++", ".py": "numba"}
+    modules = "torch-c++"
+    marks: ClassVar[tuple[str, ...]] = ("numba",)
+    companions: ClassVar[tuple[str, ...]] = ("c++",)
     preload = ("torch",)
 
     def supports(self, target: Target) -> bool:
         return target.vendor == "cpu"
 
     def probe(self, target: Target) -> Ready | Missing:
-        found = compiler(machine(target))
-        if isinstance(found, Missing):
-            return found
-        openmp = "" if found.openmp == ("-fopenmp",) or found.cross else ", no OpenMP: one thread"
-        parts = {"c++": found.version + openmp}
+        chosen = compiler(machine(target))
+        if isinstance(chosen, Missing):
+            return chosen
+        openmp = "" if chosen.openmp == ("-fopenmp",) or chosen.cross else ", no OpenMP: one thread"
+        parts = {"c++": chosen.version + openmp}
         numba = package_version("numba")
         return Ready(parts | ({"numba": numba} if numba else {}))
 
@@ -77,12 +80,19 @@ class CpuBackend(Backend):
             return Missing(f"Numba has no {dtype} arithmetic on CPUs", "write it in C++")
         return True
 
+    def builds(self, request: Build) -> bool | Missing:
+        if request.candidate.style == "module":
+            return torch_extension.missing() or True
+        return jit.builds(request.target) if _compiled_by_numba(request.candidate) else True
+
     def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
         return () if candidate.language == "c++" else self.preload
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         if _compiled_by_numba(request.candidate):
             return jit.build(request, workdir)
+        if request.candidate.style == "module":
+            return _build_module(request, workdir)
         if request.candidate.language == "numba":
             return functions.build(request, workdir)
         return _build_cpp(request, workdir)
@@ -90,15 +100,42 @@ class CpuBackend(Backend):
     def declaration(self, signature: Signature, language: str) -> str:
         if language != "c++":
             return super().declaration(signature, language)
-        return abi.prototype(signature, signature.name, TYPES)
+        return abi.declaration(signature, signature.name, TYPES)
+
+    def prepare(self, request: Build) -> Sequence[Path]:
+        found = compiler(machine(request.target))
+        if request.candidate.style == "module" and not isinstance(found, Missing):
+            return torch_extension.prepare(found, found.march(request.target))
+        if request.candidate.language != "c++" or isinstance(found, Missing):
+            return ()
+        return precompiled.prepare(found, HARNESS, _flags(found, request.target))
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         device = TorchDevice("cpu")
+        if request.candidate.style == "module":
+            _install(request, Path("torch-extensions").absolute())
+            return torch_module.load(artifact, request, device)
         if artifact.kind == "numba":
             return jit.load(artifact, request, device)
         if artifact.kind == "python":
             return functions.load(artifact, request, device)
         return load_library(artifact, request, device)
+
+
+def _install(request: Build, folder: Path) -> None:
+    chosen = compiler(machine(request.target))
+    if isinstance(chosen, Missing):
+        raise BackendUnavailable(str(chosen))
+    torch_extension.install(chosen, chosen.march(request.target), folder)
+
+
+def _build_module(request: Build, workdir: Path) -> Artifact:
+    """The source as it is; that its extensions can be built is seen where they can run."""
+    artifact = torch_module.write(request, workdir)
+    if request.runnable:
+        _install(request, workdir / "torch-extensions")
+        torch_module.import_class(artifact.path, request.candidate.entry)
+    return artifact
 
 
 def _compiled_by_numba(candidate: Candidate) -> bool:
@@ -115,9 +152,9 @@ def _why_not_here(target: Target) -> Missing:
 
 
 def _build_cpp(request: Build, workdir: Path) -> Artifact:
-    found = compiler(machine(request.target))
-    if isinstance(found, Missing):
-        raise BackendUnavailable(str(found))
+    chosen = compiler(machine(request.target))
+    if isinstance(chosen, Missing):
+        raise BackendUnavailable(str(chosen))
     signature, entry = request.signature, request.candidate.entry
     prelude = abi.prelude(
         signature, entry, request.dtype, TYPES, include=f'#include "{HARNESS.name}"'
@@ -126,12 +163,14 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     own, file = workdir / f"{signature.name}.cpp", workdir / f"{entry}.unit.cpp"
     own.write_text(request.candidate.source, encoding="utf-8")
     line = f'#line 1 "{own.name}"\n'
-    file.write_text(prelude + line + request.candidate.source, encoding="utf-8")
+    tree = source_tree.write(request.candidate, workdir)
+    file.write_text(prelude + line + request.candidate.source + tree.after, encoding="utf-8")
     artifact = file.with_suffix(".o")
-    env = _zig_caches(found, workdir)
-    compile_ = [*found.argv, *FLAGS, found.march(request.target), *found.openmp, "-c"]
+    env = _zig_caches(chosen, workdir)
+    flags = _flags(chosen, request.target)
+    compile_ = [*chosen.argv, *flags, *precompiled.include(chosen, HARNESS, flags), "-c"]
     log = run_tool(
-        [*compile_, "-I", HARNESS.parent, file, "-o", artifact],
+        [*compile_, *tree.flags, "-I", HARNESS.parent, file, "-o", artifact],
         timeout_s=BUILD_TIMEOUT_S,
         cwd=workdir,
         env=env,
@@ -139,17 +178,21 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     if not elf.defines(artifact, entry):
         wanted = abi.prototype(signature, entry, TYPES)
         raise BuildError(f"The source defines no C function {entry!r}; expected {wanted}", log=log)
-    if found.cross:
+    if chosen.cross:
         return Artifact(artifact, "object", log=log)
     library = file.with_suffix(".so")
-    argv = [*found.link, str(artifact), "-o", str(library)]
+    argv = [*chosen.link, str(artifact), "-o", str(library)]
     log += run_tool(argv, timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
     return Artifact(library, "shared library", log=log)
 
 
-def _zig_caches(found: Compiler, workdir: Path) -> dict[str, str]:
+def _flags(chosen: Compiler, target: Target) -> list[str]:
+    return [*FLAGS, chosen.march(target), *chosen.openmp]
+
+
+def _zig_caches(chosen: Compiler, workdir: Path) -> dict[str, str]:
     """zig caches what it compiles; the jail lets it write beneath ``workdir`` only."""
-    if found.name != "zig":
+    if chosen.name != "zig":
         return {}
     return {
         name: os.environ.get(name, str(workdir / "zig"))

@@ -1,8 +1,7 @@
-"""Numba: Python functions compiled for the target and kept beside their source."""
+"""Numba: Python functions, compiled for the target when they are built and when they are loaded."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError
-from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
+from portkern.spec.backend import Artifact, Build, Call, Device, Kernel, Missing
 from portkern.spec.target import Target
 from portkern.toolchain.compilers import machine
 from portkern.toolchain.run_tool import package_version
@@ -22,11 +21,6 @@ from .functions import import_function
 if TYPE_CHECKING:
     import torch
 
-#: Modules that kernels may import: ``portkern.backends.cpu.include``.
-INCLUDE = Path(__file__).parent / "include"
-#: The times of sources, which every file system can keep: from then on for so many seconds.
-_FROM, _SECONDS = 1_000_000_000, 1 << 30
-
 
 def environment(target: Target) -> dict[str, str]:
     """What makes Numba compile for ``target`` rather than for the whole of this CPU.
@@ -36,12 +30,20 @@ def environment(target: Target) -> dict[str, str]:
     return {"NUMBA_CPU_NAME": str(target.march), "NUMBA_CPU_FEATURES": ""}
 
 
-def _import_numba(target: Target) -> None:
+def builds(target: Target) -> bool | Missing:
+    """Whether Numba compiles for ``target`` here."""
     if package_version("numba") is None:
-        raise BackendUnavailable("Numba is not installed; pip install 'portkern[numba]'")
+        return Missing("Numba is not installed", "pip install 'portkern[numba]'")
     here = platform.machine().replace("arm64", "aarch64")
     if machine(target) != here:
-        raise BackendUnavailable(f"Numba compiles for the machine it runs on, {here}")
+        return Missing(f"Numba compiles for the machine it runs on, {here}")
+    return True
+
+
+def _import_numba(target: Target) -> None:
+    able = builds(target)
+    if isinstance(able, Missing):
+        raise BackendUnavailable(str(able))
     if "numba" not in sys.modules:
         os.environ.update(environment(target))
     import numba
@@ -57,7 +59,7 @@ def _import_numba(target: Target) -> None:
 def build(request: Build, workdir: Path) -> Artifact:
     _import_numba(request.target)
     path = workdir / f"{request.candidate.entry}.py"
-    _write(path, request)
+    path.write_text(request.candidate.source, encoding="utf-8")
     from numba.core.errors import NumbaError
 
     try:
@@ -67,25 +69,13 @@ def build(request: Build, workdir: Path) -> Artifact:
     return Artifact(path, "numba")
 
 
-def _write(path: Path, request: Build) -> None:
-    """The source, and a time, that follow from all that is compiled. Numba's cache compares either
-    the file's text or its time and size, and knows nothing of the modules that a kernel imports."""
-    digest = hashlib.sha256(request.candidate.source.encode())
-    for file in sorted(INCLUDE.glob("*.py")):
-        digest.update(file.read_bytes())
-    made_of = f"\n# compiled from {digest.hexdigest()}\n"
-    path.write_text(request.candidate.source + made_of, encoding="utf-8")
-    time = _FROM + int.from_bytes(digest.digest()[:4]) % _SECONDS
-    os.utime(path, (time, time))
-
-
 def _compile(function: Callable[..., object], request: Build) -> None:
-    """Compile for the request's types now, and keep the code in __pycache__ beside the source."""
+    """Compile for the request's types now. The code is not kept: what a build leaves beside the
+    source may be the candidate's own."""
     import numba
 
     if not isinstance(function, numba.core.dispatcher.Dispatcher):
         return  # a plain function that calls jitted ones: they compile when it runs
-    function.enable_caching()
     tensors = (*request.signature.inputs, *request.signature.outputs)
     arrays = [
         numba.types.Array(getattr(numba.types, t.resolve(request.dtype)), len(t.shape), "C")
@@ -101,7 +91,6 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import numpy
 
     _import_numba(request.target)
-    _write(artifact.path, request)
     function = import_function(artifact.path, request)
     _compile(function, request)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.

@@ -10,11 +10,13 @@ from portkern.errors import BackendUnavailable
 from portkern.simt.execute import emulate
 from portkern.simt.execute.build import Source
 from portkern.simt.execute.options import CHECKERS
+from portkern.simt.torch_extension import module
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
+from portkern.toolchain import source_tree
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
@@ -29,8 +31,10 @@ class CudaBackend(Backend):
 
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
+    modules = "torch-cuda"
     shared: ClassVar = {"portkern.backends.gpu": {".cu": "cuda"}}
     thread_knobs = ("BLOCK", "THREADS")
+    companions: ClassVar[tuple[str, ...]] = ("cuda",)
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
 
@@ -50,21 +54,33 @@ class CudaBackend(Backend):
         return Venues(gpu.hardware(target, nvcc.find()), emulate.venue(target))
 
     def prepare(self, request: Build) -> Sequence[Path]:
+        if request.candidate.style == "module":
+            return module.prepare(request)
         return emulate.prepare(request, "cuda")
 
+    def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
+        return emulate.runs(artifact) if venue.kind == "emulator" else True
+
+    def builds(self, request: Build) -> bool | Missing:
+        of_module = request.candidate.style == "module"
+        return (module.unmodelled(request) or True) if of_module else True
+
     def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
-        return ()
+        return self.preload if candidate.style == "module" else ()
 
     def build(self, request: Build, workdir: Path) -> Artifact:
+        if request.candidate.style == "module":
+            return module.build(request, workdir)
         # A library names its entry; a cubin has no host code, so only the text can tell.
         if not request.runnable and not source.defines_entry(request):
             raise source.no_entry(request, ".cu", "cudaStream_t")
         artifact = self._compile(request, workdir)
         if request.emulated:
             name, prelude = f"{request.signature.name}.cu", source.prelude(request)
-            text = request.candidate.source
             emulate.build_beside(
-                Source(text, name, "cuda", prelude, search=(PORTABLE,)), request, workdir
+                Source(request.candidate.source, name, "cuda", prelude, search=(PORTABLE,)),
+                request,
+                workdir,
             )
         return artifact
 
@@ -72,8 +88,9 @@ class CudaBackend(Backend):
         compiler = nvcc.find()
         if isinstance(compiler, Missing):
             return self._build_with_nvrtc(request, workdir, compiler)
-        text = source.numbered(request, source.prelude(request), ".cu")
-        artifact = nvcc.build(compiler, request, text, workdir)
+        tree = source_tree.write(request.candidate, workdir)
+        text = source.numbered(request, source.prelude(request), ".cu", tree)
+        artifact = nvcc.build(compiler, request, text, workdir, tree.nvcc_flags)
         if request.runnable and not source.exports(artifact.path, request.candidate.entry):
             raise source.no_entry(request, ".cu", "cudaStream_t")
         return artifact
@@ -85,9 +102,11 @@ class CudaBackend(Backend):
         return nvrtc.build(fallback, request, workdir)
 
     def declaration(self, signature: Signature, language: str) -> str:
-        return abi.prototype(signature, signature.name, source.TYPES, stream="cudaStream_t")
+        return abi.declaration(signature, signature.name, source.TYPES, stream="cudaStream_t")
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        if request.candidate.style == "module":
+            return module.load(artifact, request, venue)
         if venue.kind == "emulator":
             return emulate.load(artifact, request, venue, "cuda")
         return load_library(artifact, request, TorchDevice(venue.device))

@@ -19,8 +19,8 @@ def torch_runtime(kind: str) -> str | None:
     file = folder / "version.py" if folder else None
     if file is None or not file.exists():
         return None
-    found = re.search(rf"^{kind}\b[^=\n]*=\s*'([^']+)'", file.read_text(), re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^{kind}\b[^=\n]*=\s*'([^']+)'", file.read_text(), re.MULTILINE)
+    return match[1] if match else None
 
 
 def hardware(target: Target, nvcc: Nvcc | Missing) -> Venue | Missing:

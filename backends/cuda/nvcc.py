@@ -121,5 +121,5 @@ def _version(nvcc: Path) -> str | None:
         answer = run_tool([nvcc, "--version"], timeout_s=20, error=ToolError)
     except ToolError:
         return None  # an nvcc that does not start is no nvcc
-    found = re.search(r"release [\d.]+, V([\d.]+)", answer)
-    return found[1] if found else None
+    match = re.search(r"release [\d.]+, V([\d.]+)", answer)
+    return match[1] if match else None

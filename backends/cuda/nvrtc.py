@@ -9,6 +9,7 @@ from pathlib import Path
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
+from portkern.toolchain import source_tree
 
 from ..gpu import INCLUDE as PORTABLE
 from . import nvcc, ptxas, source
@@ -56,11 +57,13 @@ def build(nvrtc: Nvrtc, request: Build, workdir: Path) -> Artifact:
     """Compile the device code to a cubin. Raises BuildError, also for a build that is to run."""
     if request.runnable:
         raise BuildError("NVRTC makes device code only; install nvcc and g++ to run it here")
-    text = source.numbered(request, _HOST_API + source.prelude(request), ".cu")
+    tree = source_tree.write(request.candidate, workdir)
+    text = source.numbered(request, _HOST_API + source.prelude(request), ".cu", tree)
     source.write(request, text, workdir, ".cu")
     number = nvcc.arch(request.target)
-    folders = (nvrtc.include, nvrtc.include / "cccl", PORTABLE)
+    folders = (*tree.search, nvrtc.include, nvrtc.include / "cccl", PORTABLE)
     options = [f"-arch=sm_{number}", *_FLAGS, *(f"-I{folder}" for folder in folders)]
+    options += [f"-D{define}" for define in tree.defines]
     with _Program(nvrtc, text) as program:
         log = program.compile(options)
         output = workdir / f"{request.signature.name}.cubin"

@@ -44,10 +44,10 @@ def _kernel(symbol: str, text: str, threads: int | None, linked: bool) -> Resour
 
 
 def _block(directives: str) -> int | None:
-    found = _THREADS.search(directives)
-    if not found:
+    match = _THREADS.search(directives)
+    if not match:
         return None
-    x, y, z = (int(text or 1) for text in found.groups())
+    x, y, z = (int(text or 1) for text in match.groups())
     return x * y * z
 
 
@@ -57,14 +57,14 @@ def readable(symbol: str) -> str:
     if not symbol.startswith("_Z"):
         return symbol
     name = symbol
-    while found := re.match(r"L?(\d+)", text):
-        start = found.end()
-        name, text = text[start : start + int(found[1])], text[start + int(found[1]) :]
+    while match := re.match(r"L?(\d+)", text):
+        start = match.end()
+        name, text = text[start : start + int(match[1])], text[start + int(match[1]) :]
     if not text.startswith("I"):
         return name
     values = []
     text = text[1:]
-    while found := _INTEGER.match(text):
-        values.append(found[1].replace("n", "-"))
-        text = text[found.end() :]
+    while match := _INTEGER.match(text):
+        values.append(match[1].replace("n", "-"))
+        text = text[match.end() :]
     return f"{name}<{', '.join(values)}>" if values else name

@@ -8,6 +8,7 @@ from pathlib import Path
 from portkern.errors import BuildError
 from portkern.spec import abi
 from portkern.spec.backend import Build
+from portkern.toolchain.source_tree import SourceTree
 
 #: CUDA's names of the dtypes that tensors may have.
 TYPES = {
@@ -49,10 +50,11 @@ def prelude(request: Build) -> str:
     )
 
 
-def numbered(request: Build, before: str, suffix: str) -> str:
-    """``before``, then the candidate such that errors name ``<op>.cu`` and the author's lines."""
+def numbered(request: Build, before: str, suffix: str, tree: SourceTree) -> str:
+    """``before``, then the candidate such that errors name ``<op>.cu`` and the author's lines;
+    ``tree.after`` is for its further sources."""
     name = f"{request.signature.name}{suffix}"
-    return f'{before}#line 1 "{name}"\n{request.candidate.source}\n'
+    return f'{before}#line 1 "{name}"\n{request.candidate.source}\n{tree.after}'
 
 
 def write(request: Build, text: str, workdir: Path, suffix: str) -> Path:
@@ -64,8 +66,10 @@ def write(request: Build, text: str, workdir: Path, suffix: str) -> Path:
 
 def defines_entry(request: Build) -> bool:
     """Whether the text holds a body for the entry; compiling for the device alone needs none."""
-    text = _COMMENT_OR_STRING.sub(" ", request.candidate.source)
-    entry = re.escape(request.candidate.entry)
+    candidate = request.candidate
+    text = "\n".join((candidate.source, *candidate.companions.texts.values()))
+    text = _COMMENT_OR_STRING.sub(" ", text)
+    entry = re.escape(candidate.entry)
     return re.search(rf"\b{entry}\s*\([^;{{}}]*\)\s*{{", text) is not None
 
 

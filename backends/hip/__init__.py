@@ -10,12 +10,13 @@ from portkern.errors import BackendUnavailable
 from portkern.simt.execute import emulate
 from portkern.simt.execute.build import Source
 from portkern.simt.execute.options import CHECKERS
+from portkern.simt.torch_extension import module
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
-from portkern.toolchain import host
+from portkern.toolchain import host, source_tree
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
@@ -33,8 +34,10 @@ class HipBackend(Backend):
 
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
+    modules = "torch-hip"
     shared: ClassVar = {"portkern.backends.gpu": {".cu": "hip"}}
     thread_knobs = ("BLOCK", "THREADS")
+    companions: ClassVar[tuple[str, ...]] = ("hip",)
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
 
@@ -58,12 +61,23 @@ class HipBackend(Backend):
         return Venues(hardware, emulate.venue(target))
 
     def prepare(self, request: Build) -> Sequence[Path]:
+        if request.candidate.style == "module":
+            return module.prepare(request)
         return emulate.prepare(request, "hip")
 
+    def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
+        return emulate.runs(artifact) if venue.kind == "emulator" else True
+
+    def builds(self, request: Build) -> bool | Missing:
+        of_module = request.candidate.style == "module"
+        return (module.unmodelled(request) or True) if of_module else True
+
     def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
-        return ()
+        return self.preload if candidate.style == "module" else ()
 
     def build(self, request: Build, workdir: Path) -> Artifact:
+        if request.candidate.style == "module":
+            return module.build(request, workdir)
         # A library names its entry; a code object has no host code, so only the text can tell.
         if not request.runnable and not source.defines_entry(request):
             raise source.no_entry(request, ".hip", "hipStream_t")
@@ -78,27 +92,33 @@ class HipBackend(Backend):
         return artifact
 
     def _compile(self, request: Build, workdir: Path) -> Artifact:
+        tree = source_tree.write(request.candidate, workdir)
         if request.target.vendor == "nvidia":
             compiler = nvcc.find()
             if isinstance(compiler, Missing):
                 raise BackendUnavailable(str(compiler))
-            text = source.numbered(request, _prelude(request), ".hip")
-            return nvcc.build(compiler, request, text, workdir, flags=["-I", str(_ON_NVIDIA)])
+            text = source.numbered(request, _prelude(request), ".hip", tree)
+            flags = [*tree.nvcc_flags, "-I", str(_ON_NVIDIA)]
+            return nvcc.build(compiler, request, text, workdir, flags)
         hipcc, fallback = rocm.find(), clang.find()
         if isinstance(hipcc, rocm.Hipcc):
-            text = source.numbered(request, _prelude(request), ".hip")
-            return rocm.build(hipcc, request, source.write(request, text, workdir, ".hip"), workdir)
+            text = source.numbered(request, _prelude(request), ".hip", tree)
+            file = source.write(request, text, workdir, ".hip")
+            return rocm.build(hipcc, request, file, workdir, tree.flags)
         if isinstance(fallback, Missing):
             raise BackendUnavailable(str(fallback))
         target = request.target
         before = _prelude(request) + clang.constants(target.arch, target.warp or 64)
-        text = source.numbered(request, before, ".hip")
-        return clang.build(fallback, request, source.write(request, text, workdir, ".hip"), workdir)
+        text = source.numbered(request, before, ".hip", tree)
+        file = source.write(request, text, workdir, ".hip")
+        return clang.build(fallback, request, file, workdir, tree.flags)
 
     def declaration(self, signature: Signature, language: str) -> str:
-        return abi.prototype(signature, signature.name, TYPES, stream="hipStream_t")
+        return abi.declaration(signature, signature.name, TYPES, stream="hipStream_t")
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
+        if request.candidate.style == "module":
+            return module.load(artifact, request, venue)
         if venue.kind == "emulator":
             return emulate.load(artifact, request, venue, "hip")
         return load_library(artifact, request, TorchDevice(venue.device))

@@ -65,7 +65,9 @@ def find() -> Clang | Missing:
     return Clang(zig / "zig", headers[-1], amd, versions)
 
 
-def build(clang: Clang, request: Build, source: Path, workdir: Path) -> Artifact:
+def build(
+    clang: Clang, request: Build, source: Path, workdir: Path, flags: Sequence[str] = ()
+) -> Artifact:
     """Compile ``source`` to an object, then link a code object. Raises BuildError."""
     if request.runnable:
         raise BuildError("PyPI's HIP compiler makes device code only; install ROCm to run it here")
@@ -91,6 +93,7 @@ def build(clang: Clang, request: Build, source: Path, workdir: Path) -> Artifact
             "-std=c++17",
             "-include",
             str(OURS / "libcxx_site.h"),
+            *flags,
             *includes,
             "-include",
             "__clang_hip_runtime_wrapper.h",
@@ -148,10 +151,10 @@ def constants(arch: str, wave: int) -> str:
 
 def _isa(arch: str) -> int:
     """``gfx90a`` is 9010: major in thousands, then a hexadecimal digit each for the others."""
-    found = re.fullmatch(r"gfx(\d+)([0-9a-f])([0-9a-f])", arch)
-    if found is None:
+    match = re.fullmatch(r"gfx(\d+)([0-9a-f])([0-9a-f])", arch)
+    if match is None:
         raise BuildError(f"Not an AMD architecture: {arch!r}, expected one such as 'gfx942'")
-    return int(found[1]) * 1000 + int(found[2], 16) * 100 + int(found[3], 16)
+    return int(match[1]) * 1000 + int(match[2], 16) * 100 + int(match[3], 16)
 
 
 def _builtin(bitcode: Path) -> tuple[str, ...]:

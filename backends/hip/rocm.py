@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +29,9 @@ def find() -> Hipcc | Missing:
     return _find(os.environ.get("PATH", ""), os.environ.get("ROCM_PATH", "/opt/rocm"))
 
 
-def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact:
+def build(
+    hipcc: Hipcc, request: Build, source: Path, workdir: Path, flags: Sequence[str] = ()
+) -> Artifact:
     """Compile to a shared library when it is to run here, to a code object otherwise."""
     arch = f"--offload-arch={request.target.arch}"
     output = source.with_suffix(".so" if request.runnable else ".hsaco")
@@ -42,6 +45,7 @@ def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact
             arch,
             "-O3",
             "-std=c++17",
+            *flags,
             "-I",
             PORTABLE,
             *(library if request.runnable else device),
@@ -56,18 +60,18 @@ def build(hipcc: Hipcc, request: Build, source: Path, workdir: Path) -> Artifact
     if not request.runnable:
         return Artifact(output, "hsaco", codeobject.resources(output), log)
     objects = sorted(workdir.glob(f"*{request.target.arch}*.out"))
-    found = codeobject.resources(objects[0]) if objects else ()
-    return Artifact(output, "shared library", found, log)
+    used = codeobject.resources(objects[0]) if objects else ()
+    return Artifact(output, "shared library", used, log)
 
 
 @lru_cache
 def _find(path: str, rocm: str) -> Hipcc | Missing:
-    found = shutil.which("hipcc", path=path) or shutil.which("hipcc", path=f"{rocm}/bin")
-    if found is None:
+    hipcc = shutil.which("hipcc", path=path) or shutil.which("hipcc", path=f"{rocm}/bin")
+    if hipcc is None:
         return Missing("no hipcc on PATH or in $ROCM_PATH", "install ROCm")
     try:
-        answer = run_tool([found, "--version"], timeout_s=60, error=ToolError)
+        answer = run_tool([hipcc, "--version"], timeout_s=60, error=ToolError)
     except ToolError as error:
         return Missing(f"hipcc does not start: {error}", "reinstall ROCm")
     version = re.search(r"HIP version: (\S+)", answer)
-    return Hipcc(Path(found), version[1] if version else "unknown")
+    return Hipcc(Path(hipcc), version[1] if version else "unknown")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ from portkern.spec.backend import (
 )
 from portkern.spec.op import Scalar, Signature
 from portkern.spec.target import Target
+from portkern.toolchain import source_tree
 from portkern.toolchain.run_tool import package_version
 
 from . import platforms
@@ -36,6 +38,8 @@ class OpenClBackend(Backend):
     name = "opencl"
     languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
     thread_knobs = ("WG",)
+    marks: ClassVar[tuple[str, ...]] = ("SOURCE",)
+    companions: ClassVar[tuple[str, ...]] = ("opencl",)
     preload = ("torch",)
 
     def supports(self, target: Target) -> bool:
@@ -44,25 +48,31 @@ class OpenClBackend(Backend):
         return generic_cpu or target.is_gpu or target.vendor == "opencl"
 
     def probe(self, target: Target) -> Ready | Missing:
-        found = platforms.devices()
-        if isinstance(found, Missing):
-            return found
+        devices = platforms.devices()
+        if isinstance(devices, Missing):
+            return devices
         parts = {"pyopencl": str(package_version("pyopencl"))}
-        return Ready(parts | {d.name: d.driver for d in found})
+        return Ready(parts | {d.name: d.driver for d in devices})
 
     def venues(self, target: Target) -> Venues:
-        found = platforms.devices()
-        if isinstance(found, Missing):
-            return Venues(found, found)
-        device = choose(target, found)
+        devices = platforms.devices()
+        if isinstance(devices, Missing):
+            return Venues(devices, devices)
+        device = choose(target, devices)
         hardware = device if isinstance(device, Missing) else _venue("hardware", device)
         if not target.is_gpu:
             return Venues(hardware, Missing("no emulator: whatever runs OpenCL is the hardware"))
-        return Venues(hardware, _emulator(found))
+        return Venues(hardware, _emulator(devices))
 
     def builds_for(self, target: Target) -> str:
         venue = self.venues(target).best
         return venue.device if isinstance(venue, Venue) else target.name
+
+    def builds(self, request: Build) -> bool | Missing:
+        venue = self.venues(request.target).best
+        if isinstance(venue, Missing):
+            return Missing(f"OpenCL compiles on the device that runs it: {venue}")
+        return True
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return platforms.environment()
@@ -71,7 +81,7 @@ class OpenClBackend(Backend):
         """Compile for the device that will run it: OpenCL's drivers know no other."""
         path = workdir / f"{request.candidate.entry}.py"
         path.write_text(request.candidate.source, encoding="utf-8")
-        _compile(_module(path, request), _open_for(request.target), request.dtype)
+        _compile(_module(path, request), _open_for(request.target), request)
         return Artifact(path, "opencl")
 
     def declaration(self, signature: Signature, language: str) -> str:
@@ -83,7 +93,7 @@ class OpenClBackend(Backend):
         entry = request.candidate.entry
         device = ClDevice(venue.device, emulated=venue.kind == "emulator")
         module = _module(artifact.path, request)
-        program, enqueue = _compile(module, device, request.dtype), vars(module)[entry]
+        program, enqueue = _compile(module, device, request), vars(module)[entry]
         arguments = _by_value(request.signature)
 
         def launch(call: Call) -> Sequence[ClTensor]:
@@ -99,9 +109,9 @@ def _venue(kind: Literal["hardware", "emulator"], device: ClDescription) -> Venu
     return Venue(kind, device.name, device.address, platforms.environment(), baseline)
 
 
-def _emulator(found: Sequence[ClDescription]) -> Venue | Missing:
+def _emulator(devices: Sequence[ClDescription]) -> Venue | Missing:
     """A CPU device runs the kernels that a GPU would get, work-groups and barriers included."""
-    for device in found:
+    for device in devices:
         if device.kind == "cpu":
             return _venue("emulator", device)
     return Missing("no OpenCL driver for this CPU", f"{platforms.PIP} brings PoCL")
@@ -112,20 +122,22 @@ def _open_for(target: Target) -> ClDevice:
     from .device import load_pyopencl
 
     load_pyopencl()
-    found = [description for description, _ in platforms.visible()]
-    device = choose(target, found)
+    devices = [description for description, _ in platforms.visible()]
+    device = choose(target, devices)
     if isinstance(device, ClDescription):
         return ClDevice(device.address, emulated=False)
-    stand_in = _emulator(found) if target.is_gpu else device
+    stand_in = _emulator(devices) if target.is_gpu else device
     if isinstance(stand_in, Missing):
         raise BackendUnavailable(f"OpenCL compiles on the device that runs it: {stand_in}")
     return ClDevice(stand_in.device, emulated=True)
 
 
-def _compile(module: ModuleType, device: ClDevice, dtype: str) -> Program:
-    """SOURCE, with the module's integer constants in capitals as its macros."""
+def _compile(module: ModuleType, device: ClDevice, request: Build) -> Program:
+    """SOURCE, with the module's integer constants in capitals as its macros; what it includes is
+    not the build's to keep."""
     macros = {name: n for name, n in vars(module).items() if name.isupper() and type(n) is int}
-    return Program(device, module.SOURCE, macros, dtype)
+    tree = source_tree.write(request.candidate, Path(tempfile.mkdtemp(prefix="opencl-")))
+    return Program(device, module.SOURCE, macros, request.dtype, tree)
 
 
 def _module(path: Path, request: Build) -> ModuleType:

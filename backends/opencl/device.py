@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from portkern.errors import BuildError
 from portkern.spec.op import ITEMSIZE
+from portkern.toolchain.source_tree import SourceTree
 from portkern.toolchain.torch_device import FLUSH_BYTES
 
 if TYPE_CHECKING:
@@ -148,14 +149,22 @@ class Program:
     """
 
     def __init__(
-        self, device: ClDevice, source: str, macros: Mapping[str, int], dtype: str
+        self,
+        device: ClDevice,
+        source: str,
+        macros: Mapping[str, int],
+        dtype: str,
+        tree: SourceTree,
     ) -> None:
         """Raises BuildError with the driver's log."""
         self.cpu = device.cpu
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
         options += [f"-D{name}={value}" for name, value in macros.items()]
-        text = f'{HARNESS.read_text(encoding="utf-8")}\n#line 1 "SOURCE"\n{source}'
+        options += [option for folder in _without_blanks(tree) for option in ("-I", folder)]
+        # Not among the options, which the driver takes apart where a macro has a blank.
+        before = f"{tree.macros}\n{HARNESS.read_text(encoding='utf-8')}"
+        text = f'{before}\n#line 1 "SOURCE"\n{source}{tree.after}'
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", device.cl.CompilerWarning)
@@ -168,6 +177,17 @@ class Program:
         kernel: pyopencl.Kernel = getattr(self._program, name)
         setattr(self, name, kernel)
         return kernel
+
+
+def _without_blanks(tree: SourceTree) -> list[str]:
+    """Folders of includes under names that drivers do not take apart."""
+    folders = []
+    for number, folder in enumerate(tree.search):
+        link = tree.root.with_name(f".include{number}")
+        if " " in str(folder) and not link.is_symlink():
+            link.symlink_to(folder)
+        folders.append(str(link if " " in str(folder) else folder))
+    return folders
 
 
 @lru_cache

@@ -64,7 +64,7 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
     import pyopencl as cl
 
     kinds: dict[int, DeviceKind] = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
-    found = []
+    visible_devices = []
     for number, driver in enumerate(cl.get_platforms()):
         if "oclgrind" in driver.name.lower():
             continue
@@ -77,8 +77,8 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
                 device.vendor.strip(),
                 f"{driver.name}: {device.driver_version}",
             )
-            found.append((description, device))
-    return found
+            visible_devices.append((description, device))
+    return visible_devices
 
 
 def trial(device: pyopencl.Device) -> None:
@@ -136,21 +136,21 @@ def _why_none(listed: list[ClDescription], log: str) -> Missing:
     return Missing("no OpenCL platform", f"{PIP} brings PoCL, for CPUs")
 
 
-def choose(target: Target, found: Iterable[ClDescription]) -> ClDescription | Missing:
+def choose(target: Target, devices: Iterable[ClDescription]) -> ClDescription | Missing:
     """The device that is ``target``: the vendor's GPU, a CPU; for the generic one a GPU first."""
-    found = list(found)
+    devices = list(devices)
     if target.is_gpu:
         gpu = host.gpu_for(target)
         if gpu is None:
             return Missing(f"no {target.title} here")
-        for device in found:
+        for device in devices:
             if device.kind == "gpu" and (gpu.name in device.name or gpu.arch in device.name):
                 return device
         return Missing(f"{gpu.name} is here, but no OpenCL driver for it", _icd_remedy(target))
     if target.vendor == "cpu" and not host.runs_here(target):
         return Missing(f"this CPU is {platform.machine()}", f"run on {target.title}")
     kinds = ("cpu",) if target.vendor == "cpu" else ("gpu", "cpu", "other")
-    ranked = sorted((d for d in found if d.kind in kinds), key=lambda d: kinds.index(d.kind))
+    ranked = sorted((d for d in devices if d.kind in kinds), key=lambda d: kinds.index(d.kind))
     return ranked[0] if ranked else Missing("no OpenCL driver for this CPU", f"{PIP} brings PoCL")
 
 

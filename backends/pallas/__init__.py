@@ -39,6 +39,7 @@ PLUGINS = {
 class PallasBackend(Backend):
     name = "pallas"
     languages: ClassVar = {".py": "pallas"}
+    marks: ClassVar[tuple[str, ...]] = ("jax",)
     # Not jax: its import starts threads, and a process forked from them may hang.
     preload = ("torch",)
     style: ClassVar[Literal["return"]] = "return"

@@ -87,14 +87,14 @@ def compile_modules(
             except RuntimeError as error:  # MLIR's; the two packages need not share a dialect
                 what = f"triton {triton.__version__} does not compile {file.name}: {error}"
                 return "stablehlo", (), what
-    found = resources(workdir / "triton-cache", kind_of(target), log.getvalue())
-    _check_shared(found, target)
-    return kind_of(target), found, log.getvalue().strip()
+    used = resources(workdir / "triton-cache", kind_of(target), log.getvalue())
+    _check_shared(used, target)
+    return kind_of(target), used, log.getvalue().strip()
 
 
-def _check_shared(found: tuple[Resources, ...], target: Target) -> None:
+def _check_shared(used: tuple[Resources, ...], target: Target) -> None:
     limit = target.shared_block_bytes
-    for kernel in found:
+    for kernel in used:
         if limit is not None and (kernel.shared_bytes or 0) > limit:
             raise BuildError(
                 f"{kernel.kernel} needs {kernel.shared_bytes} bytes of shared memory, "

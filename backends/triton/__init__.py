@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -22,9 +24,10 @@ from portkern.spec.backend import (
     Venues,
 )
 from portkern.spec.target import Target
-from portkern.toolchain import host
+from portkern.toolchain import host, torch_module
 from portkern.toolchain.run_tool import package_dir, package_version
 from portkern.toolchain.torch_device import TorchDevice
+from portkern.toolchain.torch_stand_in import passing_for_gpu
 
 from .candidate import import_entry
 
@@ -39,6 +42,8 @@ _CACHE = "triton-cache"
 class TritonBackend(Backend):
     name = "triton"
     languages: ClassVar = {".py": "triton"}
+    modules = "triton"
+    marks: ClassVar[tuple[str, ...]] = ("triton",)
     # Not triton: what ``@triton.jit`` returns is decided by TRITON_INTERPRET when it is imported.
     preload = ("torch",)
 
@@ -47,8 +52,8 @@ class TritonBackend(Backend):
 
     def probe(self, target: Target) -> Ready | Missing:
         versions = {name: package_version(name) for name in DISTRIBUTIONS}
-        found = {name: version for name, version in versions.items() if version}
-        if not found:
+        installed = {name: version for name, version in versions.items() if version}
+        if not installed:
             return Missing(
                 "no Triton: none of " + ", ".join(DISTRIBUTIONS[:3]) + " is installed",
                 "pip install 'portkern[triton]'",
@@ -56,7 +61,7 @@ class TritonBackend(Backend):
         torch = package_version("torch")
         if torch is None:
             return Missing("no torch, whose tensors Triton kernels take", "pip install torch")
-        return Ready(found | {"torch": torch})
+        return Ready(installed | {"torch": torch})
 
     def venues(self, target: Target) -> Venues:
         ready = self.probe(target)
@@ -82,7 +87,7 @@ class TritonBackend(Backend):
         return Artifact(source, launches.kind, launches.resources, launches.log)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
-        _set_environment(artifact.path.parent)
+        _set_environment(Path(tempfile.mkdtemp(prefix="triton-")))
         device = TorchDevice(venue.device)
         if device.gpu:
             import torch
@@ -92,6 +97,8 @@ class TritonBackend(Backend):
             from .interpreter import repair
 
             repair()
+        if request.candidate.style == "module":
+            return _load_module(artifact, request, device)
         entry = import_entry(artifact.path, request.candidate.entry)
         returns = request.candidate.style == "return"
 
@@ -104,6 +111,21 @@ class TritonBackend(Backend):
 
         opened: Device = device
         return Kernel(opened, launch)
+
+
+def _load_module(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
+    """A class ModelNew; where there is no GPU, what it asks of its tensors passes for one."""
+    where = contextlib.nullcontext if device.gpu else passing_for_gpu
+    with where():
+        entry = import_entry(artifact.path, request.candidate.entry)
+    module = torch_module.Module(entry, request, device.device)
+
+    def launch(call: Call) -> Sequence[torch.Tensor]:
+        with where():
+            return module.launch(call)
+
+    opened: Device = device
+    return Kernel(opened, launch)
 
 
 def _hardware(target: Target) -> Venue | Missing:
@@ -127,7 +149,8 @@ def _torch_has(runtime: str) -> bool:
 
 
 def _set_environment(folder: Path) -> None:
-    """Keep Triton's cache beside the candidate, so that nothing passes from one to the next."""
+    """Keep Triton's cache in a folder of this process's own: nothing passes from one candidate to
+    the next, nor from what runs while it is built."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / _CACHE)
     # Unset, 3.9 warns and fuses, and 3.10 will not fuse: one answer for all versions.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

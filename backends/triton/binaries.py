@@ -27,14 +27,14 @@ def _read(binary: Path, ptxas_log: str) -> Resources:
     threads = metadata["num_warps"] * metadata["target"]["warp_size"]
     if binary.suffix == ".hsaco":
         return _amd(name, binary.with_suffix(".amdgcn").read_text(), shared_bytes, threads)
-    found = re.search(
+    match = re.search(
         rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes spill stores, "
         r"(\d+) bytes spill loads\n.*?Used (\d+) registers",
         ptxas_log,
     )
-    if found is None:
+    if match is None:
         return Resources(name, shared_bytes=shared_bytes, threads=threads)
-    stores, loads, registers = map(int, found.groups())
+    stores, loads, registers = map(int, match.groups())
     return Resources(
         name, registers, spills=stores + loads, shared_bytes=shared_bytes, threads=threads
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from portkern.errors import BuildError
 from portkern.spec.backend import Build
 
 _FRAMES = 12
+
+#: How a CompilationError begins.
+_WITHIN = re.compile(r"at (\d+):\d+:")
 
 
 def import_entry(path: Path, entry: str) -> Callable[..., Any]:
@@ -38,12 +42,28 @@ def build_error(request: Build, error: Exception) -> BuildError:
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__)]
     own = [frame for frame in frames if Path(frame.filename).name == name]
     places = [f"{name}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own]
+    places += _in_kernel(request.candidate.source, name, chain)
     words = "".join(line for link in chain for line in traceback.format_exception_only(link))
     return BuildError(
         f"{request.candidate.entry} does not compile for {request.target.name}: "
         f"{type(error).__name__}: {_summary(error)}",
         log="\n".join([*places[-_FRAMES:], words.strip()]),
     )
+
+
+def _in_kernel(source: str, name: str, chain: Sequence[BaseException]) -> list[str]:
+    """Where in the file a CompilationError is, which counts from its function's first line."""
+    for error in reversed(chain):
+        lines = str(error).splitlines()
+        within = _WITHIN.match(lines[0]) if len(lines) > 1 else None
+        if within:
+            head = lines[1].strip()
+            starts = [k for k, line in enumerate(source.splitlines()) if line.strip() == head]
+            for start in starts:
+                at = start + int(within[1])
+                function = head.removeprefix("def ").partition("(")[0]
+                return [f"{name}:{at} in {function}: {source.splitlines()[at - 1].strip()}"]
+    return []
 
 
 def _summary(error: Exception) -> str:

@@ -19,9 +19,10 @@ from torch.overrides import TorchFunctionMode  # noqa: TID253
 from torch.utils._pytree import tree_map  # noqa: TID253
 
 from portkern.errors import BuildError
-from portkern.spec.backend import Build, Resources
+from portkern.spec.backend import Build, Call, Resources
 from portkern.spec.op import TensorSpec
 from portkern.spec.target import Target
+from portkern.toolchain.torch_module import Module
 
 from .binaries import kind_of, resources
 from .candidate import build_error
@@ -59,10 +60,10 @@ def compile_launches(
         # The candidate's own code runs here, at import and on the host: it may raise anything.
         except Exception as error:
             raise build_error(request, error) from error
-    found = resources(cache, kind, log.getvalue())
-    if not found:
+    used = resources(cache, kind, log.getvalue())
+    if not used:
         return Launches("python", (), "the entry launched no Triton kernel")
-    return Launches(kind, found, log.getvalue().strip())
+    return Launches(kind, used, log.getvalue().strip())
 
 
 def _call(entry: Callable[..., object], request: Build) -> None:
@@ -78,6 +79,10 @@ def _call(entry: Callable[..., object], request: Build) -> None:
         ]
 
     arguments = tensors(request.signature.inputs)
+    if request.candidate.style == "module":
+        module = Module(entry, request, torch.device("cpu"))
+        module.launch(Call(arguments, (), dims, request.scalars))
+        return
     if request.candidate.style == "dps":
         arguments += tensors(request.signature.outputs)
     entry(*arguments, **request.scalars)
@@ -117,16 +122,18 @@ class _StandIns(TorchFunctionMode):
         return tree_map(_stand_in, made)
 
 
-def _for_shapes(one: object) -> object:
-    if isinstance(one, _StandIn):
-        return one.as_subclass(torch.Tensor)
-    return torch.device("meta") if isinstance(one, torch.device) and one.type == "cuda" else one
+def _for_shapes(value: object) -> object:
+    if isinstance(value, _StandIn):
+        return value.as_subclass(torch.Tensor)
+    return (
+        torch.device("meta") if isinstance(value, torch.device) and value.type == "cuda" else value
+    )
 
 
-def _stand_in(one: object) -> object:
-    if isinstance(one, torch.Tensor) and one.is_meta:
-        return one.as_subclass(_StandIn)
-    return one
+def _stand_in(value: object) -> object:
+    if isinstance(value, torch.Tensor) and value.is_meta:
+        return value.as_subclass(_StandIn)
+    return value
 
 
 #: Module (none, so that nothing is unloaded), function, registers, spills and the most threads that

@@ -74,8 +74,8 @@ def reason(error: PortkernError) -> str:
     first = next((x for x in getattr(error, "log", "").splitlines() if "error:" in x), "")
     said = f"{error}: {first}"
     if isinstance(error, build.UnmodelledSource):
-        more = len(error.found) - 1
-        said = str(error.found[0]) + (f" (and {more} more)" if more else "")
+        more = len(error.diagnostics) - 1
+        said = str(error.diagnostics[0]) + (f" (and {more} more)" if more else "")
     return re.sub(r"/[^\s:]*/", "", said)  # no folders of this machine
 
 
@@ -95,7 +95,9 @@ def build_text(
     source.write_text(rebound(text, known), encoding="utf-8")
     out = folder / f"{source.stem}-{mode}.so"
     try:
-        build.build_extension(source, out, mode=mode, search=search, defines=defines)
+        build.build_extension(
+            source, out, build.CompileOptions(mode=mode, search=search, defines=defines)
+        )
     except BuildError as error:
         return Library(name, known, None, reason(error))
     return Library(name, known, out)

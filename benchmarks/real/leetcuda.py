@@ -85,7 +85,7 @@ def _program(text: str, name: str, folder: Path, mode: Mode) -> extension.Librar
     source = folder / Path(name).name
     source.write_text(text, encoding="utf-8")
     try:
-        out = build.build_program(source, folder / "program", mode=mode)
+        out = build.build_program(source, folder / "program", build.CompileOptions(mode=mode))
     except BuildError as error:
         return extension.Library(name, (), None, extension.reason(error))
     return extension.Library(name, (), out)

@@ -171,7 +171,9 @@ def _build(program: Program, source: Path, folder: Path, sizes: str) -> Path | s
     (folder / "common.h").write_text((source / "common.h").read_text(encoding="utf-8"))
     mode: Mode = "fast" if sizes == "fast" else "check"
     try:
-        return build.build_program(folder / name, folder / "program", mode=mode)
+        return build.build_program(
+            folder / name, folder / "program", build.CompileOptions(mode=mode)
+        )
     except BuildError as error:
         lines = [line for line in error.log.splitlines() if "error" in line]
         return "; ".join([str(error), *lines[:1]])

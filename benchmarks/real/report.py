@@ -135,6 +135,7 @@ def page(collections: Sequence[Collection], command: str, load: float) -> str:
         f"{_counts(collections)}\n\nMeasured on {os.cpu_count()} cores ({host.cpu_name()}); "
         f"{_quiet(load)}\n",
         _reading(),
+        SUPPORTED,
         *(_not_running(c) for c in collections),
         _defects(collections),
         _effects(collections),
@@ -202,6 +203,34 @@ and some are run for a device with 16 multiprocessors, as listed. In good-kernel
 the executor's, and lines count in the text that is given to it. In LeetCUDA each file's binding
 lists the functions that the file itself defines, and programs without a reference only have to end.
 """
+
+
+SUPPORTED = """## What `portkern run` takes
+
+`portkern run prog.cu more.cpp other.cu -I inc -D N=4 target=gfx942 sanitize=all -- args`: further
+`.cu` and `.hip` files are rewritten as the first is; `.c` and `.cpp` files without code of the
+device are the host's own and see no names of the device. A program whose files include HIP is HIP,
+whatever they are called; one that includes `<omp.h>` gets OpenMP. `portkern run test.py target=gfx942` runs a Python script whose
+`torch.utils.cpp_extension.load` and `load_inline` build for the executor; its tensors on "cuda" are
+the CPU's. It runs in the jail: it reads its own folder, the one it is called in and those of `-I`,
+writes nothing that stays, and has no network. A program runs with the rights of whoever calls it,
+since it may write files as it does elsewhere. The exit code is not 0 where a finding is an error. Names and headers without a model
+are SX012 and SX005, headers that are not there SX013, functions that nothing defines SX014, each
+with the name; other errors of the compiler are shown as they are. How far that goes on collections
+of samples: [simt-samples.md](simt-samples.md).
+
+| | modelled | not |
+| --- | --- | --- |
+| language | launches, `__shared__`, inline PTX (the usual subset), `__launch_bounds__` also behind `#if` and macros, `malloc`/`new` in kernels with `cudaLimitMallocHeapSize` | textures (SX003), clusters (SX009), TMA (SX002), dynamic parallelism (SX006), wgmma and tcgen05 (SX010) |
+| runtime API | memory, streams, events, attributes, occupancy, cooperative and programmatic launches, memory pools, boxes (`cudaMemcpy3D`), graphs by hand and by capture of streams, `clock()` in kernels, `cuGetErrorName`/`cuGetErrorString` | allocations and conditions in graphs, IPC, peer access, `cudaHostRegister` (SX409); the driver API's modules, NVRTC (SX012) |
+| libraries | cub and hipCUB, thrust (vectors, the usual iterators and algorithms, each a launch of one checked thread), rocPRIM on whole arrays (reduce, scan, radix sort), cooperative groups with tiles of several warps, `cuda::atomic`, `cuda::barrier`, `cuda::pipeline`, wmma, rocWMMA, cuBLAS and cuBLASLt (subset), cuRAND on host and device | CuTe and CUTLASS (SX004); rocBLAS, rocPRIM in kernels, cuDNN, cuFFT, cuSOLVER, cuSPARSE, NCCL (SX005) |
+| narrow types | half, bfloat16, fp8, e8m0, fp4 | fp6 |
+| PyTorch | tensors, dispatch, bindings, `TORCH_LIBRARY`, `from_blob`, `torch/headeronly`, `ATen/cuda/DeviceUtils.cuh` | gradients; operators beyond those of shapes, sums and copies |
+
+Barriers: whole warps that meet at two different `__syncthreads()` are a warning (SX311), because
+hardware counts warps; lanes of one warp that do are an error (SX301). On AMD targets, lanes of one
+wave that wait for each other outside the loop that takes a lock are SX312.
+"""  # noqa: E501
 
 
 def _not_running(c: Collection) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, StorageError, no_such
+from portkern.printable import printable
 from portkern.records.jsonl import Line, LineFile
 
 MODES = ("none", "ideas")
@@ -72,9 +73,9 @@ class Approver:
     def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:
         """None of ideas that nobody was asked about, whatever their slot."""
         known = [
-            one.approved
-            for one in self._decisions.read()[0]
-            if (one.slot, one.ideas) == (slot.number, tuple(ideas))
+            decision.approved
+            for decision in self._decisions.read()[0]
+            if (decision.slot, decision.ideas) == (slot.number, tuple(ideas))
         ]
         return known[-1] if known else None
 
@@ -117,24 +118,24 @@ class Approver:
             time.sleep(self.poll_s)
 
     def _say(self, text: str, end: str = "\n") -> None:
-        print(text, end=end, file=self._sink, flush=True)
+        print(printable(text), end=end, file=self._sink, flush=True)
 
 
 def _read(path: Path) -> dict[str, object]:
     """Raises OSError and YAMLError."""
     try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise yaml.YAMLError(str(error)) from error
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _asks(path: Path, asked: dict[str, object]) -> bool:
     try:
-        told = _read(path)
+        answers = _read(path)
     except (OSError, yaml.YAMLError):
         return False
-    return all(told.get(key) == value for key, value in asked.items())
+    return all(answers.get(key) == value for key, value in asked.items())
 
 
 def _write(path: Path, text: str) -> None:

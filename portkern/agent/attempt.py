@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import AliasChoices, Field
 
 from portkern.records.jsonl import Line, Part
-from portkern.records.record import Cost, Record, Verdict
+from portkern.records.record import Cost, Record, Text, Verdict
 
 SCHEMA: Final = 1
 #: What a correct kernel scores that could not be timed: as fast as the framework, for all we know.
@@ -83,7 +83,7 @@ class Attempt(Line):
     turn: int = 1
     parents: tuple[str, ...] = ()
     arm: str = ""
-    operator: str = ""
+    operator: Text = ""
     phase: str = ""
     island: int = 0
     op: str
@@ -92,13 +92,13 @@ class Attempt(Line):
     language: str = ""
     dtype: str = "float32"
     author: str = ""
-    idea: str = ""
+    idea: Text = ""
     rationale: str = ""
     source: str = ""
     digest: str = ""
     donor: str = ""
     status: Status
-    detail: str = ""
+    detail: Text = ""
     score: float = 0.0
     speedups: dict[str, float] = {}
     records: tuple[str, ...] = ()
@@ -115,11 +115,11 @@ class Attempt(Line):
 
 
 def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:
-    """By workload, of those that were timed."""
+    """By workload, of those that were timed without too much noise."""
     return {
         record.workload.name: record.speedup[baseline].value
         for record in records
-        if baseline in record.speedup
+        if baseline in record.speedup and record.comparable
     }
 
 

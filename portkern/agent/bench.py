@@ -15,15 +15,16 @@ from pathlib import Path
 from threading import Lock
 
 from portkern.agent.task import Task
+from portkern.cells import to_record
+from portkern.cells.selection import Cell, Stage
+from portkern.errors import MachineUnfit
 from portkern.evaluator import build as building
 from portkern.evaluator import inputs
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built
+from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
-from portkern.matrix import to_record
-from portkern.matrix.selection import Cell, Stage
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
@@ -59,8 +60,8 @@ class Bench:
         self._run, self._stage = folder.name, stage or Stage()
         self.file = RecordFile(folder / "records.jsonl")
         own, self.torn = self.file.read()
-        self._known: dict[_Key, Record] = {_key(one): one for one in own}
-        self._recorded = {_key(one): one for one in recorded}
+        self._known: dict[_Key, Record] = {_key(record): record for record in own}
+        self._recorded = {_key(record): record for record in recorded}
         self._devices, self._turn = Devices(), Lock()
         self.device_s = 0.0
 
@@ -74,14 +75,15 @@ class Bench:
     def build(self, candidate: Candidate) -> float:
         """So that :meth:`evaluate` finds the build; seconds that it took. Safe in any thread."""
         cell = self._cell(candidate, self.work[0])
-        if cell.ruled_out or all(self._answer(candidate, one) for one in self.work):
+        if cell.ruled_out or all(self._answer(candidate, work) for work in self.work):
             return 0.0
         start = time.perf_counter()
         self._build(cell)
         return time.perf_counter() - start
 
     def evaluate(self, candidate: Candidate) -> list[Record]:
-        """Up to the first workload that is not passed. One at a time."""
+        """Up to the first workload that is not passed. One at a time. Raises MachineUnfit when the
+        machine, not the candidate, is why there is no verdict."""
         with self._turn:
             return list(self._evaluate(candidate))
 
@@ -105,6 +107,8 @@ class Bench:
             return
         built = self._build(first)
         venue = first.venues.best
+        if isinstance(built.outcome, Failure) and built.outcome.verdict is Verdict.UNAVAILABLE:
+            raise _unfit(built.outcome.detail)
         if not isinstance(built.outcome, Artifact) or isinstance(venue, Missing):
             yield self._keep(to_record.unrun(self._run, first, built))
             return
@@ -113,6 +117,8 @@ class Bench:
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
             for cell in cells:
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
+                if result.verdict is Verdict.UNAVAILABLE:
+                    raise _unfit(result.detail)
                 record = self._keep(to_record.evaluated(self._run, cell, built, result))
                 yield record
                 if record.verdict is not Verdict.PASSED:
@@ -129,40 +135,42 @@ class Bench:
     ) -> list[list[Record]]:
         """Side by side in one run: by workload the records of all candidates. Nothing is reused
         and nothing kept, since it is the comparison that counts."""
-        told: list[list[Record]] = []
+        by_workload: list[list[Record]] = []
         start = time.perf_counter()
         with self._turn:
-            cells = [self._cell(one, work[0]) for one in candidates]
+            cells = [self._cell(candidate, work[0]) for candidate in candidates]
             built = [self._build(cell) for cell in cells]
             venue = cells[0].venues.best
             assert isinstance(venue, Venue)
             contestants = [
-                Contestant(one.request, one.outcome, venue, self.task.torch_ops)
-                for one in built
-                if isinstance(one.outcome, Artifact)
+                Contestant(made.request, made.outcome, venue, self.task.torch_ops)
+                for made in built
+                if isinstance(made.outcome, Artifact)
             ]
             if len(contestants) < len(candidates):
                 return []
             with Trial(
                 self.task.op, self.task.dtype, contestants, self.options, self._devices
             ) as trial:
-                for one in work:
-                    results = trial.run(one.workload)
-                    told.append(
+                for asked in work:
+                    results = trial.run(asked.workload)
+                    by_workload.append(
                         [
-                            to_record.evaluated(self._run, self._cell(candidate, one), made, result)
+                            to_record.evaluated(
+                                self._run, self._cell(candidate, asked), made, result
+                            )
                             for candidate, made, result in zip(
                                 candidates, built, results, strict=True
                             )
                         ]
                     )
         self.device_s += time.perf_counter() - start
-        return told
+        return by_workload
 
     def _build(self, cell: Cell) -> Built:
         toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
         (built,) = building.build_all(
-            [cell.build], [toolchain], limits=self.options.limits, cache=self._cache
+            [cell.build_request], [toolchain], limits=self.options.limits, cache=self._cache
         )
         return built
 
@@ -194,3 +202,10 @@ class Bench:
 
 def _key(record: Record) -> _Key:
     return record.source_hash, record.workload.set, record.workload.name
+
+
+def _unfit(why: str) -> MachineUnfit:
+    return MachineUnfit(
+        f"This machine cannot evaluate kernels now: {why}; nothing was charged for this attempt, "
+        "give the same command again to go on"
+    )

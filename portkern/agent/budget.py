@@ -192,15 +192,15 @@ class Meter:
         """Neither spent nor put aside, here and in the meter that this one is within."""
         used, outer = self.spent, self._within.left() if self._within else GenerationBudget()
         held = {"tokens": self._held_tokens, "usd": self._held_usd}
-        found = {}
+        left = {}
         for field in fields(GenerationBudget):
             limit, rest = getattr(self.budget, field.name), getattr(outer, field.name)
             if limit is not None:
                 taken = (getattr(used, field.name) or 0) + held.get(field.name, 0)
                 here = max(limit - taken, 0)
                 rest = here if rest is None else min(here, rest)
-            found[field.name] = rest
-        return GenerationBudget(**found)
+            left[field.name] = rest
+        return GenerationBudget(**left)
 
     @property
     def exhausted(self) -> str:

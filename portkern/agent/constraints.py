@@ -114,7 +114,7 @@ class Constraints(_Part):
             raise ConfigError(f"{path}: {field}: {reason}; got {first['input']!r}") from error
 
     @property
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """For a prompt, a line each; none when nothing is asked."""
         lines = [f"The source must contain: {rule}" for rule in self.must]
         lines += [f"The source must not contain: {rule}" for rule in self.never]
@@ -135,23 +135,25 @@ class Constraints(_Part):
     def broken_by(self, source: str, language: str) -> list[str]:
         """What the source disregards, a sentence each."""
         code = without_comments(source, language)
-        told = [
+        broken = [
             f"the constraints ask for {rule}, which the source does not have"
             for rule in self.must
             if not re.search(rule.pattern, code, re.MULTILINE)
         ]
         for rule in self.never:
-            found = re.search(rule.pattern, code, re.MULTILINE)
-            if found:
-                number = code.count("\n", 0, found.start()) + 1
-                told.append(f"line {number} has {found[0]!r}, which the constraints forbid: {rule}")
+            match = re.search(rule.pattern, code, re.MULTILINE)
+            if match:
+                number = code.count("\n", 0, match.start()) + 1
+                broken.append(
+                    f"line {number} has {match[0]!r}, which the constraints forbid: {rule}"
+                )
         lines = list(zip(source.split("\n"), code.split("\n"), strict=True))
-        told += [
+        broken += [
             f"the pinned line {line!r} was changed or is missing"
             for line in self._pinned_lines
             if not _stands(line, lines, language)
         ]
-        return told
+        return broken
 
     @property
     def _pinned_lines(self) -> list[str]:
@@ -196,7 +198,7 @@ def without_comments(source: str, language: str) -> str:
     """Blank where they were, docstrings too, so that what is left keeps its place. Other strings
     stay: OpenCL's and inline assembly are code."""
     if language not in _PYTHON:
-        return "".join(_blank(one.gap) + one.text for one in lexer.tokenize(source))
+        return "".join(_blank(token.gap) + token.text for token in lexer.tokenize(source))
     docstrings = set(_docstrings(source))
 
     def replaced(match: re.Match[str]) -> str:

@@ -26,8 +26,8 @@ class Log:
         self._known: dict[str, Attempt] = {}
         self._digests: dict[str, str] = {}
         self._left: dict[int, list[Attempt]] = defaultdict(list)
-        for one in self._file.read()[0] if self._file else ():
-            self._left[one.slot].append(one)
+        for attempt in self._file.read()[0] if self._file else ():
+            self._left[attempt.slot].append(attempt)
 
     @classmethod
     def read(cls, path: Path) -> Log:
@@ -44,18 +44,20 @@ class Log:
 
     def left(self, slot: int) -> list[Attempt]:
         """The slot's attempts of an earlier session; none when it was not committed whole."""
-        found = self._left.get(slot, [])
-        return found if found and len(found) == found[0].siblings else []
+        attempts = self._left.get(slot, [])
+        return attempts if attempts and len(attempts) == attempts[0].siblings else []
 
     def add(self, attempts: Sequence[Attempt]) -> None:
         """On disk before return. Raises StorageError, and ConfigError when the file holds another
         attempt of this name: then something that decides the run has changed."""
-        held = {one.id: one for some in attempts for one in self._left.get(some.slot, ())}
-        for one in attempts:
-            if one.id in held and held[one.id].digest != one.digest:
+        held = {
+            attempt.id: attempt for some in attempts for attempt in self._left.get(some.slot, ())
+        }
+        for attempt in attempts:
+            if attempt.id in held and held[attempt.id].digest != attempt.digest:
                 raise ConfigError(
-                    f"Attempt {one.id} is not the one of this run's log; use fresh=true or another "
-                    "run=NAME: something that decides the run has changed"
+                    f"Attempt {attempt.id} is not the one of this run's log; use fresh=true "
+                    "or another run=NAME: something that decides the run has changed"
                 )
         new = [attempt for attempt in attempts if attempt.id not in held]
         if self._file and new:
@@ -96,16 +98,16 @@ class Log:
 
     @property
     def correct(self) -> list[Attempt]:
-        return [one for one in self if one.correct]
+        return [attempt for attempt in self if attempt.correct]
 
     def best(
         self, k: int = 1, among: Callable[[Attempt], object] = lambda _: True
     ) -> list[Attempt]:
         """The k fastest correct attempts, the fastest first; of equals the older."""
-        return sorted(filter(among, self.correct), key=lambda one: -one.score)[:k]
+        return sorted(filter(among, self.correct), key=lambda attempt: -attempt.score)[:k]
 
     def children(self, name: str) -> list[Attempt]:
-        return [one for one in self if name in one.parents]
+        return [attempt for attempt in self if name in attempt.parents]
 
     def ancestors(self, name: str) -> list[Attempt]:
         """From the oldest to ``name`` itself, along first parents."""
@@ -118,6 +120,6 @@ class Log:
     def curve(self) -> list[float]:
         """The best score so far, after each attempt."""
         curve: list[float] = []
-        for one in self:
-            curve.append(max(one.score, curve[-1] if curve else 0.0))
+        for attempt in self:
+            curve.append(max(attempt.score, curve[-1] if curve else 0.0))
         return curve

@@ -37,6 +37,8 @@ from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 
 #: A draft that was not made, or not evaluated, because the budget was spent: it is no attempt.
 UNPAID = "unpaid"
+#: What the kernel that a run starts from came of.
+GIVEN = "given"
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,8 @@ class Loop:
             await self.models.close(self.stopped)
         finally:
             left = [expansion for _, expansion in window]
-            for one in [*left, *self._looks.values()]:
-                one.cancel()
+            for pending in [*left, *self._looks.values()]:
+                pending.cancel()
             await asyncio.gather(*left, *self._looks.values(), return_exceptions=True)
 
     def _stop(self, why: str) -> None:
@@ -102,14 +104,24 @@ class Loop:
 
     def _launch(self, room: int) -> list[tuple[Slot, asyncio.Task[list[Attempt]]]]:
         launched = []
+        if self.task.start is not None and not len(self.log):
+            room = 0 if self._asked else 1  # all others build on it
         for asked in self.axes.strategy.ask(self.log, room) if room else ():
             slot = self._fit(replace(asked, number=self._asked))
             if slot is None:
                 break
             self._asked += 1
-            context = self._context(slot)
-            launched.append((slot, asyncio.create_task(self._expand(slot, context))))
+            expanded = self._after_start(slot)
+            expansion = self._expand(expanded, self._context(expanded))
+            launched.append((slot, asyncio.create_task(expansion)))
         return launched
+
+    def _after_start(self, slot: Slot) -> Slot:
+        """Nothing begins anew where there is a kernel to start from."""
+        if self.task.start is None or slot.parents or not len(self.log):
+            return slot
+        operator = "mutate" if slot.operator == "init" else slot.operator
+        return replace(slot, parents=(next(iter(self.log)).id,), operator=operator)
 
     def _fit(self, slot: Slot) -> Slot | None:
         """As much of it as the budget has attempts for."""
@@ -147,7 +159,7 @@ class Loop:
         BudgetSpent and ModelDown where the run has to stop before it has them."""
         old = self.log.left(slot.number)
         if old:
-            self._taken |= {one.digest for one in old}
+            self._taken |= {attempt.digest for attempt in old}
             return old
         try:
             return await self._made(slot, context)
@@ -156,17 +168,21 @@ class Loop:
             raise
 
     async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
-        drafts = await self.axes.proposer.propose(slot, context)
-        self._taken |= {draft.candidate.digest for draft in drafts if draft.candidate}
-        drafts = await self.axes.critic.screen(drafts, context)
+        if self.task.start is not None and not len(self.log):
+            drafts = [Draft(self.task.start, idea=GIVEN, operator=GIVEN)]
+            self._taken.add(self.task.start.digest)
+        else:
+            drafts = await self.axes.proposer.propose(slot, context)
+            self._taken |= {draft.candidate.digest for draft in drafts if draft.candidate}
+            drafts = await self.axes.critic.screen(drafts, context)
         self._stop(self.models.dead)
         evaluated = await asyncio.gather(*(self._paid(draft) for draft in drafts))
-        seen = [one for one in evaluated if one.status != UNPAID]
+        seen = [draft for draft in evaluated if draft.status != UNPAID]
         if not seen:
             raise BudgetSpent(self.stopped)
         several = [
-            self._finish(self._attempt(slot, k, one, len(seen)), context)
-            for k, one in enumerate(seen)
+            self._finish(self._attempt(slot, k, draft, len(seen)), context)
+            for k, draft in enumerate(seen)
         ]
         return list(await asyncio.gather(*several))
 
@@ -218,11 +234,13 @@ class Loop:
         for source in self.axes.sources:
             if stopped_at is not None and source.stage > stopped_at:
                 break
-            found = source.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
-            metrics |= found.metrics
-            if found.text:
-                feedback.append(PromptBlock(kind=source.kind, title=found.title, text=found.text))
-            if found.stop:
+            measured = source.measure(self.task, draft.candidate, records)  # type: ignore[arg-type]
+            metrics |= measured.metrics
+            if measured.text:
+                feedback.append(
+                    PromptBlock(kind=source.kind, title=measured.title, text=measured.text)
+                )
+            if measured.stop:
                 stopped_at = source.stage
         return feedback, metrics
 
@@ -290,8 +308,8 @@ class Loop:
         self._attempts -= slot.size - len(attempts)
         attempts = [self._first(attempt) for attempt in attempts]
         self.log.add(attempts)
-        for one in attempts:
-            self.axes.memory.learn(one)
+        for attempt in attempts:
+            self.axes.memory.learn(attempt)
         self.axes.strategy.tell(slot, attempts)
         self.report(attempts)
 
@@ -333,8 +351,8 @@ async def _waited_for(
             loop.call_soon_threadsafe(tell, result, failed)
 
     Thread(target=ask, daemon=True).start()
-    found: Sequence[str] = await answer
-    return found
+    approved: Sequence[str] = await answer
+    return approved
 
 
 def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from portkern.agent.attempt import Attempt
+from portkern.agent.attempt import Attempt, speedups
 from portkern.agent.bench import Bench, BenchWorkload
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import shipped
@@ -74,7 +74,8 @@ class RunSummary(TypedDict):
 class RunOutcome:
     """``final`` are the best one's records of the last sets; ``out`` says of others why they are
     out. From the one race at the end: ``speedups`` of the best over the baseline by workload, and
-    its ``gain`` over the catalogue's kernel as it ships (``why_no_gain`` where there is none)."""
+    its ``gain`` over the kernel that the run started from, else the catalogue's as it ships
+    (``why_no_gain`` where there is none)."""
 
     best: Attempt | None = None
     final: tuple[Record, ...] = ()
@@ -88,12 +89,12 @@ def read(folder: Path) -> RunSummary:
     """What the run's summary says. Raises RecordError."""
     path = folder / FILE
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordError(f"Cannot read {path}: {error}; use fresh=true for that run") from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise RecordError(f"{path} holds no summary of a run; use fresh=true for that run")
-    summary: RunSummary = told  # type: ignore[assignment]  # it is portkern's own file
+    summary: RunSummary = content  # type: ignore[assignment]  # it is portkern's own file
     return summary
 
 
@@ -109,28 +110,31 @@ def conclude(
         finalists.append(own)
     final: dict[str, tuple[Record, ...]] = {}
     out: dict[str, str] = {}
-    for one in finalists:
-        final[one.id] = tuple(last.evaluate(_candidate(task, one))) if last.work else ()
-        out |= _why_out(one.id, final[one.id])
+    for attempt in finalists:
+        final[attempt.id] = tuple(last.evaluate(_candidate(task, attempt))) if last.work else ()
+        out |= _why_out(attempt.id, final[attempt.id])
     standing = [finalist for finalist in finalists if finalist.id not in out]
     if not standing:
         return RunOutcome(out=out)
-    others = [kernel] if kernel and kernel.digest not in {one.digest for one in standing} else []
-    told = bench.race([*others, *(_candidate(task, one) for one in standing)], race)
+    others = (
+        [kernel] if kernel and kernel.digest not in {attempt.digest for attempt in standing} else []
+    )
+    by_workload = bench.race([*others, *(_candidate(task, attempt) for attempt in standing)], race)
     raced = {
-        one.id: [records[len(others) + k] for records in told] for k, one in enumerate(standing)
+        attempt.id: [records[len(others) + k] for records in by_workload]
+        for k, attempt in enumerate(standing)
     }
-    for one in standing:
-        out |= _why_out(one.id, raced[one.id])
-    left = [one for one in standing if one.id not in out]
+    for attempt in standing:
+        out |= _why_out(attempt.id, raced[attempt.id])
+    left = [attempt for attempt in standing if attempt.id not in out]
     if not left:
         return RunOutcome(out=out)
-    best = min(left, key=lambda one: _mean_us(raced[one.id]))  # of equals the one found faster
+    # Of equals the first, which was the faster one when it was evaluated.
+    best = min(left, key=lambda attempt: _mean_us(raced[attempt.id]))
     ours = raced[best.id]
-    theirs = [records[0] for records in told] if others else raced[own.id] if own else []
+    theirs = [records[0] for records in by_workload] if others else raced[own.id] if own else []
     gain, why = _gain(task, best, kernel, ours, theirs)
-    speedups = {r.workload.name: r.speedup[baseline].value for r in ours if baseline in r.speedup}
-    return RunOutcome(best, final[best.id], out, speedups, gain, why)
+    return RunOutcome(best, final[best.id], out, speedups(ours, baseline), gain, why)
 
 
 def _candidate(task: Task, attempt: Attempt) -> Candidate:
@@ -147,7 +151,7 @@ def _why_out(name: str, records: Sequence[Record]) -> dict[str, str]:
 
 def _mean_us(records: Sequence[Record]) -> float:
     """Geometric mean of the medians; infinite where nothing was timed."""
-    times = [record.timing.median_us for record in records if record.timing]
+    times = [record.timing.median_us for record in records if record.timing and record.comparable]
     if not times:
         return math.inf
     return math.exp(sum(map(math.log, times)) / len(times))
@@ -163,10 +167,13 @@ def _gain(
     if kernel is None:
         return {}, f"{task.backend.name} ships no {task.language} kernel of {task.op.name}"
     if best.digest == kernel.digest:
-        return {}, "it is the catalogue's kernel as it ships"
-    found = {
+        return (
+            {},
+            "it is the kernel itself" if task.start else "it is the catalogue's kernel as it ships",
+        )
+    gains = {
         mine.workload.name: statistics.speedup(mine.timing.samples, its.timing.samples)
         for mine, its in zip(ours, theirs, strict=False)
-        if mine.timing and its.timing
+        if mine.timing and its.timing and mine.comparable and its.comparable
     }
-    return found, "" if found else "there is nothing here to time the two on"
+    return gains, "" if gains else "there is nothing here to time the two on"

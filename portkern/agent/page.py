@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.log import Log
+from portkern.printable import printable
 from portkern.records import atomic_write
-from portkern.report.table import clean
 
 #: Lines of a difference that are shown.
 MOST_LINES = 400
@@ -45,10 +45,10 @@ class Node:
 
     @property
     def result(self) -> str:
-        one = self.attempt
-        if one.correct:
-            return f"{one.score:.3g}×" if one.speedups else "correct, not timed"
-        return str(one.status).replace("_", " ")
+        attempt = self.attempt
+        if attempt.correct:
+            return f"{attempt.score:.3g}×" if attempt.speedups else "correct, not timed"
+        return str(attempt.status).replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _environment(escape: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: clean(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters["plain"] = _plain
     return environment
@@ -103,22 +103,22 @@ def _environment(escape: bool) -> Environment:
 
 def _plain(text: str) -> str:
     """As Markdown that shows it literally, on one line, also inside a table."""
-    text = " ".join(clean(text).split())
+    text = " ".join(printable(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", text)
 
 
 def _tree(log: Log) -> Iterator[Node]:
     """Each attempt below its first parent, in the order of the log."""
-    top = max((one.score for one in log), default=0.0)
+    top = max((attempt.score for attempt in log), default=0.0)
     below: dict[str, list[Attempt]] = {}
-    for one in log:
-        parent = (*one.parents, "")[0]
-        below.setdefault(parent if parent in log else "", []).append(one)
-    stack = [(one, 0) for one in reversed(below.get("", []))]
+    for attempt in log:
+        parent = (*attempt.parents, "")[0]
+        below.setdefault(parent if parent in log else "", []).append(attempt)
+    stack = [(attempt, 0) for attempt in reversed(below.get("", []))]
     while stack:
         attempt, level = stack.pop()
-        before = next((one.source for one in log.some(attempt.parents[:1])), "")
+        before = next((attempt.source for attempt in log.some(attempt.parents[:1])), "")
         lines = difference(before, attempt.source)
         yield Node(attempt, level, lines, bool(before), attempt.score / top if top else 0.0)
         stack += [(child, level + 1) for child in reversed(below.get(attempt.id, []))]
@@ -141,7 +141,7 @@ def _shortened(lines: Sequence[DiffLine]) -> list[DiffLine]:
 def _curve(log: Log) -> Curve | None:
     """None where nothing was timed."""
     values = log.curve()
-    top = max((one.score for one in log if one.speedups), default=0.0)
+    top = max((attempt.score for attempt in log if attempt.speedups), default=0.0)
     if not top:
         return None
     across, down = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
@@ -154,5 +154,5 @@ def _curve(log: Log) -> Curve | None:
         return f"{HEIGHT - MARGIN - down * value / highest:.1f}"
 
     corners = [f"{x(k)},{y(v)} {x(k + 1)},{y(v)}" for k, v in enumerate(values) if v]
-    dots = [(x(k + 0.5), y(one.score)) for k, one in enumerate(log) if one.correct]
+    dots = [(x(k + 0.5), y(attempt.score)) for k, attempt in enumerate(log) if attempt.correct]
     return Curve(" ".join(corners), dots, y(1.0), y(values[-1]), values[-1], len(values))

@@ -52,7 +52,7 @@ def _storable(text: str) -> str:
 def blocks(text: str) -> tuple[list[CodeBlock], str]:
     """The blocks of code, without the indentation of a list that they stand in, and the words
     around them. A fence with a tag begins a block even where the one before has no end."""
-    found: list[CodeBlock] = []
+    kept: list[CodeBlock] = []
     words: list[str] = []
     opened: re.Match[str] | None = None
     code: list[str] = []
@@ -63,7 +63,7 @@ def blocks(text: str) -> tuple[list[CodeBlock], str]:
             continue
         if opened:
             closed = bool(fence) and not _tag(fence)
-            found.append(CodeBlock(_tag(opened), _joined(code), closed))
+            kept.append(CodeBlock(_tag(opened), _joined(code), closed))
             opened, code = None, []
             if closed:
                 continue
@@ -72,8 +72,8 @@ def blocks(text: str) -> tuple[list[CodeBlock], str]:
         elif not fence:
             words.append(line)
     if opened and "".join(code).strip():
-        found.append(CodeBlock(_tag(opened), _joined(code), closed=False))
-    return found, "\n".join(words)
+        kept.append(CodeBlock(_tag(opened), _joined(code), closed=False))
+    return kept, "\n".join(words)
 
 
 def _ends(fence: re.Match[str] | None, opened: re.Match[str]) -> bool:
@@ -88,8 +88,8 @@ def _ends(fence: re.Match[str] | None, opened: re.Match[str]) -> bool:
 
 def _tag(fence: re.Match[str] | None) -> str:
     """``python`` of ``python``, ``{.python}`` and ``python:softmax.py``."""
-    found = _TAG.match(fence["info"].strip().lstrip("{.")) if fence else None
-    return found[0].lower() if found else ""
+    match = _TAG.match(fence["info"].strip().lstrip("{.")) if fence else None
+    return match[0].lower() if match else ""
 
 
 def _unindented(line: str, most: int) -> str:
@@ -140,8 +140,8 @@ def _decoded(text: str, start: int) -> tuple[object, int]:
             value, end = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             comma = text.rfind(",", start, error.pos + 1)
-            found = _TRAILING_COMMA.match(text, max(comma, 0))
-            if found is None or found.end() <= error.pos:
+            match = _TRAILING_COMMA.match(text, max(comma, 0))
+            if match is None or match.end() <= error.pos:
                 raise
             text = f"{text[:comma]} {text[comma + 1 :]}"
         else:

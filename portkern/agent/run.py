@@ -33,10 +33,10 @@ from portkern.agent.outcome import RunOutcome
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
+from portkern.cells.selection import Stage
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.trial import TrialOptions
-from portkern.matrix.selection import Stage
 from portkern.records import atomic_write
 from portkern.records.record import Record, RecordFile
 from portkern.spec.op import Workload
@@ -98,6 +98,8 @@ class RunPlan:
                 default=dict,
             )
         )
+        if task.start is not None:
+            plain["start"] = task.start.digest
         return plain
 
 
@@ -123,7 +125,7 @@ class GenerationRun:
         """Which budget ended it, or which model that is down; empty when the strategy did."""
         axes = self.plan.axes
 
-        def told(attempts: Sequence[Attempt]) -> None:
+        def noted(attempts: Sequence[Attempt]) -> None:
             self._note()
             report(attempts)
 
@@ -145,7 +147,7 @@ class GenerationRun:
             builders=self.plan.builders,
             baseline=self.plan.evaluation.baselines[0],
             approve=approve,
-            report=told,
+            report=noted,
         )
         try:
             asyncio.run(loop.run())
@@ -159,18 +161,18 @@ class GenerationRun:
         task = self.plan.task
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
         race = [
-            BenchWorkload(task.scored, one)
-            for one in self.plan.raced or task.workloads[task.scored]
+            BenchWorkload(task.scored, workload)
+            for workload in self.plan.raced or task.workloads[task.scored]
         ]
         before = self.bench.device_s
-        found = outcome.conclude(
+        concluded = outcome.conclude(
             self.log, task, self.bench, last, race, self.plan.evaluation.baselines[0]
         )
         self.meter.spend_device(self.bench.device_s - before + last.device_s)
         self._note()
-        if found.best:
-            atomic_write.write(self.folder / f"best{task.suffix}", found.best.source)
-        return found
+        if concluded.best:
+            atomic_write.write(self.folder / f"best{task.suffix}", concluded.best.source)
+        return concluded
 
     def _models(self) -> Models:
         plan = self.plan
@@ -223,8 +225,8 @@ class GenerationRun:
         path = self.folder / SPENT
         if not path.exists():
             return Spent()
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Spent(wall_s=told["wall_s"], device_s=told["device_s"])
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Spent(wall_s=content["wall_s"], device_s=content["device_s"])
 
     def _note(self) -> None:
         spent = self.meter.spent
@@ -238,10 +240,10 @@ def _matched(plan: RunPlan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
     """Raises ConfigError for axes that do not go together, with what would."""
     proposing, strategic = proposer.load(plan.axes["proposer"]), dict(plan.axes["strategy"])
     if plan.axes["proposer"].get("actions") == "graph":
-        found = _graph(plan, folder)
-        proposing.given = found.methods()  # type: ignore[attr-defined]  # catalogue has no actions
+        graph = _graph(plan, folder)
+        proposing.given = graph.methods()  # type: ignore[attr-defined]  # catalogue has no actions
         if strategic.get("edges") == {}:
-            strategic["edges"] = found.edges()
+            strategic["edges"] = graph.edges()
     arms = proposing.arms(plan.task)
     planned = strategy.load(strategic, arms=arms, seed=plan.seed)
     chosen_critic = critic.load(plan.axes["critic"])
@@ -321,11 +323,11 @@ def named(models: Mapping[str, Any]) -> dict[str, Any]:
     base = {"model": coder} if isinstance(coder, str) else dict(coder)
     if not base.get("model"):
         base = {}
-    found = {}
+    roles = {}
     for name, options in models.items():
         own = {"model": options} if isinstance(options, str) else dict(options or {})
         if not own.get("model"):
             own = {**base, **{k: v for k, v in own.items() if v not in (None, "")}}
         if own.get("model"):
-            found[name] = own
-    return found
+            roles[name] = own
+    return roles

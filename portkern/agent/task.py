@@ -8,10 +8,11 @@ from functools import cached_property
 from importlib.resources import files
 
 from portkern.agent.constraints import Constraints
-from portkern.errors import no_such
+from portkern.errors import ConfigError, no_such
 from portkern.guard import TorchOps
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
+from portkern.spec.companions import Companions
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
 
@@ -19,7 +20,8 @@ from portkern.spec.target import Target
 @dataclass(frozen=True)
 class Task:
     """``workloads`` are those that kernels are evaluated on and their authors may know, by set.
-    ``torch_ops``: whether libraries may do the work."""
+    ``torch_ops``: whether libraries may do the work. ``start`` is the kernel that the search begins
+    with, in place of the catalogue's; what is built with it is built with all others."""
 
     op: Op
     target: Target
@@ -29,10 +31,13 @@ class Task:
     workloads: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
     torch_ops: TorchOps = "forbid"
+    start: Candidate | None = None
 
     def __post_init__(self) -> None:
         if self.language not in self.backend.languages.values():
             raise no_such("language", self.language, self.backend.languages.values())
+        if self.start is not None:
+            _startable(self.start, self)
 
     @property
     def scored(self) -> str:
@@ -62,4 +67,15 @@ class Task:
             author=author,
             parents=parents,
             style=self.backend.style,
+            companions=self.start.companions if self.start else Companions(),
+        )
+
+
+def _startable(start: Candidate, task: Task) -> None:
+    """Raises ConfigError where what is written after it could not be called like it."""
+    called, expected = (start.entry, start.style), (task.op.name, task.backend.style)
+    if called != expected:
+        raise ConfigError(
+            f"Got a kernel to start from with entry={called[0]} style={called[1]}, expected "
+            f"entry={expected[0]} style={expected[1]}, as all kernels of a run have; rename it"
         )

@@ -14,6 +14,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from portkern.cli import ranges
 from portkern.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def resolve(
     """``conf/<verb>.yaml`` and the command line's ``key=value``, checked against ``schema``. Below
     the keys ``free`` anything may be set: who takes them checks them.
 
-    Raises ConfigError in one line: an unknown key with the closest one, a value of another type.
+    Raises ConfigError in one line: an unknown key with the closest one, a value of another type,
+    a number out of the option's range.
     """
     for override in overrides:
         _refuse_renamed(override)
@@ -48,8 +50,10 @@ def resolve(
             )
     ConfigStore.instance().store(name=f"{verb}_schema", node=schema)
     known = [field.name for field in dataclasses.fields(schema)]
-    options = _composed(verb, [_loosened(one, free) for one in overrides], known)
+    options = _composed(verb, [_loosened(override, free) for override in overrides], known)
     assert isinstance(options, schema)
+    for name in known:
+        ranges.check(name, getattr(options, name))
     return options
 
 
@@ -72,8 +76,8 @@ def _refuse_renamed(override: str) -> None:
 def group(name: str, choice: str, overrides: Sequence[str] = ()) -> dict[str, object]:
     """One option of a config group by itself, ``conf/<name>/<choice>.yaml``, with the overrides
     below its key. Raises ConfigError."""
-    found = _composed(f"{name}/{choice}", [f"++{override}" for override in overrides])
-    return {str(key): value for key, value in found[name].items()}
+    composed = _composed(f"{name}/{choice}", [f"++{override}" for override in overrides])
+    return {str(key): value for key, value in composed[name].items()}
 
 
 def _composed(config: str, overrides: Sequence[str], known: Sequence[str] = ()) -> Any:
@@ -100,10 +104,10 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     lists = [
-        [f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()]
-        if one.is_sweep_override()
+        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        if override.is_sweep_override()
         else [text]
-        for one, text in zip(parsed, overrides, strict=True)
+        for override, text in zip(parsed, overrides, strict=True)
     ]
     return [list(job) for job in itertools.product(*lists)]
 

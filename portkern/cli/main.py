@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
-import os
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from portkern.cli import streams
+from portkern.cli.ranges import RANGES
 from portkern.errors import PortkernError, StorageError, no_such
+from portkern.printable import printable
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -18,22 +24,96 @@ if TYPE_CHECKING:
 VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
     "check": "evaluate one kernel file: op=softmax backend=cpu source=FILE",
+    "op": "an operator from PyTorch code, and what kernels of it are evaluated by: FILE.py[:NAME]",
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
+    "execute": "run a plan that matrix plan=FILE wrote, on a machine without a network: FILE",
     "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
     "experiment": "compare ways of writing kernels: name=search op=matmul target=x86_64",
+    "init": "a project file for a folder of kernels: init [DIR]",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
+    "node": "this machine as a node of a Ray cluster that matrices run on: address=HOST:PORT",
     "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
     "report": "write a run's report again from its records: report RUN",
+    "diff": "what regressed from one run to another, told from noise: diff RUN_A RUN_B",
+    "history": "cells over many runs, and where their times step: op=softmax backend=cpu",
+    "baseline": "runs that are held for good or bad: baseline promote RUN REASON",
+    "bisect": "since which commit a kernel fails or is slower: good=REV op=softmax …",
+    "export": "a run's records or kernels in other formats: export csv RUN, or kernelbench",
+    "import": "operators of other benchmarks (kernelbench DIR), or what a plan gave (records FILE)",
 }
+#: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.
+RUN_KERNELS = {"check", "execute", "generate", "import", "op", "tune"}
 HELP_FLAGS = ("-h", "--help", "help")
+#: Objects that are made before garbage is looked for. Modules are hundreds of thousands, and stay:
+#: with Python's own 700 a tenth of the time of ``import torch`` goes into looking at them.
+GARBAGE_AFTER = 50_000
+
+
+#: What an exit code means; a larger one is what most scripts take for worse.
+EXIT_CODES = {
+    0: "done and good",
+    1: "a verdict is bad",
+    2: "usage error",
+    3: "nothing could run",
+    4: "a defect of portkern itself, whose traceback is kept",
+    130: "interrupted",
+}
+#: The place is not one that can be used, whatever portkern does: a full or read-only disk, a file
+#: where a folder is expected, a missing right, a name too long, no more handles.
+_PLACES = {
+    getattr(errno, name)
+    for name in (
+        "ENOSPC EDQUOT EROFS EACCES EPERM ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP EIO EFBIG "
+        "EMFILE ENFILE"
+    ).split()
+}
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    streams.prepare()
+    gc.set_threshold(GARBAGE_AFTER)
+    code = run(sys.argv[1:])
+    if "duckdb" not in sys.modules:  # which calls what is left a leak, on stderr
+        gc.freeze()  # it ends with the process: to look at torch's once more takes 0.5 s
+    unwritten = streams.finish()
+    if unwritten:
+        print(f"portkern: error: {unwritten}", file=sys.stderr)
+    sys.exit(code or (StorageError.exit_code if unwritten else 0))
 
 
 def run(argv: list[str]) -> int:
-    """Exit codes: 0 done and good, 1 a verdict is bad, 2 usage error, 3 nothing could run."""
+    """One of :data:`EXIT_CODES`."""
+    try:
+        return _answer(argv)
+    except PortkernError as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        print(
+            "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr
+        )
+        return 130
+    except Exception as error:  # noqa: BLE001 - the outermost frame: nobody foresaw it
+        if isinstance(error, OSError) and error.errno in _PLACES:
+            return _fail(_unusable(error))
+        from portkern.cli import crash
+
+        print(printable(crash.tell(error, argv)), file=sys.stderr)
+        return 4
+
+
+def _unusable(error: OSError) -> StorageError:
+    place = Path(error.filename or "a file")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError.of(error, place)
+    return StorageError(f"Cannot use {place}: {error.strerror}; choose another place")
+
+
+def _fail(error: PortkernError) -> int:
+    print(f"portkern: error: {printable(str(error))}", file=sys.stderr)
+    return error.exit_code
+
+
+def _answer(argv: list[str]) -> int:
     if not argv or argv[0] in HELP_FLAGS:
         print(_help())
         return 0 if argv else 2
@@ -42,25 +122,7 @@ def run(argv: list[str]) -> int:
 
         print(version("portkern"))
         return 0
-    try:
-        return _dispatch(argv[0], argv[1:])
-    except PortkernError as error:
-        print(f"portkern: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - the interpreter flushes it
-        return 0
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        full = StorageError.of(error, Path(error.filename or "a file"))
-        print(f"portkern: error: {full}", file=sys.stderr)
-        return full.exit_code
-    except KeyboardInterrupt:
-        print(
-            "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr
-        )
-        return 130
+    return _dispatch(argv[0], argv[1:])
 
 
 def _dispatch(verb: str, rest: list[str]) -> int:
@@ -70,18 +132,33 @@ def _dispatch(verb: str, rest: list[str]) -> int:
     if set(own) & set(HELP_FLAGS):
         print(_verb_help(verb))
         return 0
-    module = importlib.import_module(f"portkern.cli.verbs.{verb}")
-    return int(module.main(rest))
+    with _workers_ahead() if verb in RUN_KERNELS else nullcontext():
+        module = importlib.import_module(f"portkern.cli.verbs.{verb}")
+        return int(module.main(rest))
+
+
+@contextmanager
+def _workers_ahead() -> Iterator[None]:
+    """A process that workers are forked from imports torch while the verb is read."""
+    if find_spec("torch") is None:
+        yield
+        return
+    from portkern.sandbox import session
+
+    begun = session.server(("torch",)).begin()
+    try:
+        yield
+    finally:
+        if begun:
+            session.close_servers()
 
 
 def _help() -> str:
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:{width}}  {text}" for name, text in VERBS.items())
-    return (
-        f"usage: portkern VERB [key=value ...]\n\n{verbs}\n\n"
-        "Every verb takes --help and json=true. Exit codes: 0 done and good, 1 a verdict is bad,\n"
-        "2 usage error, 3 nothing could run."
-    )
+    codes = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    footer = f"Every verb takes --help and json=true. Exit codes: {codes}."
+    return f"usage: portkern VERB [key=value ...]\n\n{verbs}\n\n{textwrap.fill(footer, 98)}"
 
 
 def _verb_help(verb: str) -> str:
@@ -97,7 +174,13 @@ def _verb_help(verb: str) -> str:
         for name, _, default in (line.strip(" -").partition(": ") for line in defaults.split("\n"))
         if default and (folder := conf / name).is_dir()
     ]
-    return f"portkern {verb}: {VERBS[verb]}\n\n{''.join(groups)}{body.strip()}"
+    keys = {line.partition(":")[0] for line in body.splitlines()}
+    ranges = [
+        f"{name} {allowed}" for name, allowed in RANGES.items() if name.partition(".")[0] in keys
+    ]
+    numbers = textwrap.indent(textwrap.fill("Valid: " + "; ".join(ranges), 96), "# ")
+    stated = f"\n\n{numbers}" if ranges else ""
+    return f"portkern {verb}: {VERBS[verb]}\n\n{''.join(groups)}{body.strip()}{stated}"
 
 
 def _choices(folder: Traversable) -> str:

@@ -14,13 +14,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from portkern.errors import StorageError
+from portkern.evaluator.code_digest import evaluator_digest
 from portkern.sandbox.jail import owner
+from portkern.sandbox.message import plain
 from portkern.spec.backend import Artifact, Build
 
 #: What a build does not depend on: kernels are sources of their own.
 _NOT_BUILT_WITH = {"kernels", "__pycache__"}
 #: Folders in which something is being built, or was when its process was killed.
 _ASIDE = ".building-"
+_MANIFEST = "artifact.json"
 #: Of another machine that shares the folder, one cannot tell.
 _ABANDONED_S = 24 * 3600.0
 
@@ -30,7 +33,8 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
     backends' files; ``builds_for`` is :meth:`Backend.builds_for`'s answer for the target."""
     parts = [
         version("portkern"),
-        _backends_digest(),
+        evaluator_digest(),  # what stands before a source is made in ``spec``
+        backends_digest(),
         build.candidate.backend,
         build.candidate.digest,
         build.signature.to_json(),
@@ -48,7 +52,7 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
 
 
 @lru_cache
-def _backends_digest() -> str:
+def backends_digest() -> str:
     """Of how the backends build, harnesses and headers included; a kernel's source has its own."""
     digest = hashlib.sha256()
     for folder in import_module("portkern.backends").__path__:
@@ -58,6 +62,27 @@ def _backends_digest() -> str:
     return digest.hexdigest()
 
 
+def _manifest(workdir: Path, artifact: Artifact) -> dict[str, object]:
+    files = sorted(path for path in workdir.rglob("*") if path.is_file())
+    sums = {str(path.relative_to(workdir)): _file_sum(path) for path in files}
+    sums.pop(_MANIFEST, None)  # of a build that made a file of this name
+    described = plain(artifact.to_json())
+    return {
+        "artifact": described,
+        "files": sums,
+        "sum": _sum(json.dumps([described, sums]).encode()),
+    }
+
+
+def _file_sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 class ArtifactCache:
     """Entries appear whole or not at all: they are filled aside and renamed into place."""
 
@@ -65,12 +90,18 @@ class ArtifactCache:
         self.folder = folder
 
     def get(self, key: str) -> Artifact | None:
-        manifest = self.folder / key / "artifact.json"
+        """None for what is absent, damaged since it was put, or written by another version."""
+        folder = self.folder / key
         try:
-            artifact = Artifact.from_json(json.loads(manifest.read_text()))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # absent, or written by another version: build again
-        return artifact if artifact.path.exists() else None
+            manifest = json.loads((folder / _MANIFEST).read_text())
+            sums = manifest["files"]
+            artifact = Artifact.from_json(manifest["artifact"])
+            whole = manifest["sum"] == _sum(json.dumps([manifest["artifact"], sums]).encode())
+            whole = whole and str(artifact.path.relative_to(folder)) in sums
+            intact = whole and all(_file_sum(folder / name) == sums[name] for name in sums)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return artifact if intact else None
 
     @contextmanager
     def workdir(self) -> Iterator[Path]:
@@ -109,7 +140,7 @@ class ArtifactCache:
             artifact.log,
         )
         try:
-            (workdir / "artifact.json").write_text(json.dumps(moved.to_json()))
+            (workdir / _MANIFEST).write_text(json.dumps(_manifest(workdir, moved)))
             if self.get(key) is None:
                 self._discard(final)
                 workdir.rename(final)

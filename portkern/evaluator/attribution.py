@@ -44,6 +44,13 @@ class AttributedKernel:
     resources: tuple[Resources, ...]
     torch_ops: TorchOps
     gpu: bool
+    emulated: bool = False
+
+    @property
+    def untimed(self) -> bool:
+        """Whether nobody can tell what part of the work an operator did, and none is needed: a
+        class of torch.nn in an emulator."""
+        return self.emulated and self.candidate.style == "module"
 
 
 def hold(trace: Trace, work: AttributedKernel, *, seconds: float) -> Proof:
@@ -51,7 +58,8 @@ def hold(trace: Trace, work: AttributedKernel, *, seconds: float) -> Proof:
     kept = tuple(Launch.model_validate(asdict(launch)) for launch in trace.launches)
     if trace.ended:
         return Proof(kept, Verdict.SUSPICIOUS, "the kernel ended the profile of its own call")
-    culprit = _host_culprit(trace.operators, trace.routines, 0.0 if work.gpu else seconds * 1e6)
+    timed = 0.0 if work.gpu else seconds * 1e6
+    culprit = _host_culprit(trace.operators, trace.routines, timed, any_=work.untimed)
     culprit = culprit or (_device_culprit(kept, work) if work.gpu else "")
     if culprit and work.torch_ops == "forbid":
         return Proof(kept, Verdict.REJECTED, f"{culprit} did the work; {_ALLOW}")
@@ -69,16 +77,16 @@ def _note(code: str, message: str) -> Finding:
 
 
 def _host_culprit(
-    operators: Iterable[protocol.Launch], routines: Iterable[str], call_us: float
+    operators: Iterable[protocol.Launch], routines: Iterable[str], call_us: float, *, any_: bool
 ) -> str:
     """The operator or routine that did the work; where ``call_us`` is known, also those that are
-    not the work by name but took most of the time."""
+    not the work by name but took most of the time, and with ``any_`` each of them."""
     light_us, longest = 0.0, protocol.Launch("")
     for operator in operators:
         name = plain(operator.name)
         if name in ATEN_GLUE:
             continue
-        if ATEN_HEAVY.fullmatch(name):
+        if any_ or ATEN_HEAVY.fullmatch(name):
             return f"torch's {operator.name}"
         light_us += operator.us
         longest = max(longest, operator, key=lambda launch: launch.us)

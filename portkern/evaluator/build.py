@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 
 from portkern.errors import StorageError, WorkerError
+from portkern.evaluator import host_shortage
 from portkern.evaluator.artifact_cache import ArtifactCache, build_key
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
-from portkern.sandbox.session import Answered, Died, Lost, Session, TimedOut, Unreadable
-from portkern.spec import registry
-from portkern.spec.backend import Artifact, Build
+from portkern.sandbox.session import (
+    Answered,
+    Died,
+    Lost,
+    Session,
+    TimedOut,
+    Unconfined,
+    Unreadable,
+)
+from portkern.spec.backend import Artifact, Backend, Build, Missing
+from portkern.spec.candidate import Candidate
+from portkern.spec.target import Target
+from portkern.toolchain.compiler_log import first_error, renamed
 from portkern.worker import protocol
 
 LOG_LINES = 12
 #: What one build may leave: a compiler's intermediate files come to a few megabytes.
 MOST_BYTES, MOST_FILES, MOST_FOLDERS = 512 << 20, 10_000, 32
+#: A harness that says it ended something for its time has waited for a second at least.
+LEAST_TIMEOUT_S = 1.0
+#: How a build ends when its tools find no processes or memory, and seconds until it is tried again.
+_OF_TOOLS = (Verdict.BUILD_FAILED, Verdict.CRASHED, Verdict.TIMED_OUT)
+SHORTAGE_PAUSE_S = 1.0
 #: What a program prints when an allocation fails in C++.
 _BAD_ALLOC = "std::bad_alloc"
 #: A file cannot be written whatever is in it: a full disk or quota, one that is read-only or
@@ -49,40 +66,89 @@ class Failure:
     harness: bool = False
 
     def __str__(self) -> str:
-        kept = self.log.strip().splitlines()[:LOG_LINES]
+        kept = self.log.strip("\n").rstrip().splitlines()[:LOG_LINES]
         return "\n".join([self.detail, *kept])
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """A build and the backend that does it. Workers are sent the build alone; they are processes
+    of their own, and look the backend up by its name."""
+
+    backend: Backend
+    build: Build
+
+    def __post_init__(self) -> None:
+        if self.build.candidate.backend != self.backend.name:
+            raise ValueError(
+                f"A build of {self.build.candidate.backend} is no request to {self.backend.name}"
+            )
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.build.candidate
+
+    @property
+    def target(self) -> Target:
+        return self.build.target
+
+    def reads(self) -> tuple[Path, ...]:
+        """Files and folders that its worker needs, once they are there."""
+        return tuple(self.backend.prepare(self.build))
 
 
 @dataclass(frozen=True)
 class Built:
     """The artifact or why there is none; ``seconds`` is 0 when it came from the cache."""
 
-    request: Build
+    request: BuildRequest
     outcome: Artifact | Failure
     seconds: float = 0.0
 
 
 def build_all(
-    requests: Sequence[Build],
+    requests: Sequence[BuildRequest],
     toolchains: Sequence[Mapping[str, str]],
     *,
     limits: StageLimits,
     cache: ArtifactCache,
 ) -> list[Built]:
     """Build one candidate for several targets, in one worker for each environment they need."""
-    loaded = [
-        request for request in requests if request.runnable or request.emulated
-    ]  # when they are built
-    for preload in {registry.load(request.candidate.backend).preload for request in loaded}:
-        sandbox.warm(preload)
     keys = [_key(r, t) for r, t in zip(requests, toolchains, strict=True)]
+    # First what is waited for first: who imports torch keeps others from running for 0.3 s.
+    unbuilt = [r for r, key in zip(requests, keys, strict=True) if cache.get(key) is None]
+    for preload in {r.backend.builds_with(r.build.candidate) for r in unbuilt}:
+        sandbox.server(preload).begin()
+    loaded = [
+        request for request in requests if request.build.runnable or request.build.emulated
+    ]  # when they are built
+    for preload in {request.backend.preload for request in loaded}:
+        sandbox.warm(preload)
     with _Builders(limits, cache) as builders:
-        return [builders.build(r, key) for r, key in zip(requests, keys, strict=True)]
+        built = [builders.build(r, key) for r, key in zip(requests, keys, strict=True)]
+        return [_again_if_short(builders, b, key) for b, key in zip(built, keys, strict=True)]
 
 
-def _key(request: Build, toolchain: Mapping[str, str]) -> str:
-    backend = registry.load(request.candidate.backend)
-    return build_key(request, backend.builds_for(request.target), toolchain)
+def _again_if_short(builders: _Builders, built: Built, key: str) -> Built:
+    """Once more when a tool could not be started, or had no memory; where the machine is short of
+    these even so, it is no verdict on the source."""
+    failure = built.outcome
+    if not isinstance(failure, Failure) or failure.verdict not in _OF_TOOLS:
+        return built
+    if not host_shortage.is_said(f"{failure.detail}\n{failure.log}") and not host_shortage.seen():
+        return built
+    time.sleep(SHORTAGE_PAUSE_S)
+    again = builders.build(built.request, key)
+    if isinstance(again.outcome, Failure) and again.outcome.verdict in _OF_TOOLS:
+        why = host_shortage.seen()
+        if why:
+            return replace(again, outcome=Failure(Verdict.UNAVAILABLE, why, harness=True))
+    return again
+
+
+def _key(request: BuildRequest, toolchain: Mapping[str, str]) -> str:
+    backend = request.backend
+    return build_key(request.build, backend.builds_for(request.target), toolchain)
 
 
 #: What is said when a tool was killed: by run_tool of one that it had started, or of a shell's; by
@@ -110,6 +176,18 @@ def _killed(outcome: object) -> bool:
     return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
 
 
+def _explained(failure: Failure, candidate: Candidate) -> Failure:
+    """A rejected source: the first error in it comes first, under the name of the author's file."""
+    failure = replace(failure, verdict=Verdict.BUILD_FAILED)
+    own = {candidate.op, candidate.entry, "SOURCE"}  # the last is what OpenCL's programs are called
+    author, _, file = candidate.author.partition(":")
+    name = file if author == "file" else ""
+    error = first_error(failure.detail, failure.log, own=own, name=name)
+    if error is None:
+        return replace(failure, detail=renamed([failure.detail], own, name))
+    return replace(failure, detail=error.headline, log=error.rest)
+
+
 class _Builders:
     """The workers that build, one for each environment."""
 
@@ -124,10 +202,13 @@ class _Builders:
         for session in self._sessions.values():
             session.close()
 
-    def build(self, request: Build, key: str) -> Built:
+    def build(self, request: BuildRequest, key: str) -> Built:
         hit = self._cache.get(key)
         if hit is not None:
             return Built(request, hit)
+        able = request.backend.builds(request.build)
+        if isinstance(able, Missing):
+            return Built(request, Failure(Verdict.UNAVAILABLE, str(able)))
         try:
             built = self._build(request, key)
             if isinstance(built.outcome, Failure) and built.outcome.harness:
@@ -136,9 +217,9 @@ class _Builders:
             return Built(request, Failure(Verdict.UNAVAILABLE, str(error)))
         return built
 
-    def _build(self, request: Build, key: str) -> Built:
+    def _build(self, request: BuildRequest, key: str) -> Built:
         session = self._open(request)
-        asked = protocol.Build(protocol.anonymous(request))
+        asked = protocol.Build(protocol.anonymous(request.build))
         outcome = session.ask(asked, timeout_s=self._limits.build_s)
         if isinstance(outcome, Answered):
             try:
@@ -146,15 +227,16 @@ class _Builders:
             except ValueError as error:
                 detail = f"the build's files cannot be read: {error}"
                 return Built(request, Failure(Verdict.BUILD_FAILED, detail, session.log()))
-        failure = failure_of(outcome, "the build")
+        untouched = not request.backend.runs_at_build(request.candidate)
+        failure = failure_of(outcome, "the build", untouched=untouched)
         if tool_was_killed(failure.detail, failure.log):
             return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
-            failure = replace(failure, verdict=Verdict.BUILD_FAILED)
+            failure = _explained(failure, request.candidate)
         return Built(request, failure)
 
-    def _open(self, request: Build) -> Session:
-        backend = registry.load(request.candidate.backend)
+    def _open(self, request: BuildRequest) -> Session:
+        backend = request.backend
         environment = tuple(backend.environment(request.target).items())
         session = self._sessions.get(environment)
         if session is not None and session.alive:
@@ -164,17 +246,19 @@ class _Builders:
         opened = self._sessions[environment] = Session(
             backend.builds_with(request.candidate),
             dict(environment),
-            reads=shared(request),
-            device=request.runnable and request.target.is_gpu,
+            reads=request.reads(),
+            device=request.build.runnable and request.target.is_gpu,
         )
         return opened
 
 
 def _unpacked(
-    session: Session, request: Build, made: protocol.Built, key: str, cache: ArtifactCache
+    session: Session, request: BuildRequest, made: protocol.Built, key: str, cache: ArtifactCache
 ) -> Built:
     """Into the cache with the files that the worker lists, whose bytes follow each other in the
-    shared memory. Raises ValueError for a list that no build leaves."""
+    shared memory. A module's text has to be what was asked for, and is all that is kept: whatever
+    lies beside it may have been left there by the module. Raises ValueError for a list that no
+    build leaves."""
     files = dict(_listed(made.files))
     size = sum(files.values())
     packed = session.memory.bytes(size) if size <= MOST_BYTES else None
@@ -182,14 +266,22 @@ def _unpacked(
         raise ValueError(f"{size} bytes are not there")
     if str(made.artifact.path) not in files:
         raise ValueError("its artifact is not among them")
+    module = str(made.artifact.path) if made.artifact.path.suffix == ".py" else ""
+    if not module and request.backend.runs_at_build(request.candidate):
+        raise ValueError(f"{made.artifact.path} is no module")
     try:
         with cache.workdir() as workdir:
             offset = 0
             for name, length in files.items():
+                content = packed[offset : offset + length]
+                offset += length
+                if module and name != module:
+                    continue
+                if module and bytes(content) != request.candidate.source.encode():
+                    raise ValueError(f"{name} is no longer the source that was to be built")
                 file = workdir / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(packed[offset : offset + length])
-                offset += length
+                file.write_bytes(content)
             kept = replace(made.artifact, path=workdir / made.artifact.path)
             return Built(request, cache.put(key, workdir, kept), made.seconds)
     except OSError as error:
@@ -211,11 +303,12 @@ def _listed(files: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
         yield str(path), size
 
 
-def shared(request: Build) -> tuple[Path, ...]:
-    return tuple(registry.load(request.candidate.backend).prepare(request))
-
-
-def failure_of(outcome: Lost, stage: str) -> Failure:
+def failure_of(outcome: Lost, stage: str, *, untouched: bool = False) -> Failure:
+    """``untouched``: no code of the candidate can have run in its worker. Only then the worker's
+    word for what went wrong may excuse the candidate: afterwards it may be the candidate's own, and
+    so may the class of what was raised."""
+    if isinstance(outcome, Unconfined):
+        return Failure(Verdict.UNAVAILABLE, str(outcome), outcome.log)
     if isinstance(outcome, TimedOut):
         detail = f"{stage} took longer than {outcome.limit_s:g} s"
         return Failure(Verdict.TIMED_OUT, detail, outcome.log)
@@ -227,9 +320,10 @@ def failure_of(outcome: Lost, stage: str) -> Failure:
     if isinstance(outcome, Unreadable):
         detail = f"{stage.removeprefix('loading ')}'s worker {outcome}"
         return Failure(Verdict.CRASHED, detail, outcome.log)
-    if outcome.error in ("BackendUnavailable", "JailError"):
+    if untouched and outcome.error == "BackendUnavailable":
         return Failure(Verdict.UNAVAILABLE, outcome.message)
-    if outcome.error in ("LaunchTimeout", "BuildTimeout"):
+    late = outcome.error in ("LaunchTimeout", "BuildTimeout")
+    if late and outcome.after_s >= LEAST_TIMEOUT_S:
         return Failure(Verdict.TIMED_OUT, outcome.message)
     if outcome.error in ("BuildError", "LaunchError"):
         return Failure(Verdict.CRASHED, outcome.message, outcome.log)

@@ -1,5 +1,9 @@
 """Whether a kernel's outputs are right: compared with the answers in the evaluator's process, per
-element and in norm."""
+element and in norm.
+
+Outputs of an op that declares nothing of its sums are held to the tight budgets first, and where
+they are not within those, to what :mod:`derived_budget` grants.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ from portkern.evaluator.reference import (
     allowance,
     alone,
 )
+from portkern.records.record import Tolerance
+from portkern.rounding.derived_budget import DerivedBudget
 from portkern.spec.op import Precision
 
 if TYPE_CHECKING:
@@ -26,37 +32,80 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``problem`` is empty when the outputs are right; errors as in :class:`record.Errors`."""
+    """``problem`` is empty when the outputs are right; errors and ``tolerance`` as in
+    :class:`record.Errors`. ``finite``: whether NaN and infinity are where they should be.
+    ``caveat`` is what the derived budget does not know, '' where it knows all or was not needed."""
 
     problem: str
     max_abs: float = 0.0
     max_rel: float = 0.0
     vs_fp64: float = 0.0
     reference_vs_fp64: float = 0.0
+    tolerance: Tolerance = "tight"
+    finite: bool = True
+    caveat: str = ""
 
 
 def compare(
     *, actual: Sequence[torch.Tensor], case: Case, precision: Precision = "strict"
 ) -> Comparison:
-    """Critic all outputs of one call; the worst of them is reported."""
+    """Compare all outputs of one call; the worst of them is reported."""
+    first = replace(
+        _compare_all(actual, case, case.budgets, precision=precision), tolerance=case.tolerance
+    )
+    if not first.problem or not first.finite or case.derived is None:
+        return first
+    source = case.derived.source
+    if source.problem:
+        return replace(first, caveat=f"nothing could be derived: {source.problem}")
+    again = _compare_all(actual, case, case.derived.budgets, source.integers, precision)
+    return replace(again, tolerance="derived", caveat=_caveat(source))
+
+
+def _caveat(source: DerivedBudget) -> str:
+    if not source.unruled:
+        return ""
+    names = ", ".join(source.unruled)
+    return f"no rule knows what float32 costs in {names}; it is taken for that of a mean square"
+
+
+def _compare_all(
+    actual: Sequence[torch.Tensor],
+    case: Case,
+    budgets: Sequence[ErrorBudget | None],
+    integers: Sequence[Sequence[torch.Tensor]] = (),
+    precision: Precision = "strict",
+) -> Comparison:
     worst = Comparison("")
     for index, output in enumerate(actual):
-        own, budget = case.own[index], case.budgets[index]
-        one = alone(partial(_compare_one, output, own, budget, precision))
-        if one.problem:
+        others = integers[index] if integers else ()
+        compare_output = partial(_compare_output, output, case.own[index], budgets[index], others)
+        comparison = alone(partial(compare_output, precision))
+        if comparison.problem:
             which = f"output {index}: " if len(actual) > 1 else ""
-            return replace(one, problem=f"{which}{one.problem} ({case.distribution} inputs)")
-        worst = max(worst, one, key=lambda c: c.vs_fp64)
+            return replace(
+                comparison, problem=f"{which}{comparison.problem} ({case.distribution} inputs)"
+            )
+        worst = max(worst, comparison, key=lambda c: c.vs_fp64)
     return worst
 
 
-def _compare_one(
-    actual: torch.Tensor, own: torch.Tensor, budget: ErrorBudget | None, precision: Precision
+def _compare_output(
+    actual: torch.Tensor,
+    own: torch.Tensor,
+    budget: ErrorBudget | None,
+    others: Sequence[torch.Tensor],
+    precision: Precision,
 ) -> Comparison:
+    """``others`` are integers that are as right as the framework's ``own``."""
     if actual.numel() == 0:
         return Comparison("")
     if budget is None:
-        different = int((actual != own).sum())
+        actual = actual.to(own.device)
+        wrong = actual != own
+        for other in others:
+            wrong &= actual != other
+        different = int(wrong.sum())
         return Comparison(f"{different} of {own.numel()} elements differ" if different else "")
     return _measure(actual, budget, precision)
 
@@ -114,7 +163,7 @@ def _measure(actual: torch.Tensor, budget: ErrorBudget, precision: Precision) ->
     seen = _Sums()
     for block in budget.answer.blocks(actual):
         if block.odd or (len(block.want) and not seen.add(block, budget, precision)):
-            return Comparison(_NONFINITE)
+            return Comparison(_NONFINITE, finite=False)
     vs_fp64, own_vs_fp64 = math.sqrt(seen.squares) / budget.norm, budget.own_norm / budget.norm
     slack = math.sqrt(seen.slack_squares) / budget.norm
     problem = ""
@@ -144,14 +193,33 @@ def repeated(
     precision: Precision = "strict",
 ) -> Repetition:
     """Of outputs that both passed :func:`compare`."""
+    tight = _repeated(first, second, case.budgets, precision, integers=False)
+    if not tight.problem or case.derived is None or case.derived.source.problem:
+        return tight
+    return _repeated(first, second, case.derived.budgets, precision, integers=True)
+
+
+def _repeated(
+    first: Sequence[torch.Tensor],
+    second: Sequence[torch.Tensor],
+    budgets: Sequence[ErrorBudget | None],
+    precision: Precision,
+    *,
+    integers: bool,
+) -> Repetition:
+    """``integers``: whether they may differ, as rounding decides which of several is right."""
     worst = Repetition(None)
-    for one, other, budget in zip(first, second, case.budgets, strict=True):
-        if _same_bits(one, other):
+    for output, again, budget in zip(first, second, budgets, strict=True):
+        if _same_bits(output, again):
             continue
-        if budget is None:
+        if budget is None and not integers:
             return Repetition(math.inf, "two calls with equal inputs differ")
+        if budget is None:
+            most = float((output.double() - again.double()).abs().max())
+            worst = Repetition(max(most, worst.spread or 0.0))
+            continue
         spread, too_far = 0.0, False
-        for block in budget.answer.blocks(one, other):
+        for block in budget.answer.blocks(output, again):
             if len(block.want):
                 apart = (block.outputs[0].double() - block.outputs[1].double()).abs_()
                 scale = block.want.abs() + budget.rms
@@ -165,15 +233,15 @@ def repeated(
     return worst
 
 
-def same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+def same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
     """Whether all outputs agree bit for bit."""
-    return all(map(_same_bits, one, other))
+    return all(map(_same_bits, first, second))
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     import torch
 
     def bits(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.reshape(-1).view(torch.uint8)
 
-    return bool(torch.equal(bits(one), bits(other)))
+    return bool(torch.equal(bits(first), bits(second)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import math
 from contextlib import suppress
 from functools import cache
 
@@ -36,18 +35,26 @@ def keep_freed() -> None:
 
 def lack(op: Op, workload: Workload, dtype: str, *, at_once: int) -> str:
     """Why ``workload`` cannot be evaluated here with so many workers; '' when it can."""
-    signature, dims = op.signature, workload.dims
-    tensors = (*signature.inputs, *signature.outputs)
-    elements = sum(math.prod(t.sizes(dims)) for t in tensors)
-    needed = elements * _WIDE * ITEMSIZE["float64"]
-    needed += elements * _SHARED * ITEMSIZE[dtype] * at_once
+    said = shortage(needed_bytes(op, workload, dtype, at_once=at_once))
+    return said and f"{said}; choose a smaller workload or fewer kernels, or a larger machine"
+
+
+def shortage(needed: int) -> str:
+    """Why so many bytes cannot be had here; '' when they can."""
     available = psutil.virtual_memory().available
     if needed <= available:
         return ""
     return (
         f"evaluating it takes about {needed / _GIB:.3g} GiB of memory and {available / _GIB:.3g} "
-        "are free; choose a smaller workload or fewer kernels, or a larger machine"
+        "are free"
     )
+
+
+def needed_bytes(op: Op, workload: Workload, dtype: str, *, at_once: int) -> int:
+    """About what the evaluator and so many workers take at most."""
+    elements = op.signature.nelements(workload.dims)
+    wide = elements * _WIDE * ITEMSIZE["float64"]
+    return wide + elements * _SHARED * ITEMSIZE[dtype] * at_once
 
 
 def exhausted(error: BaseException) -> bool:

@@ -12,7 +12,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from portkern.spec.op import Op, TensorSpec, Workload
+from portkern.errors import ReferenceFailed
+from portkern.evaluator import imported
+from portkern.spec.imported import ImportedInputs, ImportedReference
+from portkern.spec.op import Op, StoredTensor, TensorSpec, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -137,12 +140,45 @@ def _integers(
     return offset + low
 
 
-def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[torch.Tensor, ...]:
-    """Host tensors for one call. ``distribution`` is one of the above or of the op's own
-    adversaries, which are made of normal values."""
+def _fan_in(values: torch.Tensor) -> torch.Tensor:
+    return values / math.sqrt(max(math.prod(values.shape[1:]), 1))
+
+
+def _unit(values: torch.Tensor) -> torch.Tensor:
+    """Uniform of normal ones, and away from both ends, where logarithms have none."""
     import torch
 
-    generator = torch.Generator().manual_seed(secrets.randbits(62))
+    uniform: torch.Tensor = torch.special.ndtr(values.clamp(-3, 3))
+    return uniform
+
+
+#: What :attr:`Op.draws` names: parameters as layers initialise them, scales of norms, variances,
+#: probabilities.
+DRAWS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "fan_in": _fan_in,
+    "scale": lambda values: values * 0.25 + 1.0,
+    "positive": lambda values: values.abs(),
+    "unit": _unit,
+}
+
+
+def draw(
+    op: Op, workload: Workload, dtype: str, distribution: str, *, device: str = "cpu"
+) -> tuple[torch.Tensor, ...]:
+    """Tensors for one call, made on ``device``. ``distribution`` is one of the above or of the op's
+    own adversaries, which are made of normal values."""
+    import torch
+
+    with torch.device(device):
+        return _draw(op, workload, dtype, distribution, torch.Generator(device))
+
+
+def _draw(
+    op: Op, workload: Workload, dtype: str, distribution: str, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    import torch
+
+    generator.manual_seed(secrets.randbits(62))
     adversary = op.adversaries.get(distribution)
     values = DISTRIBUTIONS[BASE if adversary else distribution]
     kinds = [getattr(torch, spec.resolve(dtype)) for spec in op.signature.inputs]
@@ -152,9 +188,77 @@ def draw(op: Op, workload: Workload, dtype: str, distribution: str) -> tuple[tor
         else _integers(spec, workload.dims, distribution, generator)
         for spec, kind in zip(op.signature.inputs, kinds, strict=True)
     ]
+    for number, spec in enumerate(op.signature.inputs):
+        if op.draws.get(spec.name) in DRAWS:
+            drawn[number] = DRAWS[op.draws[spec.name]](drawn[number])
+    if op.own_inputs:
+        drawn = _of_file(op, op.own_inputs, workload, drawn)
+    if workload.stored:
+        drawn = _with_stored(op, workload, dtype, drawn)
     if adversary:
         drawn = list(adversary(getattr(torch, dtype), generator, *drawn))
     return tuple(tensor.to(kind) for tensor, kind in zip(drawn, kinds, strict=True))
+
+
+def _of_file(
+    op: Op, own: ImportedInputs, workload: Workload, drawn: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """With those that the op's own file makes, in a confined worker. Raises ReferenceFailed."""
+    if not isinstance(op.reference, ImportedReference):
+        raise ReferenceFailed(f"{op.name} has inputs of a file, and no reference of one")
+    worker = imported.worker_of(op.reference)
+    made = worker.drawn(own, workload.dims, secrets.randbits(62))
+    names = [spec.name for spec in op.signature.inputs]
+    made_of = [*(name for name in own.names if name in names), *own.state]
+    given = dict(zip(made_of, made, strict=True))
+    taken = []
+    for spec, tensor in zip(op.signature.inputs, drawn, strict=True):
+        mine = given.get(spec.name, tensor)
+        if mine.shape != tensor.shape:
+            raise ReferenceFailed(
+                f"The file of {op.name} gives {spec.name}{list(mine.shape)[:8]} for "
+                f"{dict(workload.dims)}, expected {list(tensor.shape)}"
+            )
+        taken.append(mine.to(tensor.device))
+    return taken
+
+
+def _with_stored(
+    op: Op, workload: Workload, dtype: str, drawn: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """With those that the workload comes with. Raises ReferenceFailed."""
+    given = list(drawn)
+    for number, spec in enumerate(op.signature.inputs):
+        if spec.name not in workload.stored:
+            continue
+        tensor = _loaded(workload.stored[spec.name])
+        expected = spec.sizes(workload.dims), spec.resolve(dtype)
+        got = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        if got != expected:
+            raise ReferenceFailed(
+                f"{workload.stored[spec.name].path} has {spec.name} as {got[1]}{list(got[0])[:8]}, "
+                f"expected {expected[1]}{list(expected[0])} for workload {workload.name}"
+            )
+        given[number] = tensor.to(given[number].device)
+    return given
+
+
+def _loaded(stored: StoredTensor) -> torch.Tensor:
+    """Raises ReferenceFailed."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ReferenceFailed(
+            f"{stored.path} needs safetensors, and it is not installed; "
+            "pip install 'portkern[formats]'"
+        ) from error
+    try:
+        with safe_open(stored.path, framework="pt") as file:
+            tensor: torch.Tensor = file.get_tensor(stored.key)
+            return tensor
+    except (OSError, SafetensorError) as error:
+        said = " ".join(str(error).split())
+        raise ReferenceFailed(f"Cannot read {stored.key!r} of {stored.path}: {said}") from error
 
 
 def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
@@ -163,17 +267,23 @@ def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
     Small ones see all of ``among`` and all of the op's adversaries. Larger ones see the
     adversaries and one of the others, very large ones one of each; nobody knows which.
     """
-    sizes = [math.prod(t.sizes(workload.dims)) for t in op.signature.inputs]
+    sizes = [tensor.nelements(workload.dims) for tensor in op.signature.inputs]
     others = [name for name in among if name != BASE]
     own = list(op.adversaries)
-    if 0 in sizes:
+    stored = len(workload.stored) == len(sizes)
+    if 0 in sizes or stored or (op.own_inputs and any(op.own_inputs.names)):
         return (BASE,)  # there is nothing to draw
     if max(sizes, default=0) > FEW_ELEMENTS:
-        others = _one_of(others)
+        others = _random_choice(others)
     if max(sizes, default=0) > MANY_ELEMENTS:
-        own = _one_of(own)
+        own = _random_choice(own)
     return (BASE, *own, *others)
 
 
-def _one_of(names: Sequence[str]) -> list[str]:
+def largest(op: Op, workload: Workload) -> int:
+    """Elements of the largest input; 0 when there is none."""
+    return max((tensor.nelements(workload.dims) for tensor in op.signature.inputs), default=0)
+
+
+def _random_choice(names: Sequence[str]) -> list[str]:
     return [secrets.choice(names)] if names else []

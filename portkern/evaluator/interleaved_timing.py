@@ -8,46 +8,41 @@ its time is held against the evaluator's own clock.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
-from portkern.evaluator import busy_threads, compare, reference, worker_reports
+from portkern.evaluator import busy_threads, compare, processor_time, worker_reports
+from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, suspicion
+from portkern.evaluator.idle_time import SETTLE_S, IdleTime
+from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.statistics import TimingPlan, floor_us, observations
 from portkern.evaluator.telemetry import Watch
+from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, poisons
 from portkern.sandbox.message import Failed
-from portkern.sandbox.session import Answered, Lost, Session, Unreadable
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.session import Answered, Lost, Session
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
-from portkern.worker import output_guards, protocol, timed_inputs
+from portkern.worker import protocol
 
 if TYPE_CHECKING:
     import torch
 
 Key = int | str
-#: Above this many elements one round's output stands for all: its float64 answer takes seconds.
-MANY_ELEMENTS = 1 << 22
-#: Of the rounds beyond the plan's first, one in so many is looked at.
-SELDOM = 4
-#: Calls that are looked at in such a round.
+#: Calls of a round whose outputs are looked at.
 LOOKS = 2
-#: A worker may keep silent of this share of the time that it speaks of, and of as much beside.
-HIDDEN, HIDDEN_S = 0.25, 0.0003
+#: Calls of a round whose outputs alone count, on inputs of another distribution.
+UNTIMED_CALLS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
 #: further apart, since what else keeps a machine busy mostly lasts for seconds.
 CONFIRMATIONS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-#: Other ways of timing than the baseline's, as OpenCL's, take no more than so many times its time.
-OWN_IDLE = 4.0
 #: Calls of the round that says how many the others have.
 FIRST_CALLS = 4
-#: OpenMP threads of another worker spin for about a millisecond after their last call.
-SETTLE_S = 0.0015
+#: Calls of a round that is asked for when shorter ones look as if they hid something, at most.
+LONG_CALLS = 512
 #: Datasheets round; clocks are boosted.
 FLOOR = 0.9
 
@@ -64,51 +59,17 @@ Loss = Lost | Doubt
 
 
 @dataclass
-class TimedRound:
-    """What one runner did in one round."""
-
-    samples: list[float]
-    wall_s: float
-    stage_s: float = 0.0
-
-    @property
-    def stage_us(self) -> float:
-        """Of one call's tensors."""
-        return self.stage_s * 1e6 / (len(self.samples) + 1)
-
-    @property
-    def reported_s(self) -> float:
-        return sum(self.samples) / 1e6
-
-    @property
-    def call_us(self) -> float:
-        """Of one call, with its share of what timing takes, by the evaluator's clock."""
-        return self.wall_s * 1e6 / (len(self.samples) + 1)
-
-    def some(self, count: int, chosen: random.Random) -> set[int]:
-        """At most so many calls: any, but for one of the faster half, where alone a median is
-        lowered."""
-        order = sorted(range(len(self.samples)), key=lambda i: (self.samples[i], chosen.random()))
-        faster = order[: (len(order) + 1) // 2]
-        return {chosen.choice(order if i else faster) for i in range(count)}
-
-    def hidden_s(self, usual_s: float = 0.0) -> float:
-        """What the evaluator saw and the worker did not speak of, beyond what timing takes by
-        itself and the call that warms up."""
-        return self.wall_s - self.reported_s * (1 + 1 / len(self.samples)) - usual_s
-
-    def hides(self, usual_s: float = 0.0) -> bool:
-        return self.hidden_s(usual_s) > HIDDEN * self.reported_s + HIDDEN_S
-
-
-@dataclass
 class InterleavedTiming:
-    """One workload on one device. ``base`` are inputs that those of all calls are made from."""
+    """One workload on one device. ``bases`` are distributions and inputs that those of all calls
+    are made from, the first for calls that are timed; answers to these are made where they are.
+
+    ``unsure``: whose times could not be checked, as the machine was too busy, and why.
+    """
 
     op: Op
     workload: Workload
     dtype: str
-    base: Sequence[torch.Tensor]
+    bases: Sequence[tuple[str, Sequence[torch.Tensor]]]
     plan: TimingPlan
     limit_s: float
     targets: Mapping[int, Target]
@@ -116,8 +77,10 @@ class InterleavedTiming:
     watch: Watch
     rounds: dict[Key, list[TimedRound]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
-    _held: list[_Held] = field(default_factory=list)
-    _only: int = 0  # the round that is looked at, when one is
+    unsure: dict[Key, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._outputs = TimedOutputs(self.op, self.workload, self.dtype, self.bases, self.limit_s)
 
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Fill :attr:`rounds` and :attr:`lost`. ``trusted`` is the baseline that doubts are
@@ -125,13 +88,14 @@ class InterleavedTiming:
         self.rounds = {key: [] for key in runners}
         calls = dict.fromkeys(runners, min(FIRST_CALLS, self.plan.calls(0.0, self._call_bytes())))
         chosen = random.SystemRandom()
+        whole = chosen.randrange(self.plan.rounds)  # the round whose outputs are kept as a whole
+        others = chosen.sample(range(1, len(self.bases)), len(self.bases) - 1)
         now = None
         for key, session in runners.items():
             self._hand_out(key, session)
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
-            now = _Round.after(now, chosen)
-            looks = self._looks(turn, chosen)
+            now = TimedInputs.after(now, chosen, structured=self.op.structured)
             for key, session in runners.items():
                 if key in self.lost:
                     continue
@@ -143,8 +107,10 @@ class InterleavedTiming:
                 if turn >= 0:
                     self.rounds[key].append(lap)
                     if isinstance(key, int):
-                        for call in lap.some(looks, chosen):
-                            self._hold(key, session, now, call)
+                        looked = lap.some(LOOKS, chosen)
+                        self._keep(key, session, turn, now, looked, whole=turn == whole)
+                        for base in self._untimed_bases(others, turn):
+                            self._untimed_round(key, session, turn, base, chosen)
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
@@ -154,13 +120,42 @@ class InterleavedTiming:
         self._compare_clocks(runners, trusted)
         self._compare_floors()
 
-    def _looks(self, turn: int, chosen: random.SystemRandom) -> int:
-        """How many outputs of this round are kept, to be compared when all is over."""
-        if max(t.numel() for t in self.base) > MANY_ELEMENTS:
-            self._only = chosen.randrange(self.plan.rounds) if turn < 0 else self._only
-            return int(turn == self._only)
-        often = 0 <= turn < self.plan.rounds or (turn > 0 and chosen.randrange(SELDOM) == 0)
-        return LOOKS if often else 0
+    def _untimed_bases(self, others: Sequence[int], turn: int) -> Sequence[int]:
+        """The bases of rounds whose outputs alone count: all of ``others`` in the rounds there
+        always are, and one in each of those beyond."""
+        if turn < self.plan.rounds:
+            return others[turn :: self.plan.rounds]
+        return [others[turn % len(others)]] if others else ()
+
+    def _untimed_round(
+        self, key: int, session: Session, turn: int, base: int, chosen: random.Random
+    ) -> None:
+        """A round like any other on inputs of another distribution, whose time does not count."""
+        if key in self.lost:
+            return  # in the round before
+        made = TimedInputs(
+            (chosen.getrandbits(62),), base, rolled=False, structured=self.op.structured
+        )
+        calls = min(UNTIMED_CALLS, self.plan.calls(0.0, self._call_bytes()))
+        lap = self._lap(session, made, calls, settle_s=0.0)
+        if isinstance(lap, TimedRound):
+            self._keep(key, session, turn, made, [chosen.randrange(calls)], whole=False)
+        else:
+            self.lost[key] = lap
+
+    def _keep(
+        self,
+        key: int,
+        session: Session,
+        turn: int,
+        made: TimedInputs,
+        calls: Sequence[int],
+        *,
+        whole: bool,
+    ) -> None:
+        lost = self._outputs.keep(key, session, turn, made, calls, whole=whole)
+        if lost is not None:
+            self.lost[key] = lost
 
     def _is_enough(self) -> bool:
         samples = self.samples().values()
@@ -186,121 +181,111 @@ class InterleavedTiming:
         """What the tensors of all calls are made from, and what outputs are poisoned with."""
         memory = session.memory
         memory.clear()
-        asked = protocol.Base(tuple(map(memory.put, self.base)), self._poisons(session))
+        given = self.bases if isinstance(key, int) else self.bases[:1]
+        asked = protocol.Base(
+            tuple(tuple(map(memory.put, base)) for _, base in given),
+            poisons(self.op, self.workload, self.dtype, session),
+        )
         outcome = session.ask(asked, timeout_s=self.limit_s)
         if not isinstance(outcome, Answered):
             self.lost[key] = outcome
 
-    def _lap(self, session: Session, now: _Round, calls: int) -> TimedRound | Loss:
+    def _lap(
+        self, session: Session, now: TimedInputs, calls: int, *, settle_s: float = SETTLE_S
+    ) -> TimedRound | Loss:
         """One call to warm up, then ``calls`` that are timed."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
-        staged = time.perf_counter()
+        before, staged = processor_time.of_family(session.pid), time.perf_counter()
         scalars = self.op.signature.scalar_values(self.workload.scalars)
-        asked = protocol.Stage(now.seeds, calls, self.workload.dims, scalars)
+        dims = self.workload.dims
+        asked = protocol.Stage(
+            now.seeds, calls, dims, scalars, now.base, now.rolled, now.structured
+        )
         done = session.ask(asked, timeout_s=self.limit_s)
         if not isinstance(done, Answered):
             return done
         stage_s = time.perf_counter() - staged
-        time.sleep(SETTLE_S)
+        time.sleep(settle_s)
+        ready, own_wait_s = processor_time.of_family(session.pid), processor_time.own_wait_s()
         start = time.perf_counter()
         outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answered):
             return outcome
+        after = processor_time.of_family(session.pid)
+        timed = after.since(ready)
+        waited_s = timed.waited_s + processor_time.own_wait_s() - own_wait_s
         try:
-            return TimedRound(worker_reports.samples(outcome.reply, calls), wall_s, stage_s)
+            samples = worker_reports.samples(outcome.reply, calls)
         except ValueError as error:
             return Failed("ValueError", str(error), "")
-
-    def _poisons(self, session: Session) -> tuple[Slot, ...]:
-        forms = [
-            (spec.sizes(self.workload.dims), spec.resolve(self.dtype))
-            for spec in self.op.signature.outputs
-        ]
-        return tuple(session.memory.put(output_guards.poison(*form)) for form in forms)
+        staging_s = ready.since(before).ran_s
+        return TimedRound(
+            samples, wall_s, stage_s, staging_s, waited_s, timed.beside_s, timed.busiest_s
+        )
 
     # ---- were the timed calls right?
 
-    def _hold(self, key: int, session: Session, now: _Round, call: int) -> None:
-        session.memory.clear()
-        slots = self._poisons(session)
-        outcome = session.ask(protocol.Fetch(call, slots), timeout_s=self.limit_s)
-        if not isinstance(outcome, Answered):
-            self.lost[key] = outcome
-            return
-        self._held.append(_Held(key, now, call, [session.memory.take(slot) for slot in slots]))
+    @property
+    def compared(self) -> Mapping[int, compare.Comparison]:
+        """How outputs of timed calls were compared, by the widest rule that was needed."""
+        return self._outputs.compared
 
     def _verify(self) -> None:
-        known: dict[tuple[_Round, int], reference.Case] = {}
-        for held in self._held:
-            if held.key in self.lost:
-                continue
-            which = (held.round, held.call)
-            if which not in known:
-                inputs = timed_inputs.inputs(self.base, held.round.seeds, held.call)
-                known[which] = reference.answer(self.op, self.workload, "timed", inputs)
-            compared = compare.compare(
-                actual=held.outputs, case=known[which], precision=self.op.precision
-            )
-            if compared.problem:
-                self.lost[held.key] = Doubt(f"in a timed call, {compared.problem}", wrong=True)
-
-    def _idle_s(self, session: Session, calls: int) -> float:
-        """Seconds that timing so many calls takes by itself; who does not answer loses nothing."""
-        time.sleep(SETTLE_S)
-        start = time.perf_counter()
-        outcome = session.ask(protocol.Idle(calls), timeout_s=self.limit_s)
-        wall_s = time.perf_counter() - start
-        if isinstance(outcome, Unreadable):
-            return 0.0
-        if not isinstance(outcome, Answered):
-            return math.inf
-        try:
-            return wall_s - sum(worker_reports.samples(outcome.reply, calls)) / 1e6
-        except ValueError:
-            return 0.0
+        for key, problem in self._outputs.problems():
+            self.lost.setdefault(key, Doubt(problem, wrong=True))
 
     # ---- was the time what they say?
 
     def _compare_clocks(self, runners: Mapping[Key, Session], trusted: str) -> None:
-        """Laps are repeated before anyone is accused: a busy machine hides time now and then, a
-        kernel that does hides it always."""
+        """Rounds are repeated before anyone is accused: a busy machine hides time now and then, a
+        kernel that does hides it always. Where it is busy in all of them, nobody can tell."""
         standing = [key for key in self.rounds if isinstance(key, int) and key not in self.lost]
         for key in standing if trusted not in self.lost else ():
-            usual_s = partial(self._usual_s, key, trusted, runners)
-            loss = self._hiding(key, runners[key], usual_s)
-            if loss is not None:
-                self.lost[key] = loss
+            self._compare_clock(key, runners, trusted)
 
-    def _hiding(self, key: Key, session: Session, usually_s: Callable[[int], float]) -> Loss | None:
-        n = max(len(lap.samples) for lap in self.rounds[key])
-        laps = [lap for lap in self.rounds[key] if len(lap.samples) == n]  # few calls hide little
-        usual_s = 0.0 if not all(lap.hides() for lap in laps) else usually_s(n)
+    def _compare_clock(self, key: int, runners: Mapping[Key, Session], trusted: str) -> None:
+        alike = self.methods[key] == self.methods[trusted] and not self.targets[key].is_gpu
+        most = max(len(lap.samples) for lap in self.rounds[key])
+        short = [lap for lap in self.rounds[key] if len(lap.samples) == most]
+        before = self.rounds[trusted]
+        suspected = suspicion(short, Usual.of(before, alike=alike))
+        if suspected is None and can_tell(short, before):
+            return
+        calls = self._calls_of_a_long_round(short)
+        idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
+        long = LongRounds(short, before, calls, alike, idle)
         for pause_s in CONFIRMATIONS:
-            if not _most_open(laps).hides(usual_s):
-                return None
+            if pause_s and long.unsuspected:
+                break
             time.sleep(pause_s)
-            lap = self._lap(session, _Round.after(None, random.SystemRandom()), n)
-            if not isinstance(lap, TimedRound):
-                return lap
-            laps.append(lap)
-            usual_s = min(usual_s, usually_s(n))
-        best = _most_open(laps)
-        return _hidden(best, usual_s) if best.hides(usual_s) else None
+            laps = [self._long_round(who, runners[who], calls) for who in (key, trusted)]
+            if laps[0] is None or laps[1] is None:
+                return
+            long.add(laps[0], laps[1])
+            if long.unsuspected and long.clear:
+                return
+        if (accused := long.accused) is not None:
+            self.lost[key] = Doubt(accused.reason)
+        else:
+            self.unsure[key] = long.uncertain
 
-    def _usual_s(self, key: Key, trusted: Key, runners: Mapping[Key, Session], calls: int) -> float:
-        """What a lap of so many calls may hide: as much as the trusted baseline does, with calls
-        of this workload or with empty ones. A worker with a way of timing of its own is asked too,
-        and believed within bounds."""
-        least = [
-            lap.hidden_s() * min(1.0, (calls + 1) / (len(lap.samples) + 1))
-            for lap in self.rounds[trusted]
-        ]
-        usual_s = max(self._idle_s(runners[trusted], calls), min(least, default=0.0))
-        if self.methods[key] != self.methods[trusted]:
-            return max(usual_s, min(self._idle_s(runners[key], calls), OWN_IDLE * usual_s))
-        return usual_s
+    def _long_round(self, key: Key, session: Session, calls: int) -> TimedRound | None:
+        """None where it is lost."""
+        now = TimedInputs.after(None, random.SystemRandom(), structured=self.op.structured)
+        lap = self._lap(session, now, calls)
+        if isinstance(lap, TimedRound):
+            return lap
+        self.lost[key] = lap
+        return None
+
+    def _calls_of_a_long_round(self, laps: Sequence[TimedRound]) -> int:
+        """In which messages take little beside the calls; no fewer than there were."""
+        median_s = statistics.median(s for lap in laps for s in lap.samples) / 1e6
+        room = self.plan.room(self._call_bytes())
+        wanted = min(LONG_CALLS, room, int(LONG_S / max(median_s, 1e-9)) + 1)
+        return max(wanted, len(laps[0].samples))
 
     def _compare_floors(self) -> None:
         dims = self.workload.dims
@@ -323,37 +308,3 @@ class InterleavedTiming:
         }
         for pid in busy_threads.processes_at_work(workers, meanwhile):
             self.lost.setdefault(workers[pid], Doubt("it keeps a processor busy between its calls"))
-
-
-def _most_open(laps: Sequence[TimedRound]) -> TimedRound:
-    return min(laps, key=lambda lap: lap.hidden_s() - HIDDEN * lap.reported_s)
-
-
-def _hidden(lap: TimedRound, usual_s: float) -> Doubt:
-    return Doubt(
-        f"its calls took {lap.reported_s * 1e3:.3g} ms by its own clock, and "
-        f"{lap.hidden_s(usual_s) * 1e3:.3g} ms more by the evaluator's"
-    )
-
-
-@dataclass(frozen=True)
-class _Round:
-    """What :func:`variations.inputs` makes the inputs of its calls from."""
-
-    seeds: tuple[int, ...]
-
-    @classmethod
-    def after(cls, last: _Round | None, chosen: random.SystemRandom) -> _Round:
-        """New values and nearly equal ones in turns."""
-        seed = chosen.getrandbits(62)
-        return cls((seed,)) if last is None or len(last.seeds) > 1 else cls((*last.seeds, seed))
-
-
-@dataclass(frozen=True)
-class _Held:
-    """The outputs of one timed call, as they were when its round was over."""
-
-    key: int
-    round: _Round
-    call: int
-    outputs: list[torch.Tensor]

@@ -8,13 +8,18 @@ dtype does, within a stated factor.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from portkern.evaluator import imported
 from portkern.evaluator.inputs import draw
+from portkern.records.record import Tolerance
+from portkern.rounding.derived_budget import Derivation, DerivedBudget
+from portkern.spec.imported import ImportedReference
 from portkern.spec.op import Op, Precision, Scalar, Workload
 
 if TYPE_CHECKING:
@@ -42,8 +47,9 @@ TERM_ROUNDOFFS = 4.0
 #: Does the arithmetic on whole tensors, which uses all processors: a second thread would bring a
 #: team of its own that waits for the first, and memory of its own to be asked of the system.
 _WORKER = ThreadPoolExecutor(1, "portkern-check")
-#: So many elements are compared at a time.
-BLOCK = 1 << 19
+#: So many elements are compared at a time: on a host, what stays in a cache; on a GPU, enough to
+#: keep it busy.
+HOST_BLOCK, DEVICE_BLOCK = 1 << 19, 1 << 24
 #: TF32 and bfloat16 keep 10 and 7 bits of the mantissa.
 _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0**-8}
 
@@ -52,19 +58,47 @@ _POLICY_ROUNDOFF = {"strict": 0.0, "allow_tf32": 2.0**-11, "allow_reduced": 2.0*
 class Case:
     """Inputs that a kernel will see, and what only the evaluator knows: the answer at float64
     (``exact``), the framework's own at the cell's dtype (``own``) and, where outputs are made of
-    sums, what adding their terms one by one may cost (``chain``). Host tensors of torch."""
+    declared sums, what adding their terms one by one may cost (``chain``); for an op that declares
+    nothing, how that is derived (``derivation``). All are where the answer was made, the inputs as
+    ``placed`` there."""
 
     distribution: str
-    inputs: tuple[torch.Tensor, ...]
+    placed: tuple[torch.Tensor, ...]
     exact: tuple[torch.Tensor, ...]
     own: tuple[torch.Tensor, ...]
     chain: tuple[torch.Tensor, ...] = ()
+    derivation: Derivation | imported.ImportedDerivation | None = None
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """By which rule :attr:`budgets` are made."""
+        return "declared" if self.chain else "tight"
+
+    @cached_property
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        """On the host."""
+        return tuple(tensor.cpu() for tensor in self.placed)
 
     @cached_property
     def budgets(self) -> tuple[ErrorBudget | None, ...]:
         """What each output may err by; None for an output of integers, which must be equal."""
         chain = self.chain or (None,) * len(self.exact)
         return alone(lambda: tuple(map(_budget, self.exact, self.own, chain)))
+
+    @cached_property
+    def derived(self) -> Derived | None:
+        """What is granted where the outputs are not within :attr:`budgets`. Takes many times as
+        long as the reference."""
+        derivation = self.derivation
+        return None if derivation is None else alone(lambda: _derived(derivation))
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The budgets of outputs of floats as derived from the reference, and whence they are."""
+
+    budgets: tuple[ErrorBudget | None, ...]
+    source: DerivedBudget
 
 
 @dataclass(frozen=True)
@@ -80,21 +114,24 @@ class ReferenceOutput:
     @cached_property
     def _whole(self) -> list[bool]:
         """Of each block, whether all of it is finite."""
-        starts = range(0, len(self.exact), BLOCK)
+        size = self._block
         return [
-            all_finite(self.exact[start : start + BLOCK].to(self.own.dtype))
-            and all_finite(self.own[start : start + BLOCK])
-            for start in starts
+            all_finite(self.exact[start : start + size].to(self.own.dtype))
+            and all_finite(self.own[start : start + size])
+            for start in range(0, len(self.exact), size)
         ]
 
+    @property
+    def _block(self) -> int:
+        return DEVICE_BLOCK if self.exact.is_cuda else HOST_BLOCK
+
     def blocks(self, *outputs: torch.Tensor) -> Iterator[ReferenceBlock]:
-        """In turn, with the same part of each of ``outputs``. Temporaries of this size stay in a
-        cache."""
-        flat = [output.reshape(-1) for output in outputs]
+        """In turn, with the same part of each of ``outputs``, wherever those are."""
+        flat = [output.to(self.exact.device).reshape(-1) for output in outputs]
         for number, whole in enumerate(self._whole):
-            part = slice(number * BLOCK, (number + 1) * BLOCK)
+            part = slice(number * self._block, (number + 1) * self._block)
             chain = None if self.chain is None else self.chain[part]
-            given = self.exact[part], self.own[part], chain, [one[part] for one in flat]
+            given = self.exact[part], self.own[part], chain, [output[part] for output in flat]
             yield ReferenceBlock(*given) if whole else ReferenceBlock.of(*given)
 
 
@@ -126,7 +163,7 @@ class ReferenceBlock:
             strange = ~finite & ~_same(output, rounded) & ~_same(output, own)
             odd = odd or bool(strange.any())
         chain = None if chain is None else chain[finite]
-        return cls(exact[finite], own[finite], chain, [one[finite] for one in outputs], odd)
+        return cls(exact[finite], own[finite], chain, [output[finite] for output in outputs], odd)
 
 
 @dataclass(frozen=True)
@@ -141,21 +178,36 @@ class ErrorBudget:
     own_norm: float
 
 
-def make_case(op: Op, workload: Workload, dtype: str, distribution: str) -> Case:
-    """Fresh inputs from a secret seed, with the answer."""
-    return answer(op, workload, distribution, draw(op, workload, dtype, distribution))
+def make_case(
+    op: Op, workload: Workload, dtype: str, distribution: str, *, device: str = "cpu"
+) -> Case:
+    """Fresh inputs from a secret seed, with the answer, made on ``device``."""
+    drawn = draw(op, workload, dtype, distribution, device=device)
+    return answer(op, workload, distribution, drawn)
 
 
 def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[torch.Tensor]) -> Case:
-    """The answer for given inputs, host tensors of the op's dtypes."""
+    """The answer for given inputs of the op's dtypes, made where they are."""
     scalars = op.signature.scalar_values(workload.scalars)
 
     def case() -> Case:
-        wide = [one.double() if one.is_floating_point() else one for one in inputs]
+        wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
         exact = _reference(op, wide, scalars)
         own = _reference(op, inputs, scalars)
+        if op.terms is None:
+            seed = secrets.randbits(62)
+            derivation: Derivation | imported.ImportedDerivation
+            if isinstance(op.reference, ImportedReference):
+                worker = imported.worker_of(op.reference)
+                derivation = imported.ImportedDerivation(worker, inputs, scalars, exact, own, seed)
+            else:
+                derivation = Derivation(run, inputs, exact, own, seed)
+            return Case(distribution, tuple(inputs), exact, own, derivation=derivation)
         chain = _chain(op, workload, wide, exact, repeats=distribution in SWAMPED)
         return Case(distribution, tuple(inputs), exact, own, chain)
+
+    def run(given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return _reference(op, given, scalars)
 
     return alone(case)
 
@@ -173,7 +225,7 @@ def _chain(
     repeats: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """What one chain of float32 additions may cost each element."""
-    terms = op.terms(workload.dims)
+    terms = op.terms(workload.dims) if op.terms is not None else 1
     if terms <= 1:
         return ()
     scalars = op.signature.scalar_values(workload.scalars)
@@ -201,7 +253,7 @@ def _nudged(wide: torch.Tensor) -> torch.Tensor:
     error of the mean moves the small ones as far as the large."""
     import torch
 
-    sign = torch.randint(0, 2, wide.shape, dtype=torch.int8) * 2 - 1
+    sign = torch.randint(0, 2, wide.shape, dtype=torch.int8, device=wide.device) * 2 - 1
     size = wide.abs()
     size += size.mean(-1, keepdim=True)
     return wide + sign * size * ROUNDOFF["float32"]
@@ -212,6 +264,8 @@ def _reference(
 ) -> tuple[torch.Tensor, ...]:
     import torch
 
+    if isinstance(op.reference, ImportedReference):
+        return imported.worker_of(op.reference).outputs(inputs, scalars)
     with torch.no_grad():
         outputs = op.reference(*inputs, **scalars)
     return outputs if isinstance(outputs, tuple) else (outputs,)
@@ -240,6 +294,12 @@ def _budget(
         own_share = max(own_share, float(error.div_(block.want.abs() + (rms or 1.0)).max()))
     norm = math.sqrt(squares) or 1.0
     return ErrorBudget(answer, rms, norm, own_worst, own_share, math.sqrt(own_squares))
+
+
+def _derived(derivation: Derivation | imported.ImportedDerivation) -> Derived:
+    source = derivation.budget
+    budgets = map(_budget, derivation.exact, derivation.own, source.allowed)
+    return Derived(tuple(budgets), source)
 
 
 def allowance(

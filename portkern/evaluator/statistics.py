@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from portkern.records.record import Roofline, Speedup, Timing
 from portkern.spec.target import Target
 
+FloatArray = NDArray[np.float64]
+
 RESAMPLES = 1000
 #: More samples than this are kept as evenly spaced order statistics.
 KEPT = 50
+#: Ends of a 95 % interval that are further apart, as a ratio, make a time noisy.
+NOISY = 1.5
 _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -34,10 +39,14 @@ class TimingPlan:
     def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
         """Calls per round, when one costs ``call_us`` with all that timing it takes, and its
         tensors ``stage_us``."""
-        room = self.round_bytes // max(call_bytes, 1) - 1
+        room = self.room(call_bytes)
         burst = int(self.burst_s * 1e6 / max(call_us, 1.0)) + 2
         stage = int(self.stage_s * 1e6 / max(stage_us, 1.0))
         return max(1, min(self.most, room, burst, stage))
+
+    def room(self, call_bytes: int) -> int:
+        """Calls whose tensors a round may have, beside those of the one that warms up."""
+        return self.round_bytes // max(call_bytes, 1) - 1
 
     def enough(self, samples: Sequence[float]) -> bool:
         low, high = median_ci(samples)
@@ -56,7 +65,7 @@ def median_ci(samples: Sequence[float]) -> tuple[float, float]:
 
 def observations(laps: Sequence[Sequence[float]]) -> list[float]:
     """All samples; a round whose samples are equal is one: a mean that was told for each call."""
-    return [one for lap in laps for one in (lap[:1] if len(set(lap)) == 1 else lap)]
+    return [sample for lap in laps for sample in (lap[:1] if len(set(lap)) == 1 else lap)]
 
 
 def noise(laps: Sequence[Sequence[float]]) -> float | None:
@@ -64,7 +73,7 @@ def noise(laps: Sequence[Sequence[float]]) -> float | None:
     larger over the smaller less one. None with one round."""
     if len(laps) < 2:
         return None
-    even, odd = (np.median([one for lap in laps[i::2] for one in lap]) for i in (0, 1))
+    even, odd = (np.median([sample for lap in laps[i::2] for sample in lap]) for i in (0, 1))
     return float(max(even, odd) / min(even, odd) - 1) if min(even, odd) > 0 else None
 
 
@@ -93,6 +102,25 @@ def summarize(
     )
 
 
+def noisy(timing: Timing, speedups: Mapping[str, Speedup]) -> str:
+    """Why a time is too uncertain to be compared; '' when it is not: a 95 % interval whose ends are
+    more than :data:`NOISY` apart says little of either."""
+    low, high = timing.ci95_us or (timing.median_us, timing.median_us)
+    if not high <= NOISY * low:
+        return (
+            f"the 95 % interval of its median, {low:.3g} to {high:.3g} µs, is wider than "
+            f"a ratio of {NOISY:g}"
+        )
+    for name, ratio in speedups.items():
+        low, high = ratio.ci95
+        if not high <= NOISY * low:
+            return (
+                f"the 95 % interval of its speedup over {name}, {low:.3g} to {high:.3g}, is wider "
+                f"than a ratio of {NOISY:g}"
+            )
+    return ""
+
+
 def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
     """Median of the baseline over median of the kernel, with a percentile bootstrap interval
     (Efron and Tibshirani, An Introduction to the Bootstrap, 13.3)."""
@@ -102,12 +130,20 @@ def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
         return Speedup(value=value, ci95=(value, value))
     # A few lines of NumPy: the same in scipy.stats costs an import of a second.
     chance = np.random.default_rng(0)
-    medians = [
-        np.median(values[chance.integers(len(values), size=(RESAMPLES, len(values)))], axis=1)
-        for values in samples
-    ]
+    medians = [_resampled_medians(values, chance) for values in samples]
     low, high = np.quantile(medians[1] / medians[0], [0.025, 0.975])
     return Speedup(value=value, ci95=(float(low), float(high)))
+
+
+def _resampled_medians(values: FloatArray, chance: np.random.Generator) -> FloatArray:
+    """Of ``RESAMPLES`` bootstrap samples of two values or more, without drawing these: the ranks
+    of a sample's two middle elements are uniform order statistics, whose distribution is known
+    (David and Nagaraja, Order Statistics, 2.5)."""
+    n, middle = len(values), (len(values) + 1) // 2
+    lower = chance.beta(middle, n - middle + 1, RESAMPLES)
+    upper = lower if n % 2 else lower + (1 - lower) * chance.beta(1, n - middle, RESAMPLES)
+    ranks = np.minimum((np.stack([lower, upper]) * n).astype(np.int64), n - 1)
+    return np.asarray(np.sort(values)[ranks].mean(axis=0))
 
 
 def roofline(

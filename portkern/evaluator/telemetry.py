@@ -6,6 +6,7 @@ What a driver does not tell is left out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -54,16 +55,17 @@ def _reader(target: Target) -> Callable[[set[str]], Reading]:
 
 
 def _cpu(slowed: set[str]) -> Reading:
-    found: dict[str, float] = {"load": psutil.getloadavg()[0]}
+    reading: dict[str, float] = {"load": psutil.getloadavg()[0]}
     with suppress(OSError, NotImplementedError, AttributeError):
         frequency = psutil.cpu_freq()
         if frequency is not None and frequency.current:
-            found["clock_mhz"] = round(frequency.current)
+            reading["clock_mhz"] = round(frequency.current)
     with suppress(OSError, AttributeError):
-        sensors = [one.current for group in psutil.sensors_temperatures().values() for one in group]
-        if sensors:
-            found["temperature_c"] = max(sensors)
-    return found
+        sensors = itertools.chain.from_iterable(psutil.sensors_temperatures().values())
+        temperatures = [sensor.current for sensor in sensors]
+        if temperatures:
+            reading["temperature_c"] = max(temperatures)
+    return reading
 
 
 def _nvidia(index: int) -> Callable[[set[str]], Reading]:
@@ -80,14 +82,14 @@ def _nvidia(index: int) -> Callable[[set[str]], Reading]:
     }
 
     def read(slowed: set[str]) -> Reading:
-        found = {}
+        reading = {}
         for name, ask in questions.items():
             with suppress(nvml.NVMLError):
-                found[name] = float(ask())
+                reading[name] = float(ask())
         with suppress(nvml.NVMLError):
             reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
             slowed |= {why for bit, why in SLOWED.items() if reasons & bit}
-        return found
+        return reading
 
     return read
 
@@ -104,10 +106,10 @@ def _amd(index: int) -> Callable[[set[str]], Reading]:
     }
 
     def read(slowed: set[str]) -> Reading:
-        found = {}
+        reading = {}
         for name, (file, unit) in files.items() if index < len(cards) else ():
             with suppress(OSError, ValueError):
-                found[name] = int((cards[index] / file).read_text()) * unit
-        return found
+                reading[name] = int((cards[index] / file).read_text()) * unit
+        return reading
 
     return read

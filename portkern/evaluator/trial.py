@@ -12,15 +12,20 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from portkern.errors import ReferenceFailed
 from portkern.evaluator import (
     attribution,
+    code_pages,
     compare,
     host_memory,
+    host_shortage,
+    imported,
     inputs,
     interleaved_timing,
     reference,
+    reference_device,
     statistics,
     worker_reports,
 )
@@ -29,13 +34,16 @@ from portkern.evaluator.device_health import Devices
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.worker_reports import Slots
 from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Opened, Workers
-from portkern.records.record import Errors, Finding, Launch, Verdict
+from portkern.records.record import Errors, Finding, Launch, Tolerance, Verdict
 from portkern.sandbox.session import Answered, Died, Outcome, Session
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards, protocol
 
 if TYPE_CHECKING:
     import torch
+
+#: A distribution and the inputs drawn from it.
+Base = tuple[str, Sequence["torch.Tensor"]]
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,13 @@ class TrialOptions:
 
 @dataclass(frozen=True)
 class Samples:
-    """Microseconds per call of each round, how they were taken and what the device was like."""
+    """Microseconds per call of each round, how they were taken and what the device was like;
+    ``unsure``: why they could not be checked."""
 
     rounds: tuple[tuple[float, ...], ...]
     method: str
     conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    unsure: str = ""
 
     @property
     def values(self) -> list[float]:
@@ -99,6 +109,7 @@ class Trial:
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
         self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
         self._runners = Workers(op, contestants, options.limits, options.others)
+        self._reference_device = reference_device.ReferenceDevice(op, dtype)
 
     def __enter__(self) -> Trial:
         return self
@@ -112,11 +123,12 @@ class Trial:
         self._ahead.shutdown(cancel_futures=True)
         self._pool.shutdown()
         self._runners.close_all()
+        imported.close(self.op.reference)
 
     def run(
         self, workload: Workload, *, distributions: Sequence[str] | None = None
     ) -> list[Result]:
-        """Critic every contestant on ``workload``, with inputs of these ``distributions`` or of
+        """Evaluate every contestant on ``workload``, with inputs of these ``distributions`` or of
         those that the options and the op's adversaries give; the timed part has the machine for
         itself."""
         chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
@@ -126,7 +138,9 @@ class Trial:
             return [Result(Verdict.UNAVAILABLE, lack) for _ in everyone]
         results: dict[int, Result] = {}
         try:
-            self._run(workload, chosen, results)
+            self._run_once_more_on_host(workload, chosen, results)
+        except ReferenceFailed as error:
+            return [Result(Verdict.UNAVAILABLE, str(error)) for _ in everyone]
         except host_memory.EXHAUSTED as error:
             if not host_memory.exhausted(error):
                 raise
@@ -134,6 +148,19 @@ class Trial:
             reason = f"the evaluator ran out of memory: {cause}"
             return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
         return [results[index] for index in everyone]
+
+    def _run_once_more_on_host(
+        self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
+    ) -> None:
+        """When the evaluator's own work on a GPU fails, it goes on without."""
+        try:
+            self._run(workload, distributions, results)
+        except RuntimeError as error:
+            if not reference_device.is_device_failure(error):
+                raise
+            self._reference_device.give_up()
+            results.clear()
+            self._run(workload, distributions, results)
 
     def _run(
         self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
@@ -145,14 +172,16 @@ class Trial:
             for device in {self._device(i) for i in standing} - {""}
         ]
         try:
-            cases = self._cases(workload, distributions)
-            standing, base = self._compare(workload, cases, standing, opening, results)
+            where = self._reference_device.choose(workload, {self._device(i) for i in standing})
+            cases = self._cases(workload, distributions, where)
+            standing, bases = self._compare(workload, cases, standing, opening, results)
+            reference_device.release(where)
         finally:
             wait(opening)  # or they would be opened twice
             wait(baselines)
         for device in {self._device(i) for i in standing} - {""}:
             racing = [i for i in standing if self._device(i) == device]
-            self._race(racing, device, workload, base, results)
+            self._race(racing, device, workload, bases, results)
             self._after_faults(racing, results)
 
     def _compare(
@@ -162,36 +191,46 @@ class Trial:
         standing: list[int],
         opening: Sequence[Future[None]],
         results: dict[int, Result],
-    ) -> tuple[list[int], tuple[torch.Tensor, ...]]:
-        """Who has passed all cases, and the inputs of the base."""
-        base: tuple[torch.Tensor, ...] = ()
+    ) -> tuple[list[int], list[Base]]:
+        """Who has passed all cases, and the inputs of these, where they were made: what timed calls
+        may see too. Of large ones, the base and one other."""
+        bases: list[Base] = []
+        few = inputs.largest(self.op, workload) <= inputs.MANY_ELEMENTS
         for case in cases:
             if not standing:
                 break
             wait(opening)
-            base = case.inputs if case.distribution == inputs.BASE else base
+            if few or len(bases) < 2:
+                bases.append((case.distribution, case.placed))
             evaluate = partial(self._evaluate, workload=workload, case=case)
             evaluated = self._pool.map(evaluate, standing, [results.get(i) for i in standing])
             results |= dict(zip(standing, evaluated, strict=True))
+            for index in standing:
+                results[index] = self._alone_if_short(index, results[index], workload, case)
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
-        return standing, base
+        return standing, bases
 
-    def _cases(self, workload: Workload, distributions: Sequence[str]) -> Iterator[reference.Case]:
+    def _cases(
+        self, workload: Workload, distributions: Sequence[str], device: str
+    ) -> Iterator[reference.Case]:
         """In the order they are evaluated in; each is made while the one before is in use."""
         coming: Future[reference.Case] | None = None
         for name in (*distributions, None):
             made = coming.result() if coming is not None else None
             if name is not None:
-                coming = self._ahead.submit(self._case, workload, name)
+                coming = self._ahead.submit(self._case, workload, name, device)
             if made is not None:
                 yield made
 
-    def _case(self, workload: Workload, distribution: str) -> reference.Case:
-        case = reference.make_case(self.op, workload, self.dtype, distribution)
-        _ = case.budgets  # once, before several threads share it
-        return case
+    def _case(self, workload: Workload, distribution: str, device: str) -> reference.Case:
+        def made(where: str) -> reference.Case:
+            case = reference.make_case(self.op, workload, self.dtype, distribution, device=where)
+            _ = case.budgets, case.inputs  # once, before several threads share it
+            return case
+
+        return reference_device.with_host_in_reserve(device, made)
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
         """Those whose device is in order; the others are told why they are not evaluated."""
@@ -223,6 +262,22 @@ class Trial:
         """Asked again, once, when it was cut off by no fault of the kernel."""
         result = self._evaluate_once(index, before, workload, case)
         return self._evaluate_once(index, before, workload, case) if result.harness else result
+
+    def _alone_if_short(
+        self, index: int, result: Result, workload: Workload, case: reference.Case
+    ) -> Result:
+        """Who failed for want of processes or memory is asked again while nobody else is; where the
+        machine is short of them even so, it is no verdict on the kernel."""
+        if result.verdict not in (Verdict.CRASHED, Verdict.TIMED_OUT):
+            return result
+        ended = result.verdict is Verdict.TIMED_OUT or "SIGKILL" in result.detail
+        if not host_shortage.is_said(result.detail) and not (ended and host_shortage.seen()):
+            return result
+        self._runners.close(index)
+        again = self._evaluate_once(index, None, workload, case)
+        if again.verdict in (Verdict.CRASHED, Verdict.TIMED_OUT) and (why := host_shortage.seen()):
+            return Result(Verdict.UNAVAILABLE, why, harness=True)
+        return again
 
     def _evaluate_once(
         self, index: int, before: Result | None, workload: Workload, case: reference.Case
@@ -289,6 +344,7 @@ class Trial:
         else:
             compared = compare.compare(actual=actual, case=case, precision=self.op.precision)
             errors = _worst(before.errors, compared)
+        findings = worker_reports.with_caveat(findings, compared.caveat)
         defects = [str(finding) for finding in findings if finding.severity == "error"]
         problem = compared.problem or "\n".join(defects)
         if problem:
@@ -308,11 +364,12 @@ class Trial:
         ]
         blocks = [output_guards.guarded(*form) for form in wanted]
         margins = tuple(map(output_guards.margins, blocks))
+        given = tuple(map(memory.put, case.inputs))
         slots = Slots(
-            tuple(map(memory.put, case.inputs)),
+            given,
             tuple(map(memory.put, blocks)),
             tuple(memory.put(output_guards.poison(*form)) for form in wanted),
-            tuple(map(memory.put, case.inputs)),
+            tuple(memory.slot(slot.shape, slot.dtype) for slot in given),
             tuple(map(memory.put, margins)),
             margins,
         )
@@ -333,33 +390,41 @@ class Trial:
         racing: Sequence[int],
         device: str,
         workload: Workload,
-        base: Sequence[torch.Tensor],
+        bases: Sequence[Base],
         results: dict[int, Result],
     ) -> None:
         """Time the standing contestants and the baselines of one device in turns; once more if
-        one was cut off by no fault of its own. Where the one that times are checked by does not
-        run, nothing is timed, and the record says why."""
-        run, notes = self._race_once(racing, device, workload, base)
+        one was cut off by no fault of its own, and by itself whoever is accused by its times, or
+        whose times are uncertain. Where the one that times are checked by does not run, nothing is
+        timed, and the record says why."""
+        run, notes = self._race_once(racing, device, workload, bases)
+        faults: dict[interleaved_timing.Key, interleaved_timing.Loss] = {}  # of their own
         if any(map(_cut_off, run.lost.items())):
-            run, notes = self._race_once(racing, device, workload, base)
-        samples = {
-            key: Samples(tuple(map(tuple, laps)), run.methods[key], run.watch.seen)
-            for key, laps in run.samples().items()
-        }
-        notes += map(_slowed, sorted(run.watch.slowed))
+            faults = {key: loss for key, loss in run.lost.items() if _is_own_fault(key, loss)}
+            run, notes = self._race_once(racing, device, workload, bases)
         for index in racing:
-            result = self._finish(index, results[index], run.lost.get(index), samples)
-            results[index] = replace(result, findings=(*result.findings, *notes))
+            own, own_notes = run, notes
+            if index not in faults and _doubtful(index, run):
+                self._runners.close(index)
+                own, own_notes = self._race_once([index], device, workload, bases)
+            slowed = map(_slowed, sorted(own.watch.slowed))
+            lost = faults.get(index, own.lost.get(index))
+            result = self._finish(index, results[index], lost, _samples(own))
+            result = _with_timed(result, own.compared.get(index))
+            results[index] = replace(result, findings=(*result.findings, *own_notes, *slowed))
 
     def _race_once(
-        self, racing: Sequence[int], device: str, workload: Workload, base: Sequence[torch.Tensor]
+        self, racing: Sequence[int], device: str, workload: Workload, bases: Sequence[Base]
     ) -> tuple[interleaved_timing.InterleavedTiming, list[Finding]]:
         """The race, and which baselines are not in it."""
         runners: dict[interleaved_timing.Key, Opened] = {}
+        unopened: dict[interleaved_timing.Key, interleaved_timing.Loss] = {}
         notes = []
         for index in racing:
             opened = self._runners.open(index)
-            if not isinstance(opened, Failure):
+            if isinstance(opened, Failure):
+                unopened[index] = interleaved_timing.Doubt(f"it could not be timed: {opened}")
+            else:
                 runners[index] = opened
         for name in dict.fromkeys((TRUSTED, *self.options.baselines)):
             opened = self._runners.baseline(name, device)
@@ -375,13 +440,14 @@ class Trial:
             self.op,
             workload,
             self.dtype,
-            base,
+            bases,
             plan,
             self.options.limits.run_s,
             targets,
             {key: runner.method for key, runner in runners.items()},
             Watch(targets[racing[0]]),
         )
+        run.lost |= unopened
         if TRUSTED in runners:
             run.run({key: runner.session for key, runner in runners.items()}, TRUSTED)
         if (lost := run.lost.get(TRUSTED)) is not None:
@@ -400,19 +466,47 @@ class Trial:
             return replace(before, verdict=failure.verdict, detail=str(failure))
         if TRUSTED not in samples or index not in samples:
             return before
-        opened = self._runners.open(index)
-        changed = str(opened) if isinstance(opened, Failure) else self._changed(opened.session)
+        changed = self._changed(self._runners.opened(index))
         if changed:
             return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
         asked = {name: samples[name] for name in self.options.baselines if name in samples}
         return replace(before, samples=samples[index], baselines=asked)
 
-    def _changed(self, session: Session) -> str:
+    def _changed(self, opened: Opened) -> str:
         """What the timed calls have changed for others."""
+        session = opened.session
+        altered = code_pages.changed(opened.code, code_pages.written(session.pid))
+        if altered:
+            return f"it wrote to the code of {', '.join(altered)} in memory"
         outcome = session.ask(protocol.State(), timeout_s=self.options.limits.run_s)
         if isinstance(outcome, Answered):
             return worker_reports.changed_state(outcome.reply.changed)
         return str(failure_of(outcome, "the question for what it changed"))
+
+
+def _samples(
+    run: interleaved_timing.InterleavedTiming,
+) -> dict[interleaved_timing.Key, Samples]:
+    return {
+        key: Samples(
+            tuple(map(tuple, laps)), run.methods[key], run.watch.seen, run.unsure.get(key, "")
+        )
+        for key, laps in run.samples().items()
+    }
+
+
+def _doubtful(index: int, run: interleaved_timing.InterleavedTiming) -> bool:
+    """What a machine with other load may be the cause of."""
+    loss = run.lost.get(index)
+    if isinstance(loss, interleaved_timing.Doubt):
+        return not loss.wrong
+    timed = _samples(run)
+    if loss is not None or index not in timed or TRUSTED not in timed:
+        return False
+    mine, trusted = timed[index], timed[TRUSTED]
+    timing = statistics.summarize(mine.rounds, mine.method)
+    ratio = statistics.speedup(mine.values, trusted.values)
+    return bool(mine.unsure or statistics.noisy(timing, {TRUSTED: ratio}))
 
 
 def _untimed(why: str) -> Finding:
@@ -447,6 +541,12 @@ def _cut_off(lost: tuple[interleaved_timing.Key, interleaved_timing.Loss]) -> bo
     return isinstance(loss, Died) and (loss.cause == "harness" or isinstance(key, str))
 
 
+def _is_own_fault(key: interleaved_timing.Key, loss: interleaved_timing.Loss) -> bool:
+    """Neither cut off nor accused by its times alone: no other race takes it back."""
+    accused = isinstance(loss, interleaved_timing.Doubt) and not loss.wrong
+    return not accused and not _cut_off((key, loss))
+
+
 def _loss(loss: interleaved_timing.Loss) -> Failure:
     if isinstance(loss, interleaved_timing.Doubt):
         return Failure(Verdict.WRONG if loss.wrong else Verdict.SUSPICIOUS, loss.reason)
@@ -456,8 +556,23 @@ def _loss(loss: interleaved_timing.Loss) -> Failure:
 def _worst(before: Errors | None, now: compare.Comparison) -> Errors:
     names = ("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64")
     return Errors(
+        tolerance=_widest(before, now),
         **{
             name: max(getattr(now, name), getattr(before, name) if before else 0.0)
             for name in names
-        }
+        },
     )
+
+
+def _widest(before: Errors | None, now: compare.Comparison) -> Tolerance:
+    known = (before and before.tolerance) or now.tolerance
+    return max(known, now.tolerance, key=get_args(Tolerance).index)
+
+
+def _with_timed(result: Result, now: compare.Comparison | None) -> Result:
+    """By which rule the outputs of timed calls were compared; their errors are not recorded."""
+    if now is None or result.errors is None:
+        return result
+    errors = result.errors.model_copy(update={"tolerance": _widest(result.errors, now)})
+    findings = worker_reports.with_caveat(result.findings, now.caveat)
+    return replace(result, errors=errors, findings=findings)

@@ -76,7 +76,7 @@ def oddity(op: Op, layout: Layout) -> str:
 def written_outside(op: Op, memory: SharedMemory, slots: Slots) -> str:
     """What was written around the outputs; '' when nothing was."""
     for spec, slot, margins in zip(op.signature.outputs, slots.guards, slots.margins, strict=True):
-        written = memory.take(slot) != margins
+        written = memory.look(slot) != margins
         before, behind = (int(side.sum()) for side in written.chunk(2))
         if before or behind:
             return (
@@ -92,7 +92,7 @@ def changed_input(op: Op, memory: SharedMemory, slots: Slots, case: Case) -> str
 
     for spec, tensor, slot in zip(op.signature.inputs, case.inputs, slots.after, strict=True):
         before = tensor.contiguous().reshape(-1).view(torch.uint8)
-        if not torch.equal(memory.take(slot).reshape(-1).view(torch.uint8), before):
+        if not torch.equal(memory.look(slot).reshape(-1).view(torch.uint8), before):
             return spec.name
     return ""
 
@@ -113,6 +113,13 @@ def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tup
         key = (finding.code, finding.place, finding.also)
         known.setdefault(key, Finding.model_validate(asdict(finding)))
     return tuple(known.values())
+
+
+def with_caveat(known: tuple[Finding, ...], caveat: str) -> tuple[Finding, ...]:
+    """With a note on what the evaluator's own tolerance does not know, once."""
+    if not caveat or any(finding.message == caveat for finding in known):
+        return known
+    return (*known, Finding(code="tolerance", severity="note", message=caveat))
 
 
 def samples(timed: Timed, calls: int) -> list[float]:

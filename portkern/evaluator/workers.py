@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.errors import StorageError, WorkerError
-from portkern.evaluator import attribution
-from portkern.evaluator.build import Failure, StageLimits, failure_of, shared
+from portkern.evaluator import attribution, code_pages
+from portkern.evaluator.build import BuildRequest, Failure, StageLimits, failure_of
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
 from portkern.sandbox.message import Request, brief
 from portkern.sandbox.session import Answered, Session
-from portkern.spec import registry
-from portkern.spec.backend import Artifact, Build, Venue
+from portkern.spec.backend import Artifact, Missing, Venue
 from portkern.spec.op import Op
 from portkern.worker import protocol
 
@@ -37,14 +36,14 @@ class Baseline:
 class Contestant:
     """A built kernel and where it runs. ``torch_ops``: whether a library may do the work."""
 
-    request: Build
+    request: BuildRequest
     artifact: Artifact
     venue: Venue
     torch_ops: TorchOps = "forbid"
 
     @property
     def preload(self) -> tuple[str, ...]:
-        return registry.load(self.request.candidate.backend).preload
+        return self.request.backend.preload
 
     @property
     def work(self) -> attribution.AttributedKernel:
@@ -53,6 +52,7 @@ class Contestant:
             self.artifact.resources,
             self.torch_ops,
             gpu=self.request.target.is_gpu,
+            emulated=self.venue.kind == "emulator",
         )
 
     @property
@@ -64,11 +64,13 @@ class Contestant:
 @dataclass
 class Opened:
     """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
-    ``seconds``: what that took, empty once it was told."""
+    ``seconds``: what that took, empty once it was told. ``code``: the libraries that were there
+    before the kernel, see :mod:`portkern.evaluator.code_pages`."""
 
     session: Session
     method: str
     seconds: Mapping[str, float]
+    code: Mapping[str, bool]
 
 
 class Workers:
@@ -86,11 +88,11 @@ class Workers:
         self.contestants = list(contestants)
         self._opened: dict[int, Opened] = {}
         self._baselines: dict[tuple[str, str], Opened | Failure] = {}
-        self._untold: dict[int, Failure] = {}  # of those that were opened ahead
+        self._failed_ahead: dict[int, Failure] = {}  # by index, until open() is asked for it
 
     def open(self, index: int) -> Opened | Failure:
-        if index in self._untold:
-            return self._untold.pop(index)
+        if index in self._failed_ahead:
+            return self._failed_ahead.pop(index)
         known = self._opened.get(index)
         if known is not None and known.session.alive:
             return known
@@ -98,42 +100,52 @@ class Workers:
             known.session.close()
         contestant = self.contestants[index]
         request, folder = contestant.request, contestant.artifact.path.parent
+        able = request.backend.runs(contestant.artifact, contestant.venue)
+        if isinstance(able, Missing):
+            return Failure(Verdict.UNAVAILABLE, str(able))
         try:
             session = Session(
                 contestant.preload,
                 contestant.venue.environment,
-                reads=[*shared(request), folder],
+                reads=[*request.reads(), folder],
                 device=contestant.venue.kind == "hardware" and request.target.is_gpu,
             )
         except (WorkerError, StorageError) as error:
             return Failure(Verdict.UNAVAILABLE, str(error))
-        asked = protocol.Load(protocol.anonymous(request), contestant.artifact, contestant.venue)
+        asked = protocol.Load(
+            protocol.anonymous(request.build), contestant.artifact, contestant.venue
+        )
         opened = self._load(session, "loading the kernel", asked)
         if isinstance(opened, Opened):
             self._opened[index] = opened
         return opened
 
+    def opened(self, index: int) -> Opened:
+        """The last that was opened, alive or not: another one can say nothing of what it did."""
+        return self._opened[index]
+
     def _load(
         self, session: Session, stage: str, asked: Request[protocol.Loaded]
     ) -> Opened | Failure:
         """With its kernel; closed when that fails."""
+        code = code_pages.written(session.pid)
         start = time.perf_counter()
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
         if isinstance(outcome, Answered):
             seconds = {"load": time.perf_counter() - start}
-            return Opened(session, brief(outcome.reply.method), seconds)
+            return Opened(session, brief(outcome.reply.method), seconds, code)
         session.close()
         return failure_of(outcome, stage)
 
     def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
         """What :meth:`open` will answer once these are done."""
 
-        def open_one(index: int) -> None:
+        def open_worker(index: int) -> None:
             opened = self.open(index)
             if isinstance(opened, Failure):
-                self._untold[index] = opened
+                self._failed_ahead[index] = opened
 
-        return [pool.submit(open_one, index) for index in asked]
+        return [pool.submit(open_worker, index) for index in asked]
 
     def close(self, index: int) -> None:
         if index in self._opened:

@@ -98,14 +98,16 @@ class BaselineStudy(Study):
         return {ARM: chosen}
 
     def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
-        every = [_sampled(op, done) for op in dict.fromkeys(one.job.operator for one in done)]
-        evaluated = [one for one in every if one.n]
+        every = [
+            _sampled(op, done) for op in dict.fromkeys(finished.job.operator for finished in done)
+        ]
+        evaluated = [sampled for sampled in every if sampled.n]
         overall = _overall(evaluated)
         return Findings(
             _lead(evaluated, overall),
             {
-                "ops": {one.op: one.document() for one in every},
-                "pass_at": {str(k): document(one) for k, one in enumerate(overall, 1)},
+                "ops": {sampled.op: sampled.document() for sampled in every},
+                "pass_at": {str(k): document(estimate) for k, estimate in enumerate(overall, 1)},
             },
             (_passes(evaluated, overall), _stages(evaluated)) if evaluated else (),
             _notes(every),
@@ -113,16 +115,16 @@ class BaselineStudy(Study):
 
 
 def _sampled(op: str, done: Sequence[Done]) -> Sampled:
-    ends = [end for one in done if one.job.operator == op for end in one.endings]
+    ends = [end for finished in done if finished.job.operator == op for end in finished.endings]
     evaluated = tuple(end for end in ends if end.status)
     return Sampled(op, evaluated, len(ends) - len(evaluated))
 
 
 def _overall(evaluated: Sequence[Sampled]) -> list[Estimate]:
     """pass@1, pass@2, … as far as every operator has samples; operators are the units."""
-    most = min((one.n for one in evaluated), default=0)
-    found = [mean([one.at(k) for one in evaluated]) for k in range(1, most + 1)]
-    return [one for one in found if one]
+    most = min((sampled.n for sampled in evaluated), default=0)
+    means = [mean([sampled.at(k) for sampled in evaluated]) for k in range(1, most + 1)]
+    return [estimate for estimate in means if estimate]
 
 
 def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
@@ -135,7 +137,9 @@ def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
         if len(evaluated) > 1
         else f" on {evaluated[0].op}"
     )
-    failed = Counter(end.status for one in evaluated for end in one.samples if not end.correct)
+    failed = Counter(
+        end.status for sampled in evaluated for end in sampled.samples if not end.correct
+    )
     if not failed:
         return f"pass@1 is {percent(alone)}{several}{over}; no sample failed."
     [(stage, count)] = failed.most_common(1)
@@ -146,10 +150,10 @@ def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
 
 def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
     notes = [
-        f"{one.op}: of {one.n + one.unevaluated} samples {one.unevaluated} were not evaluated (no "
-        "model answered, or there was nothing to run them on) and do not count."
-        for one in every
-        if one.unevaluated
+        f"{sampled.op}: of {sampled.n + sampled.unevaluated} samples {sampled.unevaluated} were "
+        "not evaluated (no model answered, or there was nothing to run them on) and do not count."
+        for sampled in every
+        if sampled.unevaluated
     ]
     if 1 < len(every) < FEW:
         notes.append(f"{len(every)} operators: intervals over so few are rough.")
@@ -161,26 +165,29 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
     head = ("operator", "samples", "correct", "pass@1", f"pass@{most}", "builds", "fast₁")
     rows = [
         (
-            one.op,
-            str(one.n),
-            str(one.correct),
-            percent(share(one.correct, one.n)),
-            percent(Estimate(one.at(most))),
-            percent(share(one.built, one.n)),
-            percent(share(one.faster(1.0), one.n)),
+            sampled.op,
+            str(sampled.n),
+            str(sampled.correct),
+            percent(share(sampled.correct, sampled.n)),
+            percent(Estimate(sampled.at(most))),
+            percent(share(sampled.built, sampled.n)),
+            percent(share(sampled.faster(1.0), sampled.n)),
         )
-        for one in evaluated
+        for sampled in evaluated
     ]
     if len(evaluated) > 1:
         builds, fast = (
-            mean([count / one.n for one, count in zip(evaluated, counts, strict=True)])
-            for counts in ([one.built for one in evaluated], [one.faster(1.0) for one in evaluated])
+            mean([count / sampled.n for sampled, count in zip(evaluated, counts, strict=True)])
+            for counts in (
+                [sampled.built for sampled in evaluated],
+                [sampled.faster(1.0) for sampled in evaluated],
+            )
         )
         rows.append(
             (
                 "all",
-                str(sum(one.n for one in evaluated)),
-                str(sum(one.correct for one in evaluated)),
+                str(sum(sampled.n for sampled in evaluated)),
+                str(sum(sampled.correct for sampled in evaluated)),
                 percent(overall[0]),
                 percent(overall[-1]),
                 percent(builds),
@@ -188,8 +195,8 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
             )
         )
     lines = [
-        ChartLine(one.op, tuple(Estimate(one.at(k)) for k in range(1, most + 1)))
-        for one in evaluated
+        ChartLine(sampled.op, tuple(Estimate(sampled.at(k)) for k in range(1, most + 1)))
+        for sampled in evaluated
     ]
     if len(evaluated) > 1:
         lines.append(ChartLine("all", tuple(overall)))
@@ -206,9 +213,9 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
 
 
 def _stages(evaluated: Sequence[Sampled]) -> Section:
-    seen = [stage for stage in STAGES if any(one.stages[stage] for one in evaluated)]
+    seen = [stage for stage in STAGES if any(sampled.stages[stage] for sampled in evaluated)]
     words = tuple(map(_word, seen))
-    bars = [(one.op, tuple(one.stages[stage] for stage in seen)) for one in evaluated]
+    bars = [(sampled.op, tuple(sampled.stages[stage] for stage in seen)) for sampled in evaluated]
     rows = [(op, *(str(n) if n else DASH for n in counts)) for op, counts in bars]
     return Section(
         "Where samples end",

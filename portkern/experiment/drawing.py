@@ -1,102 +1,163 @@
-"""Charts as shapes of an SVG: where lines, intervals, ticks and labels come to lie."""
+"""Charts as pictures: where lines, intervals, ticks, bars and labels come to lie."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from portkern.experiment.section import Bars, Chart, ChartLine, percent, times
+from portkern.experiment.section import Bars, Chart, ChartLine, Section, percent, times
+from portkern.experiment.shapes import (
+    COLOURS,
+    Area,
+    Dot,
+    Line,
+    Picture,
+    Point,
+    Rectangle,
+    Shape,
+    Text,
+    text_width,
+)
 from portkern.experiment.statistics import Estimate
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 48, 140, 12, 36
 #: Between the baselines of two labels.
 APART = 15
-#: Beside their colours lines differ in dashes, for who does not see the one.
-DASHES = ("", "7 3", "2 3", "9 3 2 3")
-#: As many colours has the page.
-COLOURS = 10
+#: Beside their colours lines differ in dashes, for who cannot tell the colours apart.
+DASHES: tuple[tuple[float, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3))
 BAR, GAP, NAMES = 20, 10, 150
-
-Point = tuple[float, float]
-_Place = Callable[[float, float], Point]
-
-
-@dataclass(frozen=True)
-class Tick:
-    at: float
-    text: str
+#: Of the key to the bars' colours: a line's height, a sample's side, and the gap after a name.
+KEY, SWATCH, KEY_GAP = 20, 10, 16
 
 
-@dataclass(frozen=True)
-class Dot:
-    x: float
-    y: float
-    told: str
+def pictures(section: Section) -> list[Picture]:
+    """Its charts that have a value, then its bars."""
+    charts = [draw(chart) for chart in section.charts if chart.shown]
+    return charts + [draw_bars(bars) for bars in section.bars]
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """``bands`` and ``paths`` are in pieces where values are missing; ``y`` is where the label
-    stands, at the right of all."""
+class _Frame:
+    """Where the axes of a chart lie, and what they span: ``first`` to ``last``, ``low`` to
+    ``high``."""
 
-    name: str
-    number: int
-    dashes: str
-    bands: tuple[str, ...]
-    paths: tuple[str, ...]
-    dots: tuple[Dot, ...]
-    y: float
-
-    @property
-    def colour(self) -> str:
-        return f"var(--c{self.number % COLOURS})"
-
-
-@dataclass(frozen=True)
-class Drawing:
-    title: str
-    across: str
-    lines: tuple[Drawn, ...]
-    xs: tuple[Tick, ...]
-    ys: tuple[Tick, ...]
-    width: float = WIDTH
-    height: float = HEIGHT
+    first: int
+    last: int
+    low: float
+    high: float
+    right: float
     left: float = LEFT
-    right: float = WIDTH - RIGHT
     bottom: float = HEIGHT - BOTTOM
 
-    @property
-    def told(self) -> str:
-        ends = "; ".join(f"{line.name} {line.dots[-1].told}" for line in self.lines if line.dots)
-        return f"{self.title} over {self.across}, at last: {ends}"
+    @classmethod
+    def of(cls, chart: Chart) -> _Frame:
+        """With room at the right for the names, but half of the picture for the lines."""
+        last = max(chart.first + len(line.points) - 1 for line in chart.lines)
+        names = max(text_width(line.name, bold=True) for line in chart.lines)
+        right = max(min(WIDTH - RIGHT, WIDTH - 11 - names), WIDTH / 2)
+        return cls(chart.first, last, *span(chart), right)
+
+    def place(self, x: float, y: float) -> Point:
+        """From values to px."""
+        across = (x - self.first) / max(self.last - self.first, 1)
+        up = (y - self.low) / (self.high - self.low)
+        return (
+            self.left + (self.right - self.left) * across,
+            self.bottom - (self.bottom - TOP) * up,
+        )
 
 
-def draw(chart: Chart) -> Drawing:
+def draw(chart: Chart) -> Picture:
     """Of a chart with one value at least."""
-    last = max(chart.first + len(line.points) - 1 for line in chart.lines)
-    low, high = span(chart)
-    across = max(last - chart.first, 1)
+    frame = _Frame.of(chart)
+    bands: list[Shape] = []
+    lines: list[Shape] = []
+    dots: list[Shape] = []
+    ends: list[tuple[str, Dot]] = []
+    for number, line in enumerate(chart.lines):
+        for piece in _pieces(line, chart.first):
+            bands += _band(piece, frame, number % COLOURS)
+            lines += _path(piece, frame, number)
+        own = _dots(number, line, chart, frame)
+        dots += own
+        ends += [(line.name, dot) for dot in own[-1:]]
+    shapes = [*_grid(chart, frame), *bands, *lines, *dots, *_labels(ends, frame)]
+    return Picture(chart.title, _in_words(chart), WIDTH, HEIGHT, tuple(shapes))
 
-    def place(x: float, y: float) -> Point:
-        right = LEFT + (WIDTH - LEFT - RIGHT) * (x - chart.first) / across
-        return right, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (y - low) / (high - low)
 
-    drawn = [_drawn(k, line, chart, place) for k, line in enumerate(chart.lines)]
-    drawn = [one for one in drawn if one.dots]
-    ends = spaced([one.y for one in drawn], TOP + 8, HEIGHT - BOTTOM)
-    lines = [replace(one, y=y) for one, y in zip(drawn, ends, strict=True)]
-    xs = [Tick(place(x, low)[0], f"{x:g}") for x in whole(chart.first, last)]
-    ys = [Tick(place(chart.first, y)[1], axis_text(y, chart)) for y in ticks(low, high)]
-    return Drawing(chart.title, chart.across, tuple(lines), tuple(xs), tuple(ys))
+def _in_words(chart: Chart) -> str:
+    ends = [
+        f"{line.name} {_value(chart, *piece[-1])}"
+        for line in chart.lines
+        for piece in list(_pieces(line, chart.first))[-1:]
+    ]
+    return f"{chart.title} over {chart.across}, at last: {'; '.join(ends)}"
+
+
+def _value(chart: Chart, x: int, estimate: Estimate) -> str:
+    return f"{chart.across} {x}: {(percent if chart.percent else times)(estimate)}"
+
+
+def _grid(chart: Chart, frame: _Frame) -> Iterator[Shape]:
+    """A line for each tick of the values, and the texts of both axes."""
+    for value in ticks(frame.low, frame.high):
+        _, y = frame.place(frame.first, value)
+        yield Line(((frame.left, y), (frame.right, y)), "line")
+        yield Text(frame.left - 7, y + 4, axis_text(value, chart), "end")
+    for count in whole(frame.first, frame.last):
+        x, _ = frame.place(count, frame.low)
+        yield Text(x, frame.bottom + 17, f"{count:g}", "middle")
+    yield Text((frame.left + frame.right) / 2, HEIGHT - 3, chart.across, "middle")
+
+
+def _band(piece: Sequence[tuple[int, Estimate]], frame: _Frame, colour: int) -> Iterator[Shape]:
+    """The intervals of neighbouring values; of a value without neighbours a bar."""
+    if not any(estimate.ci95 for _, estimate in piece):
+        return
+    upper = [frame.place(x, estimate.ends[1]) for x, estimate in piece]
+    lower = [frame.place(x, estimate.ends[0]) for x, estimate in piece]
+    if len(piece) == 1:
+        yield Line((*upper, *lower), colour, width=2, opacity=0.5)
+    else:
+        yield Area((*upper, *reversed(lower)), colour, opacity=0.13)
+
+
+def _path(piece: Sequence[tuple[int, Estimate]], frame: _Frame, number: int) -> Iterator[Shape]:
+    if len(piece) > 1:
+        points = tuple(frame.place(x, estimate.value) for x, estimate in piece)
+        dashes = DASHES[number % len(DASHES)]
+        yield Line(points, number % COLOURS, width=2, dashes=dashes)
+
+
+def _dots(number: int, line: ChartLine, chart: Chart, frame: _Frame) -> list[Dot]:
+    """At each value; only those that no line passes through are seen at once."""
+    return [
+        Dot(
+            *frame.place(x, estimate.value),
+            number % COLOURS,
+            f"{line.name}, {_value(chart, x, estimate)}",
+            hidden=len(piece) > 1,
+        )
+        for piece in _pieces(line, chart.first)
+        for x, estimate in piece
+    ]
+
+
+def _labels(ends: Sequence[tuple[str, Dot]], frame: _Frame) -> Iterator[Shape]:
+    """Names at the right, each led to from the last value of its line."""
+    heights = spaced([dot.y for _, dot in ends], TOP + 8, frame.bottom)
+    for (name, dot), y in zip(ends, heights, strict=True):
+        yield Line(((dot.x, dot.y), (frame.right + 8, y)), dot.colour, opacity=0.5)
+        yield Text(frame.right + 11, y + 4, name, colour=dot.colour, bold=True)
 
 
 def span(chart: Chart) -> tuple[float, float]:
     """Of the axis: all of 0 to 1 for shares, else what there is with a little room."""
     if chart.percent:
         return 0.0, 1.0
-    ends = [end for one in chart.shown for end in one.ends]
+    ends = [end for estimate in chart.shown for end in estimate.ends]
     low, high = min(ends), max(ends)
     room = (high - low) * 0.06 or abs(high) * 0.06 or 1.0
     return (0.0 if low >= 0 and low - room < 0 else low - room), high + room
@@ -138,29 +199,12 @@ def spaced(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     return [placed[order.index(k)] for k in range(len(wanted))]
 
 
-def _drawn(number: int, line: ChartLine, chart: Chart, place: _Place) -> Drawn:
-    dots, paths, bands = [], [], []
-    for piece in _pieces(line, chart.first):
-        middle = [place(x, one.value) for x, one in piece]
-        upper = [place(x, one.ends[1]) for x, one in piece]
-        lower = [place(x, one.ends[0]) for x, one in piece]
-        paths.append(_joined(middle))
-        if any(one.ci95 for _, one in piece):
-            bands.append(_joined([*upper, *reversed(lower)]))
-        dots += [
-            Dot(*at, f"{chart.across} {x}: {(percent if chart.percent else times)(one)}")
-            for at, (x, one) in zip(middle, piece, strict=True)
-        ]
-    dashes, y = DASHES[number % len(DASHES)], dots[-1].y if dots else 0.0
-    return Drawn(line.name, number, dashes, tuple(bands), tuple(paths), tuple(dots), y)
-
-
 def _pieces(line: ChartLine, first: int) -> Iterator[list[tuple[int, Estimate]]]:
     """Runs of values without a gap."""
     piece: list[tuple[int, Estimate]] = []
-    for x, one in enumerate(line.points, first):
-        if one is not None:
-            piece.append((x, one))
+    for x, estimate in enumerate(line.points, first):
+        if estimate is not None:
+            piece.append((x, estimate))
         elif piece:
             yield piece
             piece = []
@@ -168,49 +212,44 @@ def _pieces(line: ChartLine, first: int) -> Iterator[list[tuple[int, Estimate]]]
         yield piece
 
 
-def _joined(points: Sequence[Point]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def draw_bars(bars: Bars) -> Picture:
+    key, top = _key(bars.parts)
+    shapes: list[Shape] = list(key)
+    names = max([text_width(name) + 8 for name, _ in bars.bars], default=0)
+    left = min(max(NAMES, names), WIDTH / 2)
+    for k, (name, counts) in enumerate(bars.bars):
+        shapes += _bar(name, counts, bars.parts, (left, top + k * (BAR + GAP)))
+    height = top + len(bars.bars) * (BAR + GAP)
+    return Picture(
+        bars.title, f"{bars.title}; the table below has the numbers", WIDTH, height, tuple(shapes)
+    )
 
 
-@dataclass(frozen=True)
-class BarSegment:
-    x: float
-    width: float
-    number: int
-    text: str
-    told: str
-
-    @property
-    def colour(self) -> str:
-        return f"var(--c{self.number % COLOURS})"
-
-
-@dataclass(frozen=True)
-class Bar:
-    name: str
-    y: float
-    parts: tuple[BarSegment, ...]
+def _key(names: Sequence[str]) -> tuple[list[Shape], float]:
+    """The parts' names beside their colours, in as many lines as they need; where it ends."""
+    shapes: list[Shape] = []
+    x, y = 0.0, 0.0
+    for number, name in enumerate(names):
+        width = SWATCH + 5 + text_width(name)
+        if x and x + width > WIDTH:
+            x, y = 0.0, y + KEY
+        shapes.append(Rectangle(x, y + 3, SWATCH, SWATCH, number % COLOURS))
+        shapes.append(Text(x + SWATCH + 5, y + 12, name))
+        x += width + KEY_GAP
+    return shapes, y + KEY + GAP
 
 
-@dataclass(frozen=True)
-class BarsDrawing:
-    names: tuple[tuple[str, str], ...]  # with their colours
-    bars: tuple[Bar, ...]
-    width: float
-    height: float
-    left: float = NAMES
-
-
-def draw_bars(given: Bars) -> BarsDrawing:
-    room = WIDTH - NAMES - 8
-    bars = []
-    for k, (name, counts) in enumerate(given.bars):
-        total, x, parts = sum(counts) or 1, float(NAMES), []
-        for number, count in enumerate(counts):
-            width = room * count / total
-            told = f"{name}: {count} of {total} {given.parts[number]}"
-            parts.append(BarSegment(x, width, number, str(count) if width > 18 else "", told))
-            x += width
-        bars.append(Bar(name, k * (BAR + GAP), tuple(part for part in parts if part.width)))
-    names = tuple((name, f"var(--c{k % COLOURS})") for k, name in enumerate(given.parts))
-    return BarsDrawing(names, tuple(bars), WIDTH, len(bars) * (BAR + GAP))
+def _bar(name: str, counts: Sequence[int], parts: Sequence[str], at: Point) -> Iterator[Shape]:
+    """A bar of full length, whatever its counts come to; none when they are all 0."""
+    (x, y), total = at, sum(counts) or 1
+    yield Text(x - 8, y + 14, name, "end")
+    room = WIDTH - 8 - x
+    for number, count in enumerate(counts):
+        if not count:
+            continue
+        width = room * count / total
+        tooltip = f"{name}: {count} of {total} {parts[number]}"
+        yield Rectangle(x, y, width, BAR, number % COLOURS, tooltip)
+        if width > 18:
+            yield Text(x + width / 2, y + 14, str(count), "middle", "on", bold=True)
+        x += width

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.feedback.build_log import messages
 from portkern.agent.log import Log
+from portkern.toolchain.compiler_log import messages
 
 #: In the order in which an attempt meets them.
 STAGES: Final = (
@@ -56,25 +56,25 @@ class Ending:
 
 def endings(log: Log, answered: Set[str]) -> list[Ending]:
     """Of all attempts in their order. ``answered`` are the calls of models that had a reply."""
-    return [_ending(one, log, answered) for one in log]
+    return [_ending(attempt, log, answered) for attempt in log]
 
 
-def _ending(one: Attempt, log: Log, answered: Set[str]) -> Ending:
-    first = log.by_digest(one.digest) if one.status is Status.DUPLICATE else one
+def _ending(attempt: Attempt, log: Log, answered: Set[str]) -> Ending:
+    first = log.by_digest(attempt.digest) if attempt.status is Status.DUPLICATE else attempt
     if first is None or not _evaluated(first, answered):
-        return Ending(one, None)
+        return Ending(attempt, None)
     error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
-    return Ending(one, first.status, first.score, bool(first.speedups), error)
+    return Ending(attempt, first.status, first.score, bool(first.speedups), error)
 
 
-def _evaluated(one: Attempt, answered: Set[str]) -> bool:
+def _evaluated(attempt: Attempt, answered: Set[str]) -> bool:
     """A reply without code is the model's failure; no reply is not."""
-    replied = one.status is not Status.NO_CODE or not answered.isdisjoint(one.calls)
-    return one.status in STAGES and replied
+    replied = attempt.status is not Status.NO_CODE or not answered.isdisjoint(attempt.calls)
+    return attempt.status in STAGES and replied
 
 
 def first_error(log: str) -> str:
     """Of a compiler's log, or the last line of another's, such as Python's."""
-    told = next((message.text for message in messages(log) if message.kind == "error"), "")
+    error = next((message.text for message in messages(log) if message.kind == "error"), "")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return _PLACE.sub("", told or (lines or [""])[-1])
+    return _PLACE.sub("", error or (lines or [""])[-1])

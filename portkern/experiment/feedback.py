@@ -33,20 +33,20 @@ Step = Callable[[Ending, Ending], bool]
 Counts = tuple[list[float], list[float]]
 
 
-def broken(one: Ending) -> bool:
-    return one.status is Status.BUILD_FAILED
+def broken(ending: Ending) -> bool:
+    return ending.status is Status.BUILD_FAILED
 
 
-def bad(one: Ending) -> bool:
-    return one.status in BAD_RESULTS
+def bad(ending: Ending) -> bool:
+    return ending.status in BAD_RESULTS
 
 
-def correct(one: Ending) -> bool:
-    return one.correct
+def correct(ending: Ending) -> bool:
+    return ending.correct
 
 
-def missing(one: Ending) -> bool:
-    return one.status in (Status.NO_CODE, Status.REJECTED)
+def missing(ending: Ending) -> bool:
+    return ending.status in (Status.NO_CODE, Status.REJECTED)
 
 
 def mended(before: Ending, now: Ending) -> bool:
@@ -84,13 +84,13 @@ class FeedbackArm:
         return _SAID[self.name]
 
     def by_turn(self, which: Which) -> list[Estimate | None]:
-        tops = [[bool(one and which(one)) for one in row] for row in self.rows]
-        return ratios(tops, [[one is not None for one in row] for row in self.rows])
+        tops = [[bool(ending and which(ending)) for ending in row] for row in self.rows]
+        return ratios(tops, [[ending is not None for ending in row] for row in self.rows])
 
     def so_far(self, which: Which) -> list[Estimate | None]:
         """The share of jobs in which it was so in this turn or before."""
         tops = [
-            [any(one and which(one) for one in row[: k + 1]) for k in range(len(row))]
+            [any(ending and which(ending) for ending in row[: k + 1]) for k in range(len(row))]
             for row in self.rows
         ]
         return ratios(tops, [[True] * len(row) for row in self.rows])
@@ -106,7 +106,7 @@ class FeedbackArm:
 
     def later(self, which: Which) -> Counts:
         """Of turn 2 and all after it: the first knows nothing in any arm."""
-        rows = [[one for one in row[1:] if one] for row in self.rows]
+        rows = [[ending for ending in row[1:] if ending] for row in self.rows]
         return [float(sum(map(which, row))) for row in rows], [float(len(row)) for row in rows]
 
     def steps(self, step: Step, after: Which = lambda _: True) -> Counts:
@@ -119,19 +119,19 @@ class FeedbackArm:
         return FeedbackArm(self.name, tuple(jobs), tuple(rows[job] for job in jobs))
 
     def document(self) -> JsonObject:
-        told = section.document
+        as_json = section.document
         return {
             "jobs": len(self.jobs),
-            "by_turn": {key: list(map(told, self.by_turn(w))) for key, (_, w) in RATES.items()},
-            "correct_so_far": list(map(told, self.so_far(correct))),
-            "from_turn_2": {key: told(ratio(*self.later(w))) for key, (_, w) in RATES.items()},
-            "compile_errors_mended": told(ratio(*self.steps(mended, broken))),
-            "compile_errors_mended_per_turn": told(ratio(*self.steps(mended))),
-            "compile_errors_mended_by_turn": list(map(told, self.steps_by_turn(mended, broken))),
-            "syntax_looping": told(ratio(*self.steps(looping, broken))),
-            "syntax_looping_by_turn": list(map(told, self.steps_by_turn(looping, broken))),
-            "wrong_results_righted": told(ratio(*self.steps(righted, bad))),
-            "wrong_results_righted_per_turn": told(ratio(*self.steps(righted))),
+            "by_turn": {key: list(map(as_json, self.by_turn(w))) for key, (_, w) in RATES.items()},
+            "correct_so_far": list(map(as_json, self.so_far(correct))),
+            "from_turn_2": {key: as_json(ratio(*self.later(w))) for key, (_, w) in RATES.items()},
+            "compile_errors_mended": as_json(ratio(*self.steps(mended, broken))),
+            "compile_errors_mended_per_turn": as_json(ratio(*self.steps(mended))),
+            "compile_errors_mended_by_turn": list(map(as_json, self.steps_by_turn(mended, broken))),
+            "syntax_looping": as_json(ratio(*self.steps(looping, broken))),
+            "syntax_looping_by_turn": list(map(as_json, self.steps_by_turn(looping, broken))),
+            "wrong_results_righted": as_json(ratio(*self.steps(righted, bad))),
+            "wrong_results_righted_per_turn": as_json(ratio(*self.steps(righted))),
         }
 
 
@@ -185,7 +185,7 @@ class FeedbackStudy(Study):
             _lead(arms, against),
             {
                 "arms": {arm.name: arm.document() for arm in arms},
-                "differences": [one.document() for one in against],
+                "differences": [comparison.document() for comparison in against],
             },
             tuple(sections),
             tuple(note for arm in arms for note in _notes(arm)),
@@ -193,20 +193,22 @@ class FeedbackStudy(Study):
 
 
 def _arm(name: str, turns: int, done: Sequence[Done]) -> FeedbackArm:
-    own = [one for one in done if one.job.arm == name]
+    own = [finished for finished in done if finished.job.arm == name]
     rows = []
-    for one in own:
-        ends = [end if end.status else None for end in one.endings][:turns]
+    for finished in own:
+        ends = [end if end.status else None for end in finished.endings][:turns]
         rows.append((*ends, *[None] * (turns - len(ends))))
-    return FeedbackArm(name, tuple((one.job.op, one.job.seed) for one in own), tuple(rows))
+    return FeedbackArm(
+        name, tuple((finished.job.op, finished.job.seed) for finished in own), tuple(rows)
+    )
 
 
 def _lead(arms: Sequence[FeedbackArm], against: Sequence[Against]) -> str:
     rates = [(arm, ratio(*arm.later(broken))) for arm in arms]
-    told = [f"{percent(rate)} of turns {arm.said}" for arm, rate in rates if rate]
-    if not told:
+    shares = [f"{percent(rate)} of turns {arm.said}" for arm, rate in rates if rate]
+    if not shares:
         return "No turn after the first was evaluated."
-    lead = f"From turn 2 on, compile errors end {section.listed(told)}."
+    lead = f"From turn 2 on, compile errors end {section.listed(shares)}."
     differs = against[-1].difference(broken) if against else None
     if differs is None:
         return lead
@@ -219,7 +221,7 @@ def _lead(arms: Sequence[FeedbackArm], against: Sequence[Against]) -> str:
 
 def _notes(arm: FeedbackArm) -> list[str]:
     notes = []
-    unevaluated = sum(one is None for row in arm.rows for one in row)
+    unevaluated = sum(ending is None for row in arm.rows for ending in row)
     if unevaluated:
         count = section.counted(unevaluated, "turn")
         notes.append(f"{arm.said}: {count} that were not taken or not evaluated do not count.")
@@ -305,11 +307,11 @@ def _errors(arms: Sequence[FeedbackArm]) -> Section:
 def _differences(against: Sequence[Against]) -> Section:
     rows = [
         (
-            f"{one.arm.said} less {one.than.said}",
-            str(len(one.arm.jobs)),
-            *(section.points(one.difference(which)) for _, which in RATES.values()),
+            f"{comparison.arm.said} less {comparison.than.said}",
+            str(len(comparison.arm.jobs)),
+            *(section.points(comparison.difference(which)) for _, which in RATES.values()),
         )
-        for one in against
+        for comparison in against
     ]
     head = ("difference", "jobs", *(title for title, _ in RATES.values()))
     return Section(

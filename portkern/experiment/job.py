@@ -32,8 +32,9 @@ class Job:
 
     @property
     def operator(self) -> str:
-        """``op`` may be a file that defines it."""
-        return Path(self.op).stem
+        """``op`` may be a file that defines it, or one of several that a file does."""
+        _, several, name = self.op.rpartition(".py:")
+        return name if several else Path(self.op).stem
 
     @property
     def name(self) -> str:
@@ -75,7 +76,9 @@ class Done:
         """Why it tells nothing, or empty: a single attempt that was evaluated tells something."""
         if any(end.status for end in self.endings):
             return ""
-        first = next((one.detail for one in self.log if one.detail), "there is no attempt")
+        first = next(
+            (attempt.detail for attempt in self.log if attempt.detail), "there is no attempt"
+        )
         return f"nothing could be evaluated: {first.partition(chr(10))[0]}"
 
 

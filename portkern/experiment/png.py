@@ -1,23 +1,33 @@
-"""``experiment.png``: the charts as one picture, for slides and for pages that show no HTML."""
+"""Paints pictures into one PNG, two side by side, for pages that show no HTML."""
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from portkern.experiment.drawing import DASHES, axis_text, span, ticks, whole
-from portkern.experiment.section import Bars, Chart, ChartLine, Section
-from portkern.report.table import clean
+from portkern.experiment.shapes import (
+    FONT_PX,
+    Area,
+    Colour,
+    Dot,
+    Line,
+    Picture,
+    Rectangle,
+    Shape,
+    Text,
+)
+from portkern.printable import printable
+from portkern.report import canvas
+from portkern.report.canvas import INK
 from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-INK, PAPER, QUIET = "#1d2330", "#ffffff", "#d8dce3"
 #: The page's, in its light dress.
-COLOURS = (
+ROLES = {"quiet": "#5b6473", "line": "#d8dce3", "on": "#ffffff"}
+PALETTE = (
     "#0b5c8a",
     "#c2570c",
     "#2a7a3f",
@@ -29,87 +39,94 @@ COLOURS = (
     "#7a4a2b",
     "#3f4fc4",
 )
-PANEL_IN = (6.4, 3.4)
-# Otherwise a name with two dollar signs is read as TeX, and bad TeX raises.
-PLAIN: dict[str, Any] = {"parse_math": False}
+MARGIN, TITLE, HEADING = 24, 32, 26
+#: Fonts and lines are measured in points, of which an inch has 72: px of a shape are points here.
+PX_PER_INCH, DPI = 72, 96
 
 
-def render(title: str, sections: Sequence[Section]) -> bytes | Missing:
-    panels: list[Chart | Bars] = []
-    for part in sections:
-        panels += [chart for chart in part.charts if chart.shown]
-        panels += part.bars
-    if not panels:
+def paint(title: str, pictures: Sequence[Picture]) -> bytes | Missing:
+    if not pictures:
         return Missing("there is nothing to draw")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return Missing("matplotlib is not installed", "pip install 'portkern[report]'")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an operator's name may hold glyphs that the font lacks
-        across = min(len(panels), 2)
-        down = -(-len(panels) // across)
-        size = (PANEL_IN[0] * across, PANEL_IN[1] * down + 0.5)
-        figure = Figure(size, dpi=120, facecolor=PAPER, layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(clean(title), size=12, color=INK, x=0.02, ha="left", **PLAIN)
-        for k, panel in enumerate(panels, 1):
-            axes = figure.add_subplot(down, across, k)
-            _bars(axes, panel) if isinstance(panel, Bars) else _chart(axes, panel)
-            _dress(axes, panel.title)
-        out = io.BytesIO()
-        figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
+    across = min(len(pictures), 2)
+    rows = [pictures[k : k + across] for k in range(0, len(pictures), across)]
+    column = max(picture.width for picture in pictures) + MARGIN
+    heights = [max(picture.height for picture in row) + HEADING + MARGIN for row in rows]
+    width, height = MARGIN + column * across, MARGIN + TITLE + sum(heights)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+        axes.set_axis_off()
+        _text(axes, MARGIN, MARGIN + 14, title, INK, 16)
+        top: float = MARGIN + TITLE
+        for row, down in zip(rows, heights, strict=True):
+            for k, picture in enumerate(row):
+                _picture(axes, picture, MARGIN + k * column, top)
+            top += down
+
+    return canvas.painted(width / PX_PER_INCH, height / PX_PER_INCH, dpi=DPI, draw=draw)
 
 
-def _chart(axes: Axes, chart: Chart) -> None:
-    for k, line in enumerate(chart.lines):
-        _line(axes, line, chart.first, COLOURS[k % len(COLOURS)], DASHES[k % len(DASHES)])
-    last = max(chart.first + len(line.points) - 1 for line in chart.lines)
-    low, high = span(chart)
-    axes.set_ylim(low, high)
-    axes.set_xticks(whole(chart.first, last))
-    axes.set_yticks(at := ticks(low, high), [axis_text(y, chart) for y in at])
-    axes.set_xlabel(chart.across, size=9, color=INK)
-    axes.grid(axis="y", color=QUIET, linewidth=0.6)
-    if len(chart.lines) > 1:
-        _legend(axes)
+def _picture(axes: Axes, picture: Picture, left: float, top: float) -> None:
+    _text(axes, left, top + 14, picture.title, INK, FONT_PX + 1, bold=True)
+    for shape in picture.shapes:
+        _shape(axes, shape, left, top + HEADING)
 
 
-def _line(axes: Axes, line: ChartLine, first: int, colour: str, dashes: str) -> None:
-    nothing = float("nan")
-    xs = list(range(first, first + len(line.points)))
-    middle = [point.value if point else nothing for point in line.points]
-    low, high = ([point.ends[end] if point else nothing for point in line.points] for end in (0, 1))
-    style: str | tuple[float, tuple[float, ...]] = (
-        (0, tuple(map(float, dashes.split()))) if dashes else "-"
+def _shape(axes: Axes, shape: Shape, left: float, top: float) -> None:
+    from matplotlib import patches
+
+    colour = _colour(shape.colour)
+    match shape:
+        case Line():
+            xs, ys = [left + x for x, _ in shape.points], [top + y for _, y in shape.points]
+            # matplotlib's dashes are multiples of the line's width
+            style = (0, [length / shape.width for length in shape.dashes]) if shape.dashes else "-"
+            axes.plot(
+                xs,
+                ys,
+                linestyle=style,
+                color=colour,
+                linewidth=shape.width,
+                alpha=shape.opacity,
+            )
+        case Area():
+            corners = [(left + x, top + y) for x, y in shape.points]
+            axes.add_patch(patches.Polygon(corners, color=colour, alpha=shape.opacity, linewidth=0))
+        case Rectangle():
+            corner = left + shape.x, top + shape.y
+            axes.add_patch(patches.Rectangle(corner, shape.width, shape.height, color=colour))
+        case Dot() if not shape.hidden:
+            axes.add_patch(
+                patches.Circle((left + shape.x, top + shape.y), shape.radius, color=colour)
+            )
+        case Text():
+            x, y = left + shape.x, top + shape.y
+            _text(axes, x, y, shape.text, colour, FONT_PX, shape.anchor, bold=shape.bold)
+
+
+def _text(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    colour: str,
+    size: float,
+    anchor: str = "start",
+    *,
+    bold: bool = False,
+) -> None:
+    axes.text(
+        x,
+        y,
+        printable(text),
+        color=colour,
+        size=size,
+        weight="bold" if bold else "normal",
+        ha={"start": "left", "middle": "center", "end": "right"}[anchor],
+        va="baseline",
+        parse_math=False,  # otherwise two dollar signs are read as TeX, and bad TeX raises
     )
-    label = clean(line.name)
-    axes.plot(xs, middle, color=colour, linestyle=style, linewidth=1.7, label=label, marker=".")
-    axes.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0)
 
 
-def _bars(axes: Axes, bars: Bars) -> None:
-    names = [clean(name) for name, _ in bars.bars]
-    left = [0] * len(names)
-    for k, part in enumerate(bars.parts):
-        counts = [counts[k] for _, counts in bars.bars]
-        axes.barh(range(len(names)), counts, left=left, color=COLOURS[k % len(COLOURS)], label=part)
-        left = [a + b for a, b in zip(left, counts, strict=True)]
-    axes.set_yticks(range(len(names)), names, size=8.5, **PLAIN)
-    axes.invert_yaxis()
-    _legend(axes)
-
-
-def _legend(axes: Axes) -> None:
-    for text in axes.legend(fontsize=8, frameon=False).get_texts():
-        text.set_parse_math(False)
-
-
-def _dress(axes: Axes, title: str) -> None:
-    axes.set_title(clean(title), size=10, color=INK, loc="left", **PLAIN)
-    axes.tick_params(colors=INK, labelsize=8.5)
-    for name, spine in axes.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
-        spine.set_color(QUIET)
+def _colour(colour: Colour) -> str:
+    return PALETTE[colour] if isinstance(colour, int) else ROLES[colour]

@@ -9,20 +9,16 @@ from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from portkern.experiment import drawing, png
+from portkern.experiment import drawing, png, svg
 from portkern.experiment.job import Done, Job
-from portkern.experiment.section import DASH, Chart, Findings, SectionTable
+from portkern.experiment.section import DASH, Findings, SectionTable
+from portkern.printable import printable
 from portkern.records import atomic_write
-from portkern.report.table import clean
 from portkern.spec.backend import Missing
-
-if TYPE_CHECKING:
-    pass
 
 SCHEMA = 1
 
@@ -56,16 +52,16 @@ class ExperimentReport:
         }
 
     def _job(self, job: Job) -> dict[str, object]:
-        told: dict[str, object] = {
+        entry: dict[str, object] = {
             "job": job.name,
             "arm": job.arm,
             "op": job.operator,
             "seed": job.seed,
         }
-        told |= {"overrides": list(job.overrides)}
-        done = next((one for one in self.done if one.job == job), None)
+        entry |= {"overrides": list(job.overrides)}
+        done = next((finished for finished in self.done if finished.job == job), None)
         if done is None:
-            return told | {"done": False}
+            return entry | {"done": False}
         summary: Mapping[str, object] = done.summary
         kept = (
             "attempts",
@@ -78,7 +74,7 @@ class ExperimentReport:
             "seconds",
             "exit_code",
         )
-        return told | {"done": True} | {key: summary.get(key) for key in kept}
+        return entry | {"done": True} | {key: summary.get(key) for key in kept}
 
     @property
     def progress(self) -> str:
@@ -89,13 +85,14 @@ class ExperimentReport:
     @property
     def costs(self) -> SectionTable:
         """Of each arm, what its jobs took."""
-        arms = list(dict.fromkeys(one.job.arm for one in self.done))
+        arms = list(dict.fromkeys(finished.job.arm for finished in self.done))
         head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "time", "of the device")
         return SectionTable(head, tuple(self._cost(arm) for arm in arms))
 
     def _cost(self, arm: str) -> tuple[str, ...]:
-        own = [one.summary for one in self.done if one.job.arm == arm]
-        costs, seconds = [one["cost"] for one in own], [one["seconds"] for one in own]
+        own = [finished.summary for finished in self.done if finished.job.arm == arm]
+        costs = [summary["cost"] for summary in own]
+        seconds = [summary["seconds"] for summary in own]
         calls = sum(cost["calls"] for cost in costs)
         usd = _sum([cost["usd"] for cost in costs])
         sent = _sum([cost["tokens_in"] for cost in costs])
@@ -103,7 +100,7 @@ class ExperimentReport:
         return (
             arm,
             str(len(own)),
-            str(sum(one["attempts"] for one in own)),
+            str(sum(summary["attempts"] for summary in own)),
             str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
@@ -131,16 +128,19 @@ def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[
         "experiment.json": _as_json(report.document),
         "experiment.md": _render("experiment.md.j2", report),
         "experiment.html": _render("experiment.html.j2", report),
-        "experiment.png": png.render(report.title, report.findings.sections)
-        if last
-        else Missing("the experiment goes on"),
+        "experiment.png": _picture(report) if last else Missing("the experiment goes on"),
     }
     for name, content in views.items():
         if isinstance(content, Missing):
             (folder / name).unlink(missing_ok=True)  # an old picture of other jobs would lie
             continue
         atomic_write.write(folder / name, content.encode() if isinstance(content, str) else content)
-    return {name: one for name, one in views.items() if isinstance(one, Missing)}
+    return {name: content for name, content in views.items() if isinstance(content, Missing)}
+
+
+def _picture(report: ExperimentReport) -> bytes | Missing:
+    sections = report.findings.sections
+    return png.paint(report.title, [p for part in sections for p in drawing.pictures(part)])
 
 
 def _as_json(document: Mapping[str, object]) -> str:
@@ -157,7 +157,7 @@ def _render(name: str, report: ExperimentReport) -> str:
             findings=report.findings,
             version=version("portkern"),
             style=Markup(style.read_text("utf-8")),
-            done={one.job.name for one in report.done},
+            done={finished.job.name for finished in report.done},
         )
     )
     return text.rstrip() + "\n"
@@ -172,19 +172,11 @@ def _environment(escape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"clean": clean, "cell": _cell}
-    environment.globals |= {
-        "draw": drawing.draw,
-        "draw_bars": drawing.draw_bars,
-        "drawable": _drawable,
-    }
+    environment.filters |= {"clean": printable, "cell": _cell}
+    environment.globals |= {"pictures": drawing.pictures, "svg": svg.paint}
     return environment
-
-
-def _drawable(charts: Sequence[Chart]) -> list[Chart]:
-    return [chart for chart in charts if chart.shown]
 
 
 def _cell(text: str) -> str:
     """Of a Markdown table."""
-    return clean(text).replace("|", "\\|").replace("\n", " ")
+    return printable(text).replace("|", "\\|").replace("\n", " ")

@@ -116,7 +116,7 @@ class Standing:
     def document(self) -> JsonObject:
         return {
             "seeds": [trace.seed for trace in self.traces],
-            "curve": [document(one) for one in self.curve],
+            "curve": [document(estimate) for estimate in self.curve],
             "curves": {str(trace.seed): list(trace.curve) for trace in self.traces},
             "area": document(self.area),
             "area_of_best": document(self.share),
@@ -160,9 +160,9 @@ class SearchStudy(Study):
         return (f"strategy={arm}", *_ENDLESS[arm], *author)
 
     def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
-        ops = dict.fromkeys(one.job.operator for one in done)
+        ops = dict.fromkeys(finished.job.operator for finished in done)
         every = [_contest(op, question, done) for op in ops]
-        contests = [one for one in every if one.standings]
+        contests = [contest for contest in every if contest.standings]
         totals = _totals(contests)
         return Findings(
             " ".join(map(_lead, contests)) or "No strategy found a correct kernel.",
@@ -187,33 +187,33 @@ class SearchStudy(Study):
 
 
 def _mean(values: Sequence[float]) -> Estimate:
-    found = mean(values)
-    assert found is not None, "a standing has a trace"
-    return found
+    average = mean(values)
+    assert average is not None, "a standing has a trace"
+    return average
 
 
 def _contest(op: str, question: StudyQuestion, done: Sequence[Done]) -> Contest:
     """Without standings where nobody found a correct kernel."""
-    traces = [_trace(one, question.count) for one in done if one.job.operator == op]
+    traces = [_trace(finished, question.count) for finished in done if finished.job.operator == op]
     top = max((trace.curve[-1] for trace in traces), default=0.0)
     by_arm = {arm: tuple(trace for trace in traces if trace.arm == arm) for arm in question.arms}
     standings = [Standing(arm, own, top) for arm, own in by_arm.items() if own and top]
-    standings.sort(key=lambda one: -one.area.value)
+    standings.sort(key=lambda standing: -standing.area.value)
     repeated: dict[str, list[float]] = {}
-    for one in traces:
-        for digest, score in one.scores.items():
+    for trace in traces:
+        for digest, score in trace.scores.items():
             repeated.setdefault(digest, []).append(score)
     several = [scores for scores in repeated.values() if len(scores) > 1]
     return Contest(op, top, tuple(standings), spread(several), len(several))
 
 
-def _trace(one: Done, length: int) -> SearchTrace:
-    raced = list(one.summary.get("speedups", {}).values())
-    attempts = list(one.log)
+def _trace(finished: Done, length: int) -> SearchTrace:
+    raced = list(finished.summary.get("speedups", {}).values())
+    attempts = list(finished.log)
     return SearchTrace(
-        one.job.arm,
-        one.job.seed,
-        tuple(padded(one.log.curve(), length)),
+        finished.job.arm,
+        finished.job.seed,
+        tuple(padded(finished.log.curve(), length)),
         len(attempts),
         sum(a.status not in (Status.DUPLICATE, Status.NO_CODE) for a in attempts),
         math.exp(sum(map(math.log, raced)) / len(raced)) if raced else None,
@@ -223,15 +223,15 @@ def _trace(one: Done, length: int) -> SearchTrace:
 
 def _lead(contest: Contest) -> str:
     first, *others = contest.standings
-    told = f"{contest.op}: {first.arm} has the best curve, {times(first.area)} on average."
+    lead = f"{contest.op}: {first.arm} has the best curve, {times(first.area)} on average."
     if not others:
-        return told
+        return lead
     close = [other.arm for other in others if other.area.overlaps(first.area)]
     if first.area.ci95 is None:
-        return f"{told} One seed each does not tell strategies apart."
+        return f"{lead} One seed each does not tell strategies apart."
     if not close:
-        return f"{told} Its interval overlaps no other's."
-    return f"{told} Its interval overlaps {_possessive(close)}: they are not told apart."
+        return f"{lead} Its interval overlaps no other's."
+    return f"{lead} Its interval overlaps {_possessive(close)}: they are not told apart."
 
 
 def _possessive(names: Sequence[str]) -> str:
@@ -334,7 +334,7 @@ def _totals(contests: Sequence[Contest]) -> list[Total]:
     totals = [
         Total.of(arm, [standing for standing in standings if standing.arm == arm]) for arm in arms
     ]
-    return sorted(totals, key=lambda one: -one.area.value)
+    return sorted(totals, key=lambda standing: -standing.area.value)
 
 
 def _together(totals: Sequence[Total]) -> Section:
@@ -350,8 +350,8 @@ def _together(totals: Sequence[Total]) -> Section:
     )
 
 
-def _near(one: Standing, count: int) -> str:
-    there = sum(k is not None for k in one.near)
-    middle = median(one.near)
-    told = f"> {count}" if middle is None else f"{middle:g}"
-    return f"{told} ({there} of {len(one.near)})" if one.near else DASH
+def _near(standing: Standing, count: int) -> str:
+    there = sum(k is not None for k in standing.near)
+    middle = median(standing.near)
+    attempts = f"> {count}" if middle is None else f"{middle:g}"
+    return f"{attempts} ({there} of {len(standing.near)})" if standing.near else DASH

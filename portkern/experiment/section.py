@@ -74,32 +74,32 @@ class Findings:
     notes: tuple[str, ...] = field(default=())
 
 
-def percent(one: Estimate | None) -> str:
-    return _told(one, ".0f", " %", scale=100)
+def percent(estimate: Estimate | None) -> str:
+    return _told(estimate, ".0f", " %", scale=100)
 
 
-def points(one: Estimate | None) -> str:
+def points(estimate: Estimate | None) -> str:
     """Of a difference of shares."""
-    return _told(one, "+.0f", scale=100, ends=".0f")
+    return _told(estimate, "+.0f", scale=100, ends=".0f")
 
 
-def times(one: Estimate | None) -> str:
-    return _told(one, ".2f", "×")
+def times(estimate: Estimate | None) -> str:
+    return _told(estimate, ".2f", "×")
 
 
-def plain(one: Estimate | None) -> str:
-    return _told(one, ".2f")
+def plain(estimate: Estimate | None) -> str:
+    return _told(estimate, ".2f")
 
 
 def _told(
-    one: Estimate | None, form: str, unit: str = "", *, scale: float = 1, ends: str = ""
+    estimate: Estimate | None, form: str, unit: str = "", *, scale: float = 1, ends: str = ""
 ) -> str:
     """With its interval, where it has one, in the form ``ends`` or the same."""
-    if one is None:
+    if estimate is None:
         return DASH
-    low_high = [format(end * scale, ends or form) for end in one.ci95 or ()]
+    low_high = [format(end * scale, ends or form) for end in estimate.ci95 or ()]
     interval = f" [{', '.join(low_high)}]" if low_high else ""
-    return f"{one.value * scale:{form}}{unit}{interval}"
+    return f"{estimate.value * scale:{form}}{unit}{interval}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -113,8 +113,12 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def document(one: Estimate | None) -> JsonObject | None:
+def document(estimate: Estimate | None) -> JsonObject | None:
     """As JSON."""
-    if one is None:
+    if estimate is None:
         return None
-    return {"value": one.value, "ci95": list(one.ci95) if one.ci95 else None, "n": one.n}
+    return {
+        "value": estimate.value,
+        "ci95": list(estimate.ci95) if estimate.ci95 else None,
+        "n": estimate.n,
+    }

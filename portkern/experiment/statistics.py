@@ -57,7 +57,9 @@ def mean(values: Sequence[float]) -> Estimate | None:
 
 def means(rows: Sequence[Sequence[float]]) -> list[Estimate]:
     """Of each column, over rows that are drawn as a whole: a unit's values belong together."""
-    return [one for one in ratios(rows, np.ones_like(np.asarray(rows, float))) if one]
+    return [
+        estimate for estimate in ratios(rows, np.ones_like(np.asarray(rows, float))) if estimate
+    ]
 
 
 def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> Estimate | None:
@@ -69,18 +71,20 @@ def ratios(tops: npt.ArrayLike, bottoms: npt.ArrayLike) -> list[Estimate | None]
     """The same for each column of two tables with a row for each unit."""
     above, below = np.asarray(tops, float), np.asarray(bottoms, float)
     drawn = _quotients(above, below)
-    found: list[Estimate | None] = []
+    estimates: list[Estimate | None] = []
     for k, units in enumerate((below > 0).sum(axis=0).tolist()):
         value = float(above[:, k].sum() / below[:, k].sum()) if units else 0.0
-        found.append(Estimate(value, _interval(drawn[:, k], units), units) if units else None)
-    return found
+        estimates.append(Estimate(value, _interval(drawn[:, k], units), units) if units else None)
+    return estimates
 
 
 def difference(
     first: tuple[Sequence[float], Sequence[float]], second: tuple[Sequence[float], Sequence[float]]
 ) -> Estimate | None:
     """Of two ratios whose units are pairs; None where one is over nothing."""
-    (a, b), (c, d) = ([np.asarray(part, float)[:, None] for part in one] for one in (first, second))
+    (a, b), (c, d) = (
+        [np.asarray(part, float)[:, None] for part in sides] for sides in (first, second)
+    )
     if not len(a) or not b.sum() or not d.sum():
         return None
     value = float(a.sum() / b.sum() - c.sum() / d.sum())
@@ -144,5 +148,5 @@ def spread(groups: Iterable[Sequence[float]]) -> float | None:
     several = [np.log(np.asarray(group, float)) for group in groups if len(group) > 1]
     if not several:
         return None
-    squares = sum(float(((one - one.mean()) ** 2).sum()) for one in several)
-    return math.sqrt(squares / sum(len(one) - 1 for one in several))
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in several)
+    return math.sqrt(squares / sum(len(group) - 1 for group in several))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from portkern.errors import no_such
 from portkern.guard.rules import RULES, Rule, Severity
+from portkern.guard.tree import extension_texts
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Precision
 
@@ -31,8 +32,12 @@ _SUFFIX = {
     "pallas": ".py",
     "numba": ".py",
     "opencl": ".py",
+    "torch-cuda": ".py",
+    "torch-hip": ".py",
+    "torch-c++": ".py",
 }
 _EXCERPT = 100
+_OWN = ""
 
 
 def torch_ops(text: str) -> TorchOps:
@@ -73,44 +78,70 @@ class Hit:
 def inspect(candidate: Candidate, policy: GuardPolicy) -> tuple[Hit, ...]:
     """All hits in reading order, each rule once per line. Never raises for any source; one that
     does not parse is left to the compiler, whose words are better."""
-    file = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
-    lines = re.split(r"\r\n?|\n", candidate.source)
+    own = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
+    texts = {_OWN: candidate.source, **_beside(candidate)}
+    lines = {name: re.split(r"\r\n?|\n", text) for name, text in texts.items()}
     hits = []
-    for line, rule_id in sorted(_found(candidate)):
-        rule = RULES[rule_id]
-        excerpt = lines[line - 1].strip()[:_EXCERPT] if 0 < line <= len(lines) else ""
-        hits.append(Hit(rule, policy.severity(rule), f"{file}:{line}", excerpt))
+    for name, line, rule_id in sorted(_found(candidate, texts)):
+        rule, within = RULES[rule_id], lines[name]
+        excerpt = within[line - 1].strip()[:_EXCERPT] if 0 < line <= len(within) else ""
+        place = f"{name or own}:{line}"
+        hits.append(Hit(rule, policy.severity(rule), place, excerpt))
     return tuple(hits)
+
+
+def _beside(candidate: Candidate) -> dict[str, str]:
+    """By name the texts that are built with it."""
+    companions = candidate.companions
+    defined = {"defines": companions.macros} if companions.defines else {}
+    return {**companions.texts, **defined}
 
 
 def rejection(hits: Iterable[Hit]) -> str:
     """Why a candidate with these hits is refused: the first one with its remedy, the others below;
     empty when all are notes."""
     rejected = [hit for hit in hits if hit.severity == "reject"]
-    told = [f"{hit} ({hit.rule.remedy})" for hit in rejected]
-    return "\n".join(told)
+    lines = [f"{hit} ({hit.rule.remedy})" for hit in rejected]
+    return "\n".join(lines)
 
 
-def _found(candidate: Candidate) -> set[tuple[int, str]]:
+def _found(candidate: Candidate, texts: Mapping[str, str]) -> set[tuple[str, int, str]]:
+    """File (:data:`_OWN` of the candidate's own), line and rule."""
     from portkern.guard import native, python
 
+    companions = candidate.companions
+
+    def is_own(file: str, target: str) -> bool:
+        return companions.resolves(file or companions.path, target)
+
     if _SUFFIX.get(candidate.language, "") not in ("", ".py"):
-        return native.read(candidate.source)
+        return native.read_all(texts, is_own)
+    others = {name: text for name, text in texts.items() if name != _OWN}
+    beside = native.read_all(others, is_own) if others else set()
     tree = python.parse(candidate.source)
     if tree is None:  # broken, or of a language that is not known here: then it is C's relative
-        return set() if candidate.language in _SUFFIX else native.read(candidate.source)
-    found = python.read(tree, candidate.language, candidate.entry)
+        return beside if candidate.language in _SUFFIX else native.read_all(texts, is_own)
+    places = python.read(
+        tree, candidate.language, candidate.entry, module=candidate.style == "module"
+    )
+    for line, text in _native_texts(tree, candidate):
+        found = native.read_all({_OWN: text}, is_own)
+        places |= {(line + at - 1, rule) for _, at, rule in found}
+    return beside | {(_OWN, line, rule) for line, rule in places}
+
+
+def _native_texts(tree: ast.Module, candidate: Candidate) -> Iterable[tuple[int, str]]:
+    """By line the texts of a Python source that a C compiler reads."""
     if candidate.language == "opencl":
-        for line, text in _strings(tree):
-            found |= {(line + at - 1, rule) for at, rule in native.read(text)}
-    return found
+        return _strings(tree)
+    return extension_texts(tree) if candidate.style == "module" else ()
 
 
 def _strings(tree: ast.Module) -> Iterable[tuple[int, str]]:
     """The texts that the OpenCL program is made of: those of SOURCE and of what it names."""
     values: dict[str, list[ast.expr]] = {}
-    for node in (one for one in tree.body if isinstance(one, ast.Assign)):
-        for target in (one for one in node.targets if isinstance(one, ast.Name)):
+    for node in (statement for statement in tree.body if isinstance(statement, ast.Assign)):
+        for target in (name for name in node.targets if isinstance(name, ast.Name)):
             values.setdefault(target.id, []).append(node.value)
     parts = values.pop("SOURCE", [])
     while parts:

@@ -6,8 +6,8 @@ Where the grammar is at a loss it marks an error and goes on; names are still fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from portkern.guard import rules
@@ -26,10 +26,30 @@ Found = set[tuple[int, str]]
 
 def read(source: str) -> Found:
     """Lines and rules."""
-    root = _parse(_DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, source)))
-    reader = _Reader(set(_defined(root)))
-    reader.walk(root, 0)
-    return reader.found
+    return {(line, rule) for _, line, rule in read_all({"": source}, lambda *_: False)}
+
+
+def read_all(
+    texts: Mapping[str, str], is_own: Callable[[str, str], bool]
+) -> set[tuple[str, int, str]]:
+    """The same of files that include each other, with the file's name: what one of them defines,
+    all know. ``is_own(file, target)``: whether what a file includes, in its quotation marks or
+    brackets, is another of them."""
+    roots = {
+        name: _parse(_DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, text)))
+        for name, text in texts.items()
+    }
+    own = {name for root in roots.values() for name in _defined(root)}
+    macros = _own_macros(roots.values())
+    readers = {name: _Reader(own, macros, partial(is_own, name)) for name in roots}
+    for name, reader in readers.items():
+        reader.walk(roots[name], 0)
+    used = {rule for reader in readers.values() for _, rule in reader.places}
+    return {
+        (name, line, rule)
+        for name, reader in readers.items()
+        for line, rule in reader.places | reader.in_company(used)
+    }
 
 
 def _join(match: re.Match[str]) -> str:
@@ -79,6 +99,46 @@ def _defined(root: Node) -> Iterator[str]:
             yield _text(node.child_by_field_name("name"))
 
 
+def _own_macros(roots: Iterable[Node]) -> set[str]:
+    """Those that the source defines whatever else is defined, and does not ask for."""
+    asked: set[str] = set()
+    own: set[str] = set()
+    for node in (node for root in roots for node in _nodes(root)):
+        if node.type in _CONDITIONALS:
+            asked |= set(re.findall(r"\w+", _condition(node)))
+        elif node.type in ("preproc_def", "preproc_function_def") and not _is_conditional(node):
+            own.add(_text(node.child_by_field_name("name")))
+    return own - asked
+
+
+_CONDITIONALS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef")
+
+
+def _condition(conditional: Node) -> str:
+    asked = conditional.child_by_field_name("condition") or conditional.child_by_field_name("name")
+    return _text(asked)
+
+
+def _is_conditional(node: Node) -> bool:
+    above = node.parent
+    while above is not None and above.type not in _CONDITIONALS:
+        above = above.parent
+    return above is not None
+
+
+def _is_launcher(conditional: Node) -> bool:
+    """Whether it lies in a function of the host: one that launches kernels, or with a C name."""
+    above = conditional.parent
+    while above is not None and above.type != "function_definition":
+        above = above.parent
+    if above is None:
+        return False
+    head = _text(above).partition("{")[0]
+    if "__global__" in head or "__device__" in head:
+        return False
+    return bool(rules.LAUNCHES.search(_text(above))) or _is_c(above)
+
+
 def _function_name(definition: Node) -> str:
     """'' for methods, which are called through their objects."""
     node = definition.child_by_field_name("declarator")
@@ -96,16 +156,20 @@ def _is_c(definition: Node) -> bool:
 
 
 class _Reader:
-    def __init__(self, own: set[str]) -> None:
-        self.own = own
-        self.found: Found = set()
+    def __init__(self, own: set[str], macros: set[str], is_own: Callable[[str], bool]) -> None:
+        self.own, self.macros, self.is_own = own, macros, is_own
+        self.places: Found = set()
+        self.above = 0
+        self.process_files: set[int] = set()
+        self.executor_texts: set[int] = set()
 
     def walk(self, root: Node, above: int) -> None:
         """``above``: lines before ``root``, which may be the text of a macro."""
         for node in _nodes(root):
+            self.above = above
             look = getattr(self, f"_{node.type}", None)
             for rule in look(node) if look else ():
-                self.found.add((above + node.start_point[0] + 1, rule))
+                self.places.add((above + node.start_point[0] + 1, rule))
             if node.type in ("preproc_def", "preproc_function_def"):
                 self._macro(node, above)
 
@@ -113,14 +177,18 @@ class _Reader:
         body = _text(node.child_by_field_name("value")).strip()
         line = above + node.start_point[0]
         if re.fullmatch(r"[<\"].*[>\"]", body):  # for an #include MACRO
-            self.found |= {(line + 1, rule) for rule in _header(body[1:-1])}
+            self.places |= {(line + 1, rule) for rule in self._header(body)}
         elif re.fullmatch(r"(::|std::)?\w+", body) and body not in self.own:
             body += "();"  # a new name for a function
         body = re.sub(r"\s*##\s*", "", body).replace("#", "")
         self.walk(_parse(body + "\n"), line)
 
     def _preproc_include(self, node: Node) -> Iterator[str]:
-        yield from _header(_text(node.child_by_field_name("path")).strip('<>"'))
+        yield from self._header(_text(node.child_by_field_name("path")))
+
+    def _header(self, path: str) -> Iterator[str]:
+        if not self.is_own(path):
+            yield from _header(path.strip('<>"'))
 
     def _preproc_call(self, node: Node) -> Iterator[str]:
         directive = _text(node.child_by_field_name("directive")).replace(" ", "")
@@ -140,6 +208,8 @@ class _Reader:
 
     def _gnu_asm_expression(self, node: Node) -> Iterator[str]:
         code = _text(node.child_by_field_name("assembly_code"))
+        if rules.EXECUTOR_TEXT.search(code):
+            yield "G206"
         if rules.ASM_READS.search(code):
             yield "G403"
         yield "G405" if rules.ASM_CALLS.search(code) else "G404"
@@ -154,6 +224,41 @@ class _Reader:
         rule = rules.NATIVE.get(name)
         if rule and (name not in self.own or _text(parent) == f"::{name}"):
             yield rule
+        elif rules.EXECUTOR_MACRO.fullmatch(name) and name not in self.macros:
+            yield "G206"
+        elif rules.EXECUTOR_FUNCTION.fullmatch(name) and name not in self.own:
+            yield "G206"
+
+    def _namespace_identifier(self, node: Node) -> Iterator[str]:
+        if _text(node) == rules.EXECUTOR_NAMESPACE:
+            yield "G206"
+
+    def _using_declaration(self, node: Node) -> Iterator[str]:
+        if rules.EXECUTOR_NAMESPACE in re.findall(r"\w+", _text(node)):
+            yield "G206"
+
+    def _string_literal(self, node: Node) -> Iterator[str]:
+        text, line = re.sub(r'"\s*"', "", _text(node)), self.above + node.start_point[0] + 1
+        if rules.PROCESS_FILE.search(text):
+            self.process_files.add(line)
+        if rules.EXECUTOR_TEXT.search(text):
+            self.executor_texts.add(line)
+        yield from ()
+
+    _concatenated_string = _string_literal
+
+    def in_company(self, used: set[str]) -> Found:
+        """Texts that mean something only where files are opened or names are looked up; ``used``
+        are the rules that anything was found of."""
+        files = self.process_files if used & {"G103", "G104", "G108"} else set()
+        names = self.executor_texts if used & {"G206", "G505", "G509"} else set()
+        return {(line, "G103") for line in files} | {(line, "G206") for line in names}
+
+    def _preproc_if(self, node: Node) -> Iterator[str]:
+        if rules.DEVICE_PASS.search(_condition(node)) and _is_launcher(node):
+            yield "G206"
+
+    _preproc_ifdef = _preproc_elif = _preproc_elifdef = _preproc_if
 
     def _qualified_identifier(self, node: Node) -> Iterator[str]:
         text = re.sub(r"\s", "", _text(node)).removeprefix("::")

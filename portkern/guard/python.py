@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from portkern.guard import native, rules, shared
+from portkern.guard.lookups import Lookups
 from portkern.guard.tree import (
+    attributes_made_of,
     called_by_pallas,
     constant,
     is_main,
@@ -24,7 +26,19 @@ from portkern.guard.tree import (
     words,
 )
 
-_IMPORTERS = ("builtins.__import__", "importlib.import_module", "importlib.__import__")
+_IMPORTERS = (
+    "builtins.__import__",
+    "importlib.import_module",
+    "importlib.__import__",
+    "importlib._bootstrap._gcd_import",
+    "_frozen_importlib._gcd_import",
+    "pkgutil.resolve_name",
+    "pydoc.locate",
+    "runpy.run_module",
+)
+#: What ``globals()`` is, by the name that it goes under here.
+_NAMESPACE = "globals()"
+_ITEM_METHODS = ("get", "pop", "setdefault", "__getitem__")
 _LIBRARY = "ctypes.CDLL()"
 _LIBRARY_OPENERS = (
     "ctypes.CDLL",
@@ -47,17 +61,18 @@ def parse(source: str) -> ast.Module | None:
             return None
 
 
-def read(tree: ast.Module, language: str, entry: str) -> Found:
+def read(tree: ast.Module, language: str, entry: str, *, module: bool = False) -> Found:
     """Lines and rules. Who does the work is asked only of what ``entry`` leads to: many a kernel
-    brings its reference along."""
-    reader = _Reader(tree, language)
+    brings its reference along. ``module``: the entry is a class of torch.nn, which may be made of
+    others that hold its parameters; who calls one of them lets it do the work."""
+    reader = _Reader(tree, language, module)
     reader.unused = set(unused(tree, entry))
     try:
         reader.run()
         reader.find_none(entry)
     except RecursionError:
-        reader.found.add((1, "G406"))
-    return reader.found
+        reader.places.add((1, "G406"))
+    return reader.places
 
 
 @dataclass
@@ -84,35 +99,46 @@ class _Scope:
 
 
 class _Reader(ast.NodeVisitor):
-    def __init__(self, tree: ast.Module, language: str) -> None:
-        self.tree, self.language = tree, language
-        self.found: Found = set()
+    def __init__(self, tree: ast.Module, language: str, is_module: bool = False) -> None:
+        self.tree, self.language, self.is_module = tree, language, is_module
+        self.layers: set[str] = set()
+        self.places: Found = set()
         self.scope = self.module = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
+        self.in_annotation = False
         self.kernels = set(called_by_pallas(tree)) if language == "pallas" else set()
         self.unused: set[ast.AST] = set()
         self.in_unused = False
         self.own_attributes = set(own_attributes(tree))
         self.later: list[Callable[[], None]] = []
+        self.asks_process = False  # for its environment or its modules
+        self.interpreters: list[ast.AST] = []  # texts that name one
+        self.lookups = Lookups()
 
     def run(self) -> None:
         """Functions are read once their module has been, for they see all of its names."""
         self.visit(self.tree)
+        if self.is_module:
+            self.layers = attributes_made_of(self.tree, self._is_layer)
         while self.later:
             self.later.pop(0)()
+        for text in self.interpreters if self.asks_process else ():
+            self.hit(text, "G206")
+        for node in self.lookups.hits():
+            self.hit(node, "G204")
 
     def find_none(self, entry: str) -> None:
         """A file without any kernel; where ``entry`` is missing too, the backend says so."""
         if self.language not in rules.KERNEL_MAKERS or self.makes_kernels or self.makes_code:
             return
-        functions = (one for one in self.tree.body if isinstance(one, ast.FunctionDef))
+        functions = (node for node in self.tree.body if isinstance(node, ast.FunctionDef))
         lines = [function.lineno for function in functions if function.name == entry]
         if lines or entry in self.module.names:
-            self.found.add(((lines or [1])[-1], "G304"))
+            self.places.add(((lines or [1])[-1], "G304"))
 
     def hit(self, node: ast.AST, rule: str) -> None:
         if not (self.in_unused and rule in rules.ABOUT_THE_WORK):
-            self.found.add((getattr(node, "lineno", 1), rule))
+            self.places.add((getattr(node, "lineno", 1), rule))
 
     # what an expression stands for
 
@@ -132,16 +158,24 @@ class _Reader(ast.NodeVisitor):
     def _item(self, base: str, key: str) -> str | None:
         if base == "sys.modules":
             return key
+        if base == _NAMESPACE:
+            return self.module.find(key)
         if base.endswith(".__dict__") or base == "builtins":
-            return f"{base.removesuffix('.__dict__')}.{key}"
+            return _join(base.removesuffix(".__dict__"), key)
         return None
 
     def _result(self, call: ast.Call) -> str | None:
         """What a call returns, where that is a module or a part of one."""
         function = self.name(call.func)
-        first = constant(call.args[0]) if call.args else None
+        first = _first_text(call)
         if function in _IMPORTERS and first:
-            return first.partition(".")[0] if function == "builtins.__import__" else first
+            top, _, _ = first.partition(".")
+            return top if function == "builtins.__import__" else first.replace(":", ".")
+        if function in rules.NAMESPACES and not call.args:
+            return _NAMESPACE
+        base, _, method = (function or "").rpartition(".")
+        if method in _ITEM_METHODS and base and first:
+            return self._item(base, first)
         if function == "builtins.getattr" and len(call.args) > 1:
             key = constant(call.args[1])
             return _join(self.name(call.args[0]), key) if key else None
@@ -154,23 +188,28 @@ class _Reader(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             top = alias.name.partition(".")[0]
-            self.scope.bind(alias.asname or top, alias.name if alias.asname else top)
+            self._bind_name(node, alias.asname or top, alias.name if alias.asname else top)
             self._evaluate(node, alias.name, imported=True)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
+        if node.level:
+            self.lookups.relative_imports.append(node)
         for alias in node.names:
-            if alias.name == "*":
+            if node.level:
+                self._bind_name(node, alias.asname or alias.name, None)
+            elif alias.name == "*":
                 self._star(node, module)
             else:
                 name = f"{module}.{alias.name}"
-                self.scope.bind(alias.asname or alias.name, name)
+                self._bind_name(node, alias.asname or alias.name, _join(module, alias.name))
                 self._evaluate(node, name if self._is_shared(name) else module, imported=True)
 
     def _star(self, node: ast.ImportFrom, module: str) -> None:
         """Binds the names that rules know; whether they are used is seen where they are."""
         self._evaluate(node, module, imported=True)
-        known = [*rules.PYTHON, *rules.FILE_WRITERS, *rules.FILE_OPENERS]
+        known = [*rules.PYTHON, *rules.FILE_WRITERS, *rules.FILE_OPENERS, *rules.LOOKUPS]
+        known += _IMPORTERS
         known += [f"{m}.{n}" for m in ("torch", "jax.numpy", "numpy") for n in rules.HEAVY]
         for name in known:
             home, _, last = name.rpartition(".")
@@ -183,6 +222,7 @@ class _Reader(ast.NodeVisitor):
             self._bind(target, node.value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._annotation(node.annotation)
         if node.value is not None:
             self.visit(node.value)
             self._bind(node.target, node.value)
@@ -193,10 +233,10 @@ class _Reader(ast.NodeVisitor):
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
-            self.scope.bind(target.id, self.name(value))
+            self._bind_name(target, target.id, self.name(value))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            for one, other in zip(target.elts, value.elts, strict=False):
-                self._bind(one, other)
+            for part, other in zip(target.elts, value.elts, strict=False):
+                self._bind(part, other)
         else:
             self.visit(target)
 
@@ -204,7 +244,21 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load):
             self._refer(node)
         else:
-            self.scope.bind(node.id, None)
+            self._bind_name(node, node.id, None)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        if node.name is not None:
+            self._bind_name(node, node.name, None)
+        self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        if {"__name__", *rules.PACKAGE_NAMES} & set(node.names):
+            self.hit(node, "G204")
+
+    def _bind_name(self, node: ast.AST, name: str, target: str | None) -> None:
+        self.scope.bind(name, target)
+        if name in rules.PACKAGE_NAMES:
+            self.hit(node, "G204")
 
     # scopes
 
@@ -216,7 +270,7 @@ class _Reader(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.scope.bind(node.name, None)
+        self._bind_name(node, node.name, None)
         self._visit_all(node.decorator_list)
         made = any(self._is_maker(decorator) for decorator in node.decorator_list)
         if node.name in ("__torch_function__", "__torch_dispatch__"):
@@ -234,7 +288,10 @@ class _Reader(ast.NodeVisitor):
         taken = node.args
         self._visit_all([*taken.defaults, *(d for d in taken.kw_defaults if d is not None)])
         parameters = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]
-        parameters += [one for one in (taken.vararg, taken.kwarg) if one is not None]
+        parameters += [extra for extra in (taken.vararg, taken.kwarg) if extra is not None]
+        annotations = [parameter.annotation for parameter in parameters]
+        for annotation in [*annotations, getattr(node, "returns", None)]:
+            self._annotation(annotation)
         inner = _Scope(self.scope, dict.fromkeys(parameter.arg for parameter in parameters))
         inside, unused = self.in_kernel or kernel, self.in_unused or node in self.unused
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
@@ -246,8 +303,15 @@ class _Reader(ast.NodeVisitor):
 
         self.later.append(read_body)
 
+    def _annotation(self, node: ast.expr | None) -> None:
+        """Names of types do nothing there; calls are executed."""
+        if node is not None:
+            self.in_annotation = True
+            self.visit(node)
+            self.in_annotation = False
+
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.scope.bind(node.name, None)
+        self._bind_name(node, node.name, None)
         if any(self.name(base) == "torch.Tensor" for base in node.bases):
             self.hit(node, "G203")
         self._visit_all([*node.decorator_list, *node.bases, *node.keywords])
@@ -260,6 +324,22 @@ class _Reader(ast.NodeVisitor):
         for node in nodes:
             self.visit(node)
 
+    def _is_layer(self, node: ast.expr) -> bool:
+        return bool(rules.LAYER.fullmatch(self.name(node) or ""))
+
+    def _calls_layer(self, node: ast.Call) -> bool:
+        """``self.fc(x)``, ``self.fc.forward(x)``, ``nn.ReLU()(x)``."""
+        called: ast.expr = node.func
+        if isinstance(called, ast.Attribute) and called.attr in ("forward", "__call__"):
+            called = called.value
+        while isinstance(called, ast.Subscript):
+            called = called.value
+        if isinstance(called, ast.Call):
+            return self._is_layer(called.func)
+        if isinstance(called, ast.Attribute):
+            return called.attr in self.layers
+        return isinstance(called, ast.Name) and called.id in self.layers
+
     def _is_maker(self, node: ast.expr) -> bool:
         name = self.name(node.func if isinstance(node, ast.Call) else node)
         return name in rules.KERNEL_MAKERS.get(self.language, ())
@@ -269,7 +349,11 @@ class _Reader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._attribute(node, node.attr)
         base = self.name(node.value)
-        if base and not isinstance(node.ctx, ast.Load):
+        if isinstance(node.ctx, ast.Load):
+            pass
+        elif node.attr in rules.PACKAGE_NAMES or base == "builtins.__spec__":
+            self.hit(node, "G204")
+        elif base:
             interpreted = base.startswith(rules.SETTINGS) and _is_interpreter(node.attr)
             self.hit(node, "G303") if interpreted else self._replace(node, base)
         self._refer(node)
@@ -280,8 +364,12 @@ class _Reader(ast.NodeVisitor):
             self._replace_item(node, base)
         elif self.in_function and isinstance(node.ctx, ast.Store):
             self._keep(node)
+        own = isinstance(node.slice, ast.Name) and node.slice.id == "__name__"
+        if base == "sys.modules" and not own and constant(node.slice) is None:
+            self.hit(node, "G501")
         self._refer(node)
-        self.visit(node.slice)
+        if isinstance(node.ctx, ast.Load) or base not in ("os.environ", "os.environb"):
+            self.visit(node.slice)
 
     def _refer(self, node: ast.Name | ast.Attribute | ast.Subscript) -> None:
         name = self.name(node)
@@ -294,6 +382,7 @@ class _Reader(ast.NodeVisitor):
             self.visit(below)
 
     def _attribute(self, node: ast.AST, attribute: str) -> None:
+        self.lookups.attribute(attribute)
         if attribute in self.own_attributes:
             return
         if attribute in rules.FRAME_ATTRIBUTES:
@@ -303,12 +392,14 @@ class _Reader(ast.NodeVisitor):
 
     def _replace(self, node: ast.AST, base: str | None) -> None:
         """An attribute of ``base`` is set or deleted; objects of the source's own are its own."""
-        if base is None or base.startswith("builtins.") or base == _LIBRARY:
+        if base is None or base.startswith("builtins.") or base.startswith(_LIBRARY):
             return
         self.hit(node, "G508" if base.startswith(rules.SETTINGS) else "G203")
 
     def _replace_item(self, node: ast.Subscript, base: str) -> None:
         key = constant(node.slice) or ""
+        if self.is_module and base == "os.environ" and key in rules.BUILD_VARIABLES:
+            return
         if base in ("os.environ", "os.environb"):
             self.hit(node, "G303" if _is_interpreter(key) else "G105")
         elif base.endswith(".__dict__") or base == "builtins" or (base == "sys.modules" and key):
@@ -334,9 +425,42 @@ class _Reader(ast.NodeVisitor):
             self.visit(left.right)
             left = left.left
         self.visit(left)
+        self.lookups.text(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if self.is_module and isinstance(node.value, str) and rules.FAST_FLAG.match(node.value):
+            self.hit(node, "G401")
+        if isinstance(node.value, str) and rules.INTERPRETER_TEXT.search(node.value):
+            self.interpreters.append(node)
+        self.lookups.text(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        self.lookups.text(node)
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """A text that stands alone says something to readers."""
+        if not isinstance(node.value, ast.Constant):
+            self.visit(node.value)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """To ask whether this module is the program looks nothing up."""
+        sides = [node.left, *node.comparators]
+        if any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides):
+            sides = [side for side in sides if constant(side) != "__main__"]
+        self._visit_all(sides)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """``globals().update(__package__=...)``."""
+        if node.arg in rules.PACKAGE_NAMES:
+            self.lookups.texts.append(node)
+        self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
+        self.in_annotation = False
         name = self.name(node.func)
+        if self.is_module and self._calls_layer(node):
+            self.hit(node, "G301")
         if name is not None:
             self._call(node, name)
         elif isinstance(node.func, ast.Attribute):
@@ -366,7 +490,7 @@ class _Reader(ast.NodeVisitor):
             self._attribute(node, text[1])
             if not text[1] and self.name(node.args[0]) in _SECRETIVE:
                 self.hit(node, "G501")
-        if name in _IMPORTERS and not any(text[:1]):
+        if name in _IMPORTERS and not _first_text(node):
             self.hit(node, "G501")
         if name.startswith("ctypes.") and any(map(rules.VENDOR_LIBRARY.search, text)):
             self.hit(node, "G302")
@@ -378,7 +502,7 @@ class _Reader(ast.NodeVisitor):
         """Text that is known is read as the rest is; text that is made may hold kernels."""
         tree = parse(text) if text else None
         if tree is not None:
-            self.found |= {(node.lineno, rule) for _, rule in read(tree, "", "")}
+            self.places |= {(node.lineno, rule) for _, rule in read(tree, "", "")}
         else:
             self.makes_code = True
 
@@ -415,7 +539,8 @@ class _Reader(ast.NodeVisitor):
         if name in rules.HEAVY_METHODS:
             self.hit(node, "G301")
         elif name in rules.LIGHT_METHODS:
-            self.hit(node, "G301" if self.language == "triton" else "G507")
+            works = self.is_module or self.language == "triton"
+            self.hit(node, "G301" if works else "G507")
         elif name in rules.LOOKS_AT_DATA:
             self.hit(node, "G504")
 
@@ -424,6 +549,9 @@ class _Reader(ast.NodeVisitor):
         if self._is_shared(name):
             return
         rule = _longest(name)
+        self.lookups.name(name)
+        if self.in_annotation and rule != "G204":
+            return
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
         if imported:
             if rule in ("G204", "G303"):
@@ -433,13 +561,14 @@ class _Reader(ast.NodeVisitor):
             return  # its call says which file
         if rule is not None:
             self.hit(node, rule)
+        self.asks_process |= rule == "G509" or name.startswith("sys.modules")
         top, _, rest = name.partition(".")
         if name.startswith((f"{_LIBRARY}.", "ctypes.cdll.")):
             self._native(node, name.rpartition(".")[2])
         elif top in rules.VENDOR_MODULES:
             self.hit(node, "G302")
         elif top == "torch" and rest and rule is None:
-            if not _is_glue(rest):
+            if not _is_glue(rest) and not (self.is_module and rules.OF_MODULES.fullmatch(name)):
                 self.hit(node, "G301")
         elif top in ("jax", "numpy", "operator"):
             self._array_operator(node, name)
@@ -468,7 +597,20 @@ class _Reader(ast.NodeVisitor):
 
 
 def _join(base: str | None, attribute: str) -> str | None:
-    return None if base is None else f"{base}.{attribute}"
+    """What an attribute is: that of a module that others import, the module itself."""
+    if base is None:
+        return None
+    if attribute in rules.REEXPORTED and not base.startswith(_LIBRARY):
+        return attribute
+    if attribute == "__self__" and base.startswith("builtins."):
+        return "builtins"
+    return f"{base}.{attribute}"
+
+
+def _first_text(call: ast.Call) -> str | None:
+    """The text that a function is called with first, or as its ``name``."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
+    return constant(next(iter([*call.args, *given]), None))
 
 
 def _is_interpreter(setting: str) -> bool:

@@ -40,6 +40,7 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G203", "replaces part of another module", "Wrap it under a name of your own"),
     Rule("G204", "reaches for the evaluator's own code", "Use the arguments of the call"),
     Rule("G205", "defines a function of the runtime", "Give the function another name"),
+    Rule("G206", "asks whether it is emulated", "Do the same work wherever the kernel runs"),
     Rule("G301", "lets a framework's operator do the work",
          "Compute it in a kernel; torch_ops=allow accepts it", unless="torch_ops"),
     Rule("G302", "lets a vendor's library do the work",
@@ -104,9 +105,10 @@ G203 sys.settrace sys.setprofile sys.addaudithook sys.monitoring
 G203 threading.settrace threading.setprofile unittest.mock torch.overrides.TorchFunctionMode
 G203 torch.utils._python_dispatch importlib.reload torch.library.impl
 G204 portkern __main__
+G206 triton.knobs.runtime.interpret
 G303 triton.runtime.interpreter
 G501 builtins.exec builtins.eval builtins.compile pickle.loads marshal.loads types.CodeType
-G501 types.FunctionType
+G501 types.FunctionType sys.modules.values sys.modules.items
 G502 time timeit datetime.datetime.now torch.cuda.Event triton.testing
 G503 functools.lru_cache functools.cache
 G504 torch.equal torch.allclose numpy.array_equal numpy.allclose
@@ -125,11 +127,37 @@ SETTINGS = (
     "numba.config", "triton.knobs",
 )  # fmt: skip
 
+#: Modules that others import, so that they are reached through those too: ``pathlib.os``.
+REEXPORTED = frozenset("builtins ctypes gc importlib inspect os socket subprocess sys".split())
+#: What the import system takes a module's package from; relative imports start there.
+PACKAGE_NAMES = frozenset({"__package__", "__spec__"})
+#: A module's own names, to be read and set by text …
+NAMESPACES = frozenset("builtins.globals builtins.locals builtins.vars sys.modules".split())
+#: … and these besides look up modules, or names in them, by text. One stands for all below it.
+LOOKUPS = NAMESPACES | frozenset(
+    "_frozen_importlib _frozen_importlib_external _imp _interpreters _pickle _xxsubinterpreters "
+    "annotationlib builtins.__import__ builtins.__loader__ builtins.__spec__ builtins.compile "
+    "builtins.eval builtins.exec cProfile cloudpickle code codeop concurrent.interpreters dill "
+    "doctest hydra imp importlib inspect.get_annotations inspect.getmodule inspect.signature "
+    "logging.config marshal operator.attrgetter pickle pkg_resources pkgutil profile pydoc runpy "
+    "sys.meta_path sys.path_hooks sys.path_importer_cache timeit trace types.FunctionType "
+    "types.ModuleType typing.ForwardRef typing.get_type_hints zipimport".split()
+)
+LOOKUP_ATTRIBUTES = frozenset(
+    "__getattribute__ __import__ __loader__ __spec__ import_module load_module modules".split()
+)
+#: A text that names portkern's modules or their files, the evaluator's, or a module's package.
+EVALUATOR_TEXT = re.compile(
+    r"(?:.*/)?portkern(?:[./:]\S*)?|.*\b(?:import|from)\s+portkern\b.*"
+    r"|.*[(\[]\s*['\"]portkern\b.*|__main__|__package__|__spec__",
+    re.DOTALL,
+)
+
 #: Attributes of frames, tracebacks and functions, on whatever object.
 FRAME_ATTRIBUTES = frozenset(
     "f_back f_globals f_locals f_builtins tb_frame gi_frame cr_frame __globals__".split()
 )
-OBJECT_ATTRIBUTES = frozenset({"__subclasses__"})
+OBJECT_ATTRIBUTES = frozenset({"__subclasses__", "__builtins__"})
 
 #: Calls that change the file named by their first argument; below, methods of ``pathlib.Path``.
 FILE_WRITERS = frozenset(
@@ -165,6 +193,20 @@ TORCH_GLUE = frozenset(
     "int64 int long short uint8 uint16 uint32 uint64 bool complex64 complex128 float8_e4m3fn "
     "float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz inf nan pi e "
     "__version__ SymInt get_num_threads _C._cuda_getCurrentRawStream types".split()
+)
+#: What holds parameters in a class of torch.nn, and what else its constructor may do.
+LAYER = re.compile(r"torch\.nn\.(modules\.(\w+\.)?)?(?!Parameter|Module\b)[A-Z]\w*")
+OF_MODULES = re.compile(
+    rf"{LAYER.pattern}|torch\.nn\.(init|modules|parameter)(\.\w+)*|torch\.nn\.Parameter\w*"
+    r"|torch\.(randn|rand|randint|normal|eye|linspace|manual_seed|randn_like|rand_like)"
+    r"|torch\.nn\.Module(\.\w+)*"
+)
+#: Settings of the compilers that build an extension.
+BUILD_VARIABLES = frozenset("CC CXX MAX_JOBS PYTORCH_ROCM_ARCH TORCH_CUDA_ARCH_LIST".split())
+#: A compiler's flag for it: nvcc's, and those of FAST_MATH.
+FAST_FLAG = re.compile(
+    r"--?(use_fast_math|f?fast-math|ffast-math|Ofast|ftz=true|prec-(div|sqrt)=false)$"
+    r"|-f?(unsafe-math|finite-math-only|associative-math|reciprocal-math)"
 )
 #: Modules of torch that are no operator themselves; what is in them may be.
 TORCH_MODULES = frozenset("nn nn.functional ops ops.aten _C linalg fft special sparse".split())
@@ -214,13 +256,22 @@ KERNEL_MAKERS = {
         "numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "numba.stencil",
         "numba.cuda.jit", "numba.cfunc", "numba.generated_jit",
     ),
+    **dict.fromkeys(("torch-cuda", "torch-hip", "torch-c++"), (
+        "torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load",
+    )),
 }  # fmt: skip
 
 #: Functions of C and C++, wherever they are named …
 NATIVE = _table("""
 G101 getaddrinfo gethostbyname socketpair recvfrom sendto curl_easy_init curl_easy_perform
 G102 fork vfork popen execv execve execvp execl execlp execle execvpe posix_spawn posix_spawnp
-G103 ptrace process_vm_readv process_vm_writev mprotect dl_iterate_phdr memfd_create pidfd_open
+G103 ptrace process_vm_readv process_vm_writev mprotect pkey_mprotect mincore mremap userfaultfd
+G103 dl_iterate_phdr memfd_create pidfd_open
+G204 PyImport_AddModule PyImport_AddModuleObject PyImport_AddModuleRef PyImport_GetModule
+G204 PyImport_GetModuleDict PyImport_Import PyImport_ImportModule PyImport_ImportModuleLevel
+G204 PyImport_ImportModuleLevelObject PyImport_ImportModuleNoBlock PyRun_File PyRun_SimpleFile
+G204 PyRun_SimpleString PyRun_SimpleStringFlags PyRun_String PyRun_StringFlags
+G206 dladdr dladdr1 dlinfo backtrace backtrace_symbols __SANITIZE_THREAD__ __SANITIZE_ADDRESS__
 G105 setenv putenv unsetenv clearenv
 G106 _exit _Exit quick_exit atexit on_exit at_quick_exit sigaction setsid set_terminate
 G107 pthread_create thrd_create
@@ -276,6 +327,21 @@ VENDOR_MODULES = frozenset(
     "cupy nvmath cublas mkl scipy tensorflow cudnn onnxruntime tinygrad mxnet flash_attn xformers "
     "flag_gems liger_kernel".split()
 )
+#: The SIMT executor's macros, its namespace and what its runtime exports: no other compiler has
+#: them. A macro that the source defines for itself, and never tests, is its own.
+EXECUTOR_MACRO = re.compile(r"(C10_)?SIMT_[A-Z]\w*|PORTKERN_SIMT\w*")
+EXECUTOR_NAMESPACE = "simt"
+EXECUTOR_FUNCTION = re.compile(
+    r"simt_(configure|findings|forget|forgive|reset|allocate|release|mark_written|take_\w+|read"
+    r"|read_back|write|device_wrote|copied_from_host|begin_account|torch_\w+)"
+)
+#: The same in a text, which may be looked up; and what asks for a kernel's venue in Python.
+EXECUTOR_TEXT = re.compile(rf"\b_?({EXECUTOR_FUNCTION.pattern})\b|libportkern|PORTKERN_|_ZN4simt")
+INTERPRETER_TEXT = re.compile(r"TRITON_INTERPRET|triton\.runtime\.interpreter")
+#: Defined for device code alone; the executor compiles both at once.
+DEVICE_PASS = re.compile(r"\b__(CUDA_ARCH|HIP_DEVICE_COMPILE|AMDGCN)__\b")
+LAUNCHES = re.compile(r"<<<|\b(hipLaunchKernelGGL|cudaLaunchKernel|hipLaunchKernel)\b")
+
 #: Defined by the source, these would stand in for the runtime's.
 RUNTIME_FUNCTION = re.compile(
     r"(cuda|hip)(Event|Device|Stream|Launch|Memcpy|Malloc|Graph)[A-Z]\w*|clock_gettime|gettimeofday|"

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 _LOOKUPS = {"globals", "locals", "vars", "eval", "exec", "__dict__", "getattr", "__builtins__"}
 
 
 def constant(node: ast.AST | None) -> str | None:
-    """A string that stands there, in one piece or in several."""
+    """A string that stands there, in one piece or in several: a sum, an f-string, a ``join``."""
+    ends: list[str] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        end = constant(node.right)  # first: a sum of hundreds of terms is deep on its left
+        if end is None:
+            return None
+        ends.insert(0, end)
+        node = node.left
     if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = constant(node.left), constant(node.right)
-        return left + right if left is not None and right is not None else None
-    return None
+        start = node.value if isinstance(node.value, str) else None
+    elif isinstance(node, ast.JoinedStr):
+        start = _joined("", node.values)
+    elif isinstance(node, ast.FormattedValue):
+        start = None if node.format_spec or node.conversion != -1 else constant(node.value)
+    else:
+        start = _result_of_join(node) if isinstance(node, ast.Call) else None
+    return None if start is None else start + "".join(ends)
+
+
+def _result_of_join(call: ast.Call) -> str | None:
+    function, parts = call.func, call.args[0] if len(call.args) == 1 else None
+    if not isinstance(function, ast.Attribute) or function.attr != "join":
+        return None
+    between = constant(function.value)
+    if between is None or not isinstance(parts, ast.List | ast.Tuple):
+        return None
+    return _joined(between, parts.elts)
+
+
+def _joined(between: str, nodes: Sequence[ast.expr]) -> str | None:
+    parts = [part for part in map(constant, nodes) if part is not None]
+    return between.join(parts) if len(parts) == len(nodes) else None
 
 
 def is_true(node: ast.AST | None) -> bool:
@@ -31,6 +56,9 @@ def is_strict(fastmath: ast.AST) -> bool:
 
 
 def is_main(test: ast.expr) -> bool:
+    """Whether it holds in a program alone, and asks that first (PEP 366 asks for more)."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return is_main(test.values[0])
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Name)
@@ -77,6 +105,34 @@ def unused(tree: ast.Module, entry: str) -> Iterator[ast.AST]:
             todo += defined.pop(name, [])
     for left in defined.values():
         yield from left
+
+
+def extension_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The texts that may be sources of an extension in C++ or CUDA, with their lines: whatever is
+    no comment on the code and looks like it. Parts of a formatted text count each."""
+    comments = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }  # a text that stands alone
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            if id(node) not in comments and any(mark in text for mark in (";", "{", "#")):
+                yield node.lineno, text
+
+
+def attributes_made_of(tree: ast.AST, is_layer: Callable[[ast.expr], bool]) -> set[str]:
+    """Attributes that are given the result of such a call: ``self.fc = nn.Linear(4, 4)``, or a list
+    of them."""
+    made = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        calls = [part for part in ast.walk(node.value) if isinstance(part, ast.Call)]
+        if any(is_layer(call.func) for call in calls):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            made |= {target.attr for target in targets if isinstance(target, ast.Attribute)}
+            made |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return made
 
 
 def called_by_pallas(tree: ast.Module) -> Iterator[str]:

@@ -24,6 +24,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: d["m"] * d["n"],
+    terms=lambda _: 1,
     description=__doc__,
     adversaries={"special": special},
     workloads=workloads(

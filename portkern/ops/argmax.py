@@ -37,6 +37,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: d["rows"] * d["cols"],
+    terms=lambda _: 1,
     description=__doc__,
     adversaries={"level": level, "special": special},
     workloads=workloads(

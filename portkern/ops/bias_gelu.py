@@ -41,6 +41,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: 9.0 * d["rows"] * d["cols"],
+    terms=lambda _: 1,
     description=__doc__,
     adversaries={"large": large},
     workloads=workloads(

@@ -37,6 +37,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda _: 0.0,
+    terms=lambda _: 1,
     description=__doc__,
     reads=reads,
     adversaries={"special": special},

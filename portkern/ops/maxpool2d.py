@@ -45,6 +45,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: d["n"] * d["c"] * d["h"] * d["w"],
+    terms=lambda _: 1,
     description=__doc__,
     derived=pooled,
     adversaries={"special": special, "low": low},

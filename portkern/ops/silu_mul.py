@@ -35,6 +35,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: 5.0 * d["n"],
+    terms=lambda _: 1,
     description=__doc__,
     adversaries={"large": large},
     workloads=workloads(

@@ -52,6 +52,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: d["rows"] * d["cols"],
+    terms=lambda _: 1,
     description=__doc__,
     derived=derived,
     baseline=framework,

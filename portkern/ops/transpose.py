@@ -24,6 +24,7 @@ OP = Op(
     SIGNATURE,
     reference=run,
     flops=lambda d: 0.0,
+    terms=lambda _: 1,
     description=__doc__,
     adversaries={"special": special},
     workloads=workloads(

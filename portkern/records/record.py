@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import field_serializer, field_validator, model_validator
+from pydantic import AfterValidator, field_serializer, field_validator, model_validator
 
+from portkern.printable import printable
 from portkern.records.jsonl import Line, LineFile, Part
 
 SCHEMA: Final = 1
+#: Compilers, kernels and drivers wrote it; a terminal and a page show it.
+Text = Annotated[str, AfterValidator(printable)]
 
 
 class Verdict(StrEnum):
@@ -46,26 +49,35 @@ class Evidence(IntEnum):
 
 
 class WorkloadRef(Part):
-    set: str
-    name: str
-    dims: dict[str, int]
-    dtype: str
-    scalars: dict[str, float | int | bool] = {}
+    set: Text
+    name: Text
+    dims: dict[Text, int]
+    dtype: Text
+    scalars: dict[Text, float | int | bool] = {}
+
+
+#: By which rule outputs were compared: within what the framework's own errors grant (tight), with
+#: what the op declares of its sums added, or with what was derived from its reference. Each grants
+#: what those before it do.
+Tolerance = Literal["tight", "declared", "derived"]
 
 
 class Errors(Part):
     """Worst over all inputs tried. ``vs_fp64`` and ``reference_vs_fp64`` are relative norms of
-    the kernel's and of the framework's own error against the float64 reference."""
+    the kernel's and of the framework's own error against the float64 reference. ``tolerance`` is
+    the widest that was needed; None in records from before there was a choice."""
 
     max_abs: float
     max_rel: float
     vs_fp64: float
     reference_vs_fp64: float
+    tolerance: Tolerance | None = None
 
 
 class Timing(Part):
     """Microseconds per call, over ``rounds`` in turns with the others. ``method`` says how they
     were taken; ``noise`` is what the medians of even and odd rounds differ by, relatively;
+    ``noisy`` why it is too uncertain to be compared or averaged, empty when it is not;
     ``conditions`` are the least and the largest of what the device told meanwhile, see
     :mod:`portkern.evaluator.telemetry`."""
 
@@ -76,9 +88,10 @@ class Timing(Part):
     n: int
     rounds: int = 0
     noise: float | None = None
-    conditions: dict[str, tuple[float, float]] = {}
+    noisy: Text = ""
+    conditions: dict[Text, tuple[float, float]] = {}
     samples: list[float]
-    method: str
+    method: Text
 
 
 class Speedup(Part):
@@ -94,13 +107,13 @@ class Roofline(Part):
     bytes: int
     flops: float
     fraction: float | None = None
-    basis: str = ""
+    basis: Text = ""
 
 
 class BuildResources(Part):
     """Per kernel of the build; :class:`portkern.spec.backend.Resources`. ``occupancy`` is 0..1."""
 
-    kernel: str
+    kernel: Text
     registers: int | None = None
     agprs: int | None = None
     sgprs: int | None = None
@@ -114,32 +127,36 @@ class Environment(Part):
     """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
     ``containment`` the layers that confined the worker, see :mod:`portkern.sandbox.jail`."""
 
-    machine: str
-    device: str
-    driver: str = ""
-    toolchain: dict[str, str] = {}
-    harness_version: str
-    containment: str = ""
+    machine: Text
+    device: Text
+    driver: Text = ""
+    toolchain: dict[Text, Text] = {}
+    harness_version: Text
+    containment: Text = ""
 
 
 class Launch(Part):
     """What ran during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its time
     on the device over all ``count`` launches, 0 where an executor has none."""
 
-    name: str
+    name: Text
     count: int = 1
     us: float = 0.0
+
+
+#: The code of a note: an emulator ran the kernel, and nothing looked for races.
+RACES_NOT_LOOKED_FOR = "races-not-looked-for"
 
 
 class Finding(Part):
     """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
 
-    code: str  # "SX201"
+    code: Text  # "SX201"
     severity: Literal["error", "warning", "note"]
-    message: str
-    place: str = ""  # file:line
-    also: str = ""  # the other place of a race
-    kernel: str = ""
+    message: Text
+    place: Text = ""  # file:line
+    also: Text = ""  # the other place of a race
+    kernel: Text = ""
     count: int = 1
 
     def __str__(self) -> str:
@@ -160,38 +177,54 @@ class Record(Line):
     SCHEMA: ClassVar[int] = SCHEMA
 
     schema_: Literal[1] = 1
-    run: str
-    id: str
-    time: str  # UTC, ISO 8601
-    key: str  # what must be equal for a result to be reused
-    op: str
+    run: Text
+    id: Text
+    time: Text  # UTC, ISO 8601
+    key: Text  # what must be equal for a result to be reused
+    op: Text
     workload: WorkloadRef
-    backend: str
-    language: str
-    target: str
-    venue: str  # "hardware: NVIDIA H200", "emulator: Triton interpreter" or ""
-    source_hash: str
-    author: str
-    parents: list[str] = []
+    backend: Text
+    language: Text
+    target: Text
+    venue: Text  # "hardware: NVIDIA H200", "emulator: Triton interpreter" or ""
+    source_hash: Text
+    author: Text
+    variant: Text = ""  # of several kernels for one op in one language
+    parents: list[Text] = []
     verdict: Verdict
-    detail: str = ""  # why this verdict, in one line; the log's end after it
+    detail: Text = ""  # why this verdict, in one line; the log's end after it
     evidence: Evidence
-    missing: str = ""  # why the next rung of evidence is missing
+    missing: Text = ""  # why the next rung of evidence is missing
     errors: Errors | None = None
-    precision: str = "strict"
+    precision: Text = "strict"
     timing: Timing | None = None
-    baselines: dict[str, Timing] = {}
-    speedup: dict[str, Speedup] = {}  # by baseline
+    baselines: dict[Text, Timing] = {}
+    speedup: dict[Text, Speedup] = {}  # by baseline
     roofline: Roofline | None = None
     resources: list[BuildResources] = []
-    guard: list[str] = []
+    guard: list[Text] = []
     findings: list[Finding] = []
     launches: list[Launch] = []  # none where nobody counts them, such as native code of a CPU
     environment: Environment
     cost: Cost = Cost()
     #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
     #: and all that were evaluated (``run``).
-    seconds: dict[str, float] = {}
+    seconds: dict[Text, float] = {}
+
+    @property
+    def row(self) -> str:
+        """What it is of, as a row of a table: ``softmax``, or ``softmax.fast`` of a variant."""
+        return f"{self.op}.{self.variant}" if self.variant else self.op
+
+    @property
+    def judged(self) -> bool:
+        """Whether the kernel could be evaluated: it passed, or it is bad."""
+        return self.verdict is Verdict.PASSED or self.verdict.bad
+
+    @property
+    def comparable(self) -> bool:
+        """Whether its time may be compared with others and enter means."""
+        return self.timing is not None and not self.timing.noisy
 
     @field_validator("evidence", mode="before")
     @classmethod

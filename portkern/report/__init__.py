@@ -1,4 +1,7 @@
-"""Views of the records for people and for CI: everything here follows from ``records.jsonl``."""
+"""Views of the records for people and for CI: everything here follows from ``records.jsonl``.
+
+What became of cells since another run follows from ``regressions.json``, where there is one.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkern.errors import RecordError
 from portkern.records import atomic_write
 from portkern.records.record import Record
-from portkern.report import html, junit, markdown, png, summary
+from portkern.regression import document
+from portkern.report import ci_annotations, html, junit, markdown, png, summary
 from portkern.report.table import Table
 from portkern.spec.backend import Missing
 
-__all__ = ["Report", "Table", "write"]
+__all__ = ["MatrixReport", "Table", "write"]
 
 _VIEWS = {
     "summary.json": summary.render,
@@ -20,6 +25,7 @@ _VIEWS = {
     "matrix.html": html.render,
     "matrix.png": png.render,
     "junit.xml": junit.render,
+    "codequality.json": ci_annotations.gitlab,
 }
 
 
@@ -30,14 +36,21 @@ class MatrixReport:
     folder: Path
     written: tuple[Path, ...]
     skipped: Mapping[str, Missing]
+    table: Table
 
 
-def write(records: Sequence[Record], folder: Path, *, title: str) -> MatrixReport:
+def write(
+    records: Sequence[Record], folder: Path, *, title: str, sources: str = ""
+) -> MatrixReport:
     """Write every view of ``records`` into ``folder``; a reader never sees half a file."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = Table.of(records)
-    written: list[Path] = []
     skipped: dict[str, Missing] = {}
+    try:
+        table = Table.of(records, document.read(folder), sources)
+    except RecordError as error:
+        table = Table.of(records, sources=sources)
+        skipped[document.FILE] = Missing(str(error))
+    written: list[Path] = []
     for name, render in _VIEWS.items():
         content = render(table, title=title)
         if isinstance(content, Missing):
@@ -46,4 +59,4 @@ def write(records: Sequence[Record], folder: Path, *, title: str) -> MatrixRepor
             continue
         atomic_write.write(folder / name, content)
         written.append(folder / name)
-    return MatrixReport(folder, tuple(written), skipped)
+    return MatrixReport(folder, tuple(written), skipped, table)

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from portkern.printable import printable
 from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
-from portkern.report.table import BASELINE, WORST_FIRST, Table, clean, reason_of
+from portkern.report import ci_annotations
+from portkern.report.table import BASELINE, WORST_FIRST, Table, identity, reason_of
+from portkern.spec import target
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -31,8 +34,9 @@ def render(table: Table, *, title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["printable"] = printable
     return environment.get_template("matrix.html.j2").render(
-        title=clean(title),
+        title=printable(title),
         table=table,
         version=version("portkern"),
         runs=sorted({r.run for r in table.records}),
@@ -71,19 +75,21 @@ class _Interned:
 def payload(table: Table) -> JsonObject:
     """What the page's script reads; samples stay in ``records.jsonl``."""
     intern = _Interned()
-    environments = {e: i for i, e in enumerate(map(_environment, table.environments))}
+    environments = {text: i for i, text in enumerate(map(_environment, table.environments))}
+    numbers = {identity(e): environments[_environment(e)] for e in table.environments}
     columns = {column: i for i, column in enumerate(table.columns)}
     records = [
-        _record(r, columns[table.column(r)], environments[_environment(r.environment)], intern)
+        _record(table, r, columns[table.column(r)], numbers[identity(r.environment)], intern)
         for r in table.records
     ]
     return {
         "baseline": BASELINE,
-        "ops": [clean(op) for op in table.ops],
+        "ops": [printable(op) for op in table.ops],
         "targets": list(table.targets),
         "columns": [
             {"backend": c.backend, "tool": c.tool, "target": c.target} for c in table.columns
         ],
+        "products": _products(table),
         "verdicts": list(map(str, WORST_FIRST)),
         "bad": [str(v) for v in WORST_FIRST if v.bad],
         "rungs": list(map(str, Evidence)),
@@ -95,39 +101,55 @@ def payload(table: Table) -> JsonObject:
     }
 
 
-def _record(record: Record, column: int, environment: int, intern: _Interned) -> JsonObject:
+def _products(table: Table) -> list[JsonObject]:
+    """Of architectures that are in the table, by which people call them."""
+    known = map(target.load, target.names("product"))
+    return [
+        {"name": product.name, "title": product.title, "arch": product.arch}
+        for product in known
+        if product.arch in table.targets
+    ]
+
+
+def _record(
+    table: Table, record: Record, column: int, environment: int, intern: _Interned
+) -> JsonObject:
     w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
     size = {**w.dims, **w.scalars}
     return {
-        "op": intern(clean(record.op)),
+        "op": intern(printable(record.row)),
         "column": column,
-        "set": intern(clean(w.set)),
-        "workload": intern(clean(w.name)),
-        "size": intern(clean(" ".join(f"{k}={v}" for k, v in size.items()))),
+        "set": intern(printable(w.set)),
+        "workload": intern(printable(w.name)),
+        "size": intern(printable(" ".join(f"{k}={v}" for k, v in size.items()))),
         "elements": math.prod(w.dims.values()),
-        "dtype": intern(clean(w.dtype)),
+        "dtype": intern(printable(w.dtype)),
         "verdict": intern(str(record.verdict)),
         "evidence": int(record.evidence),
         "reason": intern(reason_of(record)),
-        "detail": intern(_capped(clean(record.detail))),
+        "detail": intern(_capped(printable(record.detail))),
         "errors": _numbers(errors.vs_fp64, errors.reference_vs_fp64, errors.max_abs, errors.max_rel)
         if errors
         else None,
-        "precision": intern(clean(record.precision)),
+        "tolerance": intern(printable((errors and errors.tolerance) or "")),
+        "precision": intern(printable(record.precision)),
         "timing": [*_numbers(timing.median_us, timing.p20_us, timing.p80_us), timing.n]
         if timing
         else None,
-        "method": intern(clean(timing.method if timing else "")),
-        "baselines": {clean(k): _number(t.median_us) for k, t in record.baselines.items()},
-        "speedup": {clean(k): _numbers(s.value, *s.ci95) for k, s in record.speedup.items()},
+        "noisy": intern(printable(timing.noisy if timing else "")),
+        "method": intern(printable(timing.method if timing else "")),
+        "baselines": {printable(k): _number(t.median_us) for k, t in record.baselines.items()},
+        "speedup": {printable(k): _numbers(s.value, *s.ci95) for k, s in record.speedup.items()},
         "bytes": roof.bytes if roof else None,
         "roofline": _number(roof.fraction) if timing and roof and roof.fraction else None,
-        "basis": intern(clean(roof.basis if roof else "")),
-        "venue": intern(clean(record.venue)),
+        "basis": intern(printable(roof.basis if roof else "")),
+        "venue": intern(printable(record.venue)),
         "environment": environment,
-        "author": intern(clean(record.author)),
-        "source": intern(clean(record.source_hash[:12])),
-        "guard": [intern(clean(remark)) for remark in record.guard],
+        "author": intern(printable(record.author)),
+        "source": intern(printable(record.source_hash[:12])),
+        "guard": [intern(printable(remark)) for remark in record.guard],
+        "findings": [intern(printable(str(finding))) for finding in record.findings],
+        "file": intern(ci_annotations.file_of(table, record)),
         "seconds": _number(sum(record.seconds.values())),
     }
 
@@ -150,7 +172,7 @@ def _numbers(*values: float) -> list[float | str]:
 def _environment(environment: MachineFacts) -> str:
     e = environment
     parts = [e.machine, e.device, e.driver, *(f"{k} {v}" for k, v in sorted(e.toolchain.items()))]
-    return clean(" · ".join(part for part in (*parts, f"portkern {e.harness_version}") if part))
+    return printable(" · ".join(part for part in (*parts, f"portkern {e.harness_version}") if part))
 
 
 def _resources(table: Table) -> list[Sequence[Json]]:
@@ -159,7 +181,7 @@ def _resources(table: Table) -> list[Sequence[Json]]:
     rows: dict[str, Sequence[Json]] = {}
     for record in table.records:
         for b in record.resources:
-            place = [clean(b.kernel), clean(record.op), clean(record.workload.dtype)]
+            place = [printable(b.kernel), printable(record.row), printable(record.workload.dtype)]
             used = [b.registers, b.agprs, b.sgprs, b.spills, b.shared_bytes, b.threads]
             row = [*place, columns[table.column(record)], *used, b.occupancy]
             rows.setdefault(json.dumps(row), row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from portkern.printable import printable
 from portkern.records.record import BuildResources, Evidence, Record, Verdict
 from portkern.report.table import (
     Column,
@@ -12,18 +13,19 @@ from portkern.report.table import (
     Table,
     TableCell,
     TableGroup,
-    clean,
     headline,
     natural,
+    speedup_of,
 )
 
 LEGEND = (
     "Evidence: none < built (for the real instruction set) < emulated (correct in emulation) < "
     "verified (correct on the hardware) < measured (timed there). A cell is the worst of its "
     "workloads and dtypes; only measured cells have a speedup, the geometric mean against the "
-    "framework's eager kernel."
+    "framework's eager kernel of those that are not noisy."
 )
 MOST_FAILURES = 50
+MOST_CHANGES = 50
 _SPECIAL = re.compile(r"([\\`*_{}\[\]~#$])")
 
 
@@ -32,6 +34,7 @@ def render(table: Table, *, title: str) -> str:
     sections = [
         f"# {_text(title)}",
         _facts(table),
+        _changes(table),
         LEGEND,
         _summary(table, reasons),
         *(_target(table, target, reasons) for target in _ran_on(table)),
@@ -75,11 +78,34 @@ def _facts(table: Table) -> str:
         f"{whole.passed} passed",
         f"**{len(whole.failing)} failed**" if whole.failing else "0 failed",
     ]
-    if whole.speedup:
+    measured = {table.column(r) for r in table.records if speedup_of(r) is not None}
+    if whole.speedup and len(measured) == 1:  # of a CPU and a GPU it would say nothing
         parts.append(f"{whole.speedup} over {whole.speedup.n} measured")
+    if whole.noisy:
+        parts.append(f"{whole.noisy} measured with too much noise to be compared")
     if table.superseded:
         parts.append(f"{table.superseded} earlier attempts superseded")
     return f"{', '.join(parts)}. Newest record: {_text(table.generated)}."
+
+
+def _changes(table: Table) -> str:
+    """Since an earlier run, the worst first."""
+    changes = table.changes
+    if changes is None:
+        return ""
+    rows = [
+        [
+            _code(str(cell.series)),
+            f"**{cell.change}**" if cell.regressed else str(cell.change),
+            _text("; ".join(filter(None, (cell.detail, cell.quarantined)))),
+            _text(", ".join(cell.because)),
+        ]
+        for cell in changes.listed[:MOST_CHANGES]
+    ]
+    left_out = len(changes.listed) - len(rows)
+    more = f"\n\n{left_out} more are in `regressions.json`." if left_out else ""
+    listed = _table(["cell", "what", "detail", "what else changed"], rows) if rows else ""
+    return "\n\n".join(filter(None, (f"## {_text(str(changes))}", listed + more)))
 
 
 class _Reasons:
@@ -218,7 +244,7 @@ def _builds(table: Table) -> str:
     worst: dict[tuple[str, Column], list[BuildResources]] = {}
     for record in table.records:
         if any(r.registers is not None for r in record.resources):
-            key = record.op, table.column(record)
+            key = record.row, table.column(record)
             worst.setdefault(key, []).extend(record.resources)
     tables = []
     for tool in sorted({column.tool for _, column in worst}):
@@ -256,7 +282,7 @@ def _failures(table: Table) -> str:
         return ""
     rows = [
         [
-            _text(r.op),
+            _text(r.row),
             _code(str(table.column(r))),
             _text(f"{r.workload.set}/{r.workload.name}"),
             _text(r.workload.dtype),
@@ -300,7 +326,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool =
 
 def _text(text: str) -> str:
     """Plain text as Markdown that shows it literally, on one line, also inside a table."""
-    text = " ".join(clean(text).split())
+    text = " ".join(printable(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", text).replace("|", "&#124;")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from portkern.printable import printable
 from portkern.records.record import Evidence
-from portkern.report.table import DASH, Column, Table, TableCell, clean, times
+from portkern.report import canvas
+from portkern.report.canvas import INK, PAPER
+from portkern.report.table import DASH, Column, Table, TableCell, times
 from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
+#: Beyond it no screen shows the picture, and matplotlib's limit of pixels is near.
+MOST_CELLS = 3_000
 CELL_IN = (0.86, 0.32)
 #: The colour scale ends at a factor of 4 either way, as in the page.
 LIMIT_LOG2 = 2.0
-INK, PAPER, FAIL, EMPTY = "#1d2330", "#ffffff", "#a3004f", "#f1f2f4"
+FAIL, EMPTY = "#a3004f", "#f1f2f4"
 # Otherwise a name with two dollar signs is read as TeX, and bad TeX raises.
 PLAIN: dict[str, Any] = {"parse_math": False}
 RUNG = {
@@ -33,24 +36,19 @@ DIVERGING = ("#8a4b08", "#d1893a", "#f3d9b5", "#f5f5f2", "#b9d6ea", "#4b93c4", "
 
 
 def render(table: Table, *, title: str) -> bytes | Missing:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return Missing("matplotlib is not installed", "pip install 'portkern[report]'")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an op's name may hold glyphs that the font lacks
-        across, down = _size(table)
-        figure = Figure((across, down), dpi=120, facecolor=PAPER)
-        FigureCanvasAgg(figure)
+    shown = (len(table.ops) + 1) * len(table.supported)
+    if shown > MOST_CELLS:
+        return Missing(f"{shown} cells are more than a picture shows", "see matrix.html")
+    across, down = _size(table)
+
+    def draw(figure: Figure) -> None:
         axes = figure.add_axes((2.0 / across, 0.85 / down, 1 - 2.2 / across, 1 - 1.85 / down))
         _draw(axes, table)
-        head = f"{clean(title)}\nspeedup vs eager, geometric mean of measured cells"
+        head = f"{printable(title)}\nspeedup vs eager, geometric mean of measured cells"
         figure.text(0.18 / across, 1 - 0.14 / down, head, va="top", size=11, color=INK, **PLAIN)
         _legend(figure, table, across, down)
-        out = io.BytesIO()
-        figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
+
+    return canvas.painted(across, down, dpi=120, draw=draw)
 
 
 def _rows_are_columns(table: Table) -> bool:
@@ -72,7 +70,7 @@ def _draw(axes: Axes, table: Table) -> None:
         for j, column in enumerate(table.supported):
             x, y = (i, j) if flip else (j, i)
             _cell(axes, x, y, *_look(table, op, column))
-    names = [clean(op) if op else "all ops" for op in ops]
+    names = [printable(op) if op else "all ops" for op in ops]
     columns = [
         f"{c.tool} · {c.target}" if flip else f"{c.tool}\n{c.target}" for c in table.supported
     ]

@@ -6,7 +6,9 @@ import json
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from portkern.printable import printable
 from portkern.records.record import Record
+from portkern.report import coverage
 from portkern.report.table import BASELINE, ColumnTotal, Geomean, Table, TableGroup, headline
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def render(table: Table, *, title: str) -> str:
 def document(table: Table, *, title: str) -> JsonObject:
     return {
         "schema": 1,
-        "title": title,
+        "title": printable(title),
         "portkern": version("portkern"),
         "generated": table.generated,
         "runs": sorted({r.run for r in table.records}),
@@ -30,9 +32,22 @@ def document(table: Table, *, title: str) -> JsonObject:
         "targets": list(table.targets),
         **_counts(table.whole),
         "columns": [_column(total) for total in table.totals.values()],
+        "uncovered": [
+            {"backend": gap.backend, "targets": list(gap.targets), "reason": gap.reason}
+            for gap in coverage.gaps(table)
+        ],
+        "regressions": _regressions(table),
         "bad": [_bad(table, record) for record in table.whole.failing],
         "environments": [e.model_dump() for e in table.environments],
     }
+
+
+def _regressions(table: Table) -> JsonObject | None:
+    """None where the run was compared with none."""
+    changes = table.changes
+    if changes is None:
+        return None
+    return {"before": printable(changes.before), "counts": dict(changes.counts)}
 
 
 def _counts(group: TableGroup) -> JsonObject:
@@ -42,6 +57,7 @@ def _counts(group: TableGroup) -> JsonObject:
         "failed": len(group.failing),
         "verdicts": {str(v): n for v, n in group.verdicts.items()},
         "evidence": {str(e): n for e, n in group.rungs.items()},
+        "noisy": group.noisy,
         "speedup": _geomean(group.speedup),
     }
 
@@ -69,7 +85,7 @@ def _column(total: ColumnTotal) -> JsonObject:
 def _bad(table: Table, record: Record) -> JsonObject:
     return {
         "id": record.id,
-        "op": record.op,
+        "op": record.row,
         "column": str(table.column(record)),
         "set": record.workload.set,
         "workload": record.workload.name,

@@ -7,9 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from portkern.records.record import Environment, Evidence, Record, Verdict
+from portkern.printable import printable
+from portkern.records.record import (
+    RACES_NOT_LOOKED_FOR,
+    Environment,
+    Evidence,
+    Record,
+    Verdict,
+)
+from portkern.regression.document import Changes
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
@@ -28,19 +36,12 @@ WORST_FIRST = (
     Verdict.UNSUPPORTED,
     Verdict.PASSED,
 )
-# Compilers colour their logs, and XML 1.0 cannot hold control characters at all.
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def clean(text: str) -> str:
-    """``text`` without terminal colours and characters that XML or a browser would refuse."""
-    return _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n")))
-
-
+@lru_cache(4096)
 def headline(text: str) -> str:
     """The first line that says something: a record's detail has the log's end after it."""
-    return next((line.strip() for line in clean(text).splitlines() if line.strip()), "")
+    return next((line.strip() for line in printable(text).splitlines() if line.strip()), "")
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
@@ -128,6 +129,11 @@ class TableGroup:
         return tuple(r for r in self.records if r.verdict.bad)
 
     @cached_property
+    def noisy(self) -> int:
+        """How many times are too uncertain to enter the mean."""
+        return sum(record.timing is not None and not record.comparable for record in self.records)
+
+    @cached_property
     def missing(self) -> tuple[str, ...]:
         """The distinct reasons for a missing rung, the most frequent first."""
         return tuple(
@@ -150,22 +156,26 @@ class TableGroup:
 
 
 def speedup_of(record: Record) -> float | None:
-    if record.evidence is not Evidence.MEASURED or BASELINE not in record.speedup:
+    """Over the framework; None where it was not measured, or with too much noise."""
+    if not record.comparable or BASELINE not in record.speedup:
         return None
     value = record.speedup[BASELINE].value
     return value if 0 < value < math.inf else None  # a clock that read 0 is not a speedup
 
 
 def reason_of(record: Record) -> str:
-    """Why the next rung is missing; a failure speaks for itself, in ``detail``."""
+    """Why the next rung is missing, and whether races were not looked for on this one; a failure
+    speaks for itself, in ``detail``."""
     if record.verdict.bad or record.evidence is Evidence.MEASURED:
         return ""
-    return headline(record.missing) or headline(record.detail)
+    reason = headline(record.missing) or headline(record.detail)
+    unseen = next((f.message for f in record.findings if f.code == RACES_NOT_LOOKED_FOR), "")
+    return "; ".join(filter(None, (reason, unseen.partition(";")[0])))
 
 
 @dataclass(frozen=True)
 class TableCell(TableGroup):
-    """All workloads and dtypes of one op in one column."""
+    """All workloads and dtypes of one op, or of a variant of its kernel, in one column."""
 
     op: str
     column: Column
@@ -194,26 +204,32 @@ class ColumnTotal(TableGroup):
 
 @dataclass(frozen=True)
 class Table:
-    """``records`` are the current ones, one per cell of op, workload, dtype and column."""
+    """``records`` are the current ones, one per cell of op, workload, dtype and column;
+    ``changes``: what became of them since an earlier run, if that was asked; ``sources``: the
+    folder that paths of kernels are from, as people call it."""
 
     records: tuple[Record, ...]
     superseded: int
     polyglots: frozenset[str]
+    changes: Changes | None = None
+    sources: str = ""
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Table:
+    def of(
+        cls, records: Sequence[Record], changes: Changes | None = None, sources: str = ""
+    ) -> Table:
         kept = current(records)
-        return cls(tuple(kept), len(records) - len(kept), _polyglots(kept))
+        return cls(tuple(kept), len(records) - len(kept), _polyglots(kept), changes, sources)
 
     @cached_property
     def ops(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(r.op for r in self.records))
+        return tuple(dict.fromkeys(r.row for r in self.records))
 
     @cached_property
     def cells(self) -> Mapping[tuple[str, Column], TableCell]:
         parts: dict[tuple[str, Column], list[Record]] = {}
         for record in self.records:
-            parts.setdefault((record.op, self.column(record)), []).append(record)
+            parts.setdefault((record.row, self.column(record)), []).append(record)
         return {(op, c): TableCell(tuple(records), op, c) for (op, c), records in parts.items()}
 
     @cached_property
@@ -229,12 +245,12 @@ class Table:
 
     @cached_property
     def totals(self) -> Mapping[Column, ColumnTotal]:
-        found = {}
+        totals = {}
         for column in self.columns:
             cells = tuple(self.cells[op, column] for op in self.ops if (op, column) in self.cells)
             records = tuple(record for cell in cells for record in cell.records)
-            found[column] = ColumnTotal(records, column, cells)
-        return found
+            totals[column] = ColumnTotal(records, column, cells)
+        return totals
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -256,26 +272,32 @@ class Table:
 
     @cached_property
     def environments(self) -> tuple[Environment, ...]:
-        seen = {r.environment.model_dump_json(): r.environment for r in self.records}
+        distinct = {identity(r.environment): r.environment for r in self.records}
+        seen = {one.model_dump_json(): one for one in distinct.values()}
         return tuple(seen[key] for key in sorted(seen))
 
     @cached_property
     def machines(self) -> tuple[Environment, ...]:
         """The environments, with what each machine's cells say of its toolchain put together."""
-        found: dict[tuple[str, str, str, str], dict[str, str]] = {}
+        machines: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for e in self.environments:
-            tools = found.setdefault((e.machine, e.device, e.driver, e.harness_version), {})
+            tools = machines.setdefault((e.machine, e.device, e.driver, e.harness_version), {})
             for name, version in e.toolchain.items():
                 others = tools[name].split(" or ") if name in tools else []
                 tools[name] = " or ".join(dict.fromkeys([*others, version]))
         return tuple(
             Environment(machine=m, device=d, driver=v, harness_version=h, toolchain=tools)
-            for (m, d, v, h), tools in found.items()
+            for (m, d, v, h), tools in machines.items()
         )
 
     def column(self, record: Record) -> Column:
         language = record.language if record.backend in self.polyglots else ""
-        return Column(clean(record.backend), clean(record.target), clean(language))
+        return Column(printable(record.backend), printable(record.target), printable(language))
+
+
+def identity(e: Environment) -> tuple[object, ...]:
+    """Equal for equal ones; their JSON is as well, and takes twenty times as long."""
+    return e.machine, e.device, e.driver, *e.toolchain.items(), e.harness_version, e.containment
 
 
 def current(records: Iterable[Record]) -> list[Record]:
@@ -297,7 +319,7 @@ def current(records: Iterable[Record]) -> list[Record]:
 def _place(record: Record) -> tuple[object, ...]:
     w = record.workload
     size = tuple(sorted(w.dims.items())), tuple(sorted(w.scalars.items()))
-    return record.op, w.set, w.name, size, w.dtype, record.backend, record.language, record.target
+    return record.row, w.set, w.name, size, w.dtype, record.backend, record.language, record.target
 
 
 def _strongest(records: list[Record]) -> Record:

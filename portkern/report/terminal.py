@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from portkern.records.record import Evidence, Verdict
 from portkern.report.table import ColumnTotal, Table, headline
@@ -19,17 +20,22 @@ def show(table: Table, console: Console) -> None:
         missing = {headline(why) for total in totals for why in total.missing}
         why = f"{min(missing)}{', …' if len(missing) > 1 else ''}" if missing else ""
         targets = " ".join(total.column.target for total in totals)
-        rows.add_row(tool, targets, passed, rungs, speedup, why)
+        cells = (tool, targets, passed, rungs, speedup, why)
+        rows.add_row(*map(Text, cells))  # not markup, whatever is in brackets
     console.print(rows)
+    if table.whole.noisy:
+        console.print(
+            f"{table.whole.noisy} times are too noisy to be compared and enter no mean: the "
+            "machine was busy, or the kernel's time varies; see timing.noisy in records.jsonl"
+        )
     failing = table.whole.failing
     for record in failing[:MOST_FAILURES]:
-        work = f"{record.op}[{record.workload.name}, {record.workload.dtype}]"
+        work = f"{record.row}[{record.workload.name}, {record.workload.dtype}]"
         where = f"{record.backend}@{record.target}"
-        console.print(
-            f"[bold]{record.verdict}[/bold] {where} {work}: {headline(record.detail)}",
-            highlight=False,
-            markup=True,
+        line = Text.assemble(
+            (str(record.verdict), "bold"), f" {where} {work}: {headline(record.detail)}"
         )
+        console.print(line)
     if len(failing) > MOST_FAILURES:
         console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
 
@@ -46,6 +52,6 @@ def _alike(table: Table) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:
 
 def _rungs(total: ColumnTotal) -> str:
     counts = {rung: count for rung, count in total.rungs.items() if count}
-    return ", ".join(f"{counts[rung]} {rung}" for rung in sorted(counts, reverse=True)) or str(
-        Evidence.NONE
-    )
+    said = [f"{counts[rung]} {rung}" for rung in sorted(counts, reverse=True)]
+    noisy = [f"{total.noisy} of them noisy"] if total.noisy else []
+    return ", ".join([*said[:1], *noisy, *said[1:]]) or str(Evidence.NONE)

@@ -40,14 +40,24 @@ class FormError(ValueError):
 
 @dataclass(frozen=True)
 class Failed:
-    """The other side reported an exception; ``error`` is its type's name."""
+    """The other side reported an exception; ``error`` is its type's name. ``after_s``: when, by the
+    clock of whoever asked; what the other side says of it is not kept."""
 
     error: str
     message: str
     log: str = ""
+    after_s: float = 0.0
 
     def line(self) -> bytes:
         return encoded({"ok": False, "reply": self})
+
+
+@dataclass(frozen=True)
+class Confined:
+    """A worker's first line, before it is asked anything: nothing that it will run has run yet.
+    ``problem``: why it could not be confined, and will answer nothing."""
+
+    problem: str = ""
 
 
 class Request(Generic[R]):

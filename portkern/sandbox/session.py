@@ -21,46 +21,29 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Literal, TypeVar
 
 from portkern.errors import StorageError, WorkerError
+from portkern.sandbox.environment import inherited
 from portkern.sandbox.jail import JailPolicy, Layers, owner
-from portkern.sandbox.message import Failed, FormError, Request, brief, encoded, read
+from portkern.sandbox.message import (
+    Confined,
+    Failed,
+    FormError,
+    Request,
+    brief,
+    encoded,
+    read,
+)
 from portkern.sandbox.shared_memory import SharedMemory
-from portkern.toolchain import host
 from portkern.toolchain.run_tool import cache_root
 
 R = TypeVar("R")
 
-#: What a worker sees of the evaluator's environment; API keys and tokens are not among it.
-ALLOWED = {"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"}
-ALLOWED_PREFIXES = (
-    "CUDA",
-    "NVIDIA",
-    "ROCM",
-    "ROCR",
-    "HIP",
-    "HSA",
-    "POCL",
-    "OCL",
-    "OMP_",
-    "MKL_",
-    "NUMBA_",
-    "GOMP_",
-    "KMP_",
-    "OPENBLAS_",
-    "TRITON_",
-    "JAX_",
-    "XLA_",
-    "PORTKERN_",
-    "PYTHON",
-    "TORCH_",
-    "DO_NOT_TRACK",
-)
 #: Threads that wait for work spin for some 0.1 ms and no longer: by default OpenMP's and OpenBLAS's
 #: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.
 #: Two threads of one team on one processor waited for 16 ms per region. What the user sets holds.
@@ -87,7 +70,8 @@ class Answered(Generic[R]):
 
 @dataclass(frozen=True)
 class Died:
-    """The worker ended without an answer; negative ``status`` is the signal that ended it.
+    """The worker ended without an answer, or before it was asked; negative ``status`` is the signal
+    that ended it.
 
     ``cause``: ``memory``, it used more than granted; ``harness``, its fork server had ended.
     """
@@ -125,7 +109,18 @@ class Unreadable:
         return f"answered in no form that is known: {self.problem}"
 
 
-Lost = Failed | Died | TimedOut | Unreadable
+@dataclass(frozen=True)
+class Unconfined:
+    """There is no worker: the machine could not contain one. Said before it was asked anything."""
+
+    problem: str
+    log: str = ""
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+Lost = Failed | Died | TimedOut | Unreadable | Unconfined
 Outcome = Answered[R] | Lost
 
 
@@ -156,7 +151,16 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._layers: Layers | None = None
+        self._greeted = False  # the process that runs has said that it can take requests
         self._closed = False
+
+    def begin(self) -> bool:
+        """Start it if it does not run, without waiting for its imports; whether this did."""
+        with self._lock, suppress(OSError):  # whoever needs it will be told
+            if self._control is None and not self._closed:
+                self._launch()
+                return True
+        return False
 
     @property
     def known_layers(self) -> Layers | None:
@@ -168,7 +172,7 @@ class ForkServer:
         """What its workers are confined by."""
         with self._lock:
             if self._layers is None:
-                self._start()
+                self._ready()
             assert self._layers is not None
             return self._layers
 
@@ -182,7 +186,7 @@ class ForkServer:
             unless_spawned.callback(ours.close)
             # A server that was killed since the last request is noticed now.
             for _ in range(2):
-                control = self._control or self._start()
+                control = self._ready()
                 reply = self._ask(control, request, [theirs.fileno(), memory, log])
                 if reply is not None and self._process is not None:
                     unless_spawned.pop_all()
@@ -218,45 +222,47 @@ class ForkServer:
         if self._control is not None:
             self._control.close()  # the server ends when it reads this
         if self._process is not None:
-            if kill:
+            if kill or not self._greeted:  # one that still imports has no workers, and reads late
                 self._process.kill()
             self._process.wait()
         self._control = self._process = None
+        self._greeted = False
 
-    def _start(self) -> socket.socket:
-        """Tried twice: whoever kills servers does not care how far they are."""
+    def _ready(self) -> socket.socket:
+        """The connection to a process that takes requests. It is started twice at most: whoever
+        kills servers does not care how far they are."""
         if self._closed:
             raise WorkerError("This fork server was closed; ask for another")
         hello = b""
         for _ in range(2):
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._control.settimeout(START_S)
-            module, handle = "portkern.worker.forkserver", str(theirs.fileno())
-            with theirs:
-                self._process = subprocess.Popen(  # -P: the folder it is started in has no modules
-                    [sys.executable, "-P", "-m", module, handle, *self._preload],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    env={**SHORT_SPINS, **KEPT_MEMORY, **inherited()},
-                )
+            control = self._control or self._launch()
+            if self._greeted:
+                return control
             with suppress(OSError):
-                hello = self._control.recv(1 << 16)
+                hello = control.recv(1 << 16)
             if hello:
                 self._layers = Layers.from_json(json.loads(hello)["layers"])
-                self._control.settimeout(REPLY_S)
-                return self._control
+                control.settimeout(REPLY_S)
+                self._greeted = True
+                return control
             self._stop(kill=True)
         raise WorkerError("The fork server did not start; see the lines it printed above")
 
-
-def inherited() -> dict[str, str]:
-    """What a worker, or a profiler around one, has of the evaluator's environment."""
-    allowed = {
-        name: value
-        for name, value in os.environ.items()
-        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
-    }
-    return {**allowed, **host.GPU_NUMBERING}
+    def _launch(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(START_S)
+        module, handle = "portkern.worker.forkserver", str(theirs.fileno())
+        with ExitStack() as unless_launched, theirs:
+            unless_launched.callback(ours.close)
+            self._process = subprocess.Popen(  # -P: the folder it is started in has no modules
+                [sys.executable, "-P", "-m", module, handle, *self._preload],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**SHORT_SPINS, **KEPT_MEMORY, **inherited()},
+            )
+            unless_launched.pop_all()
+        self._control = ours
+        return ours
 
 
 _SERVERS: dict[tuple[str, ...], ForkServer] = {}
@@ -271,11 +277,10 @@ def server(preload: tuple[str, ...]) -> ForkServer:
 
 def warm(preload: tuple[str, ...]) -> None:
     """Start this server, and import its modules here, beside whatever is done meanwhile."""
-    started = server(preload)
+    server(preload).begin()
 
     def work() -> None:
-        with suppress(WorkerError, ImportError):  # whoever needs it will be told
-            _ = started.layers
+        with suppress(ImportError):  # whoever needs it will be told
             for module in preload:
                 importlib.import_module(module)
 
@@ -292,12 +297,12 @@ def close_servers() -> None:
 def layers() -> Layers:
     """What workers on this machine are confined by, as any server that runs has found out."""
     with _SERVERS_LOCK:
-        known = [one.known_layers for one in _SERVERS.values()]
-    return next((one for one in known if one is not None), None) or server(()).layers
+        known = [running.known_layers for running in _SERVERS.values()]
+    return next((value for value in known if value is not None), None) or server(()).layers
 
 
 class Session:
-    """One worker. Asking a dead one is an error; see :attr:`alive`.
+    """One worker. A dead one answers no more: whoever asks it is told how it ended.
 
     It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``. Raises
     WorkerError or StorageError when there can be none.
@@ -317,6 +322,7 @@ class Session:
         self._log = os.memfd_create("portkern-log")
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)
         self._received = bytearray()
+        self._confined = False
         self._server = server(preload)
         policy = JailPolicy(self.scratch, tuple(reads), device=device)
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
@@ -342,14 +348,20 @@ class Session:
         self.close()
 
     def ask(self, request: Request[R], *, timeout_s: float) -> Outcome[R]:
-        """Send one request; the worker does not survive a missed deadline."""
+        """Send one request; the worker does not survive a missed deadline, nor an answer to what it
+        was not asked."""
         if not self.alive:
-            raise WorkerError("This worker has ended; open another session")
-        deadline = time.monotonic() + timeout_s
-        self._connection.settimeout(timeout_s)  # of a worker that reads nothing
+            return self._died
+        start = time.monotonic()
+        line: bytes | None
         try:
+            if (problem := self._unconfined(start + timeout_s)) is not None:
+                return problem
+            if self._has_said_more():
+                return self._refuse("it answered what it was not asked")
+            self._connection.settimeout(timeout_s)  # of a worker that reads nothing
             self._connection.sendall(request.line())
-            line = self._receive(deadline)
+            line = self._receive(start + timeout_s)
         except TimeoutError:
             line = None
         except OSError:
@@ -362,14 +374,49 @@ class Session:
             return Failed("ReplyTooLong", f"more than {REPLY_BYTES >> 20} MiB", self.log())
         try:
             reply = _parse(line)
-            if reply is not None:
-                return _outcome(request, reply)
+            if reply is None:
+                return self._end(grace_s=GRACE_S)
+            outcome = _outcome(request, reply)
         except FormError as error:
-            self._end()
-            return Unreadable(str(error), self.log())
-        end = self._end(grace_s=GRACE_S)
-        cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
-        return Died(end.status, self.log(), "harness" if end.gone else cause)
+            return self._refuse(str(error))
+        if self._received:
+            return self._refuse("it answered more than once")
+        if isinstance(outcome, Failed):
+            return replace(outcome, after_s=time.monotonic() - start)
+        return outcome
+
+    def _unconfined(self, deadline: float) -> Lost | None:
+        """Its first line is the harness's own word, which no code of others can have written. None
+        when it is confined. Raises TimeoutError."""
+        if self._confined:
+            return None
+        line = self._receive(deadline)
+        if line is None:
+            raise TimeoutError
+        try:
+            reply = _parse(line)
+            first = read(Confined, reply) if reply is not None else None
+        except FormError as error:
+            return self._refuse(str(error))
+        if first is None or first.problem:
+            died = self._end(grace_s=GRACE_S)
+            return Unconfined(first.problem, died.log) if first else died
+        self._confined = True
+        return None
+
+    def _has_said_more(self) -> bool:
+        """Raises OSError when it has closed the connection."""
+        if self._received:
+            return True
+        if not select.select([self._connection], [], [], 0)[0]:
+            return False
+        if not self._connection.recv(1):
+            raise ConnectionResetError
+        return True
+
+    def _refuse(self, problem: str) -> Unreadable:
+        self._end()
+        return Unreadable(problem, self.log())
 
     def log(self) -> str:
         """The end of what the worker printed."""
@@ -402,7 +449,7 @@ class Session:
         del self._received[: len(line) + 1]
         return line
 
-    def _end(self, *, grace_s: float = 0.0) -> End:
+    def _end(self, *, grace_s: float = 0.0) -> Died:
         """Kill all of it, and how the worker itself ended: by itself if it does in time."""
         self.alive = False
         with suppress(ProcessLookupError):
@@ -412,7 +459,10 @@ class Session:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._connection.close()
-        return self._server.wait(self.pid, server=self._server_pid)
+        end = self._server.wait(self.pid, server=self._server_pid)
+        cause: Literal["", "memory", "harness"] = "memory" if end.exhausted else ""
+        self._died = Died(end.status, self.log(), "harness" if end.gone else cause)
+        return self._died
 
 
 def _scratch() -> Path:
@@ -429,7 +479,7 @@ def _scratch() -> Path:
 
 @cache
 def _sweep(place: Path) -> None:
-    """Remove the folders of critics that were killed; once is enough."""
+    """Remove the folders of evaluators that were killed; once is enough."""
     for left in place.glob("portkern-*"):
         if owner.gone(left.name):
             shutil.rmtree(left, ignore_errors=True)

@@ -65,15 +65,19 @@ class SharedMemory:
         SharedMemoryView(self.handle).write(slot, tensor)
         return slot
 
+    def look(self, slot: Slot) -> torch.Tensor:
+        """What is there as long as the worker leaves it: to be read once."""
+        return SharedMemoryView(self.handle).tensor(slot)
+
     def take(self, slot: Slot) -> torch.Tensor:
         """A copy that later writes of the worker do not change."""
         return SharedMemoryView(self.handle).tensor(slot).clone()
 
-    def bytes(self, size: int) -> bytes | None:
-        """The first ``size`` bytes; None if there are fewer."""
-        if not 0 <= size <= os.fstat(self.handle).st_size:
+    def bytes(self, size: int, offset: int = 0) -> bytes | None:
+        """So many bytes from ``offset`` on; None if there are fewer."""
+        if not 0 <= size <= os.fstat(self.handle).st_size - offset:
             return None
-        return os.pread(self.handle, size, 0)
+        return os.pread(self.handle, size, offset)
 
     def close(self) -> None:
         if self.handle >= 0:

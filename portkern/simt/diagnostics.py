@@ -46,6 +46,9 @@ CODES: dict[str, Code] = {
     "SX009": Code("thread-block clusters or distributed shared memory", "use one block's memory"),
     "SX010": Code("wgmma or tcgen05", "use mma.sync or wmma"),
     "SX011": Code("a __shared__ declaration that cannot be parsed", "declare it on its own"),
+    "SX012": Code("a name of CUDA, HIP or PyTorch without a model", "see the message"),
+    "SX013": Code("a header that is not on this machine", "install it, or name its folder by -I"),
+    "SX014": Code("a function that no source defines", "name the file that does, or see SX012"),
     # -- memory
     "SX101": Code("access outside a global buffer", "check the index against the size"),
     "SX102": Code("access outside shared memory", "check the index against the array's size"),
@@ -60,6 +63,10 @@ CODES: dict[str, Code] = {
     "SX111": Code("write to constant memory", "use __device__ memory"),
     "SX112": Code("access through a null pointer", "check the allocation"),
     "SX113": Code("free of what was not allocated", "free what cudaMalloc returned, once"),
+    "SX114": Code("host code uses device memory", "copy it with cudaMemcpy or hipMemcpy first"),
+    "SX115": Code("an output that no device code wrote", "write it in a kernel"),
+    "SX116": Code("host code had the data", "compute it in a kernel"),
+    "SX117": Code("device heap memory that was never freed", "free it in a kernel", _NOTE),
     # -- races
     "SX201": Code("race on shared memory", "put a barrier between the accesses"),
     "SX202": Code("race on global memory within a block", "put a barrier between the accesses"),
@@ -68,7 +75,10 @@ CODES: dict[str, Code] = {
     "SX205": Code("an atomic and a plain access race", "make both atomic, or put a barrier"),
     "SX206": Code("an atomic whose scope is too narrow", "use the device-wide form"),
     # -- convergence
-    "SX301": Code("threads meet at different barriers", "move the barrier out of the branch"),
+    "SX301": Code(
+        "lanes of a warp, or parties of a barrier, disagree about it",
+        "move the barrier out of the branch",
+    ),
     "SX302": Code("barrier after some threads have returned", "guard the body, not the barrier"),
     "SX303": Code("deadlock", "let all named threads reach the operation"),
     "SX304": Code("a mask that does not name the calling lane", "compute the mask with __ballot"),
@@ -78,6 +88,15 @@ CODES: dict[str, Code] = {
     "SX308": Code("whole warps returned before a barrier", "correct on today's GPUs", _NOTE),
     "SX309": Code("blocks left a grid barrier out", "let every block reach it"),
     "SX310": Code("a 32-bit mask on a 64-lane warp", "use a 64-bit mask"),
+    "SX311": Code(
+        "whole warps meet at different barriers",
+        "works where barriers count warps; CUDA C++ promises it for one barrier only",
+        _WARNING,
+    ),
+    "SX312": Code(
+        "a lane waits for another lane of its wave",
+        "waves of this target run in lock-step: let one lane of the wave take the lock",
+    ),
     # -- launch and resources
     "SX401": Code("invalid launch configuration", "keep within the target's limits"),
     "SX402": Code("more shared memory than the target has", "use smaller tiles"),
@@ -135,11 +154,19 @@ class Diagnostic:
         return said | {"severity": str(self.severity), "place": self.place}
 
 
-def merge(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def merge(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """One of each code and place, in order of appearance, with how often it was met."""
     merged: dict[tuple[object, ...], Diagnostic] = {}
-    for one in found:
-        key = (one.code, one.file, one.line, one.also, one.kernel if not one.line else "")
+    for diagnostic in diagnostics:
+        key = (
+            diagnostic.code,
+            diagnostic.file,
+            diagnostic.line,
+            diagnostic.also,
+            diagnostic.kernel if not diagnostic.line else "",
+        )
         before = merged.get(key)
-        merged[key] = replace(before, count=before.count + one.count) if before else one
+        merged[key] = (
+            replace(before, count=before.count + diagnostic.count) if before else diagnostic
+        )
     return list(merged.values())

@@ -1,21 +1,26 @@
 """The C interface of a native kernel, derived from its op's signature.
 
 ``extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, stream)``:
-inputs, outputs, axes, scalars and, on a GPU, the stream; 0 means that the launch was accepted.
+inputs, outputs, axes, scalars and, on a GPU, the stream; 0 means that the launch was accepted. An
+op of more than :data:`MOST_POINTERS` tensors passes them by name instead, in the structures
+``NAME_in``, ``NAME_out`` and ``NAME_axes``: nobody counts thirty pointers.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from portkern.spec.op import CELL, Scalar, Signature, TensorSpec
 
 if TYPE_CHECKING:
     from _ctypes import CFuncPtr
 
-_C_SCALARS = {"float32": "float", "int64": "int64_t", "bool": "bool"}
+#: Of inputs and outputs together.
+MOST_POINTERS = 16
+C_SCALARS = {"float32": "float", "int64": "int64_t", "bool": "bool"}
 _CTYPES: Mapping[str, type[ctypes.c_float | ctypes.c_int64 | ctypes.c_bool]] = {
     "float32": ctypes.c_float,
     "int64": ctypes.c_int64,
@@ -26,22 +31,51 @@ _CTYPES: Mapping[str, type[ctypes.c_float | ctypes.c_int64 | ctypes.c_bool]] = {
 def prototype(
     signature: Signature, entry: str, types: Mapping[str, str], *, stream: str | None = None
 ) -> str:
-    """The declaration that a source is compiled against; ``types`` maps dtypes to C names.
+    """The declaration that a source is compiled against, in one line; ``types`` maps dtypes to C
+    names."""
+    parameters = [part for parts in _parts(signature, types).values() for part in parts]
+    if passes_structures(signature):
+        parameters = [f"const {signature.name}_{part}* {part}" for part in _parts(signature, types)]
+    parameters += [f"{C_SCALARS[s.dtype]} {s.name}" for s in signature.scalars]
+    if stream:
+        parameters.append(f"{stream} stream")
+    return f'extern "C" int {entry}({", ".join(parameters)});'
+
+
+def declaration(
+    signature: Signature, entry: str, types: Mapping[str, str], *, stream: str | None = None
+) -> str:
+    """The prototype after the structures that it takes, if any.
 
     Put before the source, it turns a wrong prototype into the compiler's own error.
     """
+    lines = [prototype(signature, entry, types, stream=stream)]
+    if passes_structures(signature):
+        parts = _parts(signature, types).items()
+        lines[:0] = [f"struct {signature.name}_{part} {{ {_fields(of)} }};" for part, of in parts]
+    return "\n".join(lines)
+
+
+def passes_structures(signature: Signature) -> bool:
+    return len(signature.inputs) + len(signature.outputs) > MOST_POINTERS
+
+
+def _parts(signature: Signature, types: Mapping[str, str]) -> dict[str, list[str]]:
+    """What is declared of inputs, outputs and axes, by the names of their structures."""
 
     def pointer(tensor: TensorSpec, qualifier: str) -> str:
         name = "scalar_t" if tensor.dtype == CELL else types[tensor.dtype]
         return f"{qualifier}{name}* {tensor.name}"
 
-    parameters = [pointer(t, "const ") for t in signature.inputs]
-    parameters += [pointer(t, "") for t in signature.outputs]
-    parameters += [f"int64_t {axis}" for axis in signature.axes]
-    parameters += [f"{_C_SCALARS[s.dtype]} {s.name}" for s in signature.scalars]
-    if stream:
-        parameters.append(f"{stream} stream")
-    return f'extern "C" int {entry}({", ".join(parameters)});'
+    return {
+        "in": [pointer(t, "const ") for t in signature.inputs],
+        "out": [pointer(t, "") for t in signature.outputs],
+        "axes": [f"int64_t {axis}" for axis in signature.axes],
+    }
+
+
+def _fields(declared: Sequence[str]) -> str:
+    return " ".join(f"{one};" for one in declared)
 
 
 def prelude(
@@ -60,7 +94,7 @@ def prelude(
             include,
             f"typedef {types[dtype]} scalar_t;",
             f"#define PORTKERN_{dtype.upper()} 1",
-            prototype(signature, entry, types, stream=stream),
+            declaration(signature, entry, types, stream=stream),
             "",
         ]
     )
@@ -70,9 +104,12 @@ def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool
     """The C function with its argument types set, so that ctypes converts and checks."""
     function: CFuncPtr = getattr(library, entry)
     pointers = len(signature.inputs) + len(signature.outputs)
+    axes = len(signature.axes)
+    tensors: Sequence[Any] = [*[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * axes]
+    if passes_structures(signature):
+        tensors = [ctypes.POINTER(kind) for kind in _structures(signature)]
     function.argtypes = [
-        *[ctypes.c_void_p] * pointers,
-        *[ctypes.c_int64] * len(signature.axes),
+        *tensors,
         *[_CTYPES[s.dtype] for s in signature.scalars],
         *[ctypes.c_void_p] * stream,
     ]
@@ -80,8 +117,33 @@ def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool
     return function
 
 
-def by_value(
-    signature: Signature, dims: Mapping[str, int], scalars: Mapping[str, Scalar]
-) -> Sequence[Scalar]:
-    """The arguments after the pointers: axes, then scalars, in declared order."""
-    return [*(dims[a] for a in signature.axes), *(scalars[s.name] for s in signature.scalars)]
+@lru_cache(maxsize=64)
+def _structures(signature: Signature) -> tuple[type[ctypes.Structure], ...]:
+    """As :func:`declaration` says them: of inputs, of outputs and of axes."""
+    fields = {
+        "in": [(tensor.name, ctypes.c_void_p) for tensor in signature.inputs],
+        "out": [(tensor.name, ctypes.c_void_p) for tensor in signature.outputs],
+        "axes": [(axis, ctypes.c_int64) for axis in signature.axes],
+    }
+    return tuple(
+        type(f"{signature.name}_{part}", (ctypes.Structure,), {"_fields_": of})
+        for part, of in fields.items()
+    )
+
+
+def arguments(
+    signature: Signature,
+    pointers: Sequence[int],
+    dims: Mapping[str, int],
+    scalars: Mapping[str, Scalar],
+) -> Sequence[Any]:
+    """All but the stream, in declared order. ``pointers``: of inputs, then outputs."""
+    axes = [dims[axis] for axis in signature.axes]
+    values = [scalars[scalar.name] for scalar in signature.scalars]
+    if not passes_structures(signature):
+        return [*pointers, *axes, *values]
+    count = len(signature.inputs)
+    parts = (pointers[:count], pointers[count:], axes)
+    kinds = _structures(signature)
+    passed = [kind(*part) for kind, part in zip(kinds, parts, strict=True)]
+    return [*map(ctypes.pointer, passed), *values]

@@ -98,7 +98,7 @@ class Resources:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Resources:
         """Raises ValueError for what :func:`dataclasses.asdict` does not make."""
-        names = {one.name for one in fields(cls)}
+        names = {entry.name for entry in fields(cls)}
         numbers = [value for name, value in data.items() if name != "kernel"]
         if not data.keys() <= names or type(data.get("kernel")) is not str:
             raise ValueError(f"resources are of {sorted(names)}, got {sorted(data)}")
@@ -152,7 +152,7 @@ class Artifact:
         """Raises ValueError for what :meth:`to_json` does not make."""
         match data:
             case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
-                parts = [one for one in used if isinstance(one, dict)]
+                parts = [entry for entry in used if isinstance(entry, dict)]
                 if len(parts) == len(used):
                     return cls(Path(path), kind, tuple(map(Resources.from_json, parts)), log)
         raise ValueError(f"not an artifact: {str(data)[:200]}")
@@ -220,6 +220,13 @@ class Backend(ABC):
     checkers: ClassVar[Mapping[str, str]] = {}
     #: Names of knobs that are a block's number of threads, a target's ``block``.
     thread_knobs: ClassVar[tuple[str, ...]] = ()
+    #: What tells its Python sources from those of others: a module that they import, or a name that
+    #: they give a value.
+    marks: ClassVar[tuple[str, ...]] = ()
+    #: Languages whose sources it builds with headers, macros and further sources.
+    companions: ClassVar[tuple[str, ...]] = ()
+    #: The language of Python files that define a class ModelNew; empty where it takes none.
+    modules: ClassVar[str] = ""
     #: Whether kernels of this backend take outputs (``dps``) or return them.
     style: ClassVar[Literal["dps", "return"]] = "dps"
 
@@ -238,6 +245,23 @@ class Backend(ABC):
     @abstractmethod
     def build(self, request: Build, workdir: Path) -> Artifact:
         """Compile into ``workdir``. Raises :class:`BuildError` with the compiler's log."""
+
+    def builds(self, request: Build) -> bool | Missing:
+        """Whether this machine can build this request, asked before the candidate's code runs:
+        what a worker says once it has is no excuse."""
+        return True
+
+    def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
+        """Whether the venue can run what was built, asked before it is loaded."""
+        return True
+
+    def runs_at_build(self, candidate: Candidate) -> bool:
+        """Whether building runs the candidate's code, as importing a Python module does; a compiler
+        only reads it. The artifact of such a build is the module itself, as it was written."""
+        suffixes = [self.languages, *self.shared.values()]
+        return candidate.style == "module" or any(
+            known.get(".py") == candidate.language for known in suffixes
+        )
 
     @abstractmethod
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:

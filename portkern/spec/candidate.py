@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec.companions import Companions
 
 #: ``#define BLOCK 256  // knob: 128 256 512`` in C, ``BLOCK = 256  # knob: 128 256`` in Python.
 _KNOB = re.compile(
@@ -18,7 +19,7 @@ _KNOB = re.compile(
     re.MULTILINE,
 )
 
-Style = Literal["dps", "return"]
+Style = Literal["dps", "return", "module"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class Knob:
 class Candidate:
     """``entry`` is the function to call (the op's name unless said otherwise).
 
-    ``style`` is ``dps`` (the evaluator's poisoned outputs are passed in) or ``return``.
+    ``style`` is ``dps`` (the evaluator's poisoned outputs are passed in), ``return``, or
+    ``module``: ``entry`` is a class of torch.nn, whose parameters are those of the op's inputs that
+    stand for its own (:mod:`portkern.spec.module_form`).
+    ``variant`` tells kernels apart that are for the same op in the same language.
     """
 
     op: str
@@ -45,12 +49,15 @@ class Candidate:
     author: str = "catalogue"
     parents: tuple[str, ...] = ()
     style: Style = "dps"
+    companions: Companions = field(default_factory=Companions)
+    variant: str = ""
 
     @cached_property
     def digest(self) -> str:
         """Identity: what is built and called counts, who wrote it does not."""
         h = hashlib.sha256()
-        for part in (self.op, self.language, self.entry, self.style, self.source):
+        beside = self.companions.parts if self.companions else ()
+        for part in (self.op, self.language, self.entry, self.style, self.source, *beside):
             h.update(len(part).to_bytes(8, "little") + part.encode())
         return h.hexdigest()[:16]
 
@@ -62,11 +69,11 @@ class Candidate:
 
     @cached_property
     def knobs(self) -> dict[str, Knob]:
-        found = {}
+        knobs = {}
         for match in _KNOB.finditer(self.source):
             choices = tuple(int(text) for text in match["choices"].split())
-            found[match["name"]] = Knob(match["name"], int(match["value"]), choices)
-        return found
+            knobs[match["name"]] = Knob(match["name"], int(match["value"]), choices)
+        return knobs
 
     def turn(self, settings: Mapping[str, int]) -> Candidate:
         """The same kernel with other knob values; raises ConfigError for one it does not offer."""

@@ -9,8 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec import companions
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
+from portkern.spec.module_form import CLASS, defines_class
 
 #: ``#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)``: in one language it starts from another value.
 _EXCEPTION = re.compile(
@@ -29,7 +31,7 @@ def candidates(op: str, backend: Backend) -> list[Candidate]:
         for suffix, language in languages.items():
             file = files(home) / "kernels" / f"{op}{suffix}"
             if language not in sources and file.is_file():
-                sources[language] = _of_one(file.read_text(encoding="utf-8"), language)
+                sources[language] = of_one(file.read_text(encoding="utf-8"), language)
     return [
         Candidate(op, backend.name, language, source, entry=op, style=backend.style)
         for language, source in sources.items()
@@ -37,28 +39,44 @@ def candidates(op: str, backend: Backend) -> list[Candidate]:
 
 
 def from_file(path: Path, *, op: str, backend: Backend, entry: str | None = None) -> Candidate:
-    """A candidate read from anywhere; its suffix says the language. Raises ConfigError."""
-    known = (*backend.shared.values(), backend.languages)
-    languages = {suffix: language for one in known for suffix, language in one.items()}
+    """A candidate read from anywhere; its suffix says the language, and headers in its folder are
+    its own. A Python file with a class ModelNew is one of style ``module``. Raises ConfigError."""
+    languages = languages_of(backend)
+    if path.suffix == ".py" and defines_class(source := companions.read_text(path)):
+        return of_module(source, op=op, backend=backend, author=f"file:{path.name}")
     if path.suffix not in languages:
         raise no_such(f"{backend.name} source suffix", path.suffix, languages)
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {path}: {error}") from error
-    language = languages[path.suffix]
+    source = companions.read_text(path)
     return Candidate(
         op,
         backend.name,
-        language,
-        _of_one(source, language),
+        languages[path.suffix],
+        of_one(source, languages[path.suffix]),
         entry or op,
         author=f"file:{path.name}",
         style=backend.style,
+        companions=companions.gather(path, source, root=path.resolve().parent, strict=False),
     )
 
 
-def _of_one(source: str, language: str) -> str:
+def of_module(source: str, *, op: str, backend: Backend, author: str) -> Candidate:
+    """Of a source that defines ModelNew. Raises ConfigError for a backend that takes none."""
+    if not backend.modules:
+        raise ConfigError(
+            f"Got a class {CLASS} for {backend.name}, expected one for triton, cuda, hip or cpu"
+        )
+    return Candidate(
+        op, backend.name, backend.modules, source, CLASS, author=author, style="module"
+    )
+
+
+def languages_of(backend: Backend) -> dict[str, str]:
+    """By suffix, those of sources that it shares too."""
+    known = (*backend.shared.values(), backend.languages)
+    return {suffix: language for suffixes in known for suffix, language in suffixes.items()}
+
+
+def of_one(source: str, language: str) -> str:
     """A source of several languages as that of one, whose values its knobs take."""
 
     def settle(knob: re.Match[str]) -> str:

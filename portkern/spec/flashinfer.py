@@ -1,7 +1,7 @@
 """Operators and workloads in FlashInfer-Bench's JSON: its Definition, and its Workload as a Trace.
 
-What that format has and portkern does not (constraints, 8-bit floats, stored input tensors) is
-refused or, where it changes no result, dropped; each function says which.
+What that format has and portkern does not (constraints, 8-bit floats) is refused or, where it
+changes no result, dropped; each function says which.
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ import ast
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portkern.errors import ConfigError
-from portkern.spec.op import Op, Reference, Scalar, ScalarSpec, Signature, TensorSpec, Workload
+from portkern.spec.imported import ImportedReference
+from portkern.spec.op import (
+    Op,
+    Scalar,
+    ScalarSpec,
+    Signature,
+    StoredTensor,
+    TensorSpec,
+    Workload,
+)
 
 if TYPE_CHECKING:
-    import torch
-
     from portkern.spec.json_types import Json, JsonObject
 
 T = TypeVar("T")
@@ -30,35 +37,6 @@ _SCALARS = dict.fromkeys(("float32", "float16", "bfloat16"), "float32")
 _SCALARS |= dict.fromkeys(("int64", "int32", "int16", "int8"), "int64") | {"bool": "bool"}
 _ZERO: Mapping[str, Scalar] = {"float32": 0.0, "int64": 0, "bool": False}
 _NAMESPACE = uuid.UUID("6f1f5a0e-6a0c-5b6e-9a50-0c8f6f1d2b11")
-
-
-@dataclass(frozen=True)
-class _Reference:
-    """A Definition's ``run``; its source is executed at the first call, not when it is read.
-
-    ``arguments`` is the order in which ``run`` takes tensors and scalars.
-    """
-
-    name: str
-    source: str
-    arguments: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    @cached_property
-    def run(self) -> Reference:
-        namespace: dict[str, Any] = {"__name__": f"definition {self.name}"}
-        exec(compile(self.source, f"<definition {self.name}>", "exec"), namespace)
-        run: Reference = namespace["run"]
-        return run
-
-    def __call__(self, *tensors: torch.Tensor, **scalars: Scalar) -> Any:
-        queue = iter(tensors)
-        given = [scalars[name] if name in scalars else next(queue) for name in self.arguments]
-        result = self.run(*given)
-        if not isinstance(result, dict):
-            return result
-        values = tuple(result[name] for name in self.outputs)
-        return values if len(values) > 1 else values[0]
 
 
 def read_definition(text: str) -> Op:
@@ -81,7 +59,7 @@ def read_definition(text: str) -> Op:
     floats = [t.dtype for t in (*outputs, *tensors) if "float" in t.dtype]
     return Op(
         Signature(name, _variables(lengths, tensors), tensors, outputs, scalars),
-        _Reference(name, source, tuple(inputs), tuple(t.name for t in outputs)),
+        ImportedReference(name, source, tuple(inputs), tuple(t.name for t in outputs)),
         flops=lambda dims: 0.0,
         workloads={},
         dtypes=(floats[0] if floats else "float32",),
@@ -111,7 +89,7 @@ def write_definition(op: Op, dtype: str) -> str:
     }
     scalars = {s.name: {"shape": None, "dtype": s.dtype} for s in signature.scalars}
     inputs = {t.name: _tensor_json(t, dtype) for t in signature.inputs} | scalars
-    if isinstance(op.reference, _Reference):
+    if isinstance(op.reference, ImportedReference):
         inputs = {name: inputs[name] for name in op.reference.arguments}
     return json.dumps(
         {
@@ -128,10 +106,23 @@ def write_definition(op: Op, dtype: str) -> str:
     )
 
 
-def read_workloads(jsonl: str, op: Op) -> tuple[Workload, ...]:
+def load(path: Path) -> Op:
+    """A Definition; workloads in the ``.jsonl`` file beside it are its ``ci`` set, and files of
+    tensors that they name relative to its folder. Raises ConfigError."""
+    try:
+        op = read_definition(path.read_text(encoding="utf-8"))
+        beside = path.with_suffix(".jsonl")
+        lines = beside.read_text(encoding="utf-8") if beside.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}") from error
+    return replace(op, workloads={"ci": read_workloads(lines, op, path.parent)})
+
+
+def read_workloads(jsonl: str, op: Op, folder: Path = Path()) -> tuple[Workload, ...]:
     """The workloads of ``op``, named by their uuid. Raises ConfigError for the first bad line."""
-    lines = [(n, line) for n, line in enumerate(jsonl.splitlines(), 1) if line.strip()]
-    return tuple(_workload(_parse(line, f"line {n}"), op, f"line {n}") for n, line in lines)
+    lines = [(n, line) for n, line in enumerate(jsonl.split("\n"), 1) if line.strip()]
+    parsed = ((_parse(line, f"line {n}"), f"line {n}") for n, line in lines)
+    return tuple(_workload(data, op, where, folder) for data, where in parsed)
 
 
 def write_workloads(workloads: Sequence[Workload], op: Op) -> str:
@@ -153,6 +144,10 @@ def _trace(workload: Workload, op: Op) -> JsonObject:
     op.check(workload)
     scalars = op.signature.scalar_values(workload.scalars)
     inputs: dict[str, Json] = {t.name: {"type": "random"} for t in op.signature.inputs}
+    inputs |= {
+        name: {"type": "safetensors", "path": str(stored.path), "tensor_key": stored.key}
+        for name, stored in workload.stored.items()
+    }
     inputs |= {name: {"type": "scalar", "value": value} for name, value in scalars.items()}
     axes = {axis: workload.dims[axis] for axis in op.signature.axes}
     return {
@@ -163,7 +158,7 @@ def _trace(workload: Workload, op: Op) -> JsonObject:
     }
 
 
-def _workload(data: Mapping[str, object], op: Op, where: str) -> Workload:
+def _workload(data: Mapping[str, object], op: Op, where: str, folder: Path) -> Workload:
     definition = _field(data, "definition", str, at=where)
     if definition != op.name:
         raise _wrong(f"{where}: definition", definition, repr(op.name))
@@ -179,22 +174,30 @@ def _workload(data: Mapping[str, object], op: Op, where: str) -> Workload:
     kinds |= {s.name: s.dtype for s in op.signature.scalars}
     if set(inputs) != set(kinds):
         raise _wrong(f"{where}: inputs", sorted(inputs), str(sorted(kinds)))
-    scalars = {}
+    scalars: dict[str, Scalar] = {}
+    stored: dict[str, StoredTensor] = {}
     for name, kind in kinds.items():
-        value = _value(inputs[name], kind, f"{where}: inputs.{name}")
-        if value is not None:
+        value = _value(inputs[name], kind, f"{where}: inputs.{name}", folder)
+        if isinstance(value, StoredTensor):
+            stored[name] = value
+        elif value is not None:
             scalars[name] = value
-    found = Workload(_field(workload, "uuid", str, at=where), axes, scalars)
-    op.check(found)
-    return found
+    parsed = Workload(_field(workload, "uuid", str, at=where), axes, scalars, stored)
+    op.check(parsed)
+    return parsed
 
 
-def _value(spec: object, dtype: str | None, where: str) -> Scalar | None:
-    """A scalar's value; None for a tensor, whose values portkern draws itself."""
+def _value(
+    spec: object, dtype: str | None, where: str, folder: Path
+) -> Scalar | StoredTensor | None:
+    """A scalar's value; None for a tensor whose values portkern draws itself."""
     kind = _field(spec, "type", str, at=where)
     if dtype is None:
+        if kind == "safetensors":
+            path = folder / _field(spec, "path", str, at=where)
+            return StoredTensor(path, _field(spec, "tensor_key", str, at=where))
         if kind != "random":
-            raise _wrong(f"{where}.type", kind, "'random' for a tensor")
+            raise _wrong(f"{where}.type", kind, "'random' or 'safetensors' for a tensor")
         return None
     if kind != "scalar":
         raise _wrong(f"{where}.type", kind, "'scalar'")
@@ -286,14 +289,17 @@ def _run_arguments(source: str) -> tuple[str, ...] | None:
 
 def _runnable(op: Op, inputs: tuple[str, ...]) -> str:
     """The reference as a module of its own; called with the inputs by position."""
-    source = op.reference_source
+    theirs = isinstance(op.reference, ImportedReference)
+    source = (
+        op.reference.source if isinstance(op.reference, ImportedReference) else op.reference_source
+    )
     taken = _run_arguments(source)
     scalars = tuple(name for name in inputs if name in {s.name for s in op.signature.scalars})
     if taken is None or len(taken) != len(inputs):
         raise _wrong(f"reference of {op.name}", source, f"run({', '.join(inputs)})")
     if tuple(name for name in taken if name in scalars) != scalars:
         raise _wrong(f"reference of {op.name}", f"run({', '.join(taken)})", f"scalars {scalars}")
-    if isinstance(op.reference, _Reference):
+    if theirs:
         return source
     # Annotations name what the module of the op imports (Any); here nothing evaluates them.
     return f"from __future__ import annotations\n\n\n{source}"

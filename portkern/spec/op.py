@@ -7,16 +7,22 @@ import inspect
 import json
 import math
 import textwrap
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec.module_form import ModuleForm
 
 if TYPE_CHECKING:
     import torch
 
+    from portkern.spec.expression import Expression
+    from portkern.spec.imported import ImportedInputs
     from portkern.spec.json_types import JsonObject
 
 #: A tensor of this dtype takes the dtype of the cell it runs in.
@@ -61,6 +67,9 @@ class TensorSpec:
     def sizes(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(dims[axis] if isinstance(axis, str) else axis for axis in self.shape)
 
+    def nelements(self, dims: Mapping[str, int]) -> int:
+        return math.prod(self.sizes(dims))
+
     def resolve(self, dtype: str) -> str:
         return dtype if self.dtype == CELL else self.dtype
 
@@ -84,12 +93,31 @@ class ScalarSpec:
 
 
 @dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of a safetensors file, by its key there."""
+
+    path: Path
+    key: str
+
+    @property
+    def identity(self) -> list[str | int]:
+        """Another one where the file has been written since."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return [str(self.path), self.key]
+        return [str(self.path), self.key, status.st_size, status.st_mtime_ns]
+
+
+@dataclass(frozen=True)
 class Workload:
-    """One concrete size of an op."""
+    """One concrete size of an op. ``stored``: inputs, by name, that it comes with; the others are
+    drawn."""
 
     name: str
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    stored: Mapping[str, StoredTensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,7 +125,8 @@ class Signature:
     """What a kernel's author and the jailed worker may know of an op: everything but the answer.
 
     Native kernels receive the pointers of inputs then outputs, the axes as ``int64_t`` in
-    declared order, then the scalars.
+    declared order, then the scalars. ``module``: how a class is constructed and called, where the
+    op is one.
     """
 
     name: str
@@ -105,6 +134,7 @@ class Signature:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     scalars: tuple[ScalarSpec, ...] = ()
+    module: ModuleForm | None = None
 
     def __post_init__(self) -> None:
         named = [t.name for t in (*self.inputs, *self.outputs)] + [s.name for s in self.scalars]
@@ -124,11 +154,18 @@ class Signature:
                 f"its tensors use {sorted(used)}"
             )
 
+    def nelements(self, dims: Mapping[str, int]) -> int:
+        """Of all inputs and outputs together."""
+        return sum(tensor.nelements(dims) for tensor in (*self.inputs, *self.outputs))
+
     def scalar_values(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
         return {s.name: given.get(s.name, s.default) for s in self.scalars}
 
     def to_json(self) -> JsonObject:
-        return asdict(self)
+        data = asdict(self)
+        if self.module is None:
+            del data["module"]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
@@ -149,6 +186,7 @@ class Signature:
             tensors("inputs"),
             tensors("outputs"),
             tuple(ScalarSpec(**s) for s in data["scalars"]),
+            ModuleForm.from_json(data["module"]) if data.get("module") else None,
         )
 
 
@@ -163,6 +201,8 @@ class Op:
     of their sizes. Both widen what a float32 sum may err by. ``shifts`` says that the mean of the
     inputs is taken out of them, or that powers are taken of sums: a kernel may then err as if each
     input were off by a roundoff of float32, which is how far the mean or the sum can be known.
+    Where ``terms`` is None nothing is declared, and the evaluator derives from the reference what
+    a kernel may err by.
 
     ``adversaries`` make of normal inputs such as break the op's known shortcuts; each takes the
     cell's torch dtype, a generator and the inputs at float32 (those of integers as they are), and
@@ -172,6 +212,13 @@ class Op:
     a convolution's output do. ``reads``: the bytes of inputs, given axes and dtype, that no kernel
     can do without, where that is not all of them. ``baseline`` is the framework's fastest way to
     the same answer where that is not ``reference``; only times are taken of it.
+
+    ``requires``: what the lengths of a workload must fulfil. ``draws``: of inputs by name, how
+    values are made of those of a distribution (:data:`portkern.evaluator.inputs.DRAWS`);
+    ``own_inputs``: where the inputs come from when no distribution stands for them.
+    ``definition``: the text that the op was read from, if it was, which its digest covers.
+    ``reference_source`` is what authors are shown; ``run_source`` is a module with ``run`` where
+    that is none. ``file``: of an op that was read from one, what ``op=`` takes.
     """
 
     signature: Signature
@@ -180,7 +227,7 @@ class Op:
     workloads: Mapping[str, tuple[Workload, ...]]
     dtypes: tuple[str, ...] = FLOATS
     precision: Precision = "strict"
-    terms: Callable[[Mapping[str, int]], int] = lambda _: 1
+    terms: Callable[[Mapping[str, int]], int] | None = None
     cancels: bool = False
     shifts: bool = False
     adversaries: Mapping[str, Callable[..., Sequence[torch.Tensor]]] = field(default_factory=dict)
@@ -189,19 +236,52 @@ class Op:
     baseline: Reference | None = None
     description: str = ""
     reference_source: str = ""
+    requires: tuple[Expression, ...] = ()
+    draws: Mapping[str, str] = field(default_factory=dict)
+    own_inputs: ImportedInputs | None = None
+    definition: str = ""
+    run_source: str = ""
+    file: str = ""
 
     def __post_init__(self) -> None:
         if not self.reference_source:
             object.__setattr__(self, "reference_source", _source(self.reference))
+        if self.terms is None and (self.cancels or self.shifts):
+            raise ConfigError(
+                f"Op {self.name!r} declares that its sums cancel or that a mean is taken out, and "
+                "not how many terms they have; expected `terms` with `cancels` and `shifts`"
+            )
         for which, workloads in self.workloads.items():
             if which not in WORKLOAD_SETS:
                 raise no_such("workload set", which, WORKLOAD_SETS)
             for workload in workloads:
                 self.check(workload)
 
+    @staticmethod
+    def from_torch(
+        module: Callable[..., Any],
+        inputs: Sequence[Any],
+        *,
+        name: str = "",
+        folder: str | Path = "operators",
+    ) -> Op:
+        """The op that a live module or function is, called with example ``inputs``; written to
+        ``folder/name.py``. See :func:`portkern.evaluator.from_module.load`. Raises ConfigError."""
+        from_module = import_module("portkern.evaluator.from_module")  # is made of this module
+        op: Op = from_module.load(module, inputs, name=name, folder=folder)
+        return op
+
     @property
     def name(self) -> str:
         return self.signature.name
+
+    @property
+    def structured(self) -> bool:
+        """Whether values of inputs may not be changed one by one: what they are to one another, or
+        what they lie between, is what the op is for."""
+        if self.own_inputs is not None or "unit" in self.draws.values():
+            return True
+        return any(work.stored for several in self.workloads.values() for work in several)
 
     def check(self, workload: Workload) -> None:
         """Raise ConfigError unless ``workload`` gives every axis a length, and only axes."""
@@ -213,6 +293,9 @@ class Op:
         unknown = set(workload.scalars) - {s.name for s in self.signature.scalars}
         if unknown:
             raise no_such("scalar", min(unknown), (s.name for s in self.signature.scalars))
+        for name in workload.stored:
+            if name not in (spec.name for spec in self.signature.inputs):
+                raise no_such("input", name, (spec.name for spec in self.signature.inputs))
         scalars = self.signature.scalar_values(workload.scalars)
         derived = self.derived(workload.dims, scalars) if self.derived else {}
         for axis, length in derived.items():
@@ -220,6 +303,19 @@ class Op:
                 raise ConfigError(
                     f"Workload {workload.name!r} of {self.name!r} has {axis}="
                     f"{workload.dims[axis]}, expected {length} from its other axes and scalars"
+                )
+        if min(workload.dims.values(), default=0) < 0:
+            axis = min(workload.dims, key=workload.dims.__getitem__)
+            raise ConfigError(
+                f"Workload {workload.name!r} of {self.name!r} has {axis}={workload.dims[axis]}, "
+                "expected a length"
+            )
+        for condition in self.requires:
+            if not condition.holds(workload.dims):
+                lengths = ", ".join(f"{a}={workload.dims[a]}" for a in sorted(condition.names))
+                raise ConfigError(
+                    f"Workload {workload.name!r} of {self.name!r} has {lengths}; the operator "
+                    f"requires {condition}"
                 )
 
     def read_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
@@ -237,16 +333,40 @@ class Op:
     def baseline_source(self) -> str:
         """A function ``run`` of torch that the framework's time is taken of."""
         if self.baseline is None:
-            return self.reference_source
+            return self.run_source or self.reference_source
         return _source(self.baseline)
 
     @cached_property
     def digest(self) -> str:
-        """Changes when a result of this op could mean something else."""
-        rules = [self.precision, self.cancels, self.shifts, *sorted(self.adversaries)]
+        """Changes when a result of this op could mean something else; equal in all processes."""
+        rules = [self.precision, self.cancels, self.shifts, self.dtypes]
         sources = dict.fromkeys([self.reference_source, self.baseline_source])
-        parts = json.dumps([self.signature.to_json(), *sources, *rules])
-        return hashlib.sha256(parts.encode()).hexdigest()[:12]
+        counts = [_text(rule) for rule in (self.flops, self.terms, self.derived, self.reads)]
+        drawn = {name: _text(draws) for name, draws in self.adversaries.items()}
+        said = [self.signature.to_json(), *sources, *rules, counts, drawn]
+        said += [self.definition] if self.definition else []
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _text(function: Callable[..., object] | None) -> list[str]:
+    """Its source with the plain values that it was made with; of a lambda, the lines it is in. What
+    has no source is known by its code."""
+    if function is None:
+        return []
+    code: types.CodeType | None = getattr(function, "__code__", None)
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = type(function).__qualname__ if code is None else code.co_code.hex()
+        text += "" if code is None else f" {code.co_names} {_plain(code.co_consts)}"
+    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    given = getattr(function, "__defaults__", None) or ()
+    return [text, *_plain(held), *_plain(given)]
+
+
+def _plain(values: Sequence[object]) -> list[str]:
+    """Objects would be told with their addresses."""
+    return [repr(value) for value in values if isinstance(value, int | float | str)]
 
 
 def _source(function: Reference) -> str:

@@ -262,12 +262,12 @@ def _files(site: str | None) -> dict[str, list[Traversable]]:
             )
             raise ConfigError(msg)
         folders.append(Path(site))
-    found: dict[str, list[Traversable]] = {}
+    files: dict[str, list[Traversable]] = {}
     for folder in folders:
         for file in folder.iterdir():
             if file.name.endswith(".yaml"):
-                found.setdefault(file.name.removesuffix(".yaml"), []).append(file)
-    return found
+                files.setdefault(file.name.removesuffix(".yaml"), []).append(file)
+    return files
 
 
 def _read(file: Traversable) -> dict[str, object]:

@@ -123,19 +123,19 @@ def _nvidia() -> list[Gpu]:
         answer = run_tool([tool, query, "--format=csv,noheader"], timeout_s=20, error=ToolError)
     except ToolError:
         return []  # the tool without a driver: as good as no GPU
-    found = []
+    listed = []
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split(",")]
         if len(fields) == 5 and fields[0].isdigit():
             index, name, capability, driver, uuid = fields
             arch = f"sm_{capability.replace('.', '')}"
-            found.append(Gpu("nvidia", name, arch, int(index), driver, int(index), uuid))
-    return found
+            listed.append(Gpu("nvidia", name, arch, int(index), driver, int(index), uuid))
+    return listed
 
 
 def _amd() -> list[Gpu]:
     """AMD's compute devices from the kernel driver; CPUs are nodes too, with no gfx version."""
-    found: list[Gpu] = []
+    listed: list[Gpu] = []
     for node in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
         text = node.read_text()
         match = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
@@ -146,5 +146,5 @@ def _amd() -> list[Gpu]:
         name = (node.parent / "name").read_text().strip() or arch
         module = Path("/sys/module/amdgpu/version")
         driver = module.read_text().strip() if module.exists() else ""
-        found.append(Gpu("amd", name, arch, len(found), driver, len(found)))
-    return found
+        listed.append(Gpu("amd", name, arch, len(listed), driver, len(listed)))
+    return listed

@@ -27,7 +27,8 @@ def load_library(artifact: Artifact, request: Build, device: TorchDevice) -> Ker
     def launch(call: Call) -> Sequence[torch.Tensor]:
         pointers = [tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)]
         stream = [device.stream] if device.gpu else []
-        code = function(*pointers, *abi.by_value(signature, call.dims, call.scalars), *stream)
+        given = abi.arguments(signature, pointers, call.dims, call.scalars)
+        code = function(*given, *stream)
         if code != 0:
             raise LaunchError(f"{entry} returned {code}, expected 0 (the launch was accepted)")
         return call.outputs

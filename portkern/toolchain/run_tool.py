@@ -51,8 +51,8 @@ def run_tool(
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             late = BuildTimeout if error is BuildError else error
-            told = f"{name} ran longer than {timeout_s:g} s"
-            raise late(told, log=_text(log)[:LOG_LIMIT]) from None
+            message = f"{name} ran longer than {timeout_s:g} s"
+            raise late(message, log=_text(log)[:LOG_LIMIT]) from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

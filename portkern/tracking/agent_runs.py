@@ -12,7 +12,7 @@ from portkern.agent.attempt import Attempt
 from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
-from portkern.tracking.matrix_runs import BATCH, Skipped, Store, Tracked, sent
+from portkern.tracking.store import BATCH, Skipped, Store, Tracked, sent
 
 EXPERIMENT = "portkern generate"
 __all__ = ["EXPERIMENT", "Skipped", "track"]
@@ -28,19 +28,21 @@ def track(
         numbers |= {f"status/{name}": n for name, n in document["statuses"].items()}
         cost: Mapping[str, object] = document["cost"]
         numbers |= {k: v for k, v in cost.items() if isinstance(v, int | float)}
-        run = store.start(folder.name, _tags(document), _params(document), numbers)
+        store.end_lost()
+        run = store.start(folder.name, _tags(document))
+        store.incomplete(run)
+        store.add(run, numbers, params=_params(document))
         _curve(store, run, document["curve"])
         store.add_files(run, folder)
         traced = _traces(store, run, log, calls)
-        store.client.set_terminated(run)
-        return Tracked(store.uri, store.experiment, run, traced)
+        store.finish(run)
+        return Tracked(store.uri, store.experiment, run, traced, store.experiment_id)
 
     return sent(send, experiment=EXPERIMENT, uri=uri)
 
 
 def _tags(document: RunSummary) -> dict[str, str]:
     return {
-        "mlflow.source.name": "portkern",
         "preset": str(document["preset"].get("name", "")),
         "author": document["author"][:4000],
     }
@@ -67,7 +69,7 @@ def _curve(store: Store, run: str, curve: Sequence[float]) -> None:
 
 def _traces(store: Store, run: str, log: Log, calls: Calls) -> int:
     """One for each attempt that took calls."""
-    asked = [one for one in log if any(name in calls for name in one.calls)]
+    asked = [attempt for attempt in log if any(name in calls for name in attempt.calls)]
     if not asked:
         return 0
     # Otherwise they are sent from a thread that may outlive the store.

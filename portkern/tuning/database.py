@@ -116,12 +116,12 @@ def with_tuned_knobs(
     The first database that has an answer is believed, and of its answers the newest."""
     shape = shape_class(workload)
     for database in among:
-        found = [
+        entries = [
             entry
             for entry in database.entries.values()
             if (entry.target, entry.family, entry.dtype, entry.shape)
             == (where.name, candidate.family, dtype, shape)
         ]
-        if found:
-            return candidate.turn(max(found, key=lambda entry: entry.time).settings)
+        if entries:
+            return candidate.turn(max(entries, key=lambda entry: entry.time).settings)
     return candidate

@@ -83,14 +83,17 @@ def _imprecise(knob: str, value: int, precision: Precision) -> str:
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """``score``: how many times as fast as the framework; 0 for what was not right or not timed."""
+    """``score``: how many times as fast as the framework; 0 for what was not right, or not timed
+    without too much noise."""
 
     settings: Settings
     record: Record
 
     @property
     def score(self) -> float:
-        return self.record.speedup[BASELINE].value if BASELINE in self.record.speedup else 0.0
+        if BASELINE not in self.record.speedup or not self.record.comparable:
+            return 0.0
+        return self.record.speedup[BASELINE].value
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,11 @@ def search(
         evaluated = _evaluate(candidate, asked, evaluate, fresh=False)
         proposals.tell(evaluated)
         seen += evaluated
-    leaders = sorted((one for one in seen if one.score), key=lambda one: -one.score)
+    leaders = sorted((tried for tried in seen if tried.score), key=lambda tried: -tried.score)
     if not leaders:
         return Found(space.default, 1.0, seen, ())
     chosen = [space.default, *(leader.settings for leader in leaders[:finalists])]
-    asked = [dict(pairs) for pairs in dict.fromkeys(tuple(one.items()) for one in chosen)]
+    asked = [dict(pairs) for pairs in dict.fromkeys(tuple(settings.items()) for settings in chosen)]
     return _decide(space, seen, _evaluate(candidate, asked, evaluate, fresh=True))
 
 
@@ -142,7 +145,7 @@ def _evaluate(
 
 def _decide(space: Space, seen: Sequence[TuningTrial], last: Sequence[TuningTrial]) -> Found:
     """The defaults are the first of ``last``; where they do not run, whoever does is the best."""
-    timed = [one for one in last if one.record.timing]
+    timed = [tried for tried in last if tried.record.timing]
     if not timed:
         return Found(space.default, 1.0, seen, last)
     best = min(timed, key=_median_us)
@@ -208,11 +211,11 @@ class _Suggested:
         return asked
 
     def tell(self, evaluated: Sequence[TuningTrial]) -> None:
-        for one in evaluated:
-            values = tuple(one.settings.values())
+        for tried in evaluated:
+            values = tuple(tried.settings.values())
             trial = self._open.pop(values)
-            self._scores[values] = one.score
-            if one.score:
-                self._study.tell(trial, one.score)
+            self._scores[values] = tried.score
+            if tried.score:
+                self._study.tell(trial, tried.score)
             else:
                 self._study.tell(trial, state=self._failed)

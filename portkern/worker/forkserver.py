@@ -6,12 +6,14 @@ ends when that socket closes. It never opens a device: CUDA contexts do not surv
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 import warnings
 from contextlib import suppress
@@ -20,7 +22,7 @@ from pathlib import Path
 from portkern.sandbox import jail
 from portkern.sandbox.jail import JailPolicy, Layers, limits, system
 from portkern.sandbox.jail.limits import ControlGroup
-from portkern.sandbox.message import Failed
+from portkern.sandbox.message import Confined, encoded
 from portkern.worker import worker
 
 MESSAGE_BYTES = 1 << 16
@@ -32,8 +34,11 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     limits.sweep()
     layers = jail.probe()  # while there is one thread
+    gc.disable()  # modules are hundreds of thousands of objects, and hardly any is garbage
     for module in sys.argv[2:]:
         importlib.import_module(module)
+    gc.freeze()  # nor do the workers look at them, and copy the pages that they are in
+    gc.enable()
     # Python 3.12 warns about forking beside the threads that torch starts; the child only execs
     # code that those threads hold no lock of.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
@@ -135,12 +140,16 @@ def _become_worker(
     try:
         if group is not None:
             group.add(os.getpid())
-        jail.confine(policy, layers)
+        jail.confine(policy, layers, grouped=group is not None)
     except OSError as error:
-        stream.sendall(Failed("JailError", f"No containment: {error}").line())
+        stream.sendall(encoded(Confined(problem=f"No containment: {error}")))
         return
+    stream.sendall(encoded(Confined()))
     os.environ.update(environment)
     os.environ["HOME"] = os.environ["TMPDIR"] = str(policy.scratch)
+    tempfile.tempdir = (
+        None  # where the server's temporary files are is not where the worker may write
+    )
     worker.serve(stream, memory)
     os._exit(0)
 

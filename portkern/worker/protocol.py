@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from portkern.sandbox.message import FormError, Request, read
 from portkern.sandbox.shared_memory import Slot
+from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
-from portkern.spec.op import Precision, Scalar
+from portkern.spec.from_torch.traced import PlainKernel, Tracing
+from portkern.spec.imported import ImportedInputs, ImportedReference
+from portkern.spec.op import Precision, Scalar, Signature
 
 #: Microseconds and seconds below this are times, whatever was measured.
 MOST_TIME = 1e18
@@ -149,6 +152,34 @@ def _be_times(*claimed: float) -> None:
             raise ValueError(f"{time:g} is no time")
 
 
+@dataclass(frozen=True)
+class Computed:
+    """The forms of what a reference gave, whose elements follow each other in the shared memory."""
+
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """As :class:`portkern.rounding.derived_budget.DerivedBudget`: the forms of ``allowed``, None
+    for an output of integers, and of ``integers``, whose elements follow each other likewise."""
+
+    allowed: tuple[Output | None, ...]
+    integers: tuple[tuple[Output, ...], ...]
+    unruled: tuple[str, ...]
+    problem: str
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Of a process that opens the SIMT executor's runtime, as
+    :class:`portkern.simt.execute.program.ProgramOutcome` has it; ``output`` in pieces."""
+
+    status: int | None
+    output: tuple[str, ...]
+    findings: tuple[Diagnostic, ...]
+
+
 # ---- requests
 
 
@@ -197,6 +228,14 @@ class Run(Request[Ran]):
     scalars: Mapping[str, Scalar]
     traced: bool
 
+    def read(self, data: object) -> Ran:
+        """A trace comes with the described outputs of a call it is asked of, and with no other."""
+        ran = super().read(data)
+        expected = self.traced and bool(ran.outputs)
+        if (ran.trace is not None) != expected:
+            raise FormError(f"trace: {'got none' if expected else 'none was asked for'}")
+        return ran
+
 
 @dataclass(frozen=True)
 class State(Request[Changes]):
@@ -205,20 +244,25 @@ class State(Request[Changes]):
 
 @dataclass(frozen=True)
 class Base(Request[Done]):
-    """Keep what the tensors of timed calls are made from."""
+    """Keep what the tensors of timed calls are made from: inputs of one or more distributions."""
 
-    inputs: tuple[Slot, ...]
+    inputs: tuple[tuple[Slot, ...], ...]
     outputs: tuple[Slot, ...]
 
 
 @dataclass(frozen=True)
 class Stage(Request[Done]):
-    """Make the tensors of so many calls, and of one for warming up."""
+    """Make the tensors of so many calls, and of one for warming up, from the base of this number;
+    ``rolled``: its values go to other places too; ``structured``: see
+    :func:`portkern.worker.timed_inputs.inputs`."""
 
     seeds: tuple[int, ...]
     calls: int
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
+    base: int = 0
+    rolled: bool = True
+    structured: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,16 +285,113 @@ class Fetch(Request[Done]):
     results: tuple[Slot, ...]
 
 
-AnyRequest = Build | Load | Reference | Run | State | Base | Stage | Time | Idle | Fetch
-REQUESTS: Mapping[str, type[AnyRequest]] = {
-    kind.__name__: kind
-    for kind in (Build, Load, Reference, Run, State, Base, Stage, Time, Idle, Fetch)
-}
+@dataclass(frozen=True)
+class Look(Request[Done]):
+    """What the outputs of timed calls hold at these places, which count elements in row-major
+    order; of each call a row of ``results``, and as many places of each output."""
+
+    calls: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+    results: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Compute(Request[Computed]):
+    """What this reference gives for these inputs."""
+
+    reference: ImportedReference
+    inputs: tuple[Slot, ...]
+    scalars: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Derive(Request[Derived]):
+    """How far rounding may move its outputs from ``exact``; ``own`` are those at the cell's
+    dtype."""
+
+    reference: ImportedReference
+    inputs: tuple[Slot, ...]
+    scalars: Mapping[str, Scalar]
+    exact: tuple[Slot, ...]
+    own: tuple[Slot, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Draw(Request[Computed]):
+    """The inputs that a file makes itself where its numbers are these axes; the named ones, in
+    order."""
+
+    inputs: ImportedInputs
+    dims: Mapping[str, int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Describe(Request[Tracing]):
+    """What operator this text of a file holds: ``wanted``, or its only one, which is called
+    ``name``. ``lift``: parameters and buffers are inputs."""
+
+    source: str
+    filename: str
+    wanted: str
+    name: str
+    lift: bool
+
+
+@dataclass(frozen=True)
+class WritePlain(Request[PlainKernel]):
+    """A plain kernel of what :class:`Describe` would say of the same, as the sheet's ``signature``
+    has it; in a ``language`` of a backend's."""
+
+    source: str
+    filename: str
+    wanted: str
+    name: str
+    lift: bool
+    signature: Signature
+    backend: str
+    language: str
+
+
+@dataclass(frozen=True)
+class Execute(Request[Executed]):
+    """Run ``argv`` in a copy of the folder ``cwd`` with the SIMT executor's checkers for a target,
+    by its name; it is killed after ``timeout_s``."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    target: str
+    language: Literal["cuda", "hip"]
+    checkers: tuple[str, ...]
+    timeout_s: float
+
+
+AnyRequest = (
+    Build
+    | Load
+    | Reference
+    | Run
+    | State
+    | Base
+    | Stage
+    | Time
+    | Idle
+    | Fetch
+    | Look
+    | Compute
+    | Derive
+    | Draw
+    | Describe
+    | WritePlain
+    | Execute
+)
+REQUESTS: Mapping[str, type[AnyRequest]] = {kind.__name__: kind for kind in get_args(AnyRequest)}
 
 
 def anonymous(build: backend.Build) -> backend.Build:
     """Without who wrote it, which is no business of a worker's."""
-    written = replace(build.candidate, author="", parents=())
+    written = replace(build.candidate, author="", parents=(), variant="")
     return replace(build, candidate=written, emulator="")
 
 

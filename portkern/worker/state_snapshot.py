@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import gc
 import json
+import operator
 import sys
 import time
 import types
@@ -47,26 +48,57 @@ class Snapshot:
         self._settings = {name: read() for name, read in self._readers.items()}
         self._names = dict(_namespaces())
         self._code = {
-            place: {n: v for n, v in vars(owner).items() if isinstance(v, _CODE)}
+            place: {n: (v, _body(v)) for n, v in vars(owner).items() if isinstance(v, _CODE)}
             for place, owner in self._names.items()
         }
+        self._objects: dict[str, tuple[Any, dict[str, object]]] = {}
+
+    def watch(self, **objects: object) -> None:
+        """From now on, their functions too: one of their own goes before one of their class."""
+        self._objects |= {name: (owner, _functions(owner)) for name, owner in objects.items()}
 
     def changes(self) -> list[str]:
         """One line for each setting that differs and each function that was replaced."""
         now = {name: read() for name, read in self._readers.items()}
-        told = [
+        changed = [
             f"{name} was {self._settings[name]} and is {value}"
             for name, value in now.items()
             if value != self._settings[name]
         ]
         for place, owner in self._names.items():
             held = vars(owner)
-            told += [
+            changed += [
                 f"{place}.{name} was replaced"
-                for name, code in self._code[place].items()
-                if held.get(name) is not code and f"{place}.{name}" not in _THEIR_OWN
+                for name, (code, body) in self._code[place].items()
+                if (held.get(name) is not code or not _same(body, _body(code)))
+                and f"{place}.{name}" not in _THEIR_OWN
             ]
-        return told
+        for place, (instance, functions) in self._objects.items():
+            now_there = _functions(instance)
+            changed += [
+                f"{place}.{name} was replaced"
+                for name in sorted(functions.keys() | now_there.keys())
+                if functions.get(name) is not now_there.get(name)
+            ]
+        return changed
+
+
+def _functions(owner: object) -> dict[str, object]:
+    return {name: value for name, value in vars(owner).items() if callable(value)}
+
+
+def _body(function: object) -> tuple[object, ...]:
+    """What a function does, which may be replaced while it stays the same object: its code and its
+    defaults."""
+    if isinstance(function, types.FunctionType):
+        return function.__code__, function.__defaults__, function.__kwdefaults__
+    if isinstance(function, staticmethod | classmethod):
+        return _body(function.__func__)
+    return _body(function.fget) if isinstance(function, property) else ()
+
+
+def _same(body: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return all(map(operator.is_, body, now))
 
 
 def _readers() -> dict[str, Callable[[], object]]:
@@ -133,9 +165,9 @@ def _subnormals() -> str:
 
 
 def _rounding() -> str:
-    one, up = 1.0 + _HALF_ULP, 1.0 + 3 * _HALF_ULP
+    tie, up = 1.0 + _HALF_ULP, 1.0 + 3 * _HALF_ULP
     down = -1.0 - _HALF_ULP
-    seen = (one > 1.0, up > 1.0 + 2 * _HALF_ULP, down < -1.0)
+    seen = (tie > 1.0, up > 1.0 + 2 * _HALF_ULP, down < -1.0)
     known = {
         (False, True, False): "to nearest",
         (True, True, False): "upwards",

@@ -19,13 +19,19 @@ def inputs(
     seeds: Sequence[int],
     call: int,
     *,
+    rolled: bool = True,
+    structured: bool = False,
     into: Sequence[torch.Tensor] = (),
 ) -> list[torch.Tensor]:
     """Those of one call in a round, torch tensors like those of ``base`` and on their device; in
     the memory of ``into`` if there are such.
 
-    One seed: every tensor rolled and scaled by numbers that the seed tells. A second one: what the
-    first tells but for a few elements, which is what a look at some of them overlooks.
+    One seed: every tensor rolled, unless what stands where is to stay, and scaled by numbers that
+    the seed tells. A second one: what the first tells but for a few elements, which is what a look
+    at some of them overlooks.
+
+    ``structured``: what values are to one another stays, as do signs and bounds: they only get
+    smaller, all of a tensor alike.
     """
     import torch
 
@@ -34,19 +40,29 @@ def inputs(
         torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in base
     ]
     drawn = random.Random(f"{seeds[0]} {call}")
+    most = 1.0 if structured else 1.25
     for tensor, varied in zip(base, made, strict=True):
-        _vary(tensor.reshape(-1), varied.reshape(-1), drawn)
-    for seed in seeds[1:]:
+        _vary(
+            tensor.reshape(-1),
+            varied.reshape(-1),
+            drawn,
+            rolled=rolled and not structured,
+            most=most,
+        )
+    for seed in () if structured else seeds[1:]:
         drawn = random.Random(f"{seed} {call}")
         for tensor in made:
             _nudge(tensor.reshape(-1), drawn)
     return [*into] or made
 
 
-def _vary(base: torch.Tensor, made: torch.Tensor, drawn: random.Random) -> None:
+def _vary(
+    base: torch.Tensor, made: torch.Tensor, drawn: random.Random, *, rolled: bool, most: float
+) -> None:
     import torch
 
-    shift, factor = drawn.randrange(max(len(base), 1)), drawn.uniform(0.75, 1.25)
+    shift, factor = drawn.randrange(max(len(base), 1)), drawn.uniform(0.75, most)
+    shift = shift if rolled else 0
     parts = ((base[len(base) - shift :], made[:shift]), (base[: len(base) - shift], made[shift:]))
     for source, target in parts:
         if base.is_floating_point():

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter  # as it was before a candidate could replace it
 from typing import TYPE_CHECKING, Any, assert_never
@@ -26,7 +27,7 @@ from portkern.sandbox.shared_memory import SharedMemoryView, Slot
 from portkern.spec import registry
 from portkern.spec.backend import Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
-from portkern.worker import protocol, timed_inputs
+from portkern.worker import execution, protocol, references, timed_inputs
 from portkern.worker.output_guards import margins
 from portkern.worker.profile import CallProfile
 from portkern.worker.protocol import (
@@ -75,7 +76,7 @@ class Worker:
         self._builds = 0
         self._kernel: Kernel | None = None
         self._snapshot: Snapshot | None = None
-        self._base: list[torch.Tensor] = []
+        self._bases: list[list[torch.Tensor]] = []
         self._poisons: list[torch.Tensor] = []
         self._staged: list[Call] = []
         self._processors = sorted(os.sched_getaffinity(0))
@@ -104,6 +105,20 @@ class Worker:
                 return request.answer(self.idle(request))
             case protocol.Fetch():
                 return request.answer(self.fetch(request))
+            case protocol.Look():
+                return request.answer(self.look(request))
+            case protocol.Compute():
+                return request.answer(references.compute(request, self._memory))
+            case protocol.Derive():
+                return request.answer(references.derive(request, self._memory))
+            case protocol.Draw():
+                return request.answer(references.draw(request, self._memory))
+            case protocol.Describe():
+                return request.answer(references.describe(request))
+            case protocol.WritePlain():
+                return request.answer(references.write_plain(request))
+            case protocol.Execute():
+                return request.answer(execution.run(request))
             case _:
                 assert_never(request)
 
@@ -126,14 +141,18 @@ class Worker:
         return Built(kept, tuple(sizes), seconds)
 
     def load(self, asked: protocol.Load) -> Loaded:
-        """Open a copy of the artifact: compilers keep what they still make beside it."""
+        """Open a module where it lies, which is where nobody in here can write: what is imported,
+        now or again, is its text. Of another artifact a copy."""
         backend = registry.load(asked.build.candidate.backend)
         kept = asked.artifact
         self._snapshot = Snapshot()
-        copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute() / kept.path.name
-        self._kernel = backend.load(replace(kept, path=copied), asked.build, asked.venue)
+        if kept.path.suffix != ".py":
+            copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute()
+            kept = replace(kept, path=copied / kept.path.name)
+        self._kernel = backend.load(kept, asked.build, asked.venue)
         # a GPU's context is made here, while the evaluator works too
         self._kernel.device.synchronize()
+        self._snapshot.watch(worker=self, device=self._kernel.device, memory=self._memory)
         return Loaded(self._kernel.device.method)
 
     def reference(self, asked: protocol.Reference) -> Loaded:
@@ -212,7 +231,9 @@ class Worker:
         device = self._loaded().device
         keep = device.upload if isinstance(device, TorchDevice) else _cloned
         self._staged, self._returned = [], []  # their memory first
-        self._base = [keep(self._memory.tensor(slot)) for slot in asked.inputs]
+        self._bases = [
+            [keep(self._memory.tensor(slot)) for slot in slots] for slots in asked.inputs
+        ]
         self._poisons = [keep(self._memory.tensor(slot)) for slot in asked.outputs]
         return Done()
 
@@ -220,16 +241,18 @@ class Worker:
         """Each call has buffers of its own, which those of the same number before had too, with
         other values."""
         device, calls = self._loaded().device, asked.calls
+        base = self._bases[asked.base] if self._bases else []
         self._returned = []
+        vary = partial(timed_inputs.inputs, rolled=asked.rolled, structured=asked.structured)
         last, self._staged = self._staged[: calls + 1], []
         for number in range(-1, calls):
             before = last[number + 1] if number + 1 < len(last) else None
             # Poisons first: a CPU's caches then hold the inputs, as a baseline's do.
             outputs = self._filled(self._poisons, before.outputs if before else ())
             if before and isinstance(device, TorchDevice):
-                inputs = timed_inputs.inputs(self._base, asked.seeds, number, into=before.inputs)
+                inputs = vary(base, asked.seeds, number, into=before.inputs)
             else:
-                made = timed_inputs.inputs(self._base, asked.seeds, number)
+                made = vary(base, asked.seeds, number)
                 inputs = self._filled(made, before.inputs if before else ())
             self._staged.append(Call(inputs, outputs, asked.dims, asked.scalars))
         self._returned = [()] * (calls + 1)
@@ -263,8 +286,24 @@ class Worker:
 
     def fetch(self, asked: protocol.Fetch) -> Done:
         for buffer, slot in zip(self._returned[asked.call + 1], asked.results, strict=True):
-            self._download(buffer, slot)
+            if self._is_plain(buffer):
+                self._download(buffer, slot)
         return Done()
+
+    def look(self, asked: protocol.Look) -> Done:
+        device = self._loaded().device
+        for number, (places, slot) in enumerate(zip(asked.places, asked.results, strict=True)):
+            rows = self._memory.tensor(slot)
+            for row, call in zip(rows, asked.calls, strict=True):
+                buffer = self._returned[call + 1][number]
+                if self._is_plain(buffer):
+                    there = buffer if isinstance(device, TorchDevice) else device.download(buffer)
+                    row.copy_(there.reshape(-1)[list(places)])
+        return Done()
+
+    def _is_plain(self, buffer: Buffer) -> bool:
+        """Whether nothing is computed when it is read; else its slot keeps the poison."""
+        return layout(buffer, (), self._loaded().device) == Layout()
 
     def _loaded(self) -> Kernel:
         if self._kernel is None:

@@ -29,13 +29,13 @@ from typing import Literal, cast
 from unittest.mock import patch
 
 from portkern import guard, ops
+from portkern.cells.selection import LOOKED_FOR, default_target
 from portkern.errors import BackendUnavailable
 from portkern.evaluator import statistics
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import Built, Failure, StageLimits, build_all
+from portkern.evaluator.build import BuildRequest, Built, Failure, StageLimits, build_all
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import Result, TrialOptions
-from portkern.matrix.selection import default_target
 from portkern.records.record import Verdict
 from portkern.sandbox import session
 from portkern.sandbox.jail import JailPolicy, limits
@@ -227,7 +227,12 @@ def build(case: Case, folder: Path) -> Built:
         runnable=False,
     )
     within = StageLimits(build_s=case.build_s)
-    [built] = build_all([request], [ready.toolchain], limits=within, cache=ArtifactCache(folder))
+    [built] = build_all(
+        [BuildRequest(backend, request)],
+        [ready.toolchain],
+        limits=within,
+        cache=ArtifactCache(folder),
+    )
     return built
 
 
@@ -257,6 +262,7 @@ def _run(case: Case, folder: Path) -> Ending:
             folder=folder,
             options=options,
             torch_ops=case.policy.torch_ops,
+            sanitize=LOOKED_FOR,
         )
     if isinstance(results, Built):
         assert isinstance(results.outcome, Failure), results

@@ -56,14 +56,16 @@ def evaluate(case: Case, width: int, folder: Path, *, bug: bool) -> Verdict:
                 build.build_program(
                     case.path,
                     out,
-                    target=compiled_for,
-                    language=case.language,
-                    mode=mode,
-                    defines=["BUG"] if bug else [],
-                    search=[case.path.parent],
+                    build.CompileOptions(
+                        target=compiled_for,
+                        language=case.language,
+                        mode=mode,
+                        defines=["BUG"] if bug else [],
+                        search=[case.path.parent],
+                    ),
                 )
         except BuildError as error:
-            found = error.found if isinstance(error, UnmodelledSource) else ()
+            found = error.diagnostics if isinstance(error, UnmodelledSource) else ()
             refused = frozenset(one.code for one in found)
             return Verdict(Seen(True, refused), (str(error), error.log[:400]))
         for how in FAST if mode == "fast" else (CHECKED,):

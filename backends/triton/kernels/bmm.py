@@ -69,7 +69,7 @@ def _small(a, b, c, batches, m, n, k, BATCHES: tl.constexpr, M: tl.constexpr, N:
 
 def _precision(x):
     """How a dot multiplies float32: as it is, or as TF32 where that is asked for and NVIDIA's."""
-    if not TF32 or x.dtype != torch.float32 or triton.knobs.runtime.interpret:
+    if not TF32 or x.dtype != torch.float32 or not x.is_cuda:
         return "ieee"
     return "tf32" if triton.runtime.driver.active.get_current_target().backend == "cuda" else "ieee"
 

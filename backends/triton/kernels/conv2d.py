@@ -73,7 +73,7 @@ def _conv2d(
 
 def _precision(x):
     """How a dot multiplies float32: as it is, or as TF32 where that is asked for and NVIDIA's."""
-    if not TF32 or x.dtype != torch.float32 or triton.knobs.runtime.interpret:
+    if not TF32 or x.dtype != torch.float32 or not x.is_cuda:
         return "ieee"
     return "tf32" if triton.runtime.driver.active.get_current_target().backend == "cuda" else "ieee"
 

@@ -44,6 +44,6 @@ def load(options: Mapping[str, object]) -> Critic:
     if chosen.kind != "chain":
         critic: Critic = made(chosen)
         return critic
-    members = [{"kind": one} if isinstance(one, str) else one for one in chosen.chain]
+    members = [{"kind": member} if isinstance(member, str) else member for member in chosen.chain]
     chain: Critic = made(chosen, [load(member) for member in members])
     return chain

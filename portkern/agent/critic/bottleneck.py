@@ -67,7 +67,7 @@ class OneBottleneck(Silent):
 
     async def _repair(self, seen: Attempt, context: Context) -> Diagnosis:
         o = self.options
-        found = await reading.ask(
+        answer = await reading.ask(
             context.llm,
             o.role,
             "critic_repair",
@@ -79,14 +79,14 @@ class OneBottleneck(Silent):
         )
         return Diagnosis(
             critic=o.kind,
-            problem=brief(found.problem, o.problem_words),
-            why=brief(found.why, o.why_words),
-            fix=brief(found.fix, o.fix_words),
+            problem=brief(answer.problem, o.problem_words),
+            why=brief(answer.why, o.why_words),
+            fix=brief(answer.fix, o.fix_words),
         )
 
     async def _optimise(self, seen: Attempt, context: Context) -> Diagnosis:
         o = self.options
-        found = await reading.ask(
+        answer = await reading.ask(
             context.llm,
             o.role,
             "critic_bottleneck",
@@ -97,7 +97,7 @@ class OneBottleneck(Silent):
             why_words=o.why_words,
             fix_words=o.fix_words,
         )
-        worst, *others = found.bottlenecks[: o.max]
+        worst, *others = answer.bottlenecks[: o.max]
         fix = f"{brief(worst.method, o.why_words)} {brief(worst.plan, o.fix_words)}".strip()
         return Diagnosis(
             critic=o.kind,

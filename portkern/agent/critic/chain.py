@@ -38,7 +38,7 @@ class CriticChain(Silent):
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
         """The first one's diagnosis, with the lessons of all. Raises what kept a critic from
         speaking when nobody else spoke."""
-        found: list[Diagnosis] = []
+        diagnoses: list[Diagnosis] = []
         kept_from: ModelError | BudgetSpent | None = None
         for critic in self.critics:
             try:
@@ -46,10 +46,10 @@ class CriticChain(Silent):
             except (ModelError, BudgetSpent) as error:
                 kept_from = kept_from or error
                 continue
-            found += [said] if said else []
-        if not found and kept_from:
+            diagnoses += [said] if said else []
+        if not diagnoses and kept_from:
             raise kept_from
-        if not found:
+        if not diagnoses:
             return None
-        lessons = dict.fromkeys(lesson for said in found for lesson in said.lessons)
-        return found[0].model_copy(update={"lessons": tuple(lessons)})
+        lessons = dict.fromkeys(lesson for said in diagnoses for lesson in said.lessons)
+        return diagnoses[0].model_copy(update={"lessons": tuple(lessons)})

@@ -40,11 +40,11 @@ class FeedbackCritic(Silent):
             return None
         o = self.options
         prompt = "critic_critic" if o.writes == "diagnosis" else "critic_rewrite"
-        found = await reading.ask(
+        answer = await reading.ask(
             context.llm, o.role, prompt, Criticism, **shown.facts(seen, context), words=o.words
         )
         return Diagnosis(
             critic=o.kind,
-            problem=brief(found.problem, o.words),
-            fix=brief(found.instructions, o.words),
+            problem=brief(answer.problem, o.words),
+            fix=brief(answer.instructions, o.words),
         )

@@ -54,16 +54,16 @@ class Prefilter(Silent):
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
         """Nobody is asked where all would go on anyway."""
-        asked = [i for i, one in enumerate(drafts) if one.candidate and not one.status]
+        asked = [i for i, draft in enumerate(drafts) if draft.candidate and not draft.status]
         if len(asked) <= self.options.keep:
             return list(drafts)
         polls = await asyncio.gather(*(self._poll(i, drafts[i], context) for i in asked))
         by_draft = dict(zip(asked, polls, strict=True))
         ranked = sorted(asked, key=lambda i: (-_share(by_draft[i][0]), i))
-        told = list(drafts)
+        decided = list(drafts)
         for place, i in enumerate(ranked):
-            told[i] = self._decided(drafts[i], *by_draft[i], kept=place < self.options.keep)
-        return told
+            decided[i] = self._decided(drafts[i], *by_draft[i], kept=place < self.options.keep)
+        return decided
 
     async def _poll(
         self, number: int, draft: Draft, context: Context
@@ -72,7 +72,7 @@ class Prefilter(Silent):
         callers = [context.llm.within(f"screen.{number}.{i}") for i in range(self.options.k)]
         task = context.task
 
-        async def one(i: int) -> Vote | None:
+        async def vote(i: int) -> Vote | None:
             try:
                 return await reading.ask(
                     callers[i],
@@ -83,7 +83,7 @@ class Prefilter(Silent):
                     draft=draft,
                     reference=task.op.reference_source.strip(),
                     precision=task.op.precision.replace("_", " "),
-                    constraints=task.constraints.told,
+                    constraints=task.constraints.lines,
                     guide=task.guide,
                     side=SIDES[i % len(SIDES)],
                     words=self.options.words,
@@ -91,7 +91,7 @@ class Prefilter(Silent):
             except ModelError:
                 return None  # it abstains: a run does not end for want of a vote
 
-        votes = await asyncio.gather(*map(one, range(self.options.k)))
+        votes = await asyncio.gather(*map(vote, range(self.options.k)))
         calls = tuple(call for caller in callers for call in caller.calls)
         return [vote for vote in votes if vote], calls
 
@@ -99,11 +99,11 @@ class Prefilter(Silent):
         self, draft: Draft, votes: Sequence[Vote], calls: tuple[str, ...], *, kept: bool
     ) -> Draft:
         against = [vote.reason for vote in votes if not vote.works and vote.reason]
-        told = f"{sum(v.works for v in votes)} of {len(votes)} verifiers expect it to work"
+        note = f"{sum(v.works for v in votes)} of {len(votes)} verifiers expect it to work"
         if against:
-            told += f"; against it: {brief(against[0], self.options.words)}"
-        draft = replace(draft, notes=(*draft.notes, told), calls=(*draft.calls, *calls))
-        return draft if kept else replace(draft, status=str(Status.SCREENED), detail=told)
+            note += f"; against it: {brief(against[0], self.options.words)}"
+        draft = replace(draft, notes=(*draft.notes, note), calls=(*draft.calls, *calls))
+        return draft if kept else replace(draft, status=str(Status.SCREENED), detail=note)
 
 
 def _share(votes: Sequence[Vote]) -> float:

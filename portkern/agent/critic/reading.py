@@ -36,7 +36,7 @@ def _texts(value: object) -> object:
 
 def _resource(value: object) -> object:
     """Unknown where a model calls it something else."""
-    return next((one for one in RESOURCES if one in str(value).lower()), "")
+    return next((resource for resource in RESOURCES if resource in str(value).lower()), "")
 
 
 RESOURCES = ("memory", "compute", "latency", "overhead")
@@ -50,14 +50,14 @@ Bound = Annotated[
 def read(text: str, form: type[F]) -> F | Unread:
     """The last object of the reply that is of this form: before it models think aloud."""
     why = "there is no JSON object in it"
-    found: F | None = None
+    answer: F | None = None
     for each in replies.objects(replies.spoken(text)):
         try:
-            found = form.model_validate(each)
+            answer = form.model_validate(each)
         except ValidationError as error:
             first = error.errors()[0]
             why = f"{'.'.join(map(str, first['loc'])) or 'the object'}: {first['msg']}"
-    return Unread(why) if found is None else found
+    return Unread(why) if answer is None else answer
 
 
 async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: object) -> F:
@@ -65,15 +65,15 @@ async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: objec
     that one cannot be read either."""
     messages = prompts.render(prompt, **facts)
     reply = await llm.ask(role, messages, prompt=prompts.named(prompt))
-    found = read(reply.text, form)
-    if isinstance(found, Unread):
+    answer = read(reply.text, form)
+    if isinstance(answer, Unread):
         said = Message("assistant", reply.text.strip() or "(nothing)")
-        more = prompts.render(AGAIN, why=_why(found, reply))
+        more = prompts.render(AGAIN, why=_why(answer, reply))
         reply = await llm.ask(role, [*messages, said, *more], prompt=prompts.named(AGAIN))
-        found = read(reply.text, form)
-    if isinstance(found, Unread):
-        raise ModelError(f"the answer of {role!r} could not be read twice: {_why(found, reply)}")
-    return found
+        answer = read(reply.text, form)
+    if isinstance(answer, Unread):
+        raise ModelError(f"the answer of {role!r} could not be read twice: {_why(answer, reply)}")
+    return answer
 
 
 def brief(text: str, words: int) -> str:
@@ -82,5 +82,5 @@ def brief(text: str, words: int) -> str:
     return " ".join(split) if len(split) <= words else " ".join(split[:words]) + " …"
 
 
-def _why(found: Unread, reply: Reply) -> str:
-    return "it was cut off at max_tokens" if reply.cut else found.why
+def _why(unread: Unread, reply: Reply) -> str:
+    return "it was cut off at max_tokens" if reply.cut else unread.why

@@ -53,7 +53,7 @@ class Reflector(Silent):
             return None
         before = shown.parent(seen, context) if self.options.reflexion else None
         before = before if before and before.diagnosis and before.diagnosis.fix else None
-        found = await reading.ask(
+        answer = await reading.ask(
             context.llm,
             self.options.role,
             prompt,
@@ -66,24 +66,26 @@ class Reflector(Silent):
         words = self.options.words
         return Diagnosis(
             critic=self.options.kind,
-            problem=brief(found.problem, words),
-            why=brief(found.why, words),
-            fix=brief(found.fix, words),
-            bound=found.bound,
-            lessons=self._lessons(found, before),
+            problem=brief(answer.problem, words),
+            why=brief(answer.why, words),
+            fix=brief(answer.fix, words),
+            bound=answer.bound,
+            lessons=self._lessons(answer, before),
         )
 
-    def _lessons(self, found: Reflection, before: Attempt | None) -> tuple[str, ...]:
+    def _lessons(self, answer: Reflection, before: Attempt | None) -> tuple[str, ...]:
         """What the fix was good for comes first: it was measured."""
-        told: list[str] = []
-        if before and before.diagnosis and found.fix_helped is not None:
-            told.append(
-                f"{'Helped' if found.fix_helped else 'Did not help'}: {before.diagnosis.fix}"
+        lessons: list[str] = []
+        if before and before.diagnosis and answer.fix_helped is not None:
+            lessons.append(
+                f"{'Helped' if answer.fix_helped else 'Did not help'}: {before.diagnosis.fix}"
             )
-        told += found.lessons
-        told += [f"Avoid: {one}" for one in found.avoid]
-        told += [f"Try: {one}" for one in found.attempt_next]
-        return tuple(brief(one, self.options.words) for one in told[: self.options.lessons])
+        lessons += answer.lessons
+        lessons += [f"Avoid: {advice}" for advice in answer.avoid]
+        lessons += [f"Try: {advice}" for advice in answer.attempt_next]
+        return tuple(
+            brief(lesson, self.options.words) for lesson in lessons[: self.options.lessons]
+        )
 
 
 def _prompt(status: Status) -> str:

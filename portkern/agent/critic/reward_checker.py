@@ -37,7 +37,7 @@ class RewardChecker(Silent):
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
         if seen.status is not Status.PASSED or seen.score <= self.options.above:
             return None
-        found = await reading.ask(
+        answer = await reading.ask(
             context.llm,
             self.options.role,
             "critic_reward",
@@ -45,10 +45,10 @@ class RewardChecker(Silent):
             **shown.facts(seen, context),
             words=self.options.words,
         )
-        if found.plausible:
+        if answer.plausible:
             return None
         doubt = f"{seen.score:.3g} times as fast as the framework may not be real"
-        reason = brief(found.reason, self.options.words)
+        reason = brief(answer.reason, self.options.words)
         return Diagnosis(
             critic=self.options.kind,
             problem=f"{doubt}: {reason}" if reason else doubt,

@@ -16,12 +16,12 @@ from portkern.agent.axes import Context
 from portkern.agent.critic.reading import Bound
 from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
-from portkern.agent.feedback.build_log import messages
 from portkern.agent.feedback.metrics import shown
 from portkern.agent.feedback.rendering import SATURATED, SHORT_CALL_US
 from portkern.agent.task import Task
 from portkern.evaluator import statistics
 from portkern.spec.op import Workload
+from portkern.toolchain.compiler_log import messages
 
 #: With this many operations per byte and more, an operator multiplies matrices.
 MATMUL_FLOPS_PER_BYTE = 8.0
@@ -42,7 +42,7 @@ class CriticRule(_Part):
 
     name: str
     status: tuple[Status, ...] = (Status.PASSED,)
-    told: str = ""
+    detail: str = ""
     when: dict[str, Between] = {}
     bound: tuple[Bound, ...] = ()
     matmul: bool = False
@@ -51,7 +51,7 @@ class CriticRule(_Part):
     fix: str | dict[str, str] = ""
 
     def fits(self, attempt: Attempt, metrics: Mapping[str, float], bound: str, task: Task) -> bool:
-        if attempt.status not in self.status or not re.search(self.told, attempt.detail):
+        if attempt.status not in self.status or not re.search(self.detail, attempt.detail):
             return False
         if self.bound and bound not in self.bound:
             return False
@@ -87,11 +87,11 @@ class Rules(Silent):
         limit = bound(metrics, task) if seen.status is Status.PASSED else ""
         reached = metrics.get("roofline_pct", 0.0)
         if seen.status is Status.PASSED and reached >= self.options.stop_at:
-            told = (
+            problem = (
                 f"It reaches {shown('roofline_pct', reached)} of what the hardware's peaks allow."
             )
-            return Diagnosis(critic=self.options.kind, problem=told, bound=limit, stop=True)
-        rule = next((one for one in rules() if one.fits(seen, metrics, limit, task)), None)
+            return Diagnosis(critic=self.options.kind, problem=problem, bound=limit, stop=True)
+        rule = next((rule for rule in rules() if rule.fits(seen, metrics, limit, task)), None)
         if rule is None:
             return None
         words = _words(seen, metrics, task)
@@ -107,7 +107,7 @@ class Rules(Silent):
 @cache
 def rules() -> Sequence[CriticRule]:
     text = resources.files("portkern.agent.critic").joinpath("rules.yaml").read_text("utf-8")
-    return [CriticRule.model_validate(one) for one in yaml.safe_load(text)]
+    return [CriticRule.model_validate(rule) for rule in yaml.safe_load(text)]
 
 
 def bound(metrics: Mapping[str, float], task: Task) -> Bound:
@@ -155,8 +155,8 @@ def _multiplies(task: Task) -> bool:
 
 
 def _largest(task: Task) -> Workload | None:
-    every = [one for several in task.workloads.values() for one in several]
-    return max(every, key=lambda one: task.op.nbytes(one.dims, task.dtype), default=None)
+    every = [workload for several in task.workloads.values() for workload in several]
+    return max(every, key=lambda workload: task.op.nbytes(workload.dims, task.dtype), default=None)
 
 
 def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
@@ -170,8 +170,8 @@ def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
 
 def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, str]:
     hints = task.target.hints
-    told = {name: shown(name, value) for name, value in metrics.items()}
-    return told | {"detail": _first(attempt), "hint": hints[0] if hints else ""}
+    facts = {name: shown(name, value) for name, value in metrics.items()}
+    return facts | {"detail": _first(attempt), "hint": hints[0] if hints else ""}
 
 
 def _first(attempt: Attempt) -> str:

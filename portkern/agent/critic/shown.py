@@ -15,17 +15,17 @@ def facts(attempt: Attempt, context: Context) -> dict[str, object]:
     """For the templates ``critic_*``."""
     task = context.task
     limits = task.target.limits.model_dump(exclude_none=True)
-    before = [one for one in context.log if one.id != attempt.id]
+    before = [other for other in context.log if other.id != attempt.id]
     return {
         "task": task,
         "attempt": attempt,
         "reference": task.op.reference_source.strip(),
         "precision": task.op.precision.replace("_", " "),
         "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
-        "constraints": task.constraints.told,
+        "constraints": task.constraints.lines,
         "metrics": listing(attempt.metrics),
         # What could not be timed has a score that says nothing of its speed.
-        "best": max((one.score for one in before if one.speedups), default=0.0),
+        "best": max((other.score for other in before if other.speedups), default=0.0),
     }
 
 

@@ -105,4 +105,4 @@ def load(options: Mapping[str, object]) -> list[FeedbackSource]:
     sources = [_SOURCES[name](chosen) for name in dict.fromkeys(chosen.sources)]
     if chosen.counters != NONE:
         sources.append(Counters(chosen.counters, render=chosen.render, timeout_s=chosen.counters_s))
-    return sorted(sources, key=lambda one: one.stage)
+    return sorted(sources, key=lambda source: source.stage)

@@ -35,15 +35,15 @@ class Correctness:
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
         failed = [record for record in records if record.verdict is not Verdict.PASSED]
         passed = [record for record in records if record.verdict is Verdict.PASSED]
-        notes = list(dict.fromkeys(hit for one in passed for hit in one.guard))
+        notes = list(dict.fromkeys(hit for record in passed for hit in record.guard))
         if not failed:
             lines = [f"Right on {_names(passed)}.", *(f"The guard notes: {hit}" for hit in notes)]
             return Measured({}, "Correctness", "\n".join(lines) if passed else "")
-        lines = [line for one in failed for line in self._told(one)]
+        lines = [line for record in failed for line in self._told(record)]
         lines += [f"Right on {_names(passed)}."] if passed else []
         untried = _untried(task, records)
         lines += [f"Not tried: {', '.join(untried)}."] if untried else []
-        stop = any(one.verdict.bad for one in failed)
+        stop = any(record.verdict.bad for record in failed)
         return Measured({}, _TITLES.get(failed[0].verdict, "It fails"), "\n".join(lines), stop=stop)
 
     def _told(self, record: Record) -> list[str]:

@@ -101,7 +101,7 @@ def _why(error: Exception, words: Vocabulary) -> str:
     if known:
         return known
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    complaint = next((one for one in lines if "error" in one.partition(" ")[0].lower()), "")
+    complaint = next((line for line in lines if "error" in line.partition(" ")[0].lower()), "")
     return f"{error}: {complaint or lines[-1]}" if lines else str(error)
 
 
@@ -125,9 +125,9 @@ def _left_out(counted: Counted) -> str:
     """Which counters gave nothing, so that nobody takes their absence for a zero."""
     if not counted.missing:
         return ""
-    told = [f"{name} ({why})" for name, why in list(counted.missing.items())[:MOST_NAMED]]
-    left = len(counted.missing) - len(told)
+    named = [f"{name} ({why})" for name, why in list(counted.missing.items())[:MOST_NAMED]]
+    left = len(counted.missing) - len(named)
     rest = f" and {left} more" if left else ""
     virtual = "not supported" in counted.missing.values()
     hint = "; a virtual machine often has no hardware counters" if virtual else ""
-    return f"Not told: {', '.join(told)}{rest}{hint}."
+    return f"Not told: {', '.join(named)}{rest}{hint}."

@@ -52,7 +52,7 @@ def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
 def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], dict[str, str]]:
     """Those of the table, and of the counters that were wanted and not told what it says."""
     missing: dict[str, str] = {}
-    found = []
+    profiled = []
     for kernel, table, units in parse(text):
         values: dict[str, float] = {}
         for name in wanted:
@@ -61,8 +61,8 @@ def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], di
                 missing[name] = table.get(name, "") or "not in its table"
             else:
                 values[name] = number * _FACTORS.get(units[name], 1.0)
-        found.append(ProfiledLaunch(kernel, values))
-    return found, missing
+        profiled.append(ProfiledLaunch(kernel, values))
+    return profiled, missing
 
 
 def _number(text: str) -> float | None:
@@ -100,12 +100,12 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
         try:
             outside.under(tool, subject, Path(made), timeout_s=timeout_s)
         except ToolError as error:
-            told = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-            raise ToolError(str(error), log=f"{told}\n{error.log}") from error
+            log_text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+            raise ToolError(str(error), log=f"{log_text}\n{error.log}") from error
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    found, missing = launches(text, wanted)
-    if len(found) >= MOST_LAUNCHES:
+    profiled, missing = launches(text, wanted)
+    if len(profiled) >= MOST_LAUNCHES:
         raise ToolError(
             f"the kernel makes {MOST_LAUNCHES} launches or more in {outside.CALLS} calls"
         )
-    return Counted(found, outside.CALLS, missing)
+    return Counted(profiled, outside.CALLS, missing)

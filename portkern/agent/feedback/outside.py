@@ -21,8 +21,8 @@ from pathlib import Path
 from portkern.agent.feedback.subject import Subject
 from portkern.errors import ToolError
 from portkern.evaluator import inputs
-from portkern.evaluator.build import shared
 from portkern.sandbox import jail, message, session
+from portkern.sandbox.environment import inherited
 from portkern.toolchain.run_tool import cache_root, run_tool
 from portkern.worker import protocol
 
@@ -64,18 +64,18 @@ def _request(
 ) -> dict[str, object]:
     import torch
 
-    one, work = subject.contestant, subject.workload
+    contestant, work = subject.contestant, subject.workload
     drawn = inputs.draw(subject.op, work, subject.dtype, inputs.BASE)
     torch.save(list(drawn), folder / "inputs.pt")
     outputs = [
         [spec.sizes(work.dims), spec.resolve(subject.dtype)]
         for spec in subject.op.signature.outputs
     ]
-    reads = [*shared(one.request), one.artifact.path.parent, folder / "inputs.pt"]
+    reads = [*contestant.request.reads(), contestant.artifact.path.parent, folder / "inputs.pt"]
     return {
-        "build": message.plain(protocol.anonymous(one.request)),
-        "artifact": one.artifact.to_json(),
-        "venue": message.plain(one.venue),
+        "build": message.plain(protocol.anonymous(contestant.request.build)),
+        "artifact": contestant.artifact.to_json(),
+        "venue": message.plain(contestant.venue),
         "inputs": str(folder / "inputs.pt"),
         "outputs": outputs,
         "dims": dict(work.dims),
@@ -88,8 +88,8 @@ def _request(
 
 
 def _asks_for_admin() -> bool:
-    told = _DRIVER.read_text() if _DRIVER.exists() else ""
-    return "RmProfilingAdminOnly: 1" in told
+    parameters = _DRIVER.read_text() if _DRIVER.exists() else ""
+    return "RmProfilingAdminOnly: 1" in parameters
 
 
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
@@ -97,4 +97,4 @@ def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
     rest."""
     cache = str(cache_root().absolute())
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "PORTKERN_CACHE_DIR": cache}
-    return [f"{name}={value}" for name, value in {**session.inherited(), **venue, **own}.items()]
+    return [f"{name}={value}" for name, value in {**inherited(), **venue, **own}.items()]

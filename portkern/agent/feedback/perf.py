@@ -165,8 +165,8 @@ class _Rounds:
             output_guards.poison(spec.sizes(work.dims), spec.resolve(dtype))
             for spec in op.signature.outputs
         ]
-        given = tuple(map(memory.put, drawn)), tuple(map(memory.put, poisons))
-        self._ask(protocol.Base(*given))
+        given = tuple(map(memory.put, drawn))
+        self._ask(protocol.Base((given,), tuple(map(memory.put, poisons))))
         self._calls = _PLAN.calls(self.subject.median_us, op.nbytes(work.dims, dtype))
         self._number = 0
 

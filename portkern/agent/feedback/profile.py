@@ -50,7 +50,10 @@ def main(path: str) -> None:
     backend = registry.load(build.candidate.backend)
     _open(venue.device)
     shut(
-        request["layers"], [Path(one) for one in request["reads"]], scratch, admin=request["admin"]
+        request["layers"],
+        [Path(path) for path in request["reads"]],
+        scratch,
+        admin=request["admin"],
     )
     artifact = _copied(Artifact.from_json(request["artifact"]), scratch)
     kernel = backend.load(artifact, build, venue)
@@ -112,7 +115,7 @@ def _call(kernel: Kernel, request: Mapping[str, Any]) -> Call:
     host, device = torch.load(request["inputs"], weights_only=True), kernel.device
     outputs = [torch.empty(size, dtype=getattr(torch, kind)) for size, kind in request["outputs"]]
     return Call(
-        [device.upload(one) for one in host],
+        [device.upload(tensor) for tensor in host],
         [device.upload(output) for output in outputs],
         request["dims"],
         request["scalars"],

@@ -112,9 +112,9 @@ def listing(metrics: Mapping[str, float]) -> str:
 def sentences(metrics: Mapping[str, float]) -> list[str]:
     """Of the metrics that stand out."""
     return [
-        one.text.format(shown(one.metric, metrics[one.metric]))
-        for one in SENTENCES
-        if one.metric in metrics and one.fits(metrics[one.metric])
+        sentence.text.format(shown(sentence.metric, metrics[sentence.metric]))
+        for sentence in SENTENCES
+        if sentence.metric in metrics and sentence.fits(metrics[sentence.metric])
     ]
 
 

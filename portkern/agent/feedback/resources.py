@@ -74,7 +74,7 @@ def _occupied(used: BuildResources, target: Target) -> str:
         return "occupancy is not defined here" if not target.is_gpu else "occupancy unknown"
     if used.threads is None:
         return "occupancy unknown: the size of its blocks is chosen at launch"
-    found: Occupancy = occupancy(
+    occupied: Occupancy = occupancy(
         target,
         registers=used.registers,
         agprs=used.agprs or 0,
@@ -82,6 +82,6 @@ def _occupied(used: BuildResources, target: Target) -> str:
         threads=used.threads,
     )
     return (
-        f"occupancy {found.fraction:.0%} ({found.waves} of {found.max} warps), "
-        f"limited by {_LIMITED[found.limited_by]}"
+        f"occupancy {occupied.fraction:.0%} ({occupied.waves} of {occupied.max} warps), "
+        f"limited by {_LIMITED[occupied.limited_by]}"
     )

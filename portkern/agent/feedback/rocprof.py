@@ -27,15 +27,15 @@ def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[Profi
     rows = list(csv.DictReader(text.splitlines()))
     if not rows or "Kernel_Name" not in rows[0]:
         raise ToolError("it wrote no table of kernels", log=text[-2000:])
-    found: dict[str, tuple[str, dict[str, float]]] = {}
+    by_dispatch: dict[str, tuple[str, dict[str, float]]] = {}
     for row in rows:
         kernel = row["Kernel_Name"]
         if not ours(kernel):
             continue
-        number = row.get("Dispatch_Id") or row.get("Dispatch_ID") or str(len(found))
-        _, values = found.setdefault(number, (kernel, _described(row)))
+        number = row.get("Dispatch_Id") or row.get("Dispatch_ID") or str(len(by_dispatch))
+        _, values = by_dispatch.setdefault(number, (kernel, _described(row)))
         values |= _counters(row)
-    return [ProfiledLaunch(kernel, values) for kernel, values in found.values()]
+    return [ProfiledLaunch(kernel, values) for kernel, values in by_dispatch.values()]
 
 
 def _described(row: dict[str, str]) -> dict[str, float]:
@@ -52,8 +52,8 @@ def _counters(row: dict[str, str]) -> dict[str, float]:
     if "Counter_Name" in row:
         value = _number(row.get("Counter_Value"))
         return {} if value is None else {row["Counter_Name"]: value}
-    told = {name: _number(text) for name, text in row.items() if name not in _COMPUTE}
-    return {name: value for name, value in told.items() if value is not None}
+    numbers = {name: _number(text) for name, text in row.items() if name not in _COMPUTE}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _number(text: str | None) -> float | None:
@@ -66,7 +66,7 @@ def _number(text: str | None) -> float | None:
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
     """A run for each pass. Raises ToolError when there is nothing in any of them."""
-    found: list[ProfiledLaunch] = []
+    profiled: list[ProfiledLaunch] = []
     missing: dict[str, str] = {}
     calls = outside.WARM_UP + outside.CALLS  # it cannot be told to leave the first ones out
     log = ""
@@ -90,9 +90,9 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
             tables = sorted(output.rglob("*counter_collection.csv"))
             # It ends with status 0 and writes nothing where a GPU lacks one of the counters.
             launches = parse(tables[0].read_text("utf-8"), subject.launched) if tables else []
-        told = {name for launch in launches for name in launch.values}
-        missing |= {name: "not on this GPU" for name in pass_run if name not in told}
-        found += launches
-    if not found:
+        counted = {name for launch in launches for name in launch.values}
+        missing |= {name: "not on this GPU" for name in pass_run if name not in counted}
+        profiled += launches
+    if not profiled:
         raise ToolError("rocprofv3 counted no launch of this kernel", log=log)
-    return Counted(found, calls, missing)
+    return Counted(profiled, calls, missing)

@@ -23,25 +23,25 @@ class Simt:
 
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
         merged: dict[tuple[str, str, str], Finding] = {}
-        for one in (finding for record in records for finding in record.findings):
-            key = one.code, one.place, one.also
-            known = merged.get(key, one)
-            times = known.count + one.count if key in merged else one.count
+        for finding in (finding for record in records for finding in record.findings):
+            key = finding.code, finding.place, finding.also
+            known = merged.get(key, finding)
+            times = known.count + finding.count if key in merged else finding.count
             merged[key] = known.model_copy(update={"count": times})
-        found = sorted(merged.values(), key=lambda one: _ORDER.index(one.severity))
-        if not found:
+        findings = sorted(merged.values(), key=lambda finding: _ORDER.index(finding.severity))
+        if not findings:
             return Measured()
-        lines = list(map(_told, found[: self._most]))
-        left = len(found) - len(lines)
+        lines = list(map(_told, findings[: self._most]))
+        left = len(findings) - len(lines)
         return Measured(
             {}, "What checkers found", "\n".join([*lines, f"… {left} more"] if left else lines)
         )
 
 
-def _told(one: Finding) -> str:
-    where = f"{one.place}: " if one.place else ""
-    also = f" (and {one.also})" if one.also else ""
-    times = f", {one.count} times" if one.count > 1 else ""
-    known = CODES.get(one.code)
+def _told(finding: Finding) -> str:
+    where = f"{finding.place}: " if finding.place else ""
+    also = f" (and {finding.also})" if finding.also else ""
+    times = f", {finding.count} times" if finding.count > 1 else ""
+    known = CODES.get(finding.code)
     remedy = f"; {known.remedy}" if known else ""
-    return f"{where}{one.code} {one.message}{also}{times}{remedy}"
+    return f"{where}{finding.code} {finding.message}{also}{times}{remedy}"

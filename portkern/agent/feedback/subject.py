@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from portkern.agent.feedback.timing import largest
 from portkern.agent.task import Task
+from portkern.cells.selection import Cell
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.workers import Contestant
-from portkern.matrix.selection import Cell
 from portkern.records.record import Record, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
@@ -39,11 +39,11 @@ class Subject:
     def of(cls, task: Task, candidate: Candidate, records: Sequence[Record]) -> Subject | Missing:
         """Raises ValueError for records of another candidate: their counters would be shown with
         this one's code."""
-        others = {one.source_hash for one in records} - {candidate.digest, ""}
+        others = {record.source_hash for record in records} - {candidate.digest, ""}
         if others:
             raise ValueError(f"records are of {min(others)}, the candidate is {candidate.digest}")
-        ran = [one for one in records if one.verdict is Verdict.PASSED]
-        timed = [one for one in ran if one.timing is not None]
+        ran = [record for record in records if record.verdict is Verdict.PASSED]
+        timed = [record for record in ran if record.timing is not None]
         if not ran:
             return Missing("no workload was passed")
         if not timed:
@@ -71,8 +71,8 @@ class Subject:
 
 def bare(name: str) -> str:
     """A kernel's name without its namespace, template arguments and parameters."""
-    found = _BASE.search(name.removeprefix("void "))
-    return found[1] if found else name
+    match = _BASE.search(name.removeprefix("void "))
+    return match[1] if match else name
 
 
 def _contestant(cell: Cell) -> Contestant | Missing:
@@ -82,7 +82,7 @@ def _contestant(cell: Cell) -> Contestant | Missing:
         return venue
     toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
     cache = ArtifactCache(cache_root() / "builds")
-    (built,) = build.build_all([cell.build], [toolchain], limits=StageLimits(), cache=cache)
+    (built,) = build.build_all([cell.build_request], [toolchain], limits=StageLimits(), cache=cache)
     if not isinstance(built.outcome, Artifact):
         return Missing(f"it does not build again: {built.outcome.detail}")
     return Contestant(built.request, built.outcome, venue, cell.torch_ops)

@@ -25,10 +25,10 @@ class TimingFeedback:
         timed = [record for record in records if record.timing is not None]
         if not timed:
             passed = [record for record in records if record.verdict is Verdict.PASSED]
-            why = next((one.missing for one in passed if one.missing), "")
+            why = next((record.missing for record in passed if record.missing), "")
             return Measured({}, "Time", f"It was not timed: {why}." if why else "")
         metrics = dict(self._metrics(task, timed))
-        lines = [_told(one) for one in timed]
+        lines = [_told(record) for record in timed]
         if self._render == "nl":
             lines += sentences(metrics)
         return Measured(metrics, "Time", "\n".join(lines))
@@ -46,7 +46,9 @@ class TimingFeedback:
 
 def largest(task: Task, records: Sequence[Record]) -> Record:
     """By the bytes that have to be moved; of equals the first."""
-    return max(records, key=lambda one: task.op.nbytes(one.workload.dims, one.workload.dtype))
+    return max(
+        records, key=lambda record: task.op.nbytes(record.workload.dims, record.workload.dtype)
+    )
 
 
 def _told(record: Record) -> str:
@@ -55,6 +57,8 @@ def _told(record: Record) -> str:
     for name, ratio in record.speedup.items():
         low, high = ratio.ci95
         parts.append(f"{ratio.value:.3g} times as fast as {name} [{low:.3g}, {high:.3g}]")
+    if record.timing.noisy:
+        parts.append(f"too noisy to be compared: {record.timing.noisy}")
     roofline = record.roofline
     if roofline is not None and roofline.fraction is not None:
         parts.append(f"{roofline.fraction:.0%} of the roofline ({roofline.basis})")

@@ -65,10 +65,10 @@ class CounterRule(_Part):
         return frozenset({*self.first, *self.add, *([self.per] if self.per else [])})
 
     def of(self, values: Mapping[str, float]) -> float | None:
-        told = [values[name] for name in (*self.first, *self.add) if name in values]
-        if not told:
+        parts = [values[name] for name in (*self.first, *self.add) if name in values]
+        if not parts:
             return None
-        number = sum(told) if self.add else told[0]
+        number = sum(parts) if self.add else parts[0]
         if not self.per:
             return self.offset + self.factor * number
         if not values.get(self.per):
@@ -95,11 +95,13 @@ class Vocabulary(_Part):
 
     def collected(self, name: str) -> frozenset[str]:
         """Counters of the set and those that come with every one."""
-        return frozenset(one for each in self.sets[name].passes for one in each) | {*self.always}
+        return frozenset(counter for each in self.sets[name].passes for counter in each) | {
+            *self.always
+        }
 
     def refused(self, log: str) -> str:
         """What to do about a tool that ended with this log; empty when that is not known."""
-        return next((told for words, told in self.refusals.items() if words in log), "")
+        return next((reason for words, reason in self.refusals.items() if words in log), "")
 
     def believed(self, launches: Sequence[ProfiledLaunch]) -> list[ProfiledLaunch]:
         """Without the zeros of a tool that counted nothing and says so by zeros."""
@@ -115,18 +117,18 @@ class Vocabulary(_Part):
 
     def neutral(self, counted: Counted) -> dict[str, float]:
         launches = self.believed(counted.launches)
-        found = {
+        values = {
             name: self._value(rule, launches, counted.calls) for name, rule in self.metrics.items()
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _value(
         self, rule: CounterRule, launches: Sequence[ProfiledLaunch], calls: int
     ) -> float | None:
-        told = [
+        weighted = [
             (rule.of(launch.values), launch.values.get(self.weight, 1.0)) for launch in launches
         ]
-        known = [(value, weight) for value, weight in told if value is not None]
+        known = [(value, weight) for value, weight in weighted if value is not None]
         if not known:
             return None
         if rule.over == "call":

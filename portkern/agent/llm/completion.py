@@ -124,11 +124,11 @@ async def complete(
 
 
 def _address(place: Endpoint) -> dict[str, str]:
-    found = {"api_base": place.api_base} if place.api_base else {}
+    arguments = {"api_base": place.api_base} if place.api_base else {}
     if place.api_key_env:
-        return {**found, "api_key": keys.lookup(place.api_key_env)}
+        return {**arguments, "api_key": keys.lookup(place.api_key_env)}
     # Otherwise litellm sends the provider's key to whatever server this is.
-    return {**found, "api_key": "none"} if found else {}
+    return {**arguments, "api_key": "none"} if arguments else {}
 
 
 def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
@@ -220,14 +220,16 @@ def _missing_keys(place: Endpoint) -> list[str]:
 def _never_sent(error: BaseException) -> bool:
     import httpx
 
-    return any(isinstance(one, httpx.ConnectError | httpx.ConnectTimeout) for one in _chain(error))
+    return any(
+        isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout) for cause in _chain(error)
+    )
 
 
 def _is_of_http(error: BaseException) -> bool:
     """A response that cannot be read is not: the same request may always be answered by it."""
     import httpx
 
-    return any(isinstance(one, httpx.HTTPError) for one in _chain(error))
+    return any(isinstance(cause, httpx.HTTPError) for cause in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

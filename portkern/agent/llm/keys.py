@@ -37,4 +37,4 @@ def redact(text: str, also: Collection[str] = ()) -> str:
 
 def redact_error(text: str, also: Collection[str] = ()) -> str:
     """Of a service that may repeat a key in part."""
-    return _ECHOED.sub(lambda found: f"{found[1]}[…]", redact(text, also))
+    return _ECHOED.sub(lambda match: f"{match[1]}[…]", redact(text, also))

@@ -148,29 +148,29 @@ class Models:
             return self._replayed(request, self._replay)
         if self._cache is None:
             return None
-        found = self._cache.get(request, self.role(request.role).api_base)
-        return found and found.again(request, "cache")
+        kept = self._cache.get(request, self.role(request.role).api_base)
+        return kept and kept.again(request, "cache")
 
     def _replayed(self, request: Request, replay: Calls) -> ModelCall:
         service = self._service(request.role)
-        found = replay.of(request)
-        if found is None:
+        kept = replay.of(request)
+        if kept is None:
             # Where the budget of the recorded run ended, this one's does too.
             service.reserve(request, request.model).settle(tokens=0, usd=0.0)
             why = f"Cannot replay: {replay.why_missing(request)}; run as it was recorded, or "
             self.dead = self.dead or f"{why}without replay="
             raise ModelError(f"{why}without replay=", final=True)
-        with service.meter.reserve(tokens=found.charged_tokens, usd=found.charged_usd):
-            return found.again(request, "replay")
+        with service.meter.reserve(tokens=kept.charged_tokens, usd=kept.charged_usd):
+            return kept.again(request, "replay")
 
     def _service(self, role: str) -> Service:
-        found = self._services.get(role) or self._services.get(DEFAULT)
-        if found is None:
+        service = self._services.get(role) or self._services.get(DEFAULT)
+        if service is None:
             raise ConfigError(
                 f"No model plays {role!r}; name one by models.{role}= or, for all roles, "
                 f"models.{DEFAULT}="
             )
-        return found
+        return service
 
     def _call_seed(self, role: Role, name: str) -> int:
         if role.seed is None:
@@ -216,7 +216,7 @@ class ModelScope:
         return [name for name in self._all() if name in self._models.store]
 
     def _all(self) -> Iterator[str]:
-        return chain(self._names, *(one._all() for one in self._inner.values()))
+        return chain(self._names, *(inner._all() for inner in self._inner.values()))
 
 
 def _stable(text: str) -> int:

@@ -124,7 +124,7 @@ class Service:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_result(
-                lambda one: isinstance(one, CompletionFailure) and one.again
+                lambda error: isinstance(error, CompletionFailure) and error.again
             ),
             wait=pause_s,
             stop=give_up,
@@ -214,13 +214,13 @@ class Service:
             remedy = f"the same command goes on from here once it answers; or {remedy}"
         asked = f"{trying.requests} request{'s' if trying.requests > 1 else ''}"
         counted = Counter(trying.reasons)
-        told = "; ".join(f"{r} ({n} times)" if n > 1 else r for r, n in counted.items())
+        reasons = "; ".join(f"{r} ({n} times)" if n > 1 else r for r, n in counted.items())
         lost = bool(trying.tokens)
         return ModelCall.of(
             trying.request,
             final=last.final,
             down=down,
-            error=f"No model answered call {trying.request.id!r} in {asked}: {told}; {remedy}",
+            error=f"No model answered call {trying.request.id!r} in {asked}: {reasons}; {remedy}",
             tokens_in=None if lost else 0,
             tokens_out=None if lost else 0,
             usd=None if lost else 0.0,

@@ -105,8 +105,10 @@ class Recall:
     options: MemoryOptions
 
     def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]:
-        found = [passage for part in self.parts for passage in part.passages(slot, role, log, task)]
-        return fit(found, each=self.options.max_chars, total=self.options.max_total)
+        passages = [
+            passage for part in self.parts for passage in part.passages(slot, role, log, task)
+        ]
+        return fit(passages, each=self.options.max_chars, total=self.options.max_total)
 
     def learn(self, attempt: Attempt) -> None:
         for part in self.parts:

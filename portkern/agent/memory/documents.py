@@ -48,12 +48,12 @@ def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
                 yield of_kernel(kernel)
 
 
-def _is_same(one: Op, other: Op) -> bool:
+def _is_same(first: Op, other: Op) -> bool:
     """Also when an imported op bears another name. ``a @ b`` means one thing for matrices and
     another for batches of them."""
-    ranks = [[len(tensor.shape) for tensor in op.signature.inputs] for op in (one, other)]
-    alike = one.reference_source == other.reference_source and ranks[0] == ranks[1]
-    return alike or one.name == other.name
+    ranks = [[len(tensor.shape) for tensor in op.signature.inputs] for op in (first, other)]
+    alike = first.reference_source == other.reference_source and ranks[0] == ranks[1]
+    return alike or first.name == other.name
 
 
 def guide(task: Task, *, own: bool = False) -> Iterator[Document]:
@@ -86,6 +86,6 @@ LOG = "log"
 
 
 def of_attempt(attempt: Attempt, task: Task) -> Document:
-    told = code(attempt.source, attempt.language or task.language)
+    text = code(attempt.source, attempt.language or task.language)
     title = f"A kernel of this run ({attempt.id}): {result(attempt, task)}"
-    return Document(title, told, f"{attempt.idea}\n{attempt.source}")
+    return Document(title, text, f"{attempt.idea}\n{attempt.source}")

@@ -16,7 +16,7 @@ def family(op: Op) -> str:
     elements = sum(tensor.nbytes(dims, "int8") for tensor in tensors)
     if op.flops(dims) > 16 * elements:
         return "contraction"
-    if op.terms(dims) > 8:
+    if op.terms is not None and op.terms(dims) > 8:
         return "reduction"
     if any(tensor.within for tensor in op.signature.inputs):
         return "indexed"

@@ -74,8 +74,10 @@ class Step(_Part):
     @field_validator("examples")
     @classmethod
     def _each_once(cls, given: tuple[Example, ...]) -> tuple[Example, ...]:
-        once = {one.key: one for one in sorted(given, key=Example.model_dump_json)}
-        return tuple(sorted(once.values(), key=lambda one: (-(one.gain or 0.0), one.key)))
+        once = {example.key: example for example in sorted(given, key=Example.model_dump_json)}
+        return tuple(
+            sorted(once.values(), key=lambda example: (-(example.gain or 0.0), example.key))
+        )
 
 
 class Graph(_Part):
@@ -88,7 +90,7 @@ class Graph(_Part):
     @classmethod
     def _named_once(cls, given: tuple[Method, ...]) -> tuple[Method, ...]:
         """Of a method that is described twice the longer words are kept."""
-        by_length = sorted(given, key=lambda one: (len(one.text), one.model_dump_json()))
+        by_length = sorted(given, key=lambda method: (len(method.text), method.model_dump_json()))
         once = {method.name: method for method in by_length}
         return tuple(once[name] for name in sorted(once))
 
@@ -118,10 +120,10 @@ class Graph(_Part):
 
     def edges(self) -> dict[str, list[str]]:
         """``{method: [methods]}``, with those that may come first under ``""``."""
-        found: dict[str, list[str]] = {}
+        edges: dict[str, list[str]] = {}
         for step in self.steps:
-            found.setdefault(step.source, []).append(step.to)
-        return found
+            edges.setdefault(step.source, []).append(step.to)
+        return edges
 
     def examples(self, source: str, to: str) -> tuple[Example, ...]:
         return next((s.examples for s in self.steps if (s.source, s.to) == (source, to)), ())
@@ -195,12 +197,12 @@ class Reasoning:
         """Of a correct kernel after a correct one, or after nothing. Raises StorageError when it
         is to be kept and cannot be."""
         self._learned[attempt.id] = attempt
-        found = self._walked(attempt)
-        if found is None:
+        walked = self._walked(attempt)
+        if walked is None:
             return
-        self.graph = self.graph.merged(found)
-        if self.options.keep and found.steps[0].examples[0].key not in self._kept:
-            _keep(found)
+        self.graph = self.graph.merged(walked)
+        if self.options.keep and walked.steps[0].examples[0].key not in self._kept:
+            _keep(walked)
 
     def _walked(self, attempt: Attempt) -> Graph | None:
         method = action(attempt)
@@ -239,7 +241,7 @@ class Reasoning:
         if not slot.arm:
             return list(self._next(source, slot, log))
         shown = self._seen(source, named(slot.arm), slot, log)[: self.options.examples]
-        return [Passage(_told(named(slot.arm), one)) for one in shown]
+        return [Passage(_told(named(slot.arm), example)) for example in shown]
 
     def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
         """In this backend."""
@@ -255,18 +257,18 @@ class Reasoning:
         ]
 
     @staticmethod
-    def _is_open(one: Example, slot: Slot, log: Log) -> bool:
+    def _is_open(example: Example, slot: Slot, log: Log) -> bool:
         """By what the slot's log has: what was committed since does not show. An example shows the
         parent's code as well, which may be of another island."""
-        if one.attempt not in log:
+        if example.attempt not in log:
             return False
-        shown = [log[one.attempt], *log.some(log[one.attempt].parents[:1])]
+        shown = [log[example.attempt], *log.some(log[example.attempt].parents[:1])]
         known = (*slot.parents, *slot.shown)
         return all(each.island == slot.island or each.id in known for each in shown)
 
-    def _is_no_answer(self, one: Example) -> bool:
+    def _is_no_answer(self, example: Example) -> bool:
         """Another run's kernel of this op would be."""
-        return self.options.own or one.op != self.task.op.name
+        return self.options.own or example.op != self.task.op.name
 
     def _next(self, source: str, slot: Slot, log: Log) -> Iterator[Passage]:
         """What the run began with, and what the slot may know of that was tried since."""
@@ -275,7 +277,7 @@ class Reasoning:
         for name in self.graph.edges().get(source, []):
             seen = self._seen(source, name, slot, log)
             if seen or name in self._begun.get(source, []):
-                gains = [one.gain for one in seen if one.gain]
+                gains = [example.gain for example in seen if example.gain]
                 known = f"gained up to {max(gains):.2f}" if gains else "not measured"
                 lines.append(f"- {name} ({known}): {texts[name]}".rstrip(": "))
         if lines:
@@ -283,16 +285,21 @@ class Reasoning:
             yield Passage(PromptBlock(kind="graph", title=title, text="\n".join(lines)))
 
 
-def _told(method: str, one: Example) -> PromptBlock:
-    gained = f"{one.gain:.2f} times as fast" if one.gain else "not timed against what it came from"
+def _told(method: str, example: Example) -> PromptBlock:
+    gained = (
+        f"{example.gain:.2f} times as fast"
+        if example.gain
+        else "not timed against what it came from"
+    )
     text = (
-        f"{one.op} on {one.target}: {gained}.\n\nBefore:\n{code(one.before, one.language)}\n\n"
-        f"After:\n{code(one.after, one.language)}"
+        f"{example.op} on {example.target}: {gained}.\n\n"
+        f"Before:\n{code(example.before, example.language)}\n\n"
+        f"After:\n{code(example.after, example.language)}"
     )
     return PromptBlock(kind="graph", title=f"An example of {method}", text=text)
 
 
-def _keep(found: Graph) -> None:
+def _keep(graph: Graph) -> None:
     from filelock import FileLock
 
     path = cache_root() / FILE
@@ -300,6 +307,6 @@ def _keep(found: Graph) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
             known = Graph.read(path) if path.is_file() else Graph()
-            known.merged(found).trimmed.write(path)
+            known.merged(graph).trimmed.write(path)
     except OSError as error:
         raise StorageError.of(error, path) from error

@@ -56,11 +56,15 @@ class Past:
     def visible(self) -> list[Attempt]:
         """Of the slot's island, and those that the slot names."""
         named = {*self.slot.parents, *self.slot.shown}
-        return [one for one in self.log if one.island == self.slot.island or one.id in named]
+        return [
+            attempt
+            for attempt in self.log
+            if attempt.island == self.slot.island or attempt.id in named
+        ]
 
     @cached_property
     def ids(self) -> set[str]:
-        return {one.id for one in self.visible}
+        return {attempt.id for attempt in self.visible}
 
     @property
     def parents(self) -> list[Attempt]:
@@ -69,21 +73,21 @@ class Past:
     @cached_property
     def line(self) -> list[Attempt]:
         """The parents and whatever they descend from, the oldest first."""
-        found = {
+        ids = {
             ancestor.id
             for name in self.slot.parents
             for ancestor in self.log.ancestors(name)
             if ancestor.id in self.ids
         }
-        return [one for one in self.visible if one.id in found]
+        return [attempt for attempt in self.visible if attempt.id in ids]
 
     def best(self, k: int) -> list[Attempt]:
-        return self.log.best(k, lambda one: one.id in self.ids)
+        return self.log.best(k, lambda attempt: attempt.id in self.ids)
 
     def children(self, names: Iterable[str]) -> list[Attempt]:
         """By first parents; those without any are the children of ``""``."""
         wanted = set(names)
-        return [one for one in self.visible if _mother(one) in wanted]
+        return [attempt for attempt in self.visible if _mother(attempt) in wanted]
 
     @property
     def siblings(self) -> list[Attempt]:
@@ -97,7 +101,7 @@ class Past:
         """As ``order`` says; ``attempts`` come with the oldest first."""
         if self.options.order == "oldest_first":
             return list(attempts)
-        return sorted(attempts, key=lambda one: one.score)
+        return sorted(attempts, key=lambda attempt: attempt.score)
 
 
 def _mother(attempt: Attempt) -> str:
@@ -113,35 +117,35 @@ def last(past: Past) -> Told:
 
 
 def best(past: Past) -> Told:
-    found = {one.id for one in past.best(past.options.best)}
+    leading = {attempt.id for attempt in past.best(past.options.best)}
     heading = "The best so far" if past.options.best == 1 else "Of the best so far"
-    for one in past.ordered([one for one in past.visible if one.id in found]):
-        yield Mention(one, heading)
+    for attempt in past.ordered([attempt for attempt in past.visible if attempt.id in leading]):
+        yield Mention(attempt, heading)
 
 
 def ancestors(past: Past) -> Told:
-    for one in past.ordered(past.line[-past.options.ancestors :]):
-        yield Mention(one, "Earlier in this line")
+    for attempt in past.ordered(past.line[-past.options.ancestors :]):
+        yield Mention(attempt, "Earlier in this line")
 
 
 def rounds(past: Past) -> Told:
     """KernelFalcon's: the parent whole, of the rounds before it the beginnings."""
-    for one in past.line[-past.options.rounds :]:
-        whole = one.id in past.slot.parents
+    for attempt in past.line[-past.options.rounds :]:
+        whole = attempt.id in past.slot.parents
         chars = 0 if whole else past.options.code_chars
-        yield Mention(one, "An earlier round", Detail.FEEDBACK, chars)
+        yield Mention(attempt, "An earlier round", Detail.FEEDBACK, chars)
 
 
 def everything(past: Past) -> Told:
-    for one in past.line:
-        yield Mention(one, "An earlier round", Detail.THOUGHTS)
+    for attempt in past.line:
+        yield Mention(attempt, "An earlier round", Detail.THOUGHTS)
 
 
 def summaries(past: Past) -> Told:
     """Kevin's: of earlier rounds what was done and what came of it, without any reasoning."""
-    for one in past.line:
-        if one.id not in past.slot.parents:
-            yield Mention(one, "Earlier rounds", Detail.BRIEF)
+    for attempt in past.line:
+        if attempt.id not in past.slot.parents:
+            yield Mention(attempt, "Earlier rounds", Detail.BRIEF)
     yield from last(past)
 
 
@@ -153,34 +157,34 @@ def tree(past: Past) -> Told:
         yield from _failures(past)
         return
     most, node = past.options.relatives, (*past.slot.parents, "")[0]
-    for one in past.children([node])[-most:]:
-        yield Mention(one, "What was tried on it", Detail.BRIEF)
+    for attempt in past.children([node])[-most:]:
+        yield Mention(attempt, "What was tried on it", Detail.BRIEF)
     if past.role != "planner":
         beside = [sibling.id for sibling in past.siblings]
-        for one in past.children(beside)[-most:]:
-            yield Mention(one, "What was tried on its siblings", Detail.BRIEF)
-    for one in past.best(past.options.leaders):
-        yield Mention(one, "The leaderboard")
+        for attempt in past.children(beside)[-most:]:
+            yield Mention(attempt, "What was tried on its siblings", Detail.BRIEF)
+    for attempt in past.best(past.options.leaders):
+        yield Mention(attempt, "The leaderboard")
 
 
 def _failures(past: Past) -> Told:
     failed = [sibling for sibling in past.siblings if not sibling.correct]
-    for one in failed[-past.options.relatives :]:
-        yield Mention(one, "What failed beside it", Detail.BRIEF)
-        fixes = [child for child in past.children([one.id]) if child.correct]
+    for attempt in failed[-past.options.relatives :]:
+        yield Mention(attempt, "What failed beside it", Detail.BRIEF)
+        fixes = [child for child in past.children([attempt.id]) if child.correct]
         for fix in fixes[:1]:
-            yield Mention(fix, f"What mended {one.id}")
+            yield Mention(fix, f"What mended {attempt.id}")
 
 
 def insights(past: Past) -> Told:
     """EvoEngineer's: some of what authors and critics thought. The slot's number is the seed."""
-    known = [one for one in past.visible if _thoughts(one)]
+    known = [attempt for attempt in past.visible if _thoughts(attempt)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
-    for one in chosen:
-        told = _thoughts(one)
+    for attempt in chosen:
+        thoughts = _thoughts(attempt)
         if past.options.results:
-            told += f"\nWhat came of it: {_outcome(one)}."
-        yield PromptBlock(kind="insights", title="A thought from this run", text=told)
+            thoughts += f"\nWhat came of it: {_outcome(attempt)}."
+        yield PromptBlock(kind="insights", title="A thought from this run", text=thoughts)
 
 
 def _thoughts(attempt: Attempt) -> str:
@@ -195,17 +199,22 @@ def _outcome(attempt: Attempt) -> str:
 
 
 def inspirations(past: Past) -> Told:
-    for one in past.log.some(past.slot.shown):
-        yield Mention(one, "For inspiration")
+    for attempt in past.log.some(past.slot.shown):
+        yield Mention(attempt, "For inspiration")
 
 
 def reflexions(past: Past) -> Told:
     """The newest lessons, each once."""
-    lessons = [lesson for one in past.visible if one.diagnosis for lesson in one.diagnosis.lessons]
+    lessons = [
+        lesson
+        for attempt in past.visible
+        if attempt.diagnosis
+        for lesson in attempt.diagnosis.lessons
+    ]
     newest = list(dict.fromkeys(reversed(lessons)))[: past.options.reflexions]
     if newest:
-        told = "\n".join(f"- {lesson}" for lesson in reversed(newest))
-        yield PromptBlock(kind="reflexions", title="Lessons so far", text=told)
+        text = "\n".join(f"- {lesson}" for lesson in reversed(newest))
+        yield PromptBlock(kind="reflexions", title="Lessons so far", text=text)
 
 
 HISTORIES: Mapping[str, Callable[[Past], Told]] = {
@@ -231,15 +240,15 @@ class History:
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         past = Past(slot, role, log, self.options)
-        told: dict[str, _Told] = {}
+        kept: dict[str, _Told] = {}
         for name in self.options.history:
-            for number, one in enumerate(HISTORIES[name](past)):
-                key = one.attempt.id if isinstance(one, Mention) else f"{name}, {number}"
-                if key not in told or _detail(told[key].one) < _detail(one):
-                    told[key] = _Told(name, one)
+            for number, item in enumerate(HISTORIES[name](past)):
+                key = item.attempt.id if isinstance(item, Mention) else f"{name}, {number}"
+                if key not in kept or _detail(kept[key].item) < _detail(item):
+                    kept[key] = _Told(name, item)
         return [
             passage
-            for _, group in groupby(told.values(), key=_place)
+            for _, group in groupby(kept.values(), key=_place)
             for passage in _passages(list(group), slot, task, results=self.options.results)
         ]
 
@@ -249,17 +258,17 @@ class History:
 
 class _Told(NamedTuple):
     kind: str
-    one: Mention | PromptBlock
+    item: Mention | PromptBlock
 
 
-def _detail(one: Mention | PromptBlock) -> int:
-    return one.detail if isinstance(one, Mention) else 0
+def _detail(item: Mention | PromptBlock) -> int:
+    return item.detail if isinstance(item, Mention) else 0
 
 
-def _place(told: _Told) -> tuple[str, str]:
+def _place(entry: _Told) -> tuple[str, str]:
     """Equal for mentions in brief that make one block."""
-    if isinstance(told.one, Mention) and told.one.detail is Detail.BRIEF:
-        return told.kind, told.one.heading
+    if isinstance(entry.item, Mention) and entry.item.detail is Detail.BRIEF:
+        return entry.kind, entry.item.heading
     return "", ""
 
 
@@ -268,41 +277,41 @@ def _passages(
 ) -> Iterator[Passage]:
     kind, heading = _place(group[0])
     if heading:
-        mentions = [one for _, one in group if isinstance(one, Mention)]
+        mentions = [item for _, item in group if isinstance(item, Mention)]
         lines = [_line(mention.attempt, task, results=results) for mention in mentions]
         yield Passage(PromptBlock(kind=kind, title=heading, text="\n".join(lines)))
         return
-    for told in group:
-        if isinstance(told.one, Mention):
-            yield _whole(told.kind, told.one, slot, task, results=results)
+    for entry in group:
+        if isinstance(entry.item, Mention):
+            yield _whole(entry.kind, entry.item, slot, task, results=results)
         else:
-            yield Passage(told.one)
+            yield Passage(entry.item)
 
 
 def _line(attempt: Attempt, task: Task, *, results: bool) -> str:
-    told = [action(attempt) or "no idea was given"]
-    told += [result(attempt, task)] if results else []
-    told += [attempt.diagnosis.problem] if attempt.diagnosis else []
-    return f"- {attempt.id}: {'; '.join(told)}"
+    parts = [action(attempt) or "no idea was given"]
+    parts += [result(attempt, task)] if results else []
+    parts += [attempt.diagnosis.problem] if attempt.diagnosis else []
+    return f"- {attempt.id}: {'; '.join(parts)}"
 
 
-def _whole(kind: str, one: Mention, slot: Slot, task: Task, *, results: bool) -> Passage:
+def _whole(kind: str, mention: Mention, slot: Slot, task: Task, *, results: bool) -> Passage:
     """The code comes last: it is what can be cut."""
-    attempt, parent = one.attempt, one.attempt.id in slot.parents
-    told = [f"Result: {result(attempt, task)}"] if results else []
+    attempt, parent = mention.attempt, mention.attempt.id in slot.parents
+    parts = [f"Result: {result(attempt, task)}"] if results else []
     if attempt.idea or attempt.arm:
-        told.append(f"What was done: {attempt.idea or attempt.arm}")
-    if one.detail >= Detail.THOUGHTS and attempt.rationale:
-        told.append(f"The reasoning then: {attempt.rationale}")
+        parts.append(f"What was done: {attempt.idea or attempt.arm}")
+    if mention.detail >= Detail.THOUGHTS and attempt.rationale:
+        parts.append(f"The reasoning then: {attempt.rationale}")
     if attempt.diagnosis:
-        told.append(_diagnosed(attempt.diagnosis))
-    if one.detail >= Detail.FEEDBACK:
-        told += [f"{block.title}:\n{block.text}" for block in attempt.feedback]
+        parts.append(_diagnosed(attempt.diagnosis))
+    if mention.detail >= Detail.FEEDBACK:
+        parts += [f"{block.title}:\n{block.text}" for block in attempt.feedback]
     if attempt.source:
         source = code(attempt.source, attempt.language or task.language)
-        told.append(cut(source, one.code_chars) if one.code_chars else source)
-    title = f"{PARENT if parent else one.heading} ({attempt.id})"
-    return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(told)), spared=parent)
+        parts.append(cut(source, mention.code_chars) if mention.code_chars else source)
+    title = f"{PARENT if parent else mention.heading} ({attempt.id})"
+    return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(parts)), spared=parent)
 
 
 def _diagnosed(diagnosis: Diagnosis) -> str:

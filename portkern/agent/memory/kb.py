@@ -30,8 +30,8 @@ class Kb:
 
     def __init__(self, options: MemoryOptions, task: Task) -> None:
         """Raises ConfigError for a folder that is none, or has nothing of ours in it."""
-        told = curated(Path(options.folder), task) if options.folder else facts(task.target)
-        self.blocks = list(told)
+        blocks = curated(Path(options.folder), task) if options.folder else facts(task.target)
+        self.blocks = list(blocks)
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         return [Passage(block) for block in self.blocks]

@@ -30,13 +30,13 @@ class Ranking(Protocol):
 def words(text: str) -> tuple[str, ...]:
     """Lower-case words of prose and code. An identifier counts as its parts and as a whole:
     ``__shfl_xor_sync`` is shfl, xor, sync and shflxorsync."""
-    found: list[str] = []
+    pieces: list[str] = []
     for name in _NAME.findall(text):
         parts = [part.lower() for part in _PART.findall(name)]
-        found += parts
+        pieces += parts
         if len(parts) > 1:
-            found.append("".join(parts))
-    return tuple(found)
+            pieces.append("".join(parts))
+    return tuple(pieces)
 
 
 class Bm25:
@@ -61,8 +61,8 @@ class Bm25:
             if not wanted:
                 return [0.0] * len(texts)
             # FTS5's bm25() is negative: a better match is less
-            found = base.execute(
+            rows = base.execute(
                 "SELECT rowid, -bm25(texts) FROM texts WHERE texts MATCH ?", [wanted]
             )
-            near = dict(found.fetchall())
+            near = dict(rows.fetchall())
         return [near.get(row, 0.0) for row in range(1, len(texts) + 1)]

@@ -27,22 +27,22 @@ class Retrieval:
     def _shelf(self) -> list[Document]:
         known = [name for name in self.options.corpora if name in documents.CORPORA]
         return [
-            one
+            document
             for name in known
-            for one in documents.CORPORA[name](self.task, own=self.options.own)
+            for document in documents.CORPORA[name](self.task, own=self.options.own)
         ]
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         past = Past(slot, role, log, self.options)
-        found = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
+        nearest = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
         return [
-            Passage(PromptBlock(kind=self.ranking.kind, title=one.title, text=one.text))
-            for one in found
+            Passage(PromptBlock(kind=self.ranking.kind, title=document.title, text=document.text))
+            for document in nearest
         ]
 
     def nearest(self, question: str, among: Sequence[Document]) -> list[Document]:
         """Of equally near ones the first."""
-        scores = self.ranking.scores(question, [one.key for one in among])
+        scores = self.ranking.scores(question, [document.key for document in among])
         order = sorted(range(len(among)), key=lambda at: -scores[at])
         near = [among[at] for at in order if scores[at] > self.options.min_score]
         return near[: self.options.k]
@@ -60,9 +60,9 @@ class Retrieval:
             return []
         named = {*past.slot.parents, *past.slot.shown}
         return [
-            documents.of_attempt(one, self.task)
-            for one in past.visible
-            if one.correct and one.source and one.id not in named
+            documents.of_attempt(attempt, self.task)
+            for attempt in past.visible
+            if attempt.correct and attempt.source and attempt.id not in named
         ]
 
     def learn(self, attempt: Attempt) -> None:

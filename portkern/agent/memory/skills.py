@@ -101,19 +101,19 @@ class Skill:
 def skills(tries: Iterable[Try]) -> list[Skill]:
     """The best first."""
     by_action: dict[tuple[str, str], list[Try]] = {}
-    for one in tries:
-        by_action.setdefault((one.action.lower(), one.target), []).append(one)
-    found = [
+    for tried in tries:
+        by_action.setdefault((tried.action.lower(), tried.target), []).append(tried)
+    summed = [
         Skill(
             several[0].action,
             target,
-            tuple(one.gain for one in several if one.gain is not None),
-            sum(one.correct for one in several),
+            tuple(tried.gain for tried in several if tried.gain is not None),
+            sum(tried.correct for tried in several),
             len(several),
         )
         for (_, target), several in by_action.items()
     ]
-    return sorted(found, key=lambda skill: (-skill.worth, skill.action, skill.target))
+    return sorted(summed, key=lambda skill: (-skill.worth, skill.action, skill.target))
 
 
 class Skills:
@@ -126,33 +126,33 @@ class Skills:
         self.path = cache_root() / FILE
         self._file = LineFile(self.path, Try.from_json)
         kept, _ = self._file.read()
-        self._kept = {one.key for one in kept}
+        self._kept = {tried.key for tried in kept}
         beside = LineFile(folder / FILE, Try.from_json)
         if not beside.path.exists():
             beside.append(kept)
-        self._tries = {one.key: one for one in beside.read()[0]}
+        self._tries = {tried.key: tried for tried in beside.read()[0]}
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
         """Raises StorageError when it is to be kept and cannot be."""
-        one = self._try(attempt)
+        tried = self._try(attempt)
         self._learned[attempt.id] = attempt
-        if one is None:
+        if tried is None:
             return
-        self._tries[one.key] = one
-        if self.options.keep and one.key not in self._kept:
-            self._keep(one)
+        self._tries[tried.key] = tried
+        if self.options.keep and tried.key not in self._kept:
+            self._keep(tried)
 
-    def _keep(self, one: Try) -> None:
+    def _keep(self, tried: Try) -> None:
         from filelock import FileLock
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.path}.lock"):
-                self._file.append([one])
+                self._file.append([tried])
         except OSError as error:
             raise StorageError.of(error, self.path) from error
-        self._kept.add(one.key)
+        self._kept.add(tried.key)
 
     def _try(self, attempt: Attempt) -> Try | None:
         what = action(attempt)
@@ -175,16 +175,16 @@ class Skills:
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         """Of this target where anything is known of it, else of others, whose names are said."""
         known = [
-            one
-            for one in self._tries.values()
-            if (one.family, one.backend) == (self.family, task.backend.name)
-            and (one.run != self.run or self._is_seen(one, slot, log))
+            tried
+            for tried in self._tries.values()
+            if (tried.family, tried.backend) == (self.family, task.backend.name)
+            and (tried.run != self.run or self._is_seen(tried, slot, log))
         ]
-        here = [one for one in known if one.target == task.target.name]
-        found = skills(here or known)
-        unknown = [skill for skill in found if skill.correct and skill.gain is None]
-        helped = [skill for skill in found if skill.worth > 1.0]
-        others = [skill for skill in found if skill not in helped and skill not in unknown]
+        here = [tried for tried in known if tried.target == task.target.name]
+        ranked = skills(here or known)
+        unknown = [skill for skill in ranked if skill.correct and skill.gain is None]
+        helped = [skill for skill in ranked if skill.worth > 1.0]
+        others = [skill for skill in ranked if skill not in helped and skill not in unknown]
         most = self.options.skills
         return [
             *_told("What helped before", helped[:most]),
@@ -193,11 +193,11 @@ class Skills:
         ]
 
     @staticmethod
-    def _is_seen(one: Try, slot: Slot, log: Log) -> bool:
+    def _is_seen(tried: Try, slot: Slot, log: Log) -> bool:
         """By what the slot's log has: what was committed since does not show."""
-        if one.attempt not in log:
+        if tried.attempt not in log:
             return False
-        return one.island == slot.island or one.attempt in (*slot.parents, *slot.shown)
+        return tried.island == slot.island or tried.attempt in (*slot.parents, *slot.shown)
 
 
 def gain(attempt: Attempt, known: dict[str, Attempt]) -> float | None:
@@ -210,8 +210,8 @@ def gain(attempt: Attempt, known: dict[str, Attempt]) -> float | None:
     return attempt.score / parent.score
 
 
-def _told(title: str, found: Sequence[Skill]) -> list[Passage]:
-    if not found:
+def _told(title: str, shown: Sequence[Skill]) -> list[Passage]:
+    if not shown:
         return []
-    text = "\n".join(f"- {skill}" for skill in found)
+    text = "\n".join(f"- {skill}" for skill in shown)
     return [Passage(PromptBlock(kind="skills", title=title, text=text))]

@@ -34,14 +34,14 @@ def code(source: str, language: str) -> str:
 def result(attempt: Attempt, task: Task) -> str:
     """One line. Sizes that ``task`` does not show are not named."""
     if not attempt.correct:
-        told = attempt.status.replace("_", " ")
-        return f"{told}: {attempt.detail.splitlines()[0]}" if attempt.detail else told
+        status = attempt.status.replace("_", " ")
+        return f"{status}: {attempt.detail.splitlines()[0]}" if attempt.detail else status
     if not attempt.speedups:
         return "passed, not timed"
-    shown = {one.name for several in task.workloads.values() for one in several}
+    shown = {workload.name for several in task.workloads.values() for workload in several}
     sizes = [f"{name}: {gain:.2f}" for name, gain in attempt.speedups.items() if name in shown]
-    told = f"passed, {attempt.score:.2f} times as fast as the baseline"
-    return f"{told} ({', '.join(sizes)})" if len(sizes) > 1 else told
+    status = f"passed, {attempt.score:.2f} times as fast as the baseline"
+    return f"{status} ({', '.join(sizes)})" if len(sizes) > 1 else status
 
 
 def action(attempt: Attempt) -> str:

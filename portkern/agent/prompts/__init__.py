@@ -58,13 +58,13 @@ def section(document: str) -> str:
     lines = document.strip().splitlines()
     if lines and _HEADING.match(lines[0]):
         lines = lines[1:]
-    told, fence = [], ""
+    kept, fence = [], ""
     for line in lines:
         mark = _FENCE.match(line)
         if mark and fence in ("", mark[0]):
             fence = "" if fence else mark[0]
-        told.append(f"#{line}" if _HEADING.match(line) and not fence else line)
-    return "\n".join(told).strip()
+        kept.append(f"#{line}" if _HEADING.match(line) and not fence else line)
+    return "\n".join(kept).strip()
 
 
 @cache
@@ -78,8 +78,8 @@ def manifest() -> dict[str, dict[str, str]]:
 
 def names() -> list[str]:
     """Templates that can be rendered; those that are only included begin with ``_``."""
-    found = (file.name for file in _FOLDER.iterdir() if file.name.endswith(".j2"))
-    return sorted(name.removesuffix(".j2") for name in found if not name.startswith("_"))
+    files = (file.name for file in _FOLDER.iterdir() if file.name.endswith(".j2"))
+    return sorted(name.removesuffix(".j2") for name in files if not name.startswith("_"))
 
 
 @cache
@@ -94,8 +94,8 @@ def digest(name: str) -> str:
         done.add(each)
         source, *_ = _Shipped().get_source(environment, each)
         h.update(source.encode())
-        found = meta.find_referenced_templates(environment.parse(source))
-        todo += sorted(one for one in found if one)
+        references = meta.find_referenced_templates(environment.parse(source))
+        todo += sorted(name for name in references if name)
     return h.hexdigest()[:12]
 
 

@@ -94,9 +94,9 @@ def _choices(
     """The most wanted first."""
     random = context.random
     parents = [
-        _settings(replace(kernel, source=one.source), space)
-        for one in context.log.some(slot.parents)
-        if one.source
+        _settings(replace(kernel, source=parent.source), space)
+        for parent in context.log.some(slot.parents)
+        if parent.source
     ]
     if not parents:
         yield Choice(space.default, SHIPPED, "init")
@@ -125,9 +125,11 @@ def _take(offered: Iterator[Choice], slot: Slot, kernel: Candidate, taken: set[s
 
 
 def shipped(task: Task) -> Candidate | None:
-    """The kernel of the catalogue in the task's language."""
-    found = catalogue.candidates(task.op.name, task.backend)
-    return next((one for one in found if one.language == task.language), None)
+    """The kernel of the catalogue in the task's language, or the one that the run starts from."""
+    if task.start is not None:
+        return task.start
+    kernels = catalogue.candidates(task.op.name, task.backend)
+    return next((kernel for kernel in kernels if kernel.language == task.language), None)
 
 
 def _space(kernel: Candidate, task: Task) -> search.Space:
@@ -175,7 +177,7 @@ def _neighbours(start: Settings, space: search.Space, arm: str, random: Random) 
     for _ in range(DRAWS):
         names = random.sample(list(space.choices), min(2, len(space.choices)))
         turned.append({**start, **{name: random.choice(space.choices[name]) for name in names}})
-    yield from filter(None, (_step(start, one) for one in turned))
+    yield from filter(None, (_step(start, choice) for choice in turned))
 
 
 def _crossed(parents: Sequence[Settings], space: search.Space, random: Random) -> Iterator[Choice]:

@@ -19,7 +19,7 @@ from portkern.spec.candidate import Candidate
 class Direct(Modelled):
     """The model sees what the memory shows and writes the whole file."""
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         return replace(await writer.write("direct"), idea=writer.slot.arm)
 
 
@@ -27,7 +27,7 @@ class Universal(Modelled):
     """KernelEvolve's one operator: whether it drafts, mends or optimises follows from what it
     is shown."""
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         draft = await writer.write("universal", shown=writer.parents[:1])
         return replace(draft, idea=writer.slot.arm)
 
@@ -69,17 +69,17 @@ class Translate(Modelled):
         self._of_run = self._of_run or donor.of_run(self.options.donor, task)
         return [self._of_run]
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         task = writer.context.task
         donors = self.donors(task)
-        mapping = menu.mapping([one.backend for one in donors], task.backend.name)
+        mapping = menu.mapping([donor.backend for donor in donors], task.backend.name)
         draft = await writer.write("translate", donors=donors, mapping=mapping)
         return replace(draft, idea=writer.slot.arm, donor=" ".join(map(_named, donors)))
 
 
-def _named(one: Candidate) -> str:
-    of = "" if one.author == "catalogue" else f" of {one.author}"
-    return f"{one.backend}/{one.language}{of}"
+def _named(kernel: Candidate) -> str:
+    of = "" if kernel.author == "catalogue" else f" of {kernel.author}"
+    return f"{kernel.backend}/{kernel.language}{of}"
 
 
 class ContrastiveOptions(WriterOptions):
@@ -95,7 +95,7 @@ class Contrastive(Modelled):
     options_type = ContrastiveOptions
     options: ContrastiveOptions
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         exemplars = self.exemplars(writer.context)
         draft = await writer.write("contrastive", shown=exemplars, exemplars=exemplars)
         note = f"exemplars: {' '.join(exemplar.id for exemplar in exemplars) or 'none'}"
@@ -104,7 +104,7 @@ class Contrastive(Modelled):
     def exemplars(self, context: Context) -> list[Attempt]:
         """Of distinct buckets, drawn with weights that grow with speed, the slowest first; the one
         there is twice where there is only one, as the authors do."""
-        scored = sorted(context.log.correct, key=lambda one: one.score)
+        scored = sorted(context.log.correct, key=lambda attempt: attempt.score)
         if not scored:
             return []
         buckets = _bucketed(scored, self.options.buckets)
@@ -114,14 +114,14 @@ class Contrastive(Modelled):
             bucket = context.random.choices(names, [name + 1.0 for name in names])[0]
             drawn.append(context.random.choice(buckets.pop(bucket)))
         drawn += [drawn[-1]] * (self.options.exemplars - len(drawn))
-        return sorted(drawn, key=lambda one: one.score)
+        return sorted(drawn, key=lambda attempt: attempt.score)
 
 
 def _bucketed(scored: Sequence[Attempt], count: int) -> dict[int, list[Attempt]]:
     """Equal steps between the slowest and the fastest; those that are empty are left out."""
     low, high = scored[0].score, scored[-1].score
     width = (high - low) / count or 1.0
-    found: dict[int, list[Attempt]] = {}
-    for one in scored:
-        found.setdefault(min(int((one.score - low) / width), count - 1), []).append(one)
-    return found
+    bins: dict[int, list[Attempt]] = {}
+    for attempt in scored:
+        bins.setdefault(min(int((attempt.score - low) / width), count - 1), []).append(attempt)
+    return bins

@@ -23,7 +23,7 @@ def of_run(donor: str, task: Task) -> Candidate:
     file."""
     folder = Path(donor)
     log = Log.read(folder / FILE)
-    ops = sorted({one.op for one in log})
+    ops = sorted({attempt.op for attempt in log})
     if not ops:
         what = f"a folder without {FILE}" if folder.is_dir() else "which is not a folder"
         raise _wrong(donor, what, "the folder of a run of portkern generate, such as reports/RUN")

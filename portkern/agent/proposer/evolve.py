@@ -30,12 +30,12 @@ class Evolve(Modelled):
     options_type = EvolveOptions
     options: EvolveOptions
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         operator = operator_of(writer.slot, len(writer.parents))
         if operator == "init":
             return replace(await writer.write("direct"), operator=operator)
         parents = writer.parents if operator == "crossover" else writer.parents[:1]
-        beside = [one for one in writer.shown if one not in parents]
+        beside = [attempt for attempt in writer.shown if attempt not in parents]
         source = parents[0].source
 
         def edited(reply: Reply) -> ReplyCode | Unread:

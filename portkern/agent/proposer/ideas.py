@@ -37,8 +37,8 @@ class IdeasThenCode(Modelled):
         planned = tuple(context.llm.calls)
         if isinstance(ideas, Unread):
             return [Draft(None, detail=ideas.why, calls=planned)]
-        kept = await context.approve([one.text for one in ideas])
-        chosen = [one for one in ideas if one.text in kept]
+        kept = await context.approve([idea.text for idea in ideas])
+        chosen = [idea for idea in ideas if idea.text in kept]
         if not chosen:
             return [Draft(None, detail="no idea was approved", calls=planned)]
         drafts = await asyncio.gather(
@@ -55,9 +55,9 @@ class IdeasThenCode(Modelled):
         wanted = max(writer.slot.ideas, 1)
 
         def ideas(reply: Reply) -> list[Idea] | Unread:
-            found = read_ideas(reply.text)[:wanted]
+            ideas = read_ideas(reply.text)[:wanted]
             why = "it was cut off at max_tokens" if reply.cut else "it holds no list of ideas"
-            return found or Unread(f"no ideas came of the planner's reply: {why}")
+            return ideas or Unread(f"no ideas came of the planner's reply: {why}")
 
         facts = writer.facts("planner", shown=writer.parents[:1])
         facts |= {"wanted": wanted, "tried": _tried(writer.context.log)}
@@ -76,9 +76,9 @@ class IdeasThenCode(Modelled):
 def _tried(log: Iterable[Attempt]) -> list[Attempt]:
     """Of each idea the best attempt, so that it is not proposed again."""
     best: dict[str, Attempt] = {}
-    for one in log:
-        if one.idea and one.score >= getattr(best.get(one.idea), "score", 0.0):
-            best[one.idea] = one
+    for attempt in log:
+        if attempt.idea and attempt.score >= getattr(best.get(attempt.idea), "score", 0.0):
+            best[attempt.idea] = attempt
     return list(best.values())[-MOST_TRIED:]
 
 
@@ -86,20 +86,20 @@ def read_ideas(text: str) -> list[Idea]:
     """The last JSON list of ``{idea, why}`` or of texts, else such objects by themselves, else the
     lines of a list; each once."""
     text = replies.spoken(text)
-    found: list[Idea] = []
+    ideas: list[Idea] = []
     single: list[Idea] = []
     for value in replies.values(text):
         if isinstance(value, dict) and _idea(value):
             single += _each([value])
             continue
         nested = value.values() if isinstance(value, dict) else [value]
-        for one in nested:
-            found = (_each(one) if isinstance(one, list) else []) or found
-    if not (found or single):
+        for item in nested:
+            ideas = (_each(item) if isinstance(item, list) else []) or ideas
+    if not (ideas or single):
         listed = _ITEM.findall(replies.blocks(text)[1])
-        found = _each(item.replace("**", "") for item in listed)
-    found = found or single
-    return list({one.text.lower(): one for one in reversed(found)}.values())[::-1]
+        ideas = _each(item.replace("**", "") for item in listed)
+    ideas = ideas or single
+    return list({idea.text.lower(): idea for idea in reversed(ideas)}.values())[::-1]
 
 
 def _each(items: Iterable[object]) -> list[Idea]:

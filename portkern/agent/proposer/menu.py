@@ -58,20 +58,20 @@ def donors(task: Task, which: str) -> list[Candidate]:
     """Kernels of the op on other backends, the closest language first. ``which`` is ``catalogue``
     or a backend's name. Raises ConfigError when there is none."""
     names = registry.names() if which == "catalogue" else [which]
-    found = [
+    kernels = [
         kernel
         for name in names
         if name != task.backend.name
         for kernel in catalogue.candidates(task.op.name, registry.load(name))
     ]
-    if not found:
+    if not kernels:
         raise ConfigError(
             f"Nobody has a kernel of {task.op.name!r} to translate from (donor={which}); choose "
             "another donor=, such as a run's folder, or another proposer="
         )
     order = _RELATIVES.get(task.language, ())
     rank = {language: place for place, language in enumerate(order)}
-    return sorted(found, key=lambda one: rank.get(one.language, len(order)))
+    return sorted(kernels, key=lambda kernel: rank.get(kernel.language, len(order)))
 
 
 def mapping(sources: Sequence[str], to: str) -> list[tuple[str, str]]:

@@ -41,9 +41,9 @@ class _Planned(Modelled):
         facts |= {"numbered": numbered, "arms": list(writer.arms.values())}
 
         def plan(reply: Reply) -> KernelPlan | Unread:
-            found = read_plan(reply.text, len(numbered.splitlines()))
+            plan = read_plan(reply.text, len(numbered.splitlines()))
             why = "it was cut off at max_tokens" if reply.cut else "it is empty"
-            return found or Unread(f"no plan came of the planner's reply: {why}")
+            return plan or Unread(f"no plan came of the planner's reply: {why}")
 
         return await writer.ask("planner", self.planning, plan, facts, form="json")
 
@@ -52,10 +52,10 @@ class _Planned(Modelled):
         parent = writer.parent
 
         def unmarked(reply: Reply) -> ReplyCode | Unread:
-            found = reading.kernel(reply.text, writer.context.task, cut=reply.cut)
-            if isinstance(found, Unread):
-                return found
-            return replace(found, source=_unmarked(found.source))
+            answer = reading.kernel(reply.text, writer.context.task, cut=reply.cut)
+            if isinstance(answer, Unread):
+                return answer
+            return replace(answer, source=_unmarked(answer.source))
 
         draft = await writer.write(
             prompt,
@@ -80,7 +80,7 @@ class PlanCodeDebug(_Planned):
     others = ("planner", "debugger")
     planning = "plan"
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         parent = writer.parent
         if parent and not parent.correct:
             return await self._mended(writer, parent)
@@ -101,7 +101,7 @@ class MacroMicro(_Planned):
     others = ("planner",)
     planning = "macro"
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         if writer.parent is None:  # there is nothing to edit yet
             return replace(await writer.write("direct"), operator="init")
         plan = await self.plan(writer)
@@ -117,9 +117,9 @@ def named(text: str, arms: Iterable[str]) -> str:
     places = {}
     for name in arms:
         words = re.escape(name).replace("_", "[_ ]")
-        found = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
-        if found:
-            places[name] = found.start()
+        match = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
+        if match:
+            places[name] = match.start()
     return min(places, key=lambda name: (places[name], -len(name)), default="")
 
 
@@ -127,25 +127,25 @@ def read_plan(text: str, lines: int = 0) -> KernelPlan | None:
     """The last ``{plan, why, lines: [first, last]}``, of a file with so many ``lines``; a reply of
     prose is a plan for the whole file."""
     text = replies.spoken(text)
-    told: Mapping[str, object] | None = None
+    answer: Mapping[str, object] | None = None
     for each in replies.objects(text):
-        told = each if _words(each) else told
-    if told is not None:
-        why = " ".join(str(told.get("why") or "").split())
-        return KernelPlan(_words(told), why, _region(told.get("lines"), lines))
+        answer = each if _words(each) else answer
+    if answer is not None:
+        why = " ".join(str(answer.get("why") or "").split())
+        return KernelPlan(_words(answer), why, _region(answer.get("lines"), lines))
     prose = " ".join(text.split())[:MOST_PROSE]
     return KernelPlan(prose) if prose and not prose.startswith(("{", "[")) else None
 
 
-def _words(told: Mapping[str, object]) -> str:
-    said = next((one for name in _WORDS if isinstance(one := told.get(name), str)), "")
+def _words(answer: Mapping[str, object]) -> str:
+    said = next((text for name in _WORDS if isinstance(text := answer.get(name), str)), "")
     return " ".join(said.split())
 
 
-def _region(told: object, lines: int) -> tuple[int, int] | None:
+def _region(given: object, lines: int) -> tuple[int, int] | None:
     """None for what is not a region of a file with so many lines."""
     try:
-        first, last = (int(one) for one in told) if isinstance(told, list) else (0, 0)
+        first, last = (int(number) for number in given) if isinstance(given, list) else (0, 0)
     except (TypeError, ValueError, OverflowError):
         return None
     return (first, min(last, lines)) if 1 <= first <= min(last, lines) else None

@@ -59,14 +59,14 @@ def kernel(text: str, task: Task, *, cut: bool = False) -> ReplyCode | Unread:
     text = replies.spoken(text)
     if not text.strip():
         return Unread(f"{_CUT}, before its answer began" if cut else "the reply is empty")
-    found, words = replies.blocks(text)
-    if cut and found and not found[-1].closed:
+    blocks, words = replies.blocks(text)
+    if cut and blocks and not blocks[-1].closed:
         return Unread(f"{_CUT}, in the midst of its code")
     return (
-        _in_blocks(found, words, task)
+        _in_blocks(blocks, words, task)
         or _in_json(text, task)
-        or _bare(text, found, task, cut=cut)
-        or Unread(_why_none(found, task, cut=cut))
+        or _bare(text, blocks, task, cut=cut)
+        or Unread(_why_none(blocks, task, cut=cut))
     )
 
 
@@ -112,12 +112,14 @@ def _is_python(task: Task) -> bool:
     return TAGS[task.language][0] == "python"
 
 
-def _in_blocks(found: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode | None:
-    fitting = [one for one in found if one.tag in ("", *TAGS[task.language]) and one.code.strip()]
+def _in_blocks(blocks: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode | None:
+    fitting = [
+        block for block in blocks if block.tag in ("", *TAGS[task.language]) and block.code.strip()
+    ]
     if not fitting:
         return None
-    entering = [one for one in fitting if defines(one.code, task)]
-    chosen = entering[-1] if entering else max(fitting, key=lambda one: len(one.code))
+    entering = [block for block in fitting if defines(block.code, task)]
+    chosen = entering[-1] if entering else max(fitting, key=lambda block: len(block.code))
     if not entering and _is_other_language(chosen.code, task):
         return None
     return ReplyCode(chosen.code, _shortened(words))
@@ -125,25 +127,25 @@ def _in_blocks(found: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode 
 
 def _in_json(text: str, task: Task) -> ReplyCode | None:
     """Some models answer with ``{thought, code}``, the code fenced once more or not."""
-    for told in replies.objects(text):
-        code = _member(told, _CODE)
-        found, _ = replies.blocks(code)
-        rest = _shortened(_member(told, _WORDS))
-        fenced = _in_blocks(found, rest, task)
+    for answer in replies.objects(text):
+        code = _member(answer, _CODE)
+        blocks, _ = replies.blocks(code)
+        rest = _shortened(_member(answer, _WORDS))
+        fenced = _in_blocks(blocks, rest, task)
         if fenced:
             return fenced
-        if code.strip() and not found and not _is_other_language(code, task):
+        if code.strip() and not blocks and not _is_other_language(code, task):
             return ReplyCode(replies.spoken(code), rest)
     return None
 
 
-def _member(told: dict[str, object], names: Sequence[str]) -> str:
-    return next((value for name in names if isinstance(value := told.get(name), str)), "")
+def _member(answer: dict[str, object], names: Sequence[str]) -> str:
+    return next((value for name in names if isinstance(value := answer.get(name), str)), "")
 
 
-def _bare(text: str, found: Sequence[CodeBlock], task: Task, *, cut: bool) -> ReplyCode | None:
+def _bare(text: str, blocks: Sequence[CodeBlock], task: Task, *, cut: bool) -> ReplyCode | None:
     """Some answer with nothing but the file, or with a few words before it."""
-    if cut or found or not defines(text, task):
+    if cut or blocks or not defines(text, task):
         return None
     begins = (_BEGINS_IN_PYTHON if _is_python(task) else _BEGINS_IN_C).search(text)
     code = text[begins.start() :] if begins else text
@@ -152,13 +154,13 @@ def _bare(text: str, found: Sequence[CodeBlock], task: Task, *, cut: bool) -> Re
     return ReplyCode(code.rstrip() + "\n", _shortened(text[: begins.start()] if begins else ""))
 
 
-def _why_none(found: Sequence[CodeBlock], task: Task, *, cut: bool) -> str:
-    if not found:
+def _why_none(blocks: Sequence[CodeBlock], task: Task, *, cut: bool) -> str:
+    if not blocks:
         return _CUT if cut else "the reply holds no code block"
-    held = [one for one in found if one.code.strip()]
+    held = [block for block in blocks if block.code.strip()]
     if not held:
         return "the reply's code block is empty"
-    tags = sorted({one.tag for one in held} - {"", *TAGS[task.language]})
+    tags = sorted({block.tag for block in held} - {"", *TAGS[task.language]})
     if tags:
         return f"the reply holds {' and '.join(tags)} code, expected {_expected(task)}"
     return f"the reply's code is not {_expected(task)}"

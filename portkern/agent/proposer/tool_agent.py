@@ -54,7 +54,7 @@ class _Desk:
     @property
     def uncounted(self) -> tuple[str, ...]:
         """Calls since the last try."""
-        counted = {call for one in self.tried for call in one.calls}
+        counted = {call for draft in self.tried for call in draft.calls}
         return tuple(call for call in self.writer.llm.calls if call not in counted)
 
 
@@ -132,23 +132,23 @@ async def _answer(reply: Reply, desk: _Desk) -> str | None:
 
 def _asked(text: str) -> Mapping[str, object]:
     """The first object that names a tool: replies that go on have only imagined its answer."""
-    told = replies.objects(replies.spoken(text))
-    return next((one for one in told if "tool" in one), {})
+    objects = replies.objects(replies.spoken(text))
+    return next((call for call in objects if "tool" in call), {})
 
 
-def _put(desk: _Desk, found: ReplyCode | Unread, done: str) -> str:
-    if isinstance(found, Unread):
-        return f"The file is as it was: {found.why}."
-    desk.source = found.source
+def _put(desk: _Desk, answer: ReplyCode | Unread, done: str) -> str:
+    if isinstance(answer, Unread):
+        return f"The file is as it was: {answer.why}."
+    desk.source = answer.source
     return done
 
 
 async def _try(desk: _Desk, why: str) -> str:
-    task, known = desk.writer.context.task, [one.candidate for one in desk.tried]
+    task, known = desk.writer.context.task, [draft.candidate for draft in desk.tried]
     if not desk.source.strip():
         return "There is no file yet; write one first."
     candidate = task.candidate(desk.source, author=desk.model)
-    same = [one for one in known if one and one.digest == candidate.digest]
+    same = [other for other in known if other and other.digest == candidate.digest]
     if same:
         return f"This very file was tried already. {_told(desk.left)}"
     if not desk.left:

@@ -96,20 +96,22 @@ class Modelled:
         count = slot.size
         callers = [context.llm.within(str(k)) for k in range(count)] if count > 1 else [context.llm]
         writers = [self.writer(slot, context, llm) for llm in callers]
-        drafts = await asyncio.gather(*map(self.one, writers))
+        drafts = await asyncio.gather(*map(self.draft, writers))
         return [
             replace(draft, calls=tuple(writer.llm.calls))
             for draft, writer in zip(drafts, writers, strict=True)
         ]
 
-    async def one(self, writer: Writer) -> Draft:
+    async def draft(self, writer: Writer) -> Draft:
         raise NotImplementedError
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
         """With ``actions=critic`` the arm is what the parent's critic would do."""
         if self.options.actions == "critic" and not slot.arm:
             evaluated = [
-                one.diagnosis for one in context.log.some(slot.parents[:1]) if one.diagnosis
+                attempt.diagnosis
+                for attempt in context.log.some(slot.parents[:1])
+                if attempt.diagnosis
             ]
             slot = replace(slot, arm=evaluated[0].fix) if evaluated else slot
         arms = {arm.name: arm for arm in self.arms(context.task)}
@@ -134,7 +136,9 @@ class Writer:
     def parents(self) -> list[Attempt]:
         """Those with code. A duplicate's result is that of the attempt that came first."""
         log = self.context.log
-        return [_evaluated(one, log) for one in log.some(self.slot.parents) if one.source]
+        return [
+            _evaluated(attempt, log) for attempt in log.some(self.slot.parents) if attempt.source
+        ]
 
     @property
     def parent(self) -> Attempt | None:
@@ -144,7 +148,7 @@ class Writer:
     def shown(self) -> list[Attempt]:
         """Others that the slot wants to be looked at."""
         log = self.context.log
-        return [_evaluated(one, log) for one in log.some(self.slot.shown) if one.source]
+        return [_evaluated(attempt, log) for attempt in log.some(self.slot.shown) if attempt.source]
 
     @property
     def temperature(self) -> float | None:
@@ -172,11 +176,11 @@ class Writer:
             return read(reply) if read else reading.kernel(reply.text, task, cut=reply.cut)
 
         facts = self.facts(role, shown=shown) | more
-        found = await self.ask(role, prompt, code, facts, form=form, temperature=self.temperature)
-        if isinstance(found, Unread):
-            return Draft(None, detail=found.why, arm=self.slot.arm)
-        candidate = task.candidate(found.source, author=answered[-1] or role)
-        return Draft(candidate, rationale=found.rest, arm=self.slot.arm)
+        answer = await self.ask(role, prompt, code, facts, form=form, temperature=self.temperature)
+        if isinstance(answer, Unread):
+            return Draft(None, detail=answer.why, arm=self.slot.arm)
+        candidate = task.candidate(answer.source, author=answered[-1] or role)
+        return Draft(candidate, rationale=answer.rest, arm=self.slot.arm)
 
     async def ask(
         self,
@@ -192,7 +196,7 @@ class Writer:
         ``file``, ``edits`` or ``json`` are wanted, until ``asks`` are over. Also unread when no
         model answers."""
         messages = prompts.render(prompt, **facts)
-        found: T | Unread = Unread("nothing was asked")
+        answer: T | Unread = Unread("nothing was asked")
         for _ in range(self.options.asks):
             try:
                 reply = await self.llm.ask(
@@ -200,13 +204,13 @@ class Writer:
                 )
             except ModelError as error:
                 return Unread(str(error))
-            found = read(reply)
-            if not isinstance(found, Unread):
+            answer = read(reply)
+            if not isinstance(answer, Unread):
                 break
             said = replies.spoken(reply.text).strip() or "(nothing)"  # no service takes nothing
-            again = prompts.render("again", why=found.why, form=form, tag=facts["tag"])
+            again = prompts.render("again", why=answer.why, form=form, tag=facts["tag"])
             messages = [*messages, Message("assistant", said), *again]
-        return found
+        return answer
 
     def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, object]:
         """What every template of a kernel may name. The template shows the code of ``shown``
@@ -222,17 +226,30 @@ class Writer:
             "precision": task.op.precision.replace("_", " "),
             "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
             "knobs": task.target.knobs,
-            "constraints": task.constraints.told,
-            "blocks": [_without_code_of(shown, block) for block in view],
+            "constraints": task.constraints.lines,
+            "blocks": [*self._start(shown, view), *(_without_code_of(shown, b) for b in view)],
             "phase": slot.phase,
             "arm": self.arms.get(slot.arm) or (Arm(slot.arm, slot.arm) if slot.arm else None),
             "parents": self.parents,
             "parent": self.parent,
-            "told": [one for one in told(self.parent) if not _is_said(one, view)],
+            "told": [block for block in feedback_blocks(self.parent) if not _is_said(block, view)],
         }
 
+    def _start(self, shown: Sequence[Attempt], view: Sequence[PromptBlock]) -> list[PromptBlock]:
+        """The kernel that the run starts from, where it is the parent and nobody shows it."""
+        task, parent = self.context.task, self.parent
+        if task.start is None or parent is None or parent.digest != task.start.digest:
+            return []
+        source = parent.source.rstrip()
+        if parent in shown or any(source in block.text for block in view):
+            return []
+        fence = f"```{reading.TAGS[task.language][0]}\n{source}\n```"
+        beside = ", ".join(path for path in task.start.companions.texts)
+        text = f"{fence}\nBuilt with: {beside}" if beside else fence
+        return [PromptBlock(kind="start", title="The kernel to start from", text=text)]
 
-def told(attempt: Attempt | None) -> list[PromptBlock]:
+
+def feedback_blocks(attempt: Attempt | None) -> list[PromptBlock]:
     """What is known of an attempt besides its code."""
     if attempt is None:
         return []
@@ -252,7 +269,7 @@ def _evaluated(attempt: Attempt, log: Log) -> Attempt:
 
 def _without_code_of(shown: Sequence[Attempt], block: PromptBlock) -> PromptBlock:
     """Also where the memory has cut the code's end off."""
-    sources = [one.source.rstrip() for one in shown]
+    sources = [attempt.source.rstrip() for attempt in shown]
 
     def replaced(match: re.Match[str]) -> str:
         code = match[2].rstrip()

@@ -96,7 +96,7 @@ class Bandit(Search):
         if not slot.parents:
             return
         child = max((attempt.score for attempt in attempts), default=0.0)
-        pull = next(one for one in self.state.pulls if one.reward is None)
+        pull = next(pull for pull in self.state.pulls if pull.reward is None)
         pull.reward = max(0.0, 1 - known[pull.parent].score / child) if child else 0.0
 
     def _parent(self, frontier: Sequence[Attempt]) -> Attempt:
@@ -114,8 +114,8 @@ class Bandit(Search):
         """The best of all pairs of cluster and arm, and a member of that cluster."""
         self._recluster(frontier)
         groups: dict[int, list[Attempt]] = {}
-        for one in frontier:
-            groups.setdefault(self._cluster(one), []).append(one)
+        for attempt in frontier:
+            groups.setdefault(self._cluster(attempt), []).append(attempt)
         rewards: defaultdict[tuple[int, str], list[float | None]] = defaultdict(list)
         for pull in self.state.pulls:
             rewards[self._cluster(known[pull.parent]), pull.arm].append(pull.reward)
@@ -128,8 +128,8 @@ class Bandit(Search):
     def _bound(self, rewards: Sequence[float | None]) -> float:
         """A pull that is out has no reward yet, but counts: the next one goes elsewhere."""
         mu0, n0 = self.options.mu0, self.options.n0
-        told = [reward for reward in rewards if reward is not None]
-        mean = (mu0 * n0 + sum(told)) / (n0 + len(told))
+        known = [reward for reward in rewards if reward is not None]
+        mean = (mu0 * n0 + sum(known)) / (n0 + len(known))
         log = math.log(len(self.state.pulls) + 1)
         return mean + self.options.c * math.sqrt(log / (n0 + len(rewards)))
 
@@ -138,13 +138,13 @@ class Bandit(Search):
         state, options = self.state, self.options
         due = state.clusters is None or len(state.learnt) - state.fitted >= options.tau
         if due and len(frontier) >= 2 * options.clusters:
-            points = [features(one) for one in frontier]
+            points = [features(attempt) for attempt in frontier]
             state.clusters = Clusters.of(points, options.clusters, self.chance(state.asked))
             state.fitted = len(state.learnt)
 
-    def _cluster(self, one: Attempt) -> int:
+    def _cluster(self, attempt: Attempt) -> int:
         clusters = self.state.clusters
-        return clusters.nearest(features(one)) if clusters else 0
+        return clusters.nearest(features(attempt)) if clusters else 0
 
     def _unmasked(self, group: Sequence[Attempt]) -> list[Arm]:
         """Arms whose resource has room left at the kernel next to the centre; the one with the
@@ -153,33 +153,35 @@ class Bandit(Search):
             return list(self.arms)
         clusters = self.state.clusters
         typical = min(
-            group, key=lambda one: min(clusters.distances(features(one))) if clusters else 0
+            group, key=lambda attempt: min(clusters.distances(features(attempt))) if clusters else 0
         )
         room = {arm.name: self._headroom(typical, arm) for arm in self.arms}
         unmasked = [arm for arm in self.arms if room[arm.name] > 0]
         return unmasked or [max(self.arms, key=lambda arm: room[arm.name])]
 
-    def _headroom(self, one: Attempt, arm: Arm) -> float:
+    def _headroom(self, attempt: Attempt, arm: Arm) -> float:
         """Without bounds where nobody counted, or the arm relieves no resource."""
-        load = metric(one, LOAD.get(arm.resource, ""))
+        load = metric(attempt, LOAD.get(arm.resource, ""))
         return math.inf if load is None else self._thresholds[arm.resource] - load
 
     def _draw(self, group: Sequence[Attempt], arm: Arm) -> Attempt:
         """The likelier the more room it has for this arm; the fastest where nobody counted."""
-        room = {one.id: self._headroom(one, arm) for one in group}
-        counted = [one for one in group if room[one.id] < math.inf]
+        room = {attempt.id: self._headroom(attempt, arm) for attempt in group}
+        counted = [attempt for attempt in group if room[attempt.id] < math.inf]
         if not counted:
             return group[0]
-        most = max(room[one.id] for one in counted)
-        weights = [math.exp((room[one.id] - most) / SOFTNESS) for one in counted]
+        most = max(room[attempt.id] for attempt in counted)
+        weights = [math.exp((room[attempt.id] - most) / SOFTNESS) for attempt in counted]
         [drawn] = self.chance(self.state.asked).choices(counted, weights)
         return drawn
 
 
-def features(one: Attempt) -> Point:
+def features(attempt: Attempt) -> Point:
     """Of a kernel's behaviour, 0 where it is not known: time and what it takes of the device."""
     names = ("median_us", "registers", "shared_bytes", "threads", "occupancy")
-    median_us, registers, shared_bytes, threads, occupancy = (metric(one, n) or 0.0 for n in names)
+    median_us, registers, shared_bytes, threads, occupancy = (
+        metric(attempt, n) or 0.0 for n in names
+    )
     return (
         math.log1p(median_us),
         registers,

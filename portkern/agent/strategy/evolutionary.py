@@ -140,7 +140,7 @@ class Evolutionary(Search):
     def _migrate(self, known: Log) -> None:
         """The fastest of each island are copied to the next one, all at once."""
         rate, islands = self.options.migrate_rate, self.state.islands
-        leaving = [one.members[: math.ceil(len(one.members) * rate)] for one in islands]
+        leaving = [island.members[: math.ceil(len(island.members) * rate)] for island in islands]
         for place, island in enumerate(islands):
             self._settle(island, leaving[place - 1], known)
 
@@ -170,9 +170,9 @@ class Evolutionary(Search):
         left = list(members)
         for _ in range(count):
             if self.options.selection == "rank":
-                [one] = drawn.choices(left, power_law(len(left), self.options.power))
+                [pick] = drawn.choices(left, power_law(len(left), self.options.power))
             else:
                 entered = drawn.sample(left, min(self.options.tournament, len(left)))
-                one = min(entered, key=members.index)
-            left.remove(one)
+                pick = min(entered, key=members.index)
+            left.remove(pick)
         return tuple(name for name in members if name not in left)

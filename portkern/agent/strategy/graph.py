@@ -70,7 +70,7 @@ class MctsGraph(Search):
         if self.state.asked == self.options.trials:
             return None
         drawn = self.chance(self.state.asked)
-        fastest = max((one.score for one in known), default=0.0) or 1.0
+        fastest = max((attempt.score for attempt in known), default=0.0) or 1.0
         walk: list[str] = []
         at: Attempt | None = None
         while True:
@@ -114,5 +114,7 @@ class MctsGraph(Search):
     @staticmethod
     def _reached(at: Attempt | None, method: str, known: Log) -> Attempt | None:
         parents = (at.id,) if at else ()
-        best = ranked(one for one in known if one.parents == parents and one.arm == method)
+        best = ranked(
+            attempt for attempt in known if attempt.parents == parents and attempt.arm == method
+        )
         return best[0] if best else None

@@ -40,8 +40,8 @@ class PopulationPolicy:
         """The fastest of each cell of the grid that these attempts span."""
         columns = [self._bins(_values(feature, attempts)) for feature in self.features]
         first: dict[Cell, Attempt] = {}
-        for one, cell in zip(attempts, zip(*columns, strict=True), strict=True):
-            first.setdefault(cell, one)
+        for attempt, cell in zip(attempts, zip(*columns, strict=True), strict=True):
+            first.setdefault(cell, attempt)
         return list(first.values())
 
     def _bins(self, values: Sequence[float]) -> list[int]:

@@ -29,7 +29,7 @@ class Descent(BaseModel):
         if fastest is None:
             self.failing += 1
             # Without code, or with the code of before, there is nothing new to build on.
-            self.head = next((one.id for one in failing(attempts)), self.head)
+            self.head = next((attempt.id for attempt in failing(attempts)), self.head)
             return None
         gain = fastest.score / self.score if self.best else None
         self.head, self.failing = fastest.id, 0

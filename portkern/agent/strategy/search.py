@@ -91,11 +91,11 @@ class Search(ABC):
         known = self._known
         known.add([log[name] for name in self.state.learnt[len(known) :]])
         while self.state.news:
-            told = self.state.news.pop(0)
-            attempts = [log[name] for name in told.names]
+            entry = self.state.news.pop(0)
+            attempts = [log[name] for name in entry.names]
             known.add(attempts)
-            self.state.learnt += told.names
-            self.learn(told.slot, attempts, known)
+            self.state.learnt += entry.names
+            self.learn(entry.slot, attempts, known)
         slots: list[Slot] = []
         while len(slots) < room and (slot := self.next(known)):
             self.state.asked += 1
@@ -167,17 +167,20 @@ def written(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 def ranked(attempts: Iterable[Attempt]) -> list[Attempt]:
     """The correct ones of them, the fastest first; of equals the older."""
-    return sorted((one for one in written(attempts) if one.correct), key=lambda one: -one.score)
+    return sorted(
+        (attempt for attempt in written(attempts) if attempt.correct),
+        key=lambda attempt: -attempt.score,
+    )
 
 
 def failing(attempts: Iterable[Attempt]) -> list[Attempt]:
     """The others, the latest first."""
-    return [one for one in written(attempts) if not one.correct][::-1]
+    return [attempt for attempt in written(attempts) if not attempt.correct][::-1]
 
 
-def metric(one: Attempt, name: str) -> float | None:
+def metric(attempt: Attempt, name: str) -> float | None:
     """None where it was not measured, or came out as no number."""
-    value = one.metrics.get(name)
+    value = attempt.metrics.get(name)
     return value if value is not None and math.isfinite(value) else None
 
 

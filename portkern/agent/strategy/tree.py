@@ -18,8 +18,8 @@ Relative = Literal["children", "siblings", "leaderboard"]
 ROOT = ""
 
 
-def parent_of(one: Attempt | Slot) -> str:
-    return one.parents[0] if one.parents else ROOT
+def parent_of(child: Attempt | Slot) -> str:
+    return child.parents[0] if child.parents else ROOT
 
 
 class TreeEps(Search):
@@ -49,9 +49,9 @@ class TreeEps(Search):
             return None
         if node == ROOT:
             return Slot(shown=self._shown(family.of[ROOT], [], known))
-        one = known[node]
-        shown = self._shown(family.of[node], family.siblings(one), known, without=[node])
-        return Slot(parents=(node,), shown=shown, operator="" if one.correct else "debug")
+        attempt = known[node]
+        shown = self._shown(family.of[node], family.siblings(attempt), known, without=[node])
+        return Slot(parents=(node,), shown=shown, operator="" if attempt.correct else "debug")
 
     def _choose(self, known: Log, family: _Family) -> str | None:
         """The root bears no more than it may unless nothing else lives."""
@@ -65,13 +65,13 @@ class TreeEps(Search):
         if drawn.random() >= self.options.epsilon:
             # Of equals the newest: among failing ones it is what the last repair came to.
             return max(reversed(alive), key=self._value).id
-        nodes = [one.id for one in alive]
+        nodes = [attempt.id for attempt in alive]
         leaves = [name for name in nodes if not family.of[name] and name not in out]
         biased = drawn.random() < self.options.leaf_bias
         return drawn.choice(leaves if leaves and biased else nodes + root)
 
-    def _value(self, one: Attempt) -> float:
-        return one.score if self.options.score == "speed" else metric(one, "rating") or 0.0
+    def _value(self, attempt: Attempt) -> float:
+        return attempt.score if self.options.score == "speed" else metric(attempt, "rating") or 0.0
 
     def _stagnant(self, known: Log) -> bool:
         curve = [0.0, *known.curve()]
@@ -90,7 +90,7 @@ class TreeEps(Search):
             "siblings": siblings,
             "leaderboard": known.best(self.options.leaders),
         }
-        return names((one for which in self.options.shown for one in about[which]), without)
+        return names((attempt for which in self.options.shown for attempt in about[which]), without)
 
 
 class _Family:
@@ -98,11 +98,11 @@ class _Family:
 
     def __init__(self, known: Log) -> None:
         self.of: defaultdict[str, list[Attempt]] = defaultdict(list)
-        for one in known:
-            self.of[parent_of(one)].append(one)
+        for attempt in known:
+            self.of[parent_of(attempt)].append(attempt)
 
-    def siblings(self, one: Attempt) -> list[Attempt]:
-        return self.of[parent_of(one)]
+    def siblings(self, attempt: Attempt) -> list[Attempt]:
+        return self.of[parent_of(attempt)]
 
     def alive(self, known: Log, out: Sequence[str], prune_after: int | None) -> list[Attempt]:
         """Those that are worth another child. Not so: a correct kernel of which ``prune_after``
@@ -112,19 +112,19 @@ class _Family:
         limit = prune_after or len(known) + len(out) + 1
         broken: dict[str, str] = {}  # failing attempts by the one that broke what was correct
         mends: Counter[str] = Counter()
-        for one in known:
-            above = broken.get(parent_of(one))
+        for attempt in known:
+            above = broken.get(parent_of(attempt))
             if above:
-                mends[above] += limit if one.correct else 1
-            if not one.correct:
-                broken[one.id] = above or one.id
+                mends[above] += limit if attempt.correct else 1
+            if not attempt.correct:
+                broken[attempt.id] = above or attempt.id
         mends.update(broken[name] for name in out if name in broken)
         alive: dict[str, bool] = {ROOT: True}
-        for one in known:
-            children = self.of[one.id]
-            barren = len(children) + out.count(one.id) >= limit
-            if one.correct:
-                alive[one.id] = not barren or any(child.correct for child in children)
+        for attempt in known:
+            children = self.of[attempt.id]
+            barren = len(children) + out.count(attempt.id) >= limit
+            if attempt.correct:
+                alive[attempt.id] = not barren or any(child.correct for child in children)
             else:
-                alive[one.id] = alive[parent_of(one)] and mends[broken[one.id]] < limit
-        return [one for one in written(known) if alive[one.id]]
+                alive[attempt.id] = alive[parent_of(attempt)] and mends[broken[attempt.id]] < limit
+        return [attempt for attempt in written(known) if alive[attempt.id]]

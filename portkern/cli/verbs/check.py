@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from omegaconf import MISSING
-
 from portkern import guard
+from portkern.cells.selection import (
+    LOOKED_FOR,
+    Cell,
+    Selection,
+    Stage,
+    default_target,
+    load_op,
+)
+from portkern.cli import exit_code, json_output
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import run_folder
+from portkern.cli.verbs import own_kernels, run_folder
 from portkern.errors import ConfigError
-from portkern.matrix.selection import Cell, Selection, Stage, default_target, load_op
+from portkern.project.project import Project, is_file
 from portkern.records.record import Record, Verdict
-from portkern.spec import catalogue, registry, target
+from portkern.report import lines
+from portkern.spec import registry, target
 from portkern.spec.backend import Backend
-from portkern.spec.candidate import Style
+from portkern.spec.candidate import Candidate, Style
 
 
 @dataclass
 class CheckOptions:
-    """``target`` empty: the first one whose hardware is here, else the first that is emulated."""
+    """Without ``source`` the kernels of a project or folder, of ``op`` and ``backend`` if these
+    are named. ``target`` empty: the first one whose hardware is here, else the first that is
+    emulated."""
 
-    op: str = MISSING
-    backend: str = MISSING
-    source: Names = MISSING
+    project: str = ""
+    kernels: str = ""
+    op: str = ""
+    backend: str = ""
+    source: Names = field(default_factory=list)
     target: str = ""
     entry: str = ""
     style: str = ""
     workloads: Names = "ci"
     dtypes: Names = "float32"
     venue: str = "best"
-    sanitize: Names = "none"
+    sanitize: Names = field(default_factory=lambda: [*LOOKED_FOR])
     torch_ops: str = "forbid"
     reports: str = "reports"
     run: str = "check"
@@ -43,32 +56,55 @@ class CheckOptions:
     json: bool = False
 
 
+@dataclass(frozen=True)
+class CheckedFile:
+    """A candidate and the file that it was read from."""
+
+    candidate: Candidate
+    path: Path
+
+
+@dataclass(frozen=True)
+class CheckAnswer:
+    """``paths`` are the files by their candidates' digests."""
+
+    options: CheckOptions
+    records: Sequence[Record]
+    paths: Mapping[str, Path]
+    exit_code: int
+
+    @property
+    def folder(self) -> Path:
+        return run_folder.run_folder(self.options.reports, self.options.run)
+
+
 def main(overrides: Sequence[str]) -> int:
+    answer = check(overrides)
+    if answer.options.json:
+        documents = [record.model_dump(mode="json", by_alias=True) for record in answer.records]
+        json_output.show({"records": documents, "exit_code": answer.exit_code})
+    else:
+        _show(answer)
+    return answer.exit_code
+
+
+def check(overrides: Sequence[str]) -> CheckAnswer:
+    """Raises ConfigError."""
     options = resolve("check", CheckOptions, overrides)
-    op, backend = load_op(options.op), registry.load(options.backend)
-    where = target.load(options.target) if options.target else default_target(backend)
-    candidates = [
-        catalogue.from_file(path, op=op.name, backend=backend, entry=options.entry or None)
-        for path in _files(names(options.source), backend)
-    ]
+    listed = not names(options.source)
+    project = own_kernels.project_of(
+        options.project, options.kernels, [options.op] * bool(options.op), entire=listed
+    )
+    if project:
+        options = own_kernels.filled(options, project, own_kernels.named(overrides))
+    checked = _asked(options, project)
     if options.style:
         style = _style(options.style)
-        candidates = [replace(candidate, style=style) for candidate in candidates]
-    selection = Selection(
-        [options.op],
-        [where.name],
-        [backend.name],
-        names(options.workloads),
-        names(options.dtypes),
-        Stage.parse(options.venue, names(options.sanitize)),
-        guard.torch_ops(options.torch_ops),
-    )
-    first = {(c.workload_set, c.workload.name, c.dtype): c for c in selection.cells()}
-    cells = [
-        replace(cell, candidate=candidate) for candidate in candidates for cell in first.values()
-    ]
+        checked = [
+            replace(file, candidate=replace(file.candidate, style=style)) for file in checked
+        ]
     records = run_folder.run_cells(
-        cells,
+        _cells(checked, options, project),
         run_folder.run_folder(options.reports, options.run),
         run_folder.options(
             baselines=["eager"],
@@ -79,7 +115,75 @@ def main(overrides: Sequence[str]) -> int:
         fresh=True,
         quiet=options.json,
     )
-    return _conclude(cells, records, options)
+    code = exit_code.of_records(records)
+    if listed:
+        code = own_kernels.exit_code(project, code)
+    paths = {file.candidate.digest: file.path for file in checked}
+    return CheckAnswer(options, records, paths, code)
+
+
+def _asked(options: CheckOptions, project: Project | None) -> list[CheckedFile]:
+    """Raises ConfigError."""
+    given = names(options.source)
+    own = project.kernels if project else None
+    if own is not None and not given:
+        wanted = load_op(options.op).name if is_file(options.op) else options.op
+        chosen = [
+            CheckedFile(kernel.candidate, kernel.file)
+            for kernel in own.kernels
+            if wanted in ("", kernel.candidate.op)
+            and options.backend in ("", kernel.candidate.backend)
+        ]
+        if not chosen:
+            asked = " ".join(filter(None, (options.backend, options.op)))
+            raise ConfigError(f"No {asked} kernel in {own.name}; it has {' '.join(own.ops)}")
+        return chosen
+    for name, value in (("op", options.op), ("backend", options.backend), ("source", given)):
+        if not value:
+            raise ConfigError(f"{name}= is required; 'portkern check --help' says what it takes")
+    backend = registry.load(options.backend)
+    op = load_op(own_kernels.op_names(project, [options.op])[0])
+    checked = []
+    for path in _files(given, backend):
+        candidate = own_kernels.of_file(path, op.name, backend, project)
+        entry = options.entry or candidate.entry
+        checked.append(CheckedFile(replace(candidate, entry=entry), path))
+    return checked
+
+
+def _cells(
+    checked: Sequence[CheckedFile], options: CheckOptions, project: Project | None
+) -> list[Cell]:
+    """Those of one op and backend share its cells' questions."""
+    questions: dict[tuple[str, str], list[Cell]] = {}
+    cells: list[Cell] = []
+    for file in checked:
+        of = file.candidate.op, file.candidate.backend
+        if of not in questions:
+            questions[of] = _questions(*of, options, project)
+        cells += [replace(cell, candidate=file.candidate, absent="") for cell in questions[of]]
+    return cells
+
+
+def _questions(
+    name: str, backend_name: str, options: CheckOptions, project: Project | None
+) -> list[Cell]:
+    """A cell for each workload and dtype, whatever kernels ship."""
+    backend = registry.load(backend_name)
+    where = target.load(options.target) if options.target else default_target(backend)
+    # The op as it was named: a Definition's file, where it is not one that ships.
+    [op] = own_kernels.op_names(project, [name])
+    selection = Selection(
+        [op if op != name else options.op or op],
+        [where.name],
+        [backend.name],
+        names(options.workloads),
+        names(options.dtypes),
+        Stage.parse(options.venue, names(options.sanitize)),
+        guard.torch_ops(options.torch_ops),
+    )
+    first = {(c.workload_set, c.workload.name, c.dtype): c for c in selection.cells()}
+    return [*first.values()]
 
 
 def _files(sources: Sequence[str], backend: Backend) -> list[Path]:
@@ -98,44 +202,34 @@ def _files(sources: Sequence[str], backend: Backend) -> list[Path]:
 
 
 def _style(text: str) -> Style:
-    styles: dict[str, Style] = {"dps": "dps", "return": "return"}
+    styles: dict[str, Style] = {"dps": "dps", "return": "return", "module": "module"}
     if text not in styles:
-        raise ConfigError(f"Got style={text!r}, expected 'dps' or 'return'")
+        raise ConfigError(f"Got style={text!r}, expected 'dps', 'return' or 'module'")
     return styles[text]
 
 
-def _conclude(cells: Sequence[Cell], records: Sequence[Record], options: CheckOptions) -> int:
-    code = run_folder.exit_code(records)
-    if options.json:
-        documents = [record.model_dump(mode="json", by_alias=True) for record in records]
-        run_folder.print_json({"records": documents, "exit_code": code})
-        return code
+def _show(answer: CheckAnswer) -> None:
+    records, paths = answer.records, answer.paths
     several = len({record.source_hash for record in records}) > 1
+    shown: set[str] = set()
     for record in records:
-        print(f"{record.author.removeprefix('file:')} " * several + _line(record))
-        rest = record.detail.partition("\n")[2].splitlines()
-        said = [*map(str, record.findings), *record.guard]
-        rest += [text for text in said if text not in record.detail]
+        if record.verdict is Verdict.BUILD_FAILED and record.detail in shown:
+            rest = []  # of another size, for which it is the same build
+        else:
+            rest = _details(record, paths[record.source_hash])
+        shown.add(record.detail)
+        sys.stdout.flush()
         for line in rest:
-            print(f"    {line}", file=sys.stderr)
-    return code
+            print(line, file=sys.stderr)
+        print(f"{record.author.removeprefix('file:')} " * several + lines.line(record), flush=True)
 
 
-def _line(record: Record) -> str:
-    where = f"{record.backend}@{record.target}"
-    work = f"{record.op}[{record.workload.set}/{record.workload.name}, {record.workload.dtype}]"
-    what = f"{record.verdict} ({record.evidence})"
-    if record.verdict is not Verdict.PASSED:
-        return f"{where} {work}: {what}: {record.detail.partition(chr(10))[0]}"
-    told = (
-        f"error {record.errors.vs_fp64:.1e} (framework {record.errors.reference_vs_fp64:.1e})"
-        if record.errors
-        else ""
-    )
-    if record.timing and "eager" in record.speedup:
-        ratio = record.speedup["eager"]
-        low, high = ratio.ci95
-        told += (
-            f", {record.timing.median_us:.1f} us, {ratio.value:.2f}x eager [{low:.2f}, {high:.2f}]"
-        )
-    return f"{where} {work}: {what}: {told}"
+def _details(record: Record, path: Path) -> list[str]:
+    """What is more than a line: a compiler's words begin with its first error, as editors want
+    it, under the path that was given."""
+    place = re.compile(rf"^{re.escape(path.name)}(?=[:(]\d)", re.MULTILINE)
+    headline, *rest = place.sub(lambda _: str(path), record.detail).splitlines() or [""]
+    said = [*map(str, record.findings), *record.guard]
+    rest += [text for text in said if text not in record.detail]
+    head = [headline] if record.verdict is Verdict.BUILD_FAILED else []
+    return [*head, *(f"    {line}" for line in rest)]

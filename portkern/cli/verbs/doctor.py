@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
+from portkern.cli import json_output
 from portkern.cli.config import resolve
-from portkern.cli.verbs import run_folder
+from portkern.printable import printable
 from portkern.sandbox import session
 from portkern.sandbox.jail import LAYERS, Layers
 from portkern.spec import registry, target
@@ -21,6 +24,12 @@ from portkern.toolchain.run_tool import cache_root, package_version
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Able = Literal["build", "emulate", "run"]
+_ABLE: tuple[Able, ...] = ("build", "emulate", "run")
+#: So many targets are named.
+FEW = 4
+_EXTRAS = re.compile(r"portkern\[([\w,]+)\]")
 
 
 class MachineFacts(TypedDict):
@@ -50,23 +59,28 @@ class Examined(TypedDict):
 
 @dataclass
 class DoctorOptions:
+    verbose: bool = False
     json: bool = False
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("doctor", DoctorOptions, overrides)
-    found = {name: _examine(registry.load(name)) for name in registry.names()}
+    session.server(()).begin()  # it tries what confines workers while the backends look for tools
+    names = registry.names()
+    with ThreadPoolExecutor() as pool:
+        backends = dict(zip(names, pool.map(_examine, names), strict=True))
     containment = session.layers()
     session.close_servers()
     machine = _machine()
     if options.json:
-        run_folder.print_json(
-            {"machine": machine, "containment": containment.to_json(), "backends": found}
+        json_output.show(
+            {"machine": machine, "containment": containment.to_json(), "backends": backends}
         )
+    elif options.verbose:
+        _print(machine, containment, backends)
     else:
-        _print(machine, containment, found)
-    works = any(t["build"] is True for b in found.values() for t in b["targets"].values())
-    return 0 if works else 3
+        print("\n".join(map(printable, summary(machine, containment, backends))))
+    return 0 if any(_where(backend, "build") for backend in backends.values()) else 3
 
 
 def _machine() -> MachineFacts:
@@ -81,8 +95,9 @@ def _machine() -> MachineFacts:
     }
 
 
-def _examine(backend: Backend) -> Examined:
+def _examine(name: str) -> Examined:
     """Per claimed target: true or the reason why not, for building, emulating and running."""
+    backend = registry.load(name)
     claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
     toolchain: dict[str, str] = {}
     for where in claimed:
@@ -102,26 +117,88 @@ def _abilities(backend: Backend, where: Target) -> Abilities:
     }
 
 
+def summary(
+    machine: MachineFacts, containment: Layers, backends: Mapping[str, Examined]
+) -> list[str]:
+    """What works, what is missing, and the command that adds it."""
+    runs = {name: _where(backend, "run") for name, backend in backends.items()}
+    emulates = {name: _where(backend, "emulate") for name, backend in backends.items()}
+    builds = [name for name, b in backends.items() if _where(b, "build")]
+    missing = {
+        name: _why_not_built(backend) for name, backend in backends.items() if name not in builds
+    }
+    if not missing:
+        untimed = [name for name, where in runs.items() if not where]
+        missing = {" ".join(untimed): "no GPU of theirs here, so no times"} if untimed else {}
+    return [
+        _headline(machine),
+        f"times kernels:  {_by_places(runs) or 'none'}",
+        f"emulates:       {_by_places(emulates) or 'none'}",
+        f"builds:         {' '.join(builds) or 'none'}; confined by {containment}",
+        f"missing:        {'; '.join(f'{n}: {why}' for n, why in missing.items()) or 'nothing'}",
+        f"to add:         {_command(backends)}; details: portkern doctor verbose=true",
+    ]
+
+
+def _where(backend: Examined, what: Able) -> tuple[str, ...]:
+    """The targets that it can do this for."""
+    targets = backend["targets"].items()
+    if what == "build":  # a text there is why it cannot
+        return tuple(name for name, able in targets if able["build"] is True)
+    return tuple(name for name, able in targets if able[what])
+
+
+def _by_places(able: Mapping[str, tuple[str, ...]]) -> str:
+    """Backends with the same targets together; of many targets their number."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, targets in able.items():
+        if targets:
+            groups.setdefault(targets, []).append(name)
+    return "; ".join(
+        f"{' '.join(names)} on {' '.join(t) if len(t) <= FEW else f'{len(t)} targets'}"
+        for t, names in groups.items()
+    )
+
+
+def _why_not_built(backend: Examined) -> str:
+    reasons = (able["build"] for able in backend["targets"].values() if able["build"] is not True)
+    return str(next(reasons, "no target")).partition(";")[0]
+
+
+def _command(backends: Mapping[str, Examined]) -> str:
+    """One for all that pip installs."""
+    reasons = " ".join(
+        str(reason)
+        for backend in backends.values()
+        for able in backend["targets"].values()
+        for reason in (able["build"], able["emulate_missing"])
+    )
+    extras = sorted({extra for text in _EXTRAS.findall(reasons) for extra in text.split(",")})
+    return f"pip install 'portkern[{','.join(extras)}]'" if extras else "nothing that pip has"
+
+
+def _headline(machine: MachineFacts) -> str:
+    gpus = ", ".join(machine["gpus"]) or "none"
+    return (
+        f"portkern {machine['portkern']} · Python {machine['python']} · torch {machine['torch']} · "
+        f"{machine['system']} · {machine['cpu']} · GPUs: {gpus}"
+    )
+
+
 def _print(machine: MachineFacts, containment: Layers, backends: Mapping[str, Examined]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(file=sys.stdout)
-    gpus = ", ".join(machine["gpus"]) or "none"
-    console.print(
-        f"portkern {machine['portkern']} · Python {machine['python']} · torch {machine['torch']} · "
-        f"{machine['system']} · {machine['cpu']} · GPUs: {gpus}",
-        highlight=False,
-    )
+    console.print(_headline(machine), highlight=False, markup=False)
     table = Table("backend", "toolchain", "builds for", "emulates", "runs on", title_justify="left")
     reasons: dict[str, list[str]] = {}
     for name, backend in backends.items():
         rows = backend["targets"]
-        builds = [t for t, able in rows.items() if able["build"] is True]
-        emulates = [t for t, able in rows.items() if able["emulate"]]
-        runs = [t for t, able in rows.items() if able["run"]]
         tools = "\n".join(f"{tool} {which}" for tool, which in backend["toolchain"].items())
-        table.add_row(name, tools or "—", *(" ".join(x) or "—" for x in (builds, emulates, runs)))
+        able_for = [" ".join(_where(backend, what)) for what in _ABLE]
+        table.add_row(*(Text(printable(cell) or "—") for cell in (name, tools, *able_for)))
         for where, able in rows.items():
             if able["build"] is not True:
                 reasons.setdefault(f"{name} cannot build: {able['build']}", []).append(where)
@@ -132,10 +209,12 @@ def _print(machine: MachineFacts, containment: Layers, backends: Mapping[str, Ex
     console.print(table)
     _print_containment(console, containment)
     for why, targets in reasons.items():
-        console.print(f"- {why} [dim]({' '.join(targets)})[/dim]", highlight=False)
+        console.print(Text.assemble(f"- {printable(why)} ", (f"({' '.join(targets)})", "dim")))
 
 
 def _print_containment(console: Console, layers: Layers) -> None:
-    console.print(f"kernels are confined by: {layers}", highlight=False)
+    from rich.text import Text
+
+    console.print(Text(f"kernels are confined by: {layers}"))
     for name, why in layers.missing.items():
-        console.print(f"- no {name} (keeps out {LAYERS[name]}): {why}", highlight=False)
+        console.print(Text(f"- no {name} (keeps out {LAYERS[name]}): {printable(why)}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from omegaconf import MISSING
 from portkern import experiment
 from portkern.agent.llm.role import DEFAULT
 from portkern.agent.run import GenerationRun, RunPlan, named
+from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
@@ -22,6 +24,7 @@ from portkern.experiment import report
 from portkern.experiment.job import ASKED, Done, Job, StudyQuestion, key_of
 from portkern.experiment.section import Findings, SectionTable, listed
 from portkern.experiment.study import Study
+from portkern.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -87,15 +90,15 @@ def main(overrides: Sequence[str]) -> int:
     with run_folder.writing(folder):
         for job, plan in zip(asked.jobs, asked.plans, strict=True):
             GenerationRun(plan, folder / job.name)  # what does not fit is told before anything runs
-        told = _execute(asked, folder)
-        skipped = report.write(told, folder)
+        results = _execute(asked, folder)
+        skipped = report.write(results, folder)
     for name, why in skipped.items():
         print(f"portkern: note: {name} was not written: {why}", file=sys.stderr)
     if asked.options.json:
-        run_folder.print_json(told.document)
+        json_output.show(results.document)
     else:
-        _show(told, folder)
-    return told.exit_code
+        _show(results, folder)
+    return results.exit_code
 
 
 # ---- what is asked
@@ -114,7 +117,7 @@ def read(overrides: Sequence[str]) -> Asked:
         ops,
         arms,
         _seeds(study, options),
-        _count(study, options),
+        int(getattr(options, study.counts)),
         str(model.get("model", "")),
         tuple(given),
         {arm: tuple(several) for arm, several in settings.items()},
@@ -161,15 +164,15 @@ def _check(
     for arm in settings:
         if arm not in arms:
             raise no_such("arm", arm, arms)
-    for one in [*given, *(one for several in settings.values() for one in several)]:
-        instead = _INSTEAD.get(key_of(one))
+    for override in itertools.chain(given, *settings.values()):
+        instead = _INSTEAD.get(key_of(override))
         if instead:
-            raise ConfigError(f"Got {one!r}, which an experiment decides; use {instead}")
-    for one in given:
-        if key_of(one).partition(".")[0] in study.varied:
+            raise ConfigError(f"Got {override!r}, which an experiment decides; use {instead}")
+    for override in given:
+        if key_of(override).partition(".")[0] in study.varied:
             raise ConfigError(
-                f"Got {one!r} for all arms, which differ in that; for one of {', '.join(arms)} "
-                f"set settings.{arms[0]}.{one}"
+                f"Got {override!r} for all arms, which differ in that; "
+                f"for one of {', '.join(arms)} set settings.{arms[0]}.{override}"
             )
 
 
@@ -204,13 +207,6 @@ def _seeds(study: Study, options: ExperimentOptions) -> tuple[int, ...]:
     return tuple(several)
 
 
-def _count(study: Study, options: ExperimentOptions) -> int:
-    count = int(getattr(options, study.counts))
-    if count < 1:
-        raise ConfigError(f"Got {study.counts}={count}, expected 1 or more")
-    return count
-
-
 # ---- what is done
 
 
@@ -225,18 +221,18 @@ def _execute(asked: Asked, folder: Path) -> report.ExperimentReport:
         if not asked.options.json:
             print(f"\n# {number} of {len(asked.jobs)}: {job.name}", flush=True)
         try:
-            one = _generate(job, folder, quiet=asked.options.json)
+            finished = _generate(job, folder, quiet=asked.options.json)
         except StorageError:
             raise  # the others would meet it too
         except PortkernError as error:
-            print(f"portkern: error: {job.name}: {error}", file=sys.stderr)
+            print(f"portkern: error: {job.name}: {printable(str(error))}", file=sys.stderr)
             failed[job.name], code = str(error), max(code, error.exit_code)
             continue
-        if one.why_nothing:
-            failed[job.name] = one.why_nothing
+        if finished.why_nothing:
+            failed[job.name] = finished.why_nothing
             continue
-        run_folder.write_json(folder / job.name / ASKED, list(job.overrides))
-        done[job] = one
+        json_output.write(folder / job.name / ASKED, list(job.overrides))
+        done[job] = finished
         report.write(_report(asked, done, failed, code), folder, last=False)
     return _report(asked, done, failed, code)
 
@@ -244,16 +240,16 @@ def _execute(asked: Asked, folder: Path) -> report.ExperimentReport:
 def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
     options = generate.read(job.overrides)
     options.reports, options.run, options.json = str(folder), job.name, quiet
-    told = generate.generate(options)
-    if told["down"]:  # it is not done: it goes on when the experiment does
-        raise ModelDown(told["stopped"])
+    summary = generate.generate(options)
+    if summary["down"]:  # it is not done: it goes on when the experiment does
+        raise ModelDown(summary["stopped"])
     return Done.read(job, folder)
 
 
 def _report(
-    asked: Asked, told: Mapping[Job, Done], failed: Mapping[str, str], code: int
+    asked: Asked, finished: Mapping[Job, Done], failed: Mapping[str, str], code: int
 ) -> report.ExperimentReport:
-    done = [told[job] for job in asked.jobs if job in told]
+    done = [finished[job] for job in asked.jobs if job in finished]
     findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
     return report.ExperimentReport(
         asked.options.name,
@@ -268,14 +264,14 @@ def _report(
 
 
 def _nothing(reasons: Iterable[str]) -> Findings:
-    told = "; ".join(dict.fromkeys(reasons))
-    return Findings(f"No job is done{f': {told}' if told else ''}.", {}, ())
+    why = "; ".join(dict.fromkeys(reasons))
+    return Findings(f"No job is done{f': {why}' if why else ''}.", {}, ())
 
 
 def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
     plan, question = asked.plans[0], asked.question
     task = plan.task
-    devices = dict.fromkeys(one.device for one in done if one.device)
+    devices = dict.fromkeys(finished.device for finished in done if finished.device)
     sets = listed(list(task.workloads))
     return {
         "operators": listed(list(dict.fromkeys(job.operator for job in asked.jobs))),
@@ -291,21 +287,21 @@ def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
     }
 
 
-def _show(told: report.ExperimentReport, folder: Path) -> None:
+def _show(results: report.ExperimentReport, folder: Path) -> None:
     from rich.console import Console
 
     console = Console()
     console.width = max(console.width, run_folder.LEAST_WIDTH if not console.is_terminal else 0)
     console.print()
-    for section in told.findings.sections:
+    for section in results.findings.sections:
         if section.table:
             console.print(_rich(section.table, section.title))
     console.print()
-    for text in (told.findings.lead, *told.findings.notes):
-        console.print(text, highlight=False, markup=False)
-    for name, why in told.failed.items():
-        console.print(f"not done: {name}: {why}", highlight=False, markup=False)
-    console.print(f"report: {folder / 'experiment.html'}", highlight=False, soft_wrap=True)
+    for text in (results.findings.lead, *results.findings.notes):
+        console.print(printable(text), highlight=False, markup=False)
+    for name, why in results.failed.items():
+        console.print(f"not done: {name}: {printable(why)}", highlight=False, markup=False)
+    print(f"report: {folder / 'experiment.html'}")
 
 
 def _rich(table: SectionTable, title: str) -> RichTable:
@@ -318,5 +314,5 @@ def _rich(table: SectionTable, title: str) -> RichTable:
     for k, name in enumerate(table.head):
         shown.add_column(escape(name), justify="left" if k < table.names else "right")
     for row in table.rows:
-        shown.add_row(*map(escape, row))
+        shown.add_row(*(escape(printable(cell)) for cell in row))
     return shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,23 @@ from portkern.agent.outcome import FILE as SUMMARY
 from portkern.agent.outcome import RunOutcome, RunSummary
 from portkern.agent.run import GenerationRun, RunPlan
 from portkern.agent.task import Task
+from portkern.cells.selection import LOOKED_FOR, Stage, default_target, host_targets, load_op
+from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
-from portkern.cli.verbs import run_folder
+from portkern.cli.verbs import own_kernels, run_folder
 from portkern.errors import ConfigError, PortkernError, no_such
-from portkern.matrix.selection import Stage, default_target, host_targets, load_op
+from portkern.evaluator import from_torch
+from portkern.printable import printable
+from portkern.project.project import Project
 from portkern.spec import registry, target
 from portkern.spec.backend import Backend
+from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
 
 AXES = ("strategy", "proposer", "memory", "feedback", "critic")
+#: The kernel to start from that is written from an operator's graph.
+PLAIN = "plain"
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
@@ -48,6 +55,9 @@ class GenerateOptions:
     feedback: Group = GIVEN
     critic: Group = GIVEN
     preset: Group | None = None
+    project: str = ""
+    kernels: str = ""
+    source: str = ""
     op: str = MISSING
     target: str = ""
     backend: str = ""
@@ -67,7 +77,7 @@ class GenerateOptions:
     constraints: str = ""
     approve: str = "none"
     venue: str = "best"
-    sanitize: Names = "none"
+    sanitize: Names = field(default_factory=lambda: [*LOOKED_FOR])
     torch_ops: str = "forbid"
     baselines: Names | None = None
     rounds: int = 5
@@ -87,7 +97,7 @@ def main(overrides: Sequence[str]) -> int:
         options = read(plain)
         document = generate(options)
         if options.json:
-            run_folder.print_json(document)
+            json_output.show(document)
         return document["exit_code"]
     return _several(sweep(plain))
 
@@ -117,11 +127,11 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
             documents.append({"job": list(job), **document})
             codes.append(document["exit_code"])
         except PortkernError as error:  # the others are still to be had
-            print(f"portkern: error: {error}", file=sys.stderr)
+            print(f"portkern: error: {printable(str(error))}", file=sys.stderr)
             documents.append({"job": list(job), "error": str(error), "exit_code": error.exit_code})
             codes.append(error.exit_code)
     if documents and options.json:
-        run_folder.print_json({"jobs": documents})
+        json_output.show({"jobs": documents})
     return max(codes, default=2)
 
 
@@ -134,7 +144,7 @@ def generate(options: GenerateOptions) -> RunSummary:
     with run_folder.writing(folder):
         run = GenerationRun(plan, folder)
         if not options.json:
-            print(_heading(plan, run))
+            print(printable(_heading(plan, run)))
         stopped = run.execute(
             report=(lambda _: None) if options.json else _tell,
             approve=approval.Approver(options.approve, folder).choose,
@@ -142,11 +152,11 @@ def generate(options: GenerateOptions) -> RunSummary:
         outcome = run.conclude()
         document = _document(options, plan, run, outcome, stopped)
         page.write(run.log, folder, document)
-        run_folder.write_json(folder / SUMMARY, document)
+        json_output.write(folder / SUMMARY, document)
     if options.track:
         _track(run, folder, document)
     if not options.json:
-        print(_ending(document, folder))
+        print(printable(_ending(document, folder)))
     return document
 
 
@@ -154,7 +164,9 @@ def generate(options: GenerateOptions) -> RunSummary:
 
 
 def plan_of(options: GenerateOptions) -> RunPlan:
-    op = load_op(options.op)
+    project = own_kernels.project_of(options.project, options.kernels, [options.op], entire=False)
+    name = own_kernels.op_names(project, [options.op])[0]
+    op = load_op(name)
     where, backend = _place(options)
     if options.approve not in approval.MODES:
         raise no_such("approve mode", options.approve, approval.MODES)
@@ -169,15 +181,20 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         Constraints.read(Path(options.constraints)) if options.constraints else Constraints()
     )
     op = replace(op, precision=constraints.precision_of(op.precision))
+    start = _start(replace(options, op=name), op, backend, project)
+    language = options.language or (start.language if start else "")
+    if start is not None and start.language != language:
+        raise ConfigError(f"Got language={language} and a kernel in {start.language}; drop one")
     task = Task(
         op,
         where,
         backend,
-        options.language or next(iter(backend.languages.values())),
+        language or next(iter(backend.languages.values())),
         options.dtype,
         _workloads(op, names(options.workloads)),
         constraints,
         guard.torch_ops(options.torch_ops),
+        start,
     )
     raced = task.workloads[task.scored]
     small = {task.scored: _small(task, options.search_mb)}
@@ -199,11 +216,64 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         raced=raced,
         stage=Stage.parse(options.venue, names(options.sanitize)),
         seed=options.seed,
-        inflight=_positive(options, "inflight"),
-        builders=_positive(options, "builders"),
+        inflight=options.inflight,
+        builders=options.builders,
         cache=options.cache,
         replay=Path(options.replay) if options.replay else None,
     )
+
+
+def _plain_where_nothing_ships(
+    options: GenerateOptions, op: Op, backend: Backend
+) -> Candidate | None:
+    """What an author without a model begins with, for an operator that the catalogue has no kernel
+    of. None where there is no such kernel either, which the slots say."""
+    of_file = from_torch.is_file(options.op) and backend.name in from_torch.PLAIN
+    if options.proposer["kind"] != "catalogue" or not of_file:
+        return None
+    if options.language not in ("", from_torch.PLAIN[backend.name]):
+        return None
+    return _plain(options, op, backend)
+
+
+def _plain(options: GenerateOptions, op: Op, backend: Backend) -> Candidate:
+    """Raises ConfigError."""
+    if not from_torch.is_file(options.op):
+        raise ConfigError(f"source={PLAIN} is for operators of PyTorch files, got op={options.op}")
+    return Candidate(
+        op.name,
+        backend.name,
+        from_torch.PLAIN[backend.name],
+        from_torch.plain_kernel(options.op, backend.name),
+        entry=op.name,
+        author="file:the plain kernel",
+        style=backend.style,
+    )
+
+
+def _start(
+    options: GenerateOptions, op: Op, backend: Backend, project: Project | None
+) -> Candidate | None:
+    """The kernel that is named, as its project lists it if it does; else, of kernels that are
+    named, the one for the op. Raises ConfigError."""
+    if options.source == PLAIN:
+        return _plain(options, op, backend)
+    if options.source:
+        return own_kernels.of_file(Path(options.source), op.name, backend, project)
+    own = project.kernels if project else None
+    if own is None or not options.kernels:
+        return _plain_where_nothing_ships(options, op, backend)
+    fitting = [
+        candidate
+        for candidate in own.candidates(op.name, backend)
+        if options.language in ("", candidate.language)
+    ]
+    if not fitting:
+        raise ConfigError(f"{own.name} has no {backend.name} kernel for {op.name}")
+    if len(fitting) > 1:
+        several = ", ".join(candidate.author.removeprefix("file:") for candidate in fitting)
+        raise ConfigError(f"{own.name} has {several}; choose one with source=FILE")
+    return fitting[0]
 
 
 def _place(options: GenerateOptions) -> tuple[Target, Backend]:
@@ -228,13 +298,13 @@ def _workloads(op: Op, sets: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
     for name in sets:
         if name not in WORKLOAD_SETS:
             raise no_such("workload set", name, WORKLOAD_SETS)
-    found = {name: tuple(op.workloads.get(name, ())) for name in sets}
-    found = {name: several for name, several in found.items() if several}
-    if not found:
+    workloads = {name: tuple(op.workloads.get(name, ())) for name in sets}
+    workloads = {name: several for name, several in workloads.items() if several}
+    if not workloads:
         raise ConfigError(
             f"{op.name} has no workloads of {', '.join(sets)}; it has {', '.join(op.workloads)}"
         )
-    return found
+    return workloads
 
 
 def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
@@ -242,9 +312,12 @@ def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
     smallest. What is faster there is faster where the whole is timed, as a rule; the end tells."""
     scored = task.workloads[task.scored]
     limit = (math.inf if task.target.is_gpu else CPU_MB) if most_mb is None else most_mb
-    by_size = sorted(scored, key=lambda one: task.op.nbytes(one.dims, task.dtype))
-    small = {one.name for one in by_size if task.op.nbytes(one.dims, task.dtype) <= limit * 2**20}
-    return tuple(one for one in scored if one.name in small) or tuple(by_size[:1])
+
+    def nbytes(workload: Workload) -> int:
+        return task.op.nbytes(workload.dims, task.dtype)
+
+    small = tuple(workload for workload in scored if nbytes(workload) <= limit * 2**20)
+    return small or (min(scored, key=nbytes),)
 
 
 def _budget(options: Group | None) -> GenerationBudget:
@@ -256,13 +329,6 @@ def _budget(options: Group | None) -> GenerationBudget:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ConfigError(f"Got budget.{name}={value!r}, expected a number or null")
     return GenerationBudget(**given)
-
-
-def _positive(options: GenerateOptions, name: str) -> int:
-    value = int(getattr(options, name))
-    if value < 1:
-        raise ConfigError(f"Got {name}={value}, expected 1 or more")
-    return value
 
 
 def _name(options: GenerateOptions, task: Task) -> str:
@@ -300,6 +366,10 @@ def _heading(plan: RunPlan, run: GenerationRun) -> str:
 
 def _author(run: GenerationRun) -> str:
     if not run.proposer.roles:
+        start = run.plan.task.start
+        if start is not None:
+            name = start.author.removeprefix("file:")
+            return f"No model is asked: what is tried are the settings of {name}."
         return "No model is asked: the author is the catalogue, its kernels and their settings."
     played = {name: run.models.role(name).model for name in run.proposer.roles}
     return "Models: " + ", ".join(f"{name} {model}" for name, model in played.items())
@@ -342,7 +412,7 @@ def _document(
         "speedups": dict(outcome.speedups),
         "final": _counted(outcome),
         "passed_over": outcome.out,
-        "gain": {name: one.model_dump() for name, one in outcome.gain.items()},
+        "gain": {name: gain.model_dump() for name, gain in outcome.gain.items()},
         "why_no_gain": outcome.why_no_gain,
         "cost": {
             "usd": cost.usd,
@@ -354,7 +424,7 @@ def _document(
         "exit_code": _exit_code(run, outcome),
         "told": {},
     }
-    document["told"] = _told(document, outcome)
+    document["told"] = _summary_lines(document, outcome, task.start)
     return document
 
 
@@ -373,32 +443,35 @@ def _exit_code(run: GenerationRun, outcome: RunOutcome) -> int:
     if outcome.best:
         return 0
     idle = (Status.UNAVAILABLE, Status.UNSUPPORTED)
-    tried = any(one.status not in idle for one in run.log)
+    tried = any(attempt.status not in idle for attempt in run.log)
     return 1 if tried and not run.models.dead else 3
 
 
-def _told(document: RunSummary, outcome: RunOutcome) -> dict[str, str]:
+def _summary_lines(
+    document: RunSummary, outcome: RunOutcome, start: Candidate | None
+) -> dict[str, str]:
     """Of the end, by what it is about."""
-    best, told = outcome.best, {}
+    best, lines = outcome.best, {}
+    kernel = start.author.removeprefix("file:") if start else "the catalogue's kernel"
     if best is None:
-        told["best"] = "none: no attempt is correct" if not outcome.out else "none stood the end"
+        lines["best"] = "none: no attempt is correct" if not outcome.out else "none stood the end"
     elif outcome.speedups:
         sizes = ", ".join(f"{name} {value:.2f}x" for name, value in outcome.speedups.items())
-        told["best"] = f"{best.id}; against the framework {sizes}"
+        lines["best"] = f"{best.id}; against the framework {sizes}"
     else:
-        told["best"] = f"{best.id}, correct; there is nothing here to time it on"
+        lines["best"] = f"{best.id}, correct; there is nothing here to time it on"
     for name, why in outcome.out.items():
-        told[f"out {name}"] = why
+        lines[f"out {name}"] = why
     if outcome.gain:
-        told["against the catalogue's kernel"] = ", ".join(
-            f"{name} {one.value:.2f}x [{one.ci95[0]:.2f}, {one.ci95[1]:.2f}]"
-            for name, one in outcome.gain.items()
+        lines[f"against {kernel}"] = ", ".join(
+            f"{name} {gain.value:.2f}x [{gain.ci95[0]:.2f}, {gain.ci95[1]:.2f}]"
+            for name, gain in outcome.gain.items()
         )
     elif best:
-        told["against the catalogue's kernel"] = outcome.why_no_gain
+        lines[f"against {kernel}"] = outcome.why_no_gain
     if outcome.final:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["final"].items())
-        told["sizes that were not shown"] = counts
+        lines["sizes that were not shown"] = counts
     cost = document["cost"]
     if cost["calls"]:
         usd = "unknown" if cost["usd"] is None else f"{cost['usd']:.4f} USD"
@@ -407,12 +480,12 @@ def _told(document: RunSummary, outcome: RunOutcome) -> dict[str, str]:
             if cost["tokens_in"] is None
             else f"{cost['tokens_in']} in, {cost['tokens_out']} out"
         )
-        told["models"] = f"{cost['calls']} calls; tokens: {tokens}; price: {usd}"
+        lines["models"] = f"{cost['calls']} calls; tokens: {tokens}; price: {usd}"
     seconds = document["seconds"]
-    told["time"] = f"{seconds['wall']:.0f} s, of which the device {seconds['device']:.0f} s"
+    lines["time"] = f"{seconds['wall']:.0f} s, of which the device {seconds['device']:.0f} s"
     if document["stopped"]:
-        told["ended by"] = document["stopped"]
-    return told
+        lines["ended by"] = document["stopped"]
+    return lines
 
 
 def _ending(document: RunSummary, folder: Path) -> str:

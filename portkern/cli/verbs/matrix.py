@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from portkern import guard
+from portkern import guard, ops
+from portkern.cells.selection import (
+    LOOKED_FOR,
+    Cell,
+    GivenFiles,
+    Kernels,
+    Selection,
+    Stage,
+    target_sets,
+)
+from portkern.cli import exit_code
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import run_folder
-from portkern.matrix.selection import Selection, Stage
+from portkern.cli.verbs import executions, own_kernels, plan_file, regressions, run_folder
+from portkern.cli.verbs.executions import Runner
+from portkern.errors import ConfigError
+from portkern.evaluator.trial import TrialOptions
+from portkern.printable import printable
+from portkern.project import expected
+from portkern.project.project import Project
 from portkern.records.record import Record
+from portkern.regression import document, runs
+from portkern.regression.comparison import Comparison
+from portkern.regression.nights import AGAIN, Night
+from portkern.regression.series import Series
+from portkern.report import coverage
+from portkern.report.table import Table
+from portkern.spec import registry, target
 from portkern.tuning import database
+
+#: Of a run that is compared with an earlier one.
 
 
 @dataclass
@@ -19,30 +44,201 @@ class MatrixOptions:
     """Names take one name, a list, or a set: core, all; targets also host, demo, architectures,
     products."""
 
+    project: str = ""
+    kernels: str = ""
     ops: Names = "core"
     targets: Names = "all"
     backends: Names = "all"
     workloads: Names = "ci"
     dtypes: Names = "float32"
     run: str = ""
+    tags: Names = ""
     reports: str = "reports"
     venue: str = "best"
-    sanitize: Names = "none"
+    sanitize: Names = field(default_factory=lambda: [*LOOKED_FOR])
     torch_ops: str = "forbid"
+    source: Names = ""
     tuned: bool = True
     fresh: bool = False
+    baseline: Names = ""
     baselines: Names = field(default_factory=lambda: ["eager"])
     rounds: int = 5
     budget_s: float = 0.25
     timeout_s: float = 120.0
     track: bool = True
+    execution: str = "local"
+    address: str = ""
+    node_wait_s: float = 30.0
+    straggler_s: float = 300.0
+    plan: str = ""
     json: bool = False
 
 
+@dataclass(frozen=True)
+class MatrixRequest:
+    """What a command line asks for; ``given`` are the options that it names."""
+
+    options: MatrixOptions
+    given: Collection[str]
+    project: Project | None
+    question: Selection
+    folder: Path
+    chosen: TrialOptions
+
+
+@dataclass(frozen=True)
+class MatrixAnswer:
+    """``gaps`` are what a project expects and did not get; ``comparison`` is with the earlier run
+    that was asked for."""
+
+    options: MatrixOptions
+    records: Sequence[Record]
+    folder: Path
+    project: Project | None
+    gaps: Sequence[str]
+    comparison: Comparison | None = None
+
+    @property
+    def exit_code(self) -> int:
+        code = exit_code.of_records(self.records)
+        worse = self.comparison is not None and self.comparison.regressed
+        return (
+            1
+            if (self.gaps or worse) and code in (0, 3)
+            else own_kernels.exit_code(self.project, code)
+        )
+
+
 def main(overrides: Sequence[str]) -> int:
+    request = _requested(overrides)
+    options = request.options
+    if options.plan:
+        cells, path = request.question.cells(), Path(options.plan)
+        return plan_file.write(path, cells, request.chosen, request.folder, as_json=options.json)
+    answer = _run(request)
+    more: dict[str, object] = {}
+    if answer.project:
+        more = {"gaps": answer.gaps, "problems": own_kernels.problems(answer.project)}
+    if answer.comparison:
+        more["regressions"] = document.content(answer.comparison)
+    run_folder.show(
+        answer.records,
+        answer.folder,
+        exit_code=answer.exit_code,
+        as_json=answer.options.json,
+        more=more,
+    )
+    if answer.comparison and not answer.options.json:
+        for line in regressions.lines(answer.comparison):
+            print(printable(line))
+    return answer.exit_code
+
+
+def matrix(overrides: Sequence[str]) -> MatrixAnswer:
+    """Run it, write its report and track it. Raises ConfigError."""
+    request = _requested(overrides)
+    if request.options.plan:
+        raise ConfigError("Got plan=, which runs nothing; 'portkern matrix … plan=FILE' writes it")
+    return _run(request)
+
+
+def _requested(overrides: Sequence[str]) -> MatrixRequest:
+    """Raises ConfigError."""
     options = resolve("matrix", MatrixOptions, overrides)
-    question = Selection(
-        names(options.ops),
+    baselines = regressions.asked(options.baseline)
+    if baselines and options.plan:
+        raise ConfigError(
+            "Got baseline= with plan=, which runs nothing; compare when the records are here: "
+            "portkern diff RUN_A RUN_B"
+        )
+    for baseline in baselines:
+        regressions.check(baseline)
+    executions.check(options.execution, options.address)
+    given = own_kernels.named(overrides)
+    project = own_kernels.project_of(options.project, options.kernels, names(options.ops))
+    if project:
+        options = own_kernels.filled(options, project, given)
+    question = _question(options, project)
+    parts = [Path(name).name for name in question.ops]
+    about = (*parts, *question.targets, *question.workloads)
+    run = options.run or own_kernels.run_name(project, about)
+    chosen = run_folder.options(
+        baselines=names(options.baselines),
+        rounds=options.rounds,
+        budget_s=options.budget_s,
+        timeout_s=options.timeout_s,
+    )
+    folder = run_folder.run_folder(options.reports, run)
+    return MatrixRequest(options, given, project, question, folder, chosen)
+
+
+def _run(request: MatrixRequest) -> MatrixAnswer:
+    options = request.options
+    with executions.runner(
+        options.execution,
+        options.address,
+        node_wait_s=options.node_wait_s,
+        straggler_s=options.straggler_s,
+    ) as runner:
+        return _run_by(runner, request)
+
+
+def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
+    options, project, question = request.options, request.project, request.question
+    folder, given = request.folder, request.given
+    cells = question.cells()
+    run_tags = runs.tags(options.tags)
+    sources = project.folder if project else Path.cwd()
+    runs.note(folder, run_tags, sources)
+    records = run_folder.run_cells(
+        cells, folder, request.chosen, fresh=options.fresh, quiet=options.json, runner=runner
+    )
+    by_name = given if project else {"backends", "targets", "ops"}
+    for line in _not_covered(question, records, by_name):
+        print(f"portkern: warning: {printable(line)}", file=sys.stderr)
+    gaps = _gaps(project, question, records, given)
+    for line in gaps:
+        print(f"portkern: gap: {printable(line)}", file=sys.stderr)
+    comparison = _compared(request, cells, records, runner)
+    run_folder.report(
+        records,
+        folder,
+        sink=lambda: _track(records, folder, options, comparison),
+        sources=project.kernels.root if project and project.kernels else None,
+    )
+    return MatrixAnswer(options, records, folder, project, gaps, comparison)
+
+
+def _compared(
+    request: MatrixRequest, cells: Sequence[Cell], records: Sequence[Record], runner: Runner
+) -> Comparison | None:
+    """With an earlier run, if that was asked for; suspects are timed again first."""
+    options, folder = request.options, request.folder
+    (folder / document.FILE).unlink(missing_ok=True)  # of another comparison
+    baselines = regressions.asked(options.baseline)
+    if not baselines:
+        return None
+    if options.fresh:
+        (folder / AGAIN).unlink(missing_ok=True)  # of the records that were run anew
+    now = Night.read(folder)
+    comparison = regressions.against_first(baselines, now, Path(options.reports), request.given)
+    if comparison is None:
+        return None
+    suspects = {*comparison.suspects}
+    again = [c for c, r in zip(cells, records, strict=True) if Series.of(r) in suspects]
+    if again:
+        run_folder.time_again(
+            again, folder, AGAIN, request.chosen, quiet=options.json, runner=runner
+        )
+        comparison = replace(comparison, after=Night.read(folder))
+    regressions.note(comparison)
+    document.write(comparison, folder)
+    return comparison
+
+
+def _question(options: MatrixOptions, project: Project | None) -> Selection:
+    return Selection(
+        own_kernels.op_names(project, names(options.ops)),
         names(options.targets),
         names(options.backends),
         names(options.workloads),
@@ -50,32 +246,77 @@ def main(overrides: Sequence[str]) -> int:
         Stage.parse(options.venue, names(options.sanitize)),
         guard.torch_ops(options.torch_ops),
         [database.own(), database.shipped()] if options.tuned else [],
-    )
-    run = options.run or "-".join(map(str, (*question.ops, *question.targets, *question.workloads)))
-    folder = run_folder.run_folder(options.reports, run)
-    chosen = run_folder.options(
-        baselines=names(options.baselines),
-        rounds=options.rounds,
-        budget_s=options.budget_s,
-        timeout_s=options.timeout_s,
-    )
-    records = run_folder.run_cells(
-        question.cells(), folder, chosen, fresh=options.fresh, quiet=options.json
-    )
-    return run_folder.conclude(
-        records, folder, as_json=options.json, sink=lambda: _track(records, folder, options)
+        _kernels(options, project),
+        elsewhere=bool(options.plan) or options.execution != "local",
     )
 
 
-def _track(records: Sequence[Record], folder: Path, options: MatrixOptions) -> list[str]:
+def _kernels(options: MatrixOptions, project: Project | None) -> Kernels | None:
+    """In place of those that ship; None: these."""
+    files = [Path(name) for name in names(options.source) if name]
+    return GivenFiles(files) if files else project.kernels if project else None
+
+
+def _gaps(
+    project: Project | None,
+    question: Selection,
+    records: Sequence[Record],
+    given: Collection[str],
+) -> list[str]:
+    """Coverage that the project expects and did not get. What the command line leaves out on
+    purpose is no gap."""
+    if project is None or not project.expected:
+        return []
+    sets = expected.Sets(ops.SETS, target_sets(), {"all": registry.names()})
+    cells = list(expected.cells(project.expected, sets))
+    run: dict[str, set[str]] = {
+        "ops": {record.op for record in records},
+        "targets": {record.target for record in records},
+        "backends": {record.backend for record in records},
+    }
+    left = [
+        cell
+        for cell in cells
+        if ("ops" not in given or cell.op in run["ops"])
+        and ("targets" not in given or cell.target in run["targets"])
+        and ("backends" not in given or cell.backend in run["backends"])
+    ]
+    if len(left) < len(cells):
+        print(
+            f"portkern: note: {len(cells) - len(left)} expected cells are not among what the "
+            "command line asks for",
+            file=sys.stderr,
+        )
+    narrowed = {*given} & {"workloads", "dtypes"}
+    return expected.gaps(left, records, narrowed)
+
+
+def _not_covered(
+    question: Selection, records: Sequence[Record], by_name: Collection[str]
+) -> list[str]:
+    """What was asked for by name, and no cell of it could be built or run. ``by_name`` are the
+    options that say so; what a project expects is its own matter."""
+    backends = set(question.backends) - {"all"} if "backends" in by_name else set()
+    targets = set(question.targets) & set(target.names()) if "targets" in by_name else set()
+    gaps = coverage.asked(Table.of(records), backends=backends, targets=targets)
+    lines = [str(gap) for gap in gaps]
+    without = set(question.ops) & set(ops.names()) - {record.op for record in records}
+    sets = " ".join(question.workloads)
+    return lines + [f"{op} has no workloads of {sets}: it has no cells" for op in sorted(without)]
+
+
+def _track(
+    records: Sequence[Record], folder: Path, options: MatrixOptions, comparison: Comparison | None
+) -> list[str]:
     """Notes about tracking; losing it loses no result."""
     if not options.track:
         return []
     from portkern.tracking import matrix_runs
+    from portkern.tracking.store import Skipped
 
     suite = "-".join(names(options.ops))
     tracked = matrix_runs.track(
-        records, experiment=suite, run_name=folder.name, folder=folder, uri=None
+        records, experiment=suite, run_name=folder.name, folder=folder, comparison=comparison
     )
     again = "the records are kept; give the same command again to log them"
-    return [f"{tracked}; {again}" if isinstance(tracked, matrix_runs.Skipped) else str(tracked)]
+    return [f"{tracked}; {again}" if isinstance(tracked, Skipped) else str(tracked)]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omegaconf import MISSING
 
+from portkern.cli import exit_code
 from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
-from portkern.errors import ConfigError
-from portkern.records.record import RecordFile
 
 
 @dataclass
@@ -25,12 +23,8 @@ def main(overrides: Sequence[str]) -> int:
     named = [f"run={o}" if "=" not in o else o for o in overrides]  # portkern report RUN
     options = resolve("report", ReportOptions, named)
     folder = run_folder.run_folder(options.reports, options.run)
-    records, torn = RecordFile(folder / run_folder.RECORDS).read()
-    if not records:
-        raise ConfigError(
-            f"No records in {folder / run_folder.RECORDS}; 'portkern matrix' writes them"
-        )
-    if torn:
-        print(f"portkern: note: {torn}", file=sys.stderr)
-    latest = list({record.key: record for record in records}.values())
-    return run_folder.conclude(latest, folder, as_json=options.json)
+    latest = run_folder.latest(folder)
+    run_folder.report(latest, folder)
+    code = exit_code.of_records(latest)
+    run_folder.show(latest, folder, exit_code=code, as_json=options.json)
+    return code

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING
 
+from portkern.cli import json_output
 from portkern.cli.config import names, resolve
-from portkern.cli.verbs import run_folder
-from portkern.errors import ConfigError
-from portkern.simt.execute import build, program
+from portkern.cli.verbs import run_jailed
+from portkern.errors import BuildError, ConfigError
+from portkern.printable import printable
+from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute import options as executor
 from portkern.simt.execute.program import ProgramOutcome
-from portkern.simt.torch_extension import bindings
+from portkern.simt.torch_extension import bindings, inline
+from portkern.simt.torch_extension import script as script_runner
 from portkern.spec import target as targets
 from portkern.spec.target import Target
+from portkern.worker.protocol import Execute
 
 #: They compare runs or count per kernel; a program runs once and prints what it likes.
 _OF_KERNELS = frozenset({"schedule", "width", "counters"})
+#: Lines of a compiler's log that are shown: the first errors and what they quote.
+_SHOWN = 40
 #: Not in a line that a comment begins.
-_EXTENSION = re.compile(r"^(?!\s*//).*\bPYBIND11_MODULE\s*\(", re.MULTILINE)
+_EXTENSION = re.compile(r"^(?!\s*//).*\b(PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\(", re.MULTILINE)
 
 
 @dataclass
 class RunOptions:
     source: str = MISSING
+    further: list[str] = field(default_factory=list)
     target: str = "sm_90"
     sanitize: Any = "none"
     include: list[str] = field(default_factory=list)
     define: list[str] = field(default_factory=list)
     timeout_s: float = 60.0
+    build_timeout_s: float = build.COMPILE_TIMEOUT_S
+    jail: bool = True
     json: bool = False
 
 
@@ -44,8 +55,8 @@ def main(overrides: Sequence[str]) -> int:
     options = resolve("run", RunOptions, own)
     source, where = Path(options.source), _target(options.target)
     chosen = _checkers(names(options.sanitize))
-    if options.timeout_s <= 0:
-        raise ConfigError(f"Got timeout_s={options.timeout_s:g}, expected it above 0")
+    if source.suffix == ".py":
+        return _conclude(_run_script(source, where, chosen, options, arguments), options)
     try:
         text = source.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -53,24 +64,48 @@ def main(overrides: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="portkern-run-") as folder:
         if _EXTENSION.search(text):
             return _list_functions(source, where, Path(folder), options)
-        outcome = _run(source, where, chosen, Path(folder), options, arguments)
+        try:
+            outcome = _run(source, where, chosen, Path(folder), options, arguments)
+        except BuildError as error:
+            return _not_built(error, options)
     return _conclude(outcome, options)
 
 
+#: Compilers' spellings of options that are lists.
+_SHORT = {"-I": "include", "-D": "define"}
+
+
 def _split(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """``FILE key=value … -- ARGS``: overrides, and the program's own arguments."""
+    """``FILE … -I folder -D N=4 key=value … -- ARGS``: overrides, and the program's own arguments.
+
+    Raises ConfigError for a ``-I`` or ``-D`` with nothing behind it."""
     at = given.index("--") if "--" in given else len(given)
-    own = [_spelled(text) if "=" in text else f"source={text}" for text in given[:at]]
+    own: list[str] = []
+    lists: dict[str, list[str]] = {"include": [], "define": [], "further": []}
+    left = iter(given[:at])
+    for text in left:
+        name, _, value = text.partition("=")
+        if text[:2] in _SHORT:
+            item = text[2:] or next(left, "")
+            if not item:
+                raise ConfigError(f"Got {text} with nothing behind it, expected {text} VALUE")
+            lists[_SHORT[text[:2]]].append(item)
+        elif name in lists and "'" not in value and '"' not in value:
+            lists[name] += [item.strip() for item in value.strip("[]").split(",") if item.strip()]
+        elif "=" in text:
+            own.append(text)
+        elif any(option.startswith("source=") for option in own):
+            lists["further"].append(text)
+        else:
+            own.append(f"source={text}")
+    own += [f"{name}=[{','.join(map(_quoted, items))}]" for name, items in lists.items() if items]
     return own, list(given[at + 1 :])
 
 
-def _spelled(override: str) -> str:
-    """``define=[N=4]`` as Hydra takes it, which wants quotes around what holds an ``=``."""
-    name, _, value = override.partition("=")
-    if name != "define" or "'" in value or '"' in value:
-        return override
-    items = [f"'{item.strip()}'" for item in value.strip("[]").split(",") if item.strip()]
-    return f"define=[{','.join(items)}]"
+def _quoted(item: str) -> str:
+    """As Hydra takes a text that may hold ``=`` and quotes."""
+    escaped = item.replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _target(name: str) -> Target:
@@ -101,33 +136,109 @@ def _run(
     built = build.build_program(
         source,
         folder / source.stem,
-        target=target,
-        mode="check" if chosen else "fast",
-        defines=options.define,
-        search=[Path(one) for one in options.include],
+        build.CompileOptions(
+            target=target,
+            mode="check" if chosen else "fast",
+            defines=options.define,
+            search=list(map(Path, options.include)),
+            timeout_s=options.build_timeout_s,
+        ),
+        further=list(map(Path, options.further)),
     )
-    plain = executor.ExecutorOptions()
-    return program.run(
-        built,
-        plain.checked(chosen) if chosen else plain,
-        target=target,
-        language=build.language_of(source),
-        timeout_s=options.timeout_s,
-        arguments=arguments,
-    )
+    language = build.language_of(source, *map(Path, options.further))
+    if not options.jail:
+        plain = executor.ExecutorOptions()
+        return program.run(
+            built,
+            plain.checked(chosen) if chosen else plain,
+            target=target,
+            language=language,
+            timeout_s=options.timeout_s,
+            arguments=arguments,
+        )
+    folder.chmod(0o755)  # in the jail, root's processes are nobody's
+    with run_jailed.readable(Path.cwd()) as here:
+        execute = Execute(
+            (str(built), *arguments),
+            str(here),
+            str(target),
+            language,
+            tuple(sorted(chosen)),
+            options.timeout_s,
+        )
+        return run_jailed.run(execute, [folder, runtime_library.ready().folder, here])
+
+
+def _run_script(
+    script: Path,
+    target: Target,
+    chosen: frozenset[str],
+    options: RunOptions,
+    arguments: Sequence[str],
+) -> ProgramOutcome:
+    """A Python script, its extensions of PyTorch built for the executor, in the jail: it can read
+    its own folder, the present one and those of includes."""
+    if not script.is_file():
+        raise ConfigError(f"Cannot read {script}: no such file")
+    with ExitStack() as copies:
+
+        def shown(folder: Path) -> Path:
+            return copies.enter_context(run_jailed.readable(folder.absolute()))
+
+        beside, here = shown(script.parent), shown(Path.cwd())
+        include = [shown(Path(folder)) for folder in options.include]
+        asked = {
+            "target": options.target,
+            "mode": "check" if chosen else "fast",
+            "define": options.define,
+            "include": list(map(str, include)),
+            "build_timeout_s": options.build_timeout_s,
+        }
+        own = [sys.executable, "-m", script_runner.__name__, json.dumps(asked)]
+        execute = Execute(
+            (*own, str(beside / script.name), *arguments),
+            str(here),
+            str(target),
+            "cuda",
+            tuple(sorted(chosen)),
+            options.timeout_s + options.build_timeout_s,  # it builds while it runs
+        )
+        made = inline.prepare(["check" if chosen else "fast"])
+        return run_jailed.run(execute, [*made, beside, here, *include])
+
+
+def _not_built(error: BuildError, options: RunOptions) -> int:
+    """What has no model by its number, or else what the compiler said."""
+    numbered = isinstance(error, build.UnmodelledSource)
+    findings = error.diagnostics if isinstance(error, build.UnmodelledSource) else ()
+    if options.json:
+        said = {"built": False, "error": str(error), "log": error.log, "exit_code": error.exit_code}
+        json_output.show(said | {"findings": [finding.to_json() for finding in findings]})
+        return error.exit_code
+    for line in map(str, findings) if numbered else error.log.splitlines()[:_SHOWN]:
+        print(printable(line), file=sys.stderr)
+    print(f"portkern: error: the program was not built{_why(error)}", file=sys.stderr)
+    return error.exit_code
+
+
+def _why(error: BuildError) -> str:
+    if isinstance(error, build.UnmodelledSource):
+        return ": it uses what has no model here"
+    return f": {printable(str(error))}"
 
 
 def _conclude(outcome: ProgramOutcome, options: RunOptions) -> int:
     code = 1 if outcome.status != 0 or outcome.errors else 0
     if options.json:
         findings = [finding.to_json() for finding in outcome.findings]
-        said = {"status": outcome.status, "output": outcome.output, "findings": findings}
-        run_folder.print_json(said | {"exit_code": code})
+        said = {"built": True, "status": outcome.status, "output": outcome.output}
+        json_output.show(said | {"findings": findings, "exit_code": code})
         return code
-    sys.stdout.write(outcome.output)
+    # Who redirects it gets the program's own bytes; a terminal would obey them.
+    sys.stdout.write(printable(outcome.output) if sys.stdout.isatty() else outcome.output)
     sys.stdout.flush()
     for finding in outcome.findings:
-        print(finding, file=sys.stderr)
+        print(printable(str(finding)), file=sys.stderr)
     if outcome.status:
         how = (
             f"exited {outcome.status}" if outcome.status > 0 else f"died: signal {-outcome.status}"
@@ -141,9 +252,12 @@ def _list_functions(source: Path, target: Target, folder: Path, options: RunOpti
     library = build.build_extension(
         source,
         folder / f"{source.stem}.so",
-        target=target,
-        defines=options.define,
-        search=[Path(one) for one in options.include],
+        build.CompileOptions(
+            target=target,
+            defines=options.define,
+            search=list(map(Path, options.include)),
+            timeout_s=options.build_timeout_s,
+        ),
     )
     extension = bindings.load(library)
     functions = [
@@ -156,9 +270,10 @@ def _list_functions(source: Path, target: Target, folder: Path, options: RunOpti
         "portkern.simt.torch_extension.bindings.load calls it from Python"
     )
     if options.json:
-        run_folder.print_json({"functions": functions, "how": how, "exit_code": 0})
+        json_output.show({"functions": functions, "how": how, "exit_code": 0})
         return 0
     for function in functions:
-        print(f"{function['name']}{function['signature']}  {function['doc']}".rstrip())
+        line = f"{function['name']}{function['signature']}  {function['doc']}"
+        print(printable(line).rstrip())
     print(f"portkern: {source.name} is an extension of PyTorch: {how}", file=sys.stderr)
     return 0

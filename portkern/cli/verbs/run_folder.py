@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from portkern.errors import ConfigError
+from portkern.cells.run import Progress
+from portkern.cells.selection import Cell
+from portkern.cli import json_output
+from portkern.cli.verbs import executions
+from portkern.cli.verbs.executions import Runner
+from portkern.errors import ConfigError, StorageError
 from portkern.evaluator import statistics
-from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.trial import TrialOptions
-from portkern.matrix.run import Matrix, Progress
-from portkern.matrix.selection import Cell
-from portkern.records import atomic_write
-from portkern.records.record import Record, RecordFile, Verdict
+from portkern.records import jsonl
+from portkern.records.record import Record, RecordFile
+from portkern.regression import rule
+from portkern.regression.runs import RECORDS
 from portkern.sandbox import session
-from portkern.toolchain.run_tool import cache_root
 
-RECORDS = "records.jsonl"
+if TYPE_CHECKING:
+    from portkern.report.table import Table
+
+#: Characters of a run's name; most file systems end at 255 bytes.
+MOST_NAME = 200
+#: Bytes of a step's summary that GitHub keeps: a MiB, with those of other commands.
+MOST_SUMMARY = 512_000
+#: Variables by which rich takes something else for a terminal.
+_TERMINAL = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 #: Columns of a table that goes to a file or a pipe.
 LEAST_WIDTH = 120
 
 
 def run_folder(reports: str, run: str) -> Path:
-    """``reports/<run>``; a run's name is a folder's name."""
-    if not run or run in (".", "..") or "/" in run:
+    """``reports/<run>``; a run's name is a folder's name. Raises ConfigError."""
+    check_name(run)
+    folder = Path(reports) / run
+    for place in (*reversed(folder.parents), folder):
+        if place.exists() and not place.is_dir():
+            raise ConfigError(
+                f"Got reports={reports} run={run}, and {place} is a file; expected a folder"
+            )
+    return folder
+
+
+def check_name(run: str) -> None:
+    """Raises ConfigError."""
+    if not run or run in (".", "..") or "/" in run or not run.isprintable() or len(run) > MOST_NAME:
         raise ConfigError(f"Got run={run!r}, expected a folder name such as 'nightly'")
-    return Path(reports) / run
 
 
 def options(
@@ -38,8 +62,6 @@ def options(
     unknown = set(baselines) - {"eager", "compile"}
     if unknown:
         raise ConfigError(f"Got baseline {min(unknown)!r}, expected 'eager' or 'compile'")
-    if rounds < 1 or timeout_s <= 0:
-        raise ConfigError(f"Got rounds={rounds} timeout_s={timeout_s:g}, expected both above 0")
     limits = StageLimits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
     return TrialOptions(
         limits, statistics.TimingPlan(rounds=rounds, budget_s=budget_s), tuple(baselines)
@@ -47,11 +69,17 @@ def options(
 
 
 def run_cells(
-    cells: Sequence[Cell], folder: Path, chosen: TrialOptions, *, fresh: bool, quiet: bool
+    cells: Sequence[Cell],
+    folder: Path,
+    chosen: TrialOptions,
+    *,
+    fresh: bool,
+    quiet: bool,
+    runner: Runner = executions.here,
 ) -> list[Record]:
     """Run what the records in ``folder`` do not answer yet."""
     with writing(folder), _progress(len(cells), quiet) as show:
-        return execute(cells, folder, chosen, fresh=fresh, show=show)
+        return execute(cells, folder, chosen, fresh=fresh, show=show, runner=runner)
 
 
 def execute(
@@ -61,14 +89,26 @@ def execute(
     *,
     fresh: bool,
     show: Callable[[Progress], None] = lambda _: None,
+    runner: Runner = executions.here,
 ) -> list[Record]:
     """The same, by who is :func:`writing` to the folder already."""
-    builds = ArtifactCache(cache_root() / "builds")
-    matrix = Matrix(cells, folder.name, RecordFile(folder / RECORDS), builds, chosen, fresh, show)
-    records = matrix.execute()
-    if matrix.torn:
-        print(f"portkern: note: {matrix.torn}", file=sys.stderr)
-    return records
+    return runner(cells, folder.name, RecordFile(folder / RECORDS), chosen, fresh, show)
+
+
+def time_again(
+    cells: Sequence[Cell],
+    folder: Path,
+    name: str,
+    chosen: TrialOptions,
+    *,
+    quiet: bool,
+    runner: Runner = executions.here,
+) -> None:
+    """Run cells :data:`rule.AGAIN` times more, into a file of their own in the run's folder."""
+    with writing(folder):
+        for _ in range(rule.AGAIN):
+            with _progress(len(cells), quiet) as show:
+                runner(cells, folder.name, RecordFile(folder / name), chosen, True, show)
 
 
 @contextmanager
@@ -76,7 +116,10 @@ def writing(folder: Path) -> Iterator[None]:
     """One run at a time per folder; workers are gone when it is over. Raises ConfigError."""
     from filelock import FileLock, Timeout
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError.of(error, folder) from error
     try:
         with FileLock(folder / ".lock").acquire(timeout=0):
             yield
@@ -91,19 +134,22 @@ def writing(folder: Path) -> Iterator[None]:
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A bar on a terminal, nothing elsewhere."""
+    if quiet or not (sys.stderr.isatty() or os.environ.keys() & _TERMINAL):
+        yield lambda _: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if not console.is_terminal:
         yield lambda _: None
         return
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
@@ -116,51 +162,75 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def conclude(
+def latest(folder: Path) -> list[Record]:
+    """The newest record of each cell that was run into the folder. Raises ConfigError without."""
+    records, torn = RecordFile(folder / RECORDS).read()
+    if not records:
+        raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
+    if torn:
+        print(f"portkern: note: {torn}", file=sys.stderr)
+    return list({record.key: record for record in records}.values())
+
+
+def report(
     records: Sequence[Record],
     folder: Path,
-    *,
-    as_json: bool,
     sink: Callable[[], Sequence[str]] = tuple,
-) -> int:
-    """Write the report, hand it to ``sink`` for its notes, show it, and say how the run ended."""
-    from rich.console import Console
+    *,
+    sources: Path | None = None,
+) -> None:
+    """Write its views, and hand it to ``sink``; what is to be noted of either is said. Paths of
+    kernels are from the folder ``sources``."""
+    from portkern import report as views
 
-    from portkern import report
-    from portkern.report import summary, terminal
-
-    written = report.write(records, folder, title=folder.name)
+    base = os.path.relpath(sources) if sources else ""
+    with jsonl.no_search_for_garbage():
+        written = views.write(records, folder, title=folder.name, sources=base)
     skipped = [f"{name} was not written: {why}" for name, why in written.skipped.items()]
     for note in [*skipped, *sink()]:
         print(f"portkern: note: {note}", file=sys.stderr)
-    table, code = report.Table.of(records), exit_code(records)
+    _tell_github(written.table, folder)
+
+
+def _tell_github(table: Table, folder: Path) -> None:
+    """In its workflows: kernels' lines are annotated, and the step's summary has the matrix."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from portkern.report import ci_annotations
+
+    for command in ci_annotations.github(ci_annotations.of(table)):
+        print(command, file=sys.stderr)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not summary:
+        return
+    text = (folder / "matrix.md").read_bytes()[:MOST_SUMMARY]
+    try:
+        with Path(summary).open("ab") as file:
+            file.write(text.decode(errors="ignore").encode() + b"\n")
+    except OSError as error:
+        print(f"portkern: note: {summary} was not written: {error}", file=sys.stderr)
+
+
+def show(
+    records: Sequence[Record],
+    folder: Path,
+    *,
+    exit_code: int,
+    as_json: bool,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """The table on a terminal; ``more`` goes into the JSON document."""
+    from rich.console import Console
+
+    from portkern.report import summary, terminal
+    from portkern.report.table import Table
+
+    table = Table.of(records)
     if as_json:
         document = summary.document(table, title=folder.name)
-        print_json(document | {"folder": str(folder), "exit_code": code})
-    else:
-        console = Console()
-        console.width = max(console.width, LEAST_WIDTH if not console.is_terminal else 0)
-        terminal.show(table, console)
-        print(f"\nreport: {folder / 'matrix.html'}")
-    return code
-
-
-def exit_code(records: Sequence[Record]) -> int:
-    """0 = done and good, 1 = a kernel has a bad verdict, 3 = nothing could run."""
-    if any(record.verdict.bad for record in records):
-        return 1
-    ran = any(r.verdict is Verdict.PASSED or r.evidence for r in records)
-    return 0 if ran else 3
-
-
-def print_json(document: object) -> None:
-    sys.stdout.write(_as_json(document))
-
-
-def write_json(path: Path, document: object) -> None:
-    """Raises StorageError."""
-    atomic_write.write(path, _as_json(document))
-
-
-def _as_json(document: object) -> str:
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+        json_output.show(document | {"folder": str(folder), "exit_code": exit_code, **more})
+        return
+    console = Console()
+    console.width = max(console.width, LEAST_WIDTH if not console.is_terminal else 0)
+    terminal.show(table, console)
+    print(f"\nreport: {folder / 'matrix.html'}")

@@ -1,21 +1,21 @@
-"""``portkern tune``: the best knob settings of the catalogue's kernels, on the hardware here."""
+"""``portkern tune``: the best knob settings of kernels, on the hardware here."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omegaconf import MISSING
-
+from portkern.cells.selection import Cell, Selection, Stage
+from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import run_folder
+from portkern.cli.verbs import own_kernels, run_folder
 from portkern.errors import ConfigError
 from portkern.evaluator.trial import TrialOptions
-from portkern.matrix.selection import Cell, Selection, Stage
+from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.spec.backend import Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class TuneOptions:
-    ops: Names = MISSING
+    project: str = ""
+    kernels: str = ""
+    ops: Names = field(default_factory=list)
     backends: Names = "all"
     targets: Names = "host"
     workloads: Names = "typical"
@@ -52,16 +54,20 @@ class TuneOutcome:
     """Of one kernel, dtype and size: what was found, or why nothing was looked for."""
 
     cell: Cell
-    found: search.Found | None = None
+    result: search.Found | None = None
     entry: Tuned | None = None
     why: str = ""
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("tune", TuneOptions, overrides)
-    for name in ("trials", "batch", "finalists"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"Got {name}={getattr(options, name)}, expected 1 or more")
+    project = own_kernels.project_of(options.project, options.kernels, names(options.ops))
+    if project:
+        given = own_kernels.named(overrides) | {"targets", "workloads"}  # what it is tuned for here
+        options = own_kernels.filled(options, project, given)
+    asked = names(options.ops)
+    if not asked and not own_kernels.named(overrides) & {"ops"}:
+        raise ConfigError("ops= is required; 'portkern tune --help' says what it takes")
     chosen = run_folder.options(
         baselines=[search.BASELINE],
         rounds=options.rounds,
@@ -71,12 +77,13 @@ def main(overrides: Sequence[str]) -> int:
     folder = run_folder.run_folder(options.reports, options.run)
     database = tuned.Database(Path(options.database)) if options.database else tuned.own()
     question = Selection(
-        names(options.ops),
+        project.op_names(asked) if project else asked,
         names(options.targets),
         names(options.backends),
         names(options.workloads),
         names(options.dtypes),
         Stage("hardware"),
+        kernels=project.kernels if project else None,
     )
     outcomes = []
     with run_folder.writing(folder):
@@ -85,15 +92,14 @@ def main(overrides: Sequence[str]) -> int:
             if outcome.entry:
                 database.add([outcome.entry])  # at once: whatever comes next, this is kept
             if not options.json:
-                print(_line(outcome), file=sys.stdout if outcome.entry else sys.stderr, flush=True)
+                stream = sys.stdout if outcome.entry else sys.stderr
+                print(printable(_line(outcome)), file=stream, flush=True)
             outcomes.append(outcome)
     if options.json:
-        run_folder.print_json(
-            {"database": str(database.path), "tuned": list(map(_document, outcomes))}
-        )
-    elif any(one.entry for one in outcomes):
+        json_output.show({"database": str(database.path), "tuned": list(map(_document, outcomes))})
+    elif any(outcome.entry for outcome in outcomes):
         print(f"\nsettings: {database.path}")
-    return 0 if any(one.entry for one in outcomes) else 3
+    return 0 if any(outcome.entry for outcome in outcomes) else 3
 
 
 def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) -> TuneOutcome:
@@ -112,7 +118,7 @@ def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) 
         space = search.Space.of(cell.candidate, cell.backend, cell.target, cell.op.precision)
     except ConfigError as error:
         return TuneOutcome(cell, why=str(error))
-    found = search.search(
+    result = search.search(
         cell.candidate,
         space,
         evaluate,
@@ -121,13 +127,13 @@ def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) 
         finalists=options.finalists,
         seed=options.seed,
     )
-    if not any(one.record.timing for one in found.last):
-        reasons = [trial.record.detail for trial in found.trials if trial.record.detail]
-        return TuneOutcome(cell, found, why=f"no setting was timed: {(reasons or ['?'])[0]}")
-    return TuneOutcome(cell, found, _entry(cell, found, venue))
+    if not any(trial.record.timing for trial in result.last):
+        reasons = [trial.record.detail for trial in result.trials if trial.record.detail]
+        return TuneOutcome(cell, result, why=f"no setting was timed: {(reasons or ['?'])[0]}")
+    return TuneOutcome(cell, result, _entry(cell, result, venue))
 
 
-def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
+def _entry(cell: Cell, result: search.Found, venue: Venue) -> Tuned:
     assert cell.candidate is not None
     default = {knob.name: knob.value for knob in cell.candidate.knobs.values()}
     return Tuned(
@@ -139,8 +145,8 @@ def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
         dtype=cell.dtype,
         shape=tuned.shape_class(cell.workload),
         family=cell.candidate.family,
-        settings={k: v for k, v in found.best.items() if v != default[k]},
-        gain=found.gain,
+        settings={k: v for k, v in result.best.items() if v != default[k]},
+        gain=result.gain,
         workload=cell.workload.name,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -148,10 +154,12 @@ def _entry(cell: Cell, found: search.Found, venue: Venue) -> Tuned:
 
 def _line(outcome: TuneOutcome) -> str:
     cell, entry = outcome.cell, outcome.entry
-    what = f"{cell.op.name}[{cell.workload.name}, {cell.dtype}] {cell.language}@{cell.target.name}"
-    if entry is None or outcome.found is None:
+    variant = cell.candidate.variant if cell.candidate else ""
+    op = f"{cell.op.name}.{variant}" if variant else cell.op.name
+    what = f"{op}[{cell.workload.name}, {cell.dtype}] {cell.language}@{cell.target.name}"
+    if entry is None or outcome.result is None:
         return f"{what}: not tuned: {outcome.why}"
-    tried = f"{len(outcome.found.trials)} settings tried"
+    tried = f"{len(outcome.result.trials)} settings tried"
     if not entry.settings:
         return f"{what}: the defaults are the best; {tried}"
     settings = " ".join(f"{name}={value}" for name, value in entry.settings.items())
@@ -161,8 +169,8 @@ def _line(outcome: TuneOutcome) -> str:
 
 
 def _document(outcome: TuneOutcome) -> JsonObject:
-    cell, found = outcome.cell, outcome.found
-    told: JsonObject = {
+    cell, result = outcome.cell, outcome.result
+    document: JsonObject = {
         "op": cell.op.name,
         "workload": cell.workload.name,
         "dtype": cell.dtype,
@@ -171,17 +179,17 @@ def _document(outcome: TuneOutcome) -> JsonObject:
         "target": cell.target.name,
     }
     if outcome.why:
-        told["why"] = outcome.why
+        document["why"] = outcome.why
     if outcome.entry:
-        told |= {"settings": outcome.entry.settings, "gain": outcome.entry.gain}
-    if found:
-        told["trials"] = [
+        document |= {"settings": outcome.entry.settings, "gain": outcome.entry.gain}
+    if result:
+        document["trials"] = [
             {
                 "settings": dict(trial.settings),
                 "score": trial.score,
                 "verdict": str(trial.record.verdict),
                 "detail": trial.record.detail.partition("\n")[0],
             }
-            for trial in found.trials
+            for trial in result.trials
         ]
-    return told
+    return document

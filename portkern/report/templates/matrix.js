@@ -38,7 +38,7 @@ function svg(tag, attributes = {}, ...children) {
 
 const INTERNED = new Set([
   "op", "set", "workload", "size", "dtype", "verdict", "reason", "detail", "precision", "method",
-  "basis", "venue", "author", "source",
+  "basis", "venue", "author", "source", "noisy", "tolerance", "file",
 ]);
 
 function revive(row) {
@@ -48,6 +48,7 @@ function revive(row) {
   });
   record.column = DATA.columns[record.column];
   record.guard = record.guard.map((i) => DATA.strings[i]);
+  record.findings = record.findings.map((i) => DATA.strings[i]);
   return record;
 }
 
@@ -96,6 +97,22 @@ function writeHash() {
 const POSSIBLE = new Set(RECORDS.filter((r) => r.verdict !== "unsupported").map((r) => r.column));
 const IMPOSSIBLE = POSSIBLE.size ? DATA.columns.length - POSSIBLE.size : 0;
 
+// A product's name finds its architecture.
+const productsBy = (word) => DATA.products.filter((p) => `${p.name} ${p.title}`.toLowerCase().includes(word));
+const saidOf = (record) => `${record.op} ${record.column.label}`.toLowerCase();
+
+function matches(record, word) {
+  return saidOf(record).includes(word) || productsBy(word).some((p) => p.arch === record.column.target);
+}
+
+function drawProducts(records) {
+  const words = state.find.toLowerCase().split(/\s+/).filter(Boolean);
+  const named = distinct(words.filter((w) => !records.some((r) => saidOf(r).includes(w))).flatMap(productsBy));
+  const lines = named.map((p) => `${p.title} (${p.name}) is ${p.arch}: what is shown was found for ${p.arch}, not on that product.`);
+  $("products").hidden = !lines.length;
+  $("products").replaceChildren(...lines.map((line) => el("p", {}, line)));
+}
+
 function visible() {
   const words = state.find.toLowerCase().split(/\s+/).filter(Boolean);
   return RECORDS.filter((r) =>
@@ -104,13 +121,13 @@ function visible() {
     (!state.dtype.size || state.dtype.has(r.dtype)) &&
     (!state.set.size || state.set.has(r.set)) &&
     (!state.workload || r.workload === state.workload) &&
-    words.every((word) => `${r.op} ${r.column.label}`.toLowerCase().includes(word)));
+    words.every((word) => matches(r, word)));
 }
 
 // ---- aggregation; the same rules as portkern/report/table.py, over what the filters leave
 
 function speedupOf(record, baseline = state.baseline) {
-  const found = record.evidence === 4 ? record.speedup[baseline] : null;
+  const found = record.evidence === 4 && !record.noisy ? record.speedup[baseline] : null;
   return found && typeof found[0] === "number" && found[0] > 0 ? found[0] : null;
 }
 
@@ -125,6 +142,7 @@ function summarize(records) {
     passed: verdicts.get("passed") || 0,
     failed: records.filter((r) => BAD.has(r.verdict)).length,
     n: logs.length,
+    noisy: records.filter((r) => r.noisy).length,
     speedup: logs.length ? Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) : null,
   };
 }
@@ -179,14 +197,18 @@ function drawCards(records) {
   const all = summarize(records);
   const card = (value, label, bad) => el("div", { class: bad ? "card bad" : "card" }, el("b", {}, String(value)), el("span", {}, label));
   const measured = all.rungs.get(4) || 0;
+  // A mean over a CPU's kernels and a GPU's would say nothing of either.
+  const oneKind = distinct(records.filter((r) => speedupOf(r) !== null).map((r) => r.column)).length < 2;
   $("cards").replaceChildren(
     card(records.length === RECORDS.length ? records.length : `${records.length} / ${RECORDS.length}`, "cells"),
+    card(`${all.passed + all.failed} / ${records.length}`, "judged"),
     card(all.passed, "passed"),
     card(all.failed, "failed", all.failed > 0),
     card(measured, "measured"),
     card((all.rungs.get(3) || 0) + (all.rungs.get(2) || 0), "verified or emulated"),
     card(records.filter((r) => r.evidence === 1 && !BAD.has(r.verdict)).length, "built only"),
-    card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`),
+    ...(all.noisy ? [card(all.noisy, "measured, noisy: in no mean")] : []),
+    ...(oneKind ? [card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`)] : []),
   );
 }
 
@@ -371,6 +393,7 @@ function showTip(button) {
   if (cell.speedup !== null) lines.push(line(`${times(cell.speedup)} vs ${state.baseline}, geomean of ${cell.n}`));
   const one = cell.records.length === 1 ? first : null;
   if (one && one.timing) lines.push(line(`${micros(one.timing[0])}, CI ${interval(one.speedup[state.baseline])}`));
+  if (cell.noisy) lines.push(line(el("span", { class: "quiet" }, `Noisy, in no mean (${cell.noisy}): ${cell.records.find((r) => r.noisy).noisy}`)));
   const worst = cell.records.filter((r) => r.errors && typeof r.errors[0] === "number").sort((a, b) => b.errors[0] - a.errors[0])[0];
   if (worst) lines.push(line(`Error vs fp64: ${figure(worst.errors[0])} (framework ${figure(worst.errors[1])})`));
   const failing = cell.records.find((r) => BAD.has(r.verdict));
@@ -477,7 +500,7 @@ function shapeCurve(op, selected, records) {
   if (!measured.length) return el("p", { class: "quiet small" }, "No measured cell of this op yet: nothing to draw.");
   const inBytes = measured.every((r) => r.bytes);
   const x = (r) => Math.max(1, inBytes ? r.bytes : r.elements);
-  const W = 610, H = 250, L = 44, R = 14, T = 12, B = 36;
+  const W = 610, H = 250, L = 52, R = 14, T = 12, B = 36;
   const span = (values, pad) => { const a = Math.min(...values), b = Math.max(...values); return [a - pad, b + pad]; };
   const [x0, x1] = span(measured.map((r) => Math.log2(x(r))), 0.6);
   const edges = measured.flatMap((r) => r.speedup[state.baseline]).filter((v) => typeof v === "number" && v > 0).map(Math.log2);
@@ -567,7 +590,7 @@ function drawPanel(records) {
     el("button", { type: "button", class: "close", "aria-label": "Close", onclick: close }, "×"),
     el("h2", {}, `${op} on ${column.label}`), facts(cell),
     el("h3", {}, `Speedup vs ${state.baseline} over size`), shapeCurve(op, column, records),
-    el("h3", {}, plural(cell.records.length, "workload")), workloadTable(cell), ...logs(cell));
+    el("h3", {}, plural(cell.records.length, "workload")), workloadTable(cell), ...resourceTable(op, column), ...logs(cell));
   panel.scrollTop = 0;
   $("grid").querySelector(`[aria-expanded="true"]`).scrollIntoView({ block: "nearest", inline: "nearest" });
 }
@@ -587,10 +610,38 @@ function facts(cell) {
   add("Timed with", ...distinct(records.map((r) => r.method)));
   add("Roofline", ...distinct(records.map((r) => r.basis)));
   add("Precision", ...distinct(records.map((r) => r.precision)));
+  add("Tolerance", ...distinct(records.map((r) => r.tolerance)));
   add("Source", ...distinct(records.map((r) => `${r.author}${r.source ? ` · ${r.source}` : ""}`)));
   add("Guard", ...distinct(records.flatMap((r) => r.guard)));
+  add("Findings", ...distinct(records.flatMap((r) => r.findings)));
+  add("Again", el("code", {}, commandOf(records)));
   add("Environment", ...distinct(records.map((r) => DATA.environments[r.environment])));
   return el("dl", { class: "facts" }, ...list);
+}
+
+// In a shell, from the folder in which the run was made.
+function commandOf(records) {
+  const [first] = records;
+  const list = (values) => (values.length > 1 ? `[${values.join(",")}]` : values[0]);
+  const sets = list(distinct(records.map((r) => r.set)));
+  const dtypes = list(distinct(records.map((r) => r.dtype)));
+  const { backend, target } = first.column;
+  const op = first.op.split(".")[0];
+  return first.file
+    ? `portkern check op=${op} backend=${backend} target=${target} source=${first.file} workloads=${sets} dtypes=${dtypes}`
+    : `portkern matrix ops=${op} backends=${backend} targets=${target} workloads=${sets} dtypes=${dtypes} run=again`;
+}
+
+function resourceTable(op, column) {
+  const rows = DATA.resources.filter(([, of, , index]) => of === op && DATA.columns[index] === column);
+  if (!rows.length) return [];
+  const node = el("table", { class: "plain" });
+  const heads = [["Kernel"], ["Dtype"], [column.target.startsWith("gfx") ? "VGPRs" : "Registers", true], ["Spills", true], [column.target.startsWith("gfx") ? "LDS" : "Shared", true], ["Occupancy", true, "the fraction that the build allows"]];
+  table(node, heads, rows.map(([kernel, , dtype, , registers, , , spills, shared, , occupancy]) => row([], [
+    text(el("code", {}, kernel)), text(dtype), text(registers, "num"), text(spills, "num"),
+    text(shared === null ? null : bytes(shared), "num"), text(occupancy === null ? null : `${Math.round(occupancy * 100)} %`, "num"),
+  ])));
+  return [el("h3", {}, "Build"), el("div", { class: "scroll" }, node)];
 }
 
 function workloadTable(cell) {
@@ -628,6 +679,7 @@ function draw() {
   hideTip();
   showFilters();
   drawCards(records);
+  drawProducts(records);
   drawGrid(records);
   drawPanel(records);
   drawFailures(records);

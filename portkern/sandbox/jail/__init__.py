@@ -106,16 +106,18 @@ class JailPolicy:
         )
 
 
-def confine(policy: JailPolicy, layers: Layers) -> None:
+def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> None:
     """Returns in a new process that is the worker. The caller's own waits for it and ends as it
-    ended. Raises OSError when a layer that worked before does not."""
+    ended. ``grouped``: it is in a cgroup that counts its tasks. Raises OSError when a layer that
+    worked before does not."""
     layers.check()
+    others = None if grouped else _tasks_beside(layers)
     if "namespaces" in layers.active:
         _separate(policy, layers)
     elif "user" in layers.active:
         os.chown(policy.scratch, NOBODY, NOBODY)
     os.chdir(policy.scratch)
-    limits.apply(policy.limits, device=policy.device)
+    limits.apply(policy.limits, device=policy.device, others=others)
     system.drop_bounding_set()
     if "user" in layers.active:
         _become_nobody()
@@ -127,6 +129,14 @@ def confine(policy: JailPolicy, layers: Layers) -> None:
         )
     if "seccomp" in layers.active:
         seccomp.install()
+
+
+def _tasks_beside(layers: Layers) -> int:
+    """What counts against the worker's limit on tasks: where it has a user namespace of its own,
+    nothing; else whatever its user does, in other runs too."""
+    if "namespaces" in layers.active and "user" not in layers.active:
+        return 0
+    return limits.tasks_of(NOBODY if "user" in layers.active else os.getuid())
 
 
 def _separate(policy: JailPolicy, layers: Layers) -> None:
@@ -144,8 +154,8 @@ def _separate(policy: JailPolicy, layers: Layers) -> None:
     if first:
         _keep_only(report)
         os.waitpid(first, 0)
-        told = os.read(_KEPT, 16)
-        _end_as(int(told) if told else signal.SIGKILL)
+        status = os.read(_KEPT, 16)
+        _end_as(int(status) if status else signal.SIGKILL)
     system.die_with_parent(signal.SIGKILL)
     root.enter(
         [*root.python_paths(), *root.tool_paths(), *policy.reads],

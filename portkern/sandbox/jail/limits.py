@@ -37,16 +37,18 @@ class ProcessLimits:
         return cls(memory // 4 * 3, memory // 4, 1024 + 64 * (os.cpu_count() or 1))
 
 
-def apply(limits: ProcessLimits, *, device: bool) -> None:
+def apply(limits: ProcessLimits, *, device: bool, others: int | None) -> None:
     """To this process and what comes from it. A GPU's driver maps far more memory than there is:
-    with a ``device`` only a cgroup can count."""
+    with a ``device`` only a cgroup can count. ``others``: tasks that the worker's user has beside,
+    as the system counts them together; None where a cgroup counts the worker's alone."""
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_CPU: limits.cpu_s,
-        resource.RLIMIT_NPROC: limits.tasks,
     }
+    if others is not None:
+        wanted[resource.RLIMIT_NPROC] = limits.tasks + others
     if not device:
         wanted[resource.RLIMIT_DATA] = limits.memory_bytes
     for name, value in wanted.items():
@@ -55,6 +57,16 @@ def apply(limits: ProcessLimits, *, device: bool) -> None:
         resource.setrlimit(name, (most, most))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST)
+
+
+def tasks_of(user: int) -> int:
+    """Processes and threads of this user."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if process.stat().st_uid == user:
+                count += process.joinpath("task").stat().st_nlink - 2
+    return count
 
 
 class ControlGroup:

@@ -35,14 +35,14 @@ def python_paths() -> list[Path]:
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
     }
-    found = {Path(sys.prefix), Path(sys.base_prefix), here, *map(Path, installed)}
-    found |= {Path(folder) for folder in sys.path if folder and Path(folder) != Path.cwd()}
+    paths = {Path(sys.prefix), Path(sys.base_prefix), here, *map(Path, installed)}
+    paths |= {Path(folder) for folder in sys.path if folder and Path(folder) != Path.cwd()}
     for name in ("backends", "targets", "conf"):
-        found |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
+        paths |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
     checkout = here.resolve().parent
     if (checkout / "pyproject.toml").exists():
-        found = {path for path in found if path.resolve() != checkout}
-    return sorted(path.absolute() for path in found if path.exists())
+        paths = {path for path in paths if path.resolve() != checkout}
+    return sorted(path.absolute() for path in paths if path.exists())
 
 
 def readable() -> list[Path]:
@@ -177,8 +177,8 @@ class _Tree:
         names = [dev / name for name in DEVICES]
         if accelerators:
             machine = _on_machine(dev)
-            found = [node for pattern in ACCELERATORS for node in sorted(machine.glob(pattern))]
-            names += [dev / node.name for node in found]
+            nodes = [node for pattern in ACCELERATORS for node in sorted(machine.glob(pattern))]
+            names += [dev / node.name for node in nodes]
         for path in names:
             node = _on_machine(path)
             if node.is_dir():

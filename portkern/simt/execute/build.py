@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from shutil import which
@@ -18,25 +18,29 @@ from portkern.simt.execute.machine import Language, macros
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.runtime_library import INCLUDE, Toolbox
 from portkern.simt.translate import rewrite
-from portkern.simt.translate.unmodelled import unmodelled
+from portkern.simt.translate.unmodelled import undefined, unmodelled
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.source_tree import SourceTree
 
 COMPILE_TIMEOUT_S = 180.0
+#: Files of C++ for the host.
+HOST_SUFFIXES = frozenset([".cpp", ".cc", ".cxx", ".c++", ".C"])
 
 
 class UnmodelledSource(BuildError):
     """The source uses what the executor has no model of; ``found`` names each with its line."""
 
-    def __init__(self, found: Sequence[Diagnostic], *, log: str = "") -> None:
-        super().__init__("; ".join(map(str, found)), log=log)
-        self.found = tuple(found)
+    def __init__(self, diagnostics: Sequence[Diagnostic], *, log: str = "") -> None:
+        super().__init__("; ".join(map(str, diagnostics)), log=log)
+        self.diagnostics = tuple(diagnostics)
 
 
 @dataclass(frozen=True)
 class Source:
     """``text`` of a file called ``name``; ``prelude`` goes before its first line. ``search`` are
-    folders of quoted includes, ``defines`` macros."""
+    folders of quoted includes, ``defines`` macros. ``tree`` holds what is to be rewritten with
+    it."""
 
     text: str
     name: str
@@ -44,6 +48,24 @@ class Source:
     prelude: str = ""
     search: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
+    tree: SourceTree | None = None
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How a source file is compiled. The facts that it sees are ``target``'s (H100's when None);
+    ``language`` is what the file's name says when None. ``defines`` are macros, ``search`` folders
+    of includes."""
+
+    target: Target | None = None
+    language: Language | None = None
+    mode: Mode = "fast"
+    defines: Sequence[str] = ()
+    search: Sequence[Path] = ()
+    timeout_s: float = COMPILE_TIMEOUT_S  # for each file
+
+
+_FAST = CompileOptions()
 
 
 def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> Path:
@@ -52,12 +74,15 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     Raises Unmodelled for what the executor cannot run and BuildError for what is no C++.
     """
     box = runtime_library.ready()
-    rewritten = rewrite.rewrite(source.text, source.name, library=True)
-    _refuse(rewritten.found)
-    file = workdir / f"{Path(source.name).stem}-{mode}.cpp"
-    file.write_text(source.prelude + rewritten.text, encoding="utf-8")
-    object_ = _compile(box, file, rewritten.text, source, target, mode, includes=source.search)
-    library = file.with_suffix(".so")
+    if source.tree is not None and source.tree.search:
+        object_ = _compile_unit(box, source, source.tree, target, mode, workdir)
+    else:
+        rewritten = rewrite.rewrite(source.text, source.name, library=True)
+        _refuse(rewritten.diagnostics)
+        file = workdir / f"{Path(source.name).stem}-{mode}.cpp"
+        file.write_text(source.prelude + rewritten.text, encoding="utf-8")
+        object_ = _compile(box, file, rewritten.text, source, target, mode, includes=source.search)
+    library = workdir / f"{Path(source.name).stem}-{mode}.so"
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", library],
         timeout_s=COMPILE_TIMEOUT_S,
@@ -67,78 +92,160 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
 
 
 def build_program(
-    path: Path,
-    out: Path,
-    *,
-    target: Target | None = None,
-    language: Language | None = None,
-    mode: Mode = "fast",
-    defines: Sequence[str] = (),
-    search: Sequence[Path] = (),
+    path: Path, out: Path, options: CompileOptions = _FAST, *, further: Sequence[Path] = ()
 ) -> Path:
-    """The executable of a source file with main(), as ``out``. Its facts are ``target``'s (H100's
-    when None). :mod:`portkern.simt.execute.program` runs it."""
+    """The executable of source files of which one has main(), as ``out``, which
+    :mod:`portkern.simt.execute.program` runs. Of the ``further`` files, those of HOST_SUFFIXES are
+    the host's own C++ and see no names of the device."""
     box, out = runtime_library.ready(), out.absolute()
-    source = Source("", path.name, language or language_of(path), "", tuple(search), tuple(defines))
-    object_ = _compile_tree(box, path, out, source, target, mode)
-    extra = ["-fsanitize=address"] if mode == "asan" else []
-    run_tool(
-        [
-            *_linker(box),
-            *extra,
-            object_,
-            box.runtime,
-            f"-Wl,-rpath,{box.folder}",
-            "-lpthread",
-            "-o",
-            out,
-        ],
-        timeout_s=runtime_library.BUILD_TIMEOUT_S,
-    )
+    options = replace(options, language=options.language or language_of(path, *further))
+    objects = [_compile_tree(box, path, out, options)]
+    for n, file in enumerate(further):
+        part = out.with_name(f"{out.name}-{n}")
+        compile_ = _compile_host if _is_host(file) else _compile_tree
+        objects.append(compile_(box, file, part, options))
+    extra = ["-fsanitize=address"] if options.mode == "asan" else []
+    extra += _openmp(box, _joined([path, *further]))
+    libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
+    try:
+        run_tool(
+            [*_linker(box), *extra, *objects, *libraries, "-o", out],
+            timeout_s=runtime_library.BUILD_TIMEOUT_S,
+        )
+    except BuildError as error:
+        diagnostics = undefined(error.log, path.name)
+        if diagnostics:
+            raise UnmodelledSource(diagnostics, log=error.log) from error
+        raise
     return out
 
 
 def build_extension(
-    path: Path,
-    out: Path,
-    *,
-    target: Target | None = None,
-    language: Language | None = None,
-    mode: Mode = "fast",
-    defines: Sequence[str] = (),
-    search: Sequence[Path] = (),
+    path: Path, out: Path, options: CompileOptions = _FAST, *, further: Sequence[Path] = ()
 ) -> Path:
-    """The library ``out`` of a source file with PYBIND11_MODULE, which
-    :func:`portkern.simt.torch_extension.bindings.load` opens. TORCH_EXTENSION_NAME is the file's
-    name unless ``defines`` has it. Facts as in :func:`build_program`; "asan" needs a program of
-    its own."""
-    if mode == "asan":
+    """The library ``out`` of source files of which one has PYBIND11_MODULE, which
+    :func:`portkern.simt.torch_extension.bindings.load` opens. TORCH_EXTENSION_NAME is the first
+    file's name unless ``options.defines`` has it; "asan" needs a program of its own."""
+    if options.mode == "asan":
         raise ConfigError("An extension is built with mode 'fast' or 'check', got 'asan'")
     box, out = runtime_library.ready(), out.absolute()
-    source = Source("", path.name, language or language_of(path), "", tuple(search), tuple(defines))
-    object_ = _compile_tree(box, path, out, source, target, mode)
+    objects = [
+        _compile_tree(box, file, out.with_name(f"{out.name}-{n}"), options)
+        for n, file in enumerate((path, *further))
+    ]
     run_tool(
-        [*_linker(box), "-shared", object_, box.runtime, "-o", out],
+        [*_linker(box), "-shared", *objects, box.runtime, "-o", out],
         timeout_s=runtime_library.BUILD_TIMEOUT_S,
     )
     return out
 
 
-def language_of(path: Path) -> Language:
-    return "hip" if path.suffix == ".hip" else "cuda"
+def language_of(*paths: Path) -> Language:
+    """HIP where a file is called so or includes HIP: hipcc takes ``.cu`` and ``.cpp`` as well."""
+    hip = any(path.suffix == ".hip" or _includes_hip(path, set()) for path in paths)
+    return "hip" if hip else "cuda"
 
 
-def _compile_tree(
-    box: Toolbox, path: Path, out: Path, source: Source, target: Target | None, mode: Mode
-) -> Path:
+def _includes_hip(path: Path, seen: set[Path]) -> bool:
+    """By itself, or through files beside it."""
+    if path in seen or not path.is_file():
+        return False
+    seen.add(path)
+    text = _joined([path])
+    beside = (path.parent / name for name in _BESIDE.findall(text))
+    return bool(_OF_HIP.search(text)) or any(_includes_hip(other, seen) for other in beside)
+
+
+_OF_HIP = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip|hipcub|rocprim|hipblas|rocblas)/", re.MULTILINE
+)
+_BESIDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_OF_DEVICES = re.compile(r"\b__(global|device)__\b|<<<|\bhipLaunchKernelGGL\b")
+
+
+def _is_host(file: Path) -> bool:
+    """Whether it is C or C++ without code of devices, which hipcc takes in any file."""
+    return file.suffix in HOST_SUFFIXES | {".c"} and not _OF_DEVICES.search(_joined([file]))
+
+
+def _openmp(box: Toolbox, text: str) -> list[str]:
+    """Its functions are called in what is not built without it elsewhere."""
+    return ["-fopenmp"] if box.gcc and "<omp.h>" in text else []
+
+
+def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) -> Path:
     """The object file of ``path``, rewritten with what it includes into a folder beside ``out``."""
+    # The compiler is called elsewhere: what it is given must not depend on where.
+    path = path.absolute()
+    search = tuple(folder.absolute() for folder in options.search)
+    defines = tuple(options.defines)
+    source = Source("", path.name, options.language or language_of(path), "", search, defines)
     folder = out.with_name(f"{out.name}.src")
     tree = rewrite.rewrite_tree(path, folder, search=source.search, library=False)
-    _refuse(tree.found)
+    _refuse(tree.diagnostics)
     includes = [*tree.includes, path.parent, *source.search]
     written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
-    everything = "".join(part.read_text(encoding="utf-8", errors="replace") for part in written)
-    return _compile(box, tree.main, everything, source, target, mode, includes=includes)
+    return _compile(
+        box,
+        tree.main,
+        _joined(written),
+        source,
+        options.target,
+        options.mode,
+        includes=includes,
+        timeout_s=options.timeout_s,
+    )
+
+
+def _compile_host(box: Toolbox, path: Path, out: Path, options: CompileOptions) -> Path:
+    """The object file of C++ that no compiler for devices would see."""
+    object_ = out.with_name(f"{out.name}.o")
+    folders = [part for folder in (*options.search, INCLUDE) for part in ("-I", str(folder))]
+    defines = ["-DSIMT_HOST_SOURCE=1", *(f"-D{define}" for define in options.defines)]
+    flags = [*box.flags("fast"), *_openmp(box, _joined([path]))]
+    if path.suffix == ".c":
+        flags = [flag for flag in flags if not flag.startswith(("-std=", "-fno-rtti"))]
+    argv = [*box.compiler.argv, *flags, *defines, *folders]
+    if path.suffix == ".c":
+        argv += ["-x", "c"]
+    _call(
+        [*argv, "-c", str(path.absolute()), "-o", str(object_)],
+        name=path.name,
+        timeout_s=options.timeout_s,
+        cwd=None,
+    )
+    return object_
+
+
+def _call(argv: Sequence[str], *, name: str, timeout_s: float, cwd: Path | None) -> None:
+    """Compile the file of that name. Raises UnmodelledSource where what it lacks has a number."""
+    try:
+        run_tool(argv, timeout_s=timeout_s, cwd=cwd)
+    except BuildError as error:
+        diagnostics = unmodelled(error.log, name)
+        if diagnostics:
+            raise UnmodelledSource(diagnostics, log=error.log) from error
+        raise
+
+
+def _joined(files: Sequence[Path]) -> str:
+    return "".join(part.read_text(encoding="utf-8", errors="replace") for part in files)
+
+
+def _compile_unit(
+    box: Toolbox, source: Source, tree: SourceTree, target: Target, mode: Mode, workdir: Path
+) -> Path:
+    """The object file of a source and of what it includes of its project's files."""
+    file = tree.beside / f".unit-{source.name}"
+    file.write_text(source.text + tree.after, encoding="utf-8")
+    folder = workdir / f".simt-{mode}"
+    unit = rewrite.rewrite_tree(file, folder, search=tree.include, library=True, project=tree)
+    _refuse(unit.diagnostics)
+    text = _joined([part for part in folder.rglob("*") if part.is_file()])
+    unit.main.write_text(source.prelude + unit.main.read_text("utf-8"), encoding="utf-8")
+    source = replace(source, defines=(*source.defines, *tree.defines))
+    includes = [*unit.includes, *tree.search, *source.search]
+    return _compile(box, unit.main, text, source, target, mode, includes=includes)
 
 
 def _compile(
@@ -149,6 +256,7 @@ def _compile(
     target: Target | None,
     mode: Mode,
     includes: Sequence[Path],
+    timeout_s: float = COMPILE_TIMEOUT_S,
 ) -> Path:
     """The object file of ``file``; ``text`` is all that it and its local includes hold."""
     object_ = file.with_suffix(".o")
@@ -162,15 +270,9 @@ def _compile(
     headers = box.headers(source.language, mode, torch=torch)
     flags = [*box.flags(mode), *defines, *folders, *headers]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
-    flags += _further_headers(text, amd=amd)
+    flags += [*_further_headers(text, amd=amd), *_openmp(box, text)]
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
-    try:
-        run_tool(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=file.parent)
-    except BuildError as error:
-        found = unmodelled(error.log, source.name)
-        if found:
-            raise UnmodelledSource(found, log=error.log) from error
-        raise
+    _call(argv, name=source.name, timeout_s=timeout_s, cwd=file.parent)
     return object_
 
 
@@ -189,8 +291,8 @@ def _further_headers(text: str, *, amd: bool) -> list[str]:
     return [part for header in used for part in ("-include", header)]
 
 
-def _refuse(found: Sequence[Diagnostic]) -> None:
-    errors = [one for one in found if one.severity is Severity.ERROR]
+def _refuse(diagnostics: Sequence[Diagnostic]) -> None:
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     if errors:
         raise UnmodelledSource(errors)
 
@@ -201,8 +303,21 @@ def _fast_linker() -> tuple[str, ...]:
     return ("-fuse-ld=gold",) if which("ld.gold") else ()
 
 
+#: Called in a kernel, they mean the device's heap: runtime/heap.cpp has what they become.
+_OF_HEAP = (
+    *("malloc", "free"),
+    *("_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"),
+    *("_ZnwmSt11align_val_t", "_ZnamSt11align_val_t"),
+    *("_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
+    *("_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t"),
+    *("_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t"),
+)
+_WRAP = tuple(f"-Wl,--wrap={name}" for name in _OF_HEAP)
+
+
 def _linker(box: Toolbox) -> list[str]:
     if box.compiler.name == "zig":
         # The checked build's callbacks are the runtime's, not zig's.
+        # Its driver knows no --wrap: there, a kernel's heap is the process's own.
         return [sys.executable, "-m", "ziglang", "c++", "-O2", "-fno-sanitize=all"]
-    return [*box.compiler.argv, *_fast_linker()]
+    return [*box.compiler.argv, *_fast_linker(), *_WRAP]

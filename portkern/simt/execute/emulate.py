@@ -26,6 +26,7 @@ from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, ExecutorO
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing, Venue
 from portkern.spec.target import Target
+from portkern.toolchain import source_tree
 
 if TYPE_CHECKING:
     from _ctypes import CFuncPtr
@@ -40,6 +41,10 @@ FINDINGS = "simt-findings.jsonl"
 _ROUNDING = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 _TIME_LIMIT = "SX405"
 _OTHER_WIDTH_ONLY = "SX410"
+
+#: What host code may copy into an output, such as the start of a sum; and what it may read back in
+#: one call, such as a flag or counts: so much, or that part of the inputs.
+FROM_HOST_BYTES, READ_BACK_BYTES, READ_BACK_PART = 64, 256, 0.25
 
 #: Runs a call again and looks at what it returned the first time.
 Comparison = Callable[[Call, Sequence["torch.Tensor"]], None]
@@ -70,6 +75,7 @@ def build_beside(source: Source, request: Build, workdir: Path) -> None:
 
     What the executor cannot run is no fault of the build for the target: the reason is left there.
     """
+    source = replace(source, tree=source_tree.write(request.candidate, workdir))
     try:
         for mode in ("fast", "check") if request.checked else ("fast",):
             library = build_library(source, request.target, mode, workdir)
@@ -79,14 +85,21 @@ def build_beside(source: Source, request: Build, workdir: Path) -> None:
         (workdir / WHY_NOT).write_text(json.dumps(reason), encoding="utf-8")
 
 
+def runs(artifact: Artifact) -> bool | Missing:
+    """Whether the executor can run what :func:`build_beside` left."""
+    refused = artifact.path.parent / WHY_NOT
+    if not refused.exists():
+        return True
+    reason = json.loads(refused.read_text(encoding="utf-8"))
+    first = next((x for x in reason["log"].splitlines() if "error" in x), "")
+    return Missing(f"The SIMT executor: {reason['message']}; {first}".rstrip("; "))
+
+
 def load(artifact: Artifact, request: Build, venue: Venue, language: Language) -> Kernel:
     """The kernel on the executor. Raises BackendUnavailable when it cannot run there."""
-    folder = artifact.path.parent
-    refused = folder / WHY_NOT
-    if refused.exists():
-        reason = json.loads(refused.read_text(encoding="utf-8"))
-        first = next((x for x in reason["log"].splitlines() if "error" in x), "")
-        raise BackendUnavailable(f"The SIMT executor: {reason['message']}; {first}".rstrip("; "))
+    able, folder = runs(artifact), artifact.path.parent
+    if isinstance(able, Missing):
+        raise BackendUnavailable(str(able))
     chosen = frozenset(venue.sanitize)
     emulator = Emulator(request, language, chosen, Path(FINDINGS).absolute())
     emulator.open("fast", folder / "simt-fast.so")
@@ -104,6 +117,12 @@ def _runtime() -> ctypes.CDLL:
     library.simt_allocate.argtypes = [ctypes.c_size_t]
     library.simt_release.argtypes = [ctypes.c_void_p]
     library.simt_mark_written.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    for copy in (library.simt_write, library.simt_read):
+        copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    for count in (library.simt_read_back, library.simt_copied_from_host):
+        count.restype = ctypes.c_size_t
+    for about in (library.simt_device_wrote, library.simt_copied_from_host):
+        about.argtypes = [ctypes.c_void_p]
     return library
 
 
@@ -111,6 +130,21 @@ def configure(values: Mapping[str, str | int | float]) -> None:
     wrong = _runtime().simt_configure(spell(values).encode())
     if wrong:
         raise ValueError(f"the SIMT runtime does not know the setting {wrong.decode()!r}")
+
+
+def take_launches() -> Mapping[str, int]:
+    """Kernels and routines of cuBLAS since the last time, by name."""
+    return _counted(_runtime().simt_take_launches().decode(errors="replace"))
+
+
+def forgive() -> None:
+    """Let a kernel run after one that failed."""
+    _runtime().simt_forgive()
+
+
+def forget() -> None:
+    """End what the runtime remembers of a call."""
+    _runtime().simt_forget()
 
 
 class Buffer:
@@ -131,14 +165,14 @@ class Buffer:
 
     def write(self, host: torch.Tensor) -> None:
         if self.bytes:
-            ctypes.memmove(self._address, host.contiguous().data_ptr(), self.bytes)
+            _runtime().simt_write(self._address, host.contiguous().data_ptr(), self.bytes)
 
     def read(self) -> torch.Tensor:
         import torch
 
         host = torch.empty(self.shape, dtype=self.dtype)
         if self.bytes:
-            ctypes.memmove(host.data_ptr(), self._address, self.bytes)
+            _runtime().simt_read(host.data_ptr(), self._address, self.bytes)
         return host
 
     def __del__(self) -> None:
@@ -181,8 +215,8 @@ class Emulator:
     findings: Path
     device: SimtDevice = field(default_factory=SimtDevice)
     _functions: dict[str, CFuncPtr] = field(default_factory=dict)
-    _found: list[Diagnostic] = field(default_factory=list)
-    _launched: dict[str, int] = field(default_factory=dict)
+    _diagnostics: list[Diagnostic] = field(default_factory=list)
+    _launched: Mapping[str, int] = field(default_factory=dict)
     _counters: list[Mapping[str, Any]] = field(default_factory=list)
 
     def open(self, mode: str, library: Path) -> None:
@@ -193,19 +227,22 @@ class Emulator:
 
     def take_findings(self) -> Sequence[JsonObject]:
         """Of the last call, as :meth:`Diagnostic.to_json`."""
-        return [one.to_json() for one in self._found]
+        return [diagnostic.to_json() for diagnostic in self._diagnostics]
 
     def take_launches(self) -> Mapping[str, int]:
         """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
         return self._launched
 
     def launch(self, call: Call) -> Sequence[Buffer]:
-        self._found, self._counters = [], []
-        _runtime().simt_take_launches()  # those of before
+        self._diagnostics, self._counters = [], []
+        take_launches()  # those of before
         inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
-        plain = ExecutorOptions(workers=len(os.sched_getaffinity(0)), findings=self.findings)
+        workers = len(os.sched_getaffinity(0))
+        plain = ExecutorOptions(workers=workers, findings=self.findings, account=True)
+        _runtime().simt_begin_account()
         self._run("fast", plain, call)
-        self._launched = _counted(_runtime().simt_take_launches().decode(errors="replace"))
+        self._diagnostics += self._work_of_the_host(call)
+        self._launched = take_launches()
         results = [buffer.read() for buffer in call.outputs]
         after = _Kept(call.inputs)
         for again in self._further_runs(plain):
@@ -216,6 +253,21 @@ class Emulator:
         for buffer, result in zip(call.outputs, results, strict=True):
             buffer.write(result)
         return call.outputs
+
+    def _work_of_the_host(self, call: Call) -> Iterator[Diagnostic]:
+        """What host code did that is the device's to do, in the plain run."""
+        for spec, buffer in zip(self.request.signature.outputs, call.outputs, strict=True):
+            copied = _runtime().simt_copied_from_host(buffer.data_ptr())
+            if copied > FROM_HOST_BYTES:
+                message = f"{copied} bytes of the output {spec.name!r} were copied from host memory"
+                yield Diagnostic("SX115", f"{message}, expected at most {FROM_HOST_BYTES}")
+            elif buffer.bytes and not _runtime().simt_device_wrote(buffer.data_ptr()):
+                message = f"no kernel, memset or copy wrote the output {spec.name!r}"
+                yield Diagnostic("SX115", message)
+        given, seen = sum(buffer.bytes for buffer in call.inputs), _runtime().simt_read_back()
+        if seen > max(READ_BACK_BYTES, READ_BACK_PART * given):
+            message = f"host code read back {seen} bytes of device data"
+            yield Diagnostic("SX116", f"{message}; the call's inputs have {given}")
 
     def _further_runs(self, plain: ExecutorOptions) -> Iterator[Comparison]:
         if self.chosen & IN_CHECKED_BUILD:
@@ -243,33 +295,42 @@ class Emulator:
     ) -> Comparison:
         def compare(call: Call, results: Sequence[torch.Tensor]) -> None:
             problem = ""
-            with self._apart(code) as found:
+            with self._apart(code) as diagnostics:
                 try:
                     self._run(mode, run, call, warp=warp)
                 except LaunchError as error:
-                    if any(one.code == _OTHER_WIDTH_ONLY for one in self._found):
+                    if any(
+                        diagnostic.code == _OTHER_WIDTH_ONLY for diagnostic in self._diagnostics
+                    ):
                         return  # written for this target's width, and says so
                     problem = str(error)
             names = [spec.name for spec in self.request.signature.outputs]
             for name, buffer, result in zip(names, call.outputs, results, strict=True):
                 problem = problem or _difference(name, buffer.read(), result)
             problem = problem or next(
-                (str(one) for one in found if one.severity is Severity.ERROR), ""
+                (
+                    str(diagnostic)
+                    for diagnostic in diagnostics
+                    if diagnostic.severity is Severity.ERROR
+                ),
+                "",
             )
             if problem:
-                self._found.append(Diagnostic(code, f"{how}: {problem}"))
+                self._diagnostics.append(Diagnostic(code, f"{how}: {problem}"))
 
         return compare
 
     @contextmanager
     def _apart(self, code: str) -> Iterator[list[Diagnostic]]:
         """At a width that the target does not have, errors only explain the difference."""
-        before, self._found = self._found, []
-        found = self._found
+        before, self._diagnostics = self._diagnostics, []
+        diagnostics = self._diagnostics
         try:
-            yield found
+            yield diagnostics
         finally:
-            self._found = before if CODES[code].severity is Severity.NOTE else before + found
+            self._diagnostics = (
+                before if CODES[code].severity is Severity.NOTE else before + diagnostics
+            )
 
     def _run(self, mode: str, run: ExecutorOptions, call: Call, *, warp: int | None = None) -> None:
         facts = settings(self.request.target, self.language)
@@ -279,19 +340,26 @@ class Emulator:
         fresh = _Unwritten(call) if run.uninitialised else call
         signature = self.request.signature
         pointers = [buffer.data_ptr() for buffer in (*fresh.inputs, *fresh.outputs)]
-        by_value = abi.by_value(signature, call.dims, call.scalars)
-        code = self._functions[mode](*pointers, *by_value, None)
+        given = abi.arguments(signature, pointers, call.dims, call.scalars)
+        code = self._functions[mode](*given, None)
         _runtime().simt_forget()
-        found, counters = source_lines.read(self.findings)
-        self._found += found
+        diagnostics, counters = source_lines.read(self.findings)
+        self._diagnostics += diagnostics
         self._counters += counters
         if code != 0:
-            raise self._launch_error(code, found)
+            raise self._launch_error(code, diagnostics)
 
-    def _launch_error(self, code: int, found: Sequence[Diagnostic]) -> LaunchError:
+    def _launch_error(self, code: int, diagnostics: Sequence[Diagnostic]) -> LaunchError:
         entry = self.request.candidate.entry
-        first = next((str(one) for one in found if one.severity is Severity.ERROR), "")
-        late = any(one.code == _TIME_LIMIT for one in found)
+        first = next(
+            (
+                str(diagnostic)
+                for diagnostic in diagnostics
+                if diagnostic.severity is Severity.ERROR
+            ),
+            "",
+        )
+        late = any(diagnostic.code == _TIME_LIMIT for diagnostic in diagnostics)
         return (LaunchTimeout if late else LaunchError)(
             f"{entry} returned {code}, expected 0 (the launch was accepted)"
             + (f"; {first}" if first else "")

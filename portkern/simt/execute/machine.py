@@ -20,6 +20,7 @@ def settings(target: Target, language: Language) -> dict[str, str | int]:
         "arch": target.arch,
         "warp": target.warp or 32,
         "hip": int(language == "hip"),
+        "waves": int(target.vendor == "amd"),
         "fp8": target.features.fp8,
         "units": target.multiprocessors or 128,
         "l2_bytes": target.l2_bytes or 32 << 20,

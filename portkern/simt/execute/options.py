@@ -27,12 +27,12 @@ IN_CHECKED_BUILD = frozenset({"races", "bounds", "uninitialised", "arithmetic", 
 
 def checkers(chosen: Sequence[str]) -> frozenset[str]:
     """The checkers named by ``all``, ``none`` or one by one. Raises ConfigError for another."""
-    found: set[str] = set()
+    names: set[str] = set()
     for name in chosen:
         if name not in {*CHECKERS, "all", "none"}:
             raise no_such("checker", name, [*CHECKERS, "all", "none"])
-        found |= set(CHECKERS) if name == "all" else {name} - {"none"}
-    return frozenset(found)
+        names |= set(CHECKERS) if name == "all" else {name} - {"none"}
+    return frozenset(names)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class ExecutorOptions:
     """One run. ``workers`` OS threads share the blocks (one while checkers look on). A launch is
     ended with SX405 when no block has finished for ``limit_s`` seconds. ``preempt`` switches
     threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
-    ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``findings`` is the file that
+    ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``account``: what host code reads of
+    managed and pinned memory is counted too. ``findings`` is the file that
     findings are appended to."""
 
     order: Order = "forward"
@@ -56,6 +57,7 @@ class ExecutorOptions:
     preempt: int = 0
     lockstep: bool = False
     widen: bool = False
+    account: bool = False
     findings: Path | None = None
 
     def checked(self, chosen: frozenset[str]) -> ExecutorOptions:

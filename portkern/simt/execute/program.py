@@ -49,19 +49,42 @@ def run(
 ) -> ProgramOutcome:
     """``warp`` overrides the width that ``target`` has. Killed with its children after
     ``timeout_s``, which is reported as SX405."""
+    return run_command(
+        [str(program), *arguments],
+        how,
+        target=target,
+        language=language,
+        warp=warp,
+        timeout_s=timeout_s,
+    )
+
+
+def run_command(
+    argv: Sequence[str],
+    how: ExecutorOptions | None = None,
+    *,
+    target: Target | None = None,
+    language: Language = "cuda",
+    warp: int | None = None,
+    timeout_s: float = 60.0,
+    cwd: Path | None = None,
+) -> ProgramOutcome:
+    """The same for any process that opens the executor's runtime."""
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
         findings = Path(folder) / "findings.jsonl"
         facts = settings(target, language) if target else {"hip": int(language == "hip")}
         chosen = replace(how or ExecutorOptions(), findings=findings).settings()
         chosen |= facts | ({"warp": warp} if warp else {})
-        status, output = _run([str(program), *arguments], spell(chosen), timeout_s)
-        found, counters = source_lines.read(findings)
-    if status is None and not any(one.code == "SX405" for one in found):
-        found.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
-    return ProgramOutcome(status, output, tuple(found), tuple(counters))
+        status, output = _run(list(argv), spell(chosen), timeout_s, cwd)
+        diagnostics, counters = source_lines.read(findings)
+    if status is None and not any(diagnostic.code == "SX405" for diagnostic in diagnostics):
+        diagnostics.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
+    return ProgramOutcome(status, output, tuple(diagnostics), tuple(counters))
 
 
-def _run(argv: list[str], spelled: str, timeout_s: float) -> tuple[int | None, str]:
+def _run(
+    argv: list[str], spelled: str, timeout_s: float, cwd: Path | None
+) -> tuple[int | None, str]:
     # A program's own leaks are not what it is run for.
     environment = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, "PORTKERN_SIMT": spelled}
     process = subprocess.Popen(
@@ -72,6 +95,7 @@ def _run(argv: list[str], spelled: str, timeout_s: float) -> tuple[int | None, s
         text=True,
         errors="replace",
         env=environment,
+        cwd=cwd,
         start_new_session=True,
     )
     try:

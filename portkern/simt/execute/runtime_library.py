@@ -7,9 +7,8 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from portkern.simt.execute.options import Mode
 from portkern.spec.backend import Missing
 from portkern.toolchain import host
 from portkern.toolchain.compilers import Compiler, compiler
+from portkern.toolchain.make_once import make_once
 from portkern.toolchain.run_tool import cache_root, run_tool
 
 HERE = Path(__file__).parents[1]
@@ -38,6 +38,7 @@ _COMMON = (
     "-fno-trapping-math",
     "-ffp-contract=fast",
     "-fstack-clash-protection",
+    "-fcheck-new",  # a kernel's new returns null where the heap is full
 )
 # A kernel is inlined into the loop over its threads, though -fPIC lets others replace it.
 _GCC = ("-fno-gnu-unique", "-fno-semantic-interposition")
@@ -47,6 +48,7 @@ _MODES: Mapping[Mode, tuple[str, ...]] = {
     "check": (
         "-g1",
         "-DSIMT_CHECK=1",
+        "-U__SANITIZE_THREAD__",  # nothing in a source may depend on who looks on
         "-fsanitize=thread",
         "-fsanitize-recover=all",
         "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift-exponent,bounds,alignment",
@@ -60,9 +62,12 @@ _MODES: Mapping[Mode, tuple[str, ...]] = {
         "-fno-omit-frame-pointer",
     ),
 }
+# Compilers drop what is done to memory that is freed next.
+_KEEPS_HEAP = ("-fno-builtin-malloc", "-fno-builtin-free")
 # What our headers inline must be inlined, or an access's place is in them.
 _GCC_CHECK = (
     "-O1",
+    *_KEEPS_HEAP,
     "-finline-small-functions",
     "-fno-sanitize=object-size",
     "--param=tsan-distinguish-volatile=1",
@@ -70,6 +75,7 @@ _GCC_CHECK = (
 )
 _CLANG_CHECK = (
     "-O2",
+    *_KEEPS_HEAP,
     "-mllvm",
     "-tsan-distinguish-volatile=1",
     "-mllvm",
@@ -114,19 +120,16 @@ class Toolbox:
         suffix = ".gch" if self.gcc else ".pch"
         header = self.folder / name / "kernel.h"
         made = Path(f"{header}{suffix}")
-        if not made.exists():
-            with _locked(self.folder):
-                if not made.exists():
-                    _precompile(self, header, made, included, mode)
+        make_once(made, lambda to: _precompile(self, header, to, included, mode))
         return ["-include", str(header)] if self.gcc else ["-include-pch", str(made)]
 
 
 def find() -> Toolbox | Missing:
     """The compiler of this machine, its runtime not yet built."""
-    found = compiler(platform.machine().replace("arm64", "aarch64"))
-    if isinstance(found, Missing):
-        return found
-    return Toolbox(found, cache_root() / "simt" / _digest(found))
+    host_compiler = compiler(platform.machine().replace("arm64", "aarch64"))
+    if isinstance(host_compiler, Missing):
+        return host_compiler
+    return Toolbox(host_compiler, cache_root() / "simt" / _digest(host_compiler))
 
 
 def ready() -> Toolbox:
@@ -134,17 +137,16 @@ def ready() -> Toolbox:
     box = find()
     if isinstance(box, Missing):
         raise BackendUnavailable(f"The SIMT executor: {box}")
-    if not box.runtime.exists():
-        with _locked(box.folder):
-            if not box.runtime.exists():
-                _aside(box.runtime, lambda made: _build_runtime(box, made))
+    make_once(box.runtime, lambda to: _build_runtime(box, to))
     return box
 
 
 @cache
-def _digest(found: Compiler) -> str:
+def _digest(host_compiler: Compiler) -> str:
     """Of the executor's sources and the compiler: what was built by others is not used."""
-    seen = hashlib.sha256(f"{found.name} {found.version} {host.cpu_name()}".encode())
+    seen = hashlib.sha256(
+        f"{host_compiler.name} {host_compiler.version} {host.cpu_name()}".encode()
+    )
     for file in sorted([*RUNTIME.rglob("*"), *INCLUDE.rglob("*"), Path(__file__)]):
         if file.is_file() and "__pycache__" not in file.parts:
             seen.update(file.name.encode() + file.read_bytes())
@@ -192,27 +194,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _precompile(
-    box: Toolbox, header: Path, made: Path, included: Sequence[str], mode: Mode
-) -> None:
-    header.parent.mkdir(parents=True, exist_ok=True)
-    header.write_text("".join(f"#include <{one}>\n" for one in included), encoding="utf-8")
+def _precompile(box: Toolbox, header: Path, to: Path, included: Sequence[str], mode: Mode) -> None:
+    header.write_text("".join(f"#include <{name}>\n" for name in included), encoding="utf-8")
     argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
-    _aside(
-        made,
-        lambda to: run_tool([*argv, header, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError),
-    )
-
-
-def _aside(final: Path, make: Callable[[Path], object]) -> None:
-    """Make a file under another name and move it into place, so that none sees half of it."""
-    aside = final.with_name(f".{os.getpid()}-{final.name}")
-    make(aside)
-    aside.rename(final)
-
-
-def _locked(folder: Path) -> AbstractContextManager[object]:
-    from filelock import FileLock
-
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / ".lock", timeout=BUILD_TIMEOUT_S)
+    run_tool([*argv, header, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError)

@@ -47,7 +47,7 @@ def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, Any]]]:
     """
     if not file.exists():
         return [], []
-    found, counters = [], []
+    diagnostics, counters = [], []
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             data = json.loads(line)
@@ -56,8 +56,8 @@ def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, Any]]]:
         if "counters" in data:
             counters.append(data)
         else:
-            found.append(diagnostic(data))
-    return merge(found), counters
+            diagnostics.append(diagnostic(data))
+    return merge(diagnostics), counters
 
 
 def diagnostic(data: Mapping[str, Any]) -> Diagnostic:

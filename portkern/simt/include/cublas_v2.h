@@ -1,5 +1,6 @@
 // cuBLAS on the executor: real matrices, as of CUDA 12. What is not here does not compile.
 #pragma once
+#define CUBLAS_API_H_  // by which programs tell that it is included
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "cuda_runtime_api.h"

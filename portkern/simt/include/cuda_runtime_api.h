@@ -1,6 +1,9 @@
 // CUDA's runtime API on the executor. The version is the last of 12, whose structures programs of
 // both 11 and 13 compile with more often than not.
 #pragma once
+#include <limits.h>
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -8,6 +11,12 @@
 #include "simt/attributes.h"
 #include "simt/errors.h"
 
+// By which programs tell which of the vendor's headers they have included.
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __DEVICE_TYPES_H__
+#define __HOST_DEFINES_H__
+#define __VECTOR_TYPES_H__
 #define CUDART_VERSION 12090
 #define CUDART_CB
 #define CUDARTAPI
@@ -22,6 +31,10 @@ typedef enum cudaError cudaError_t;
 #define SIMT_EVENT CUevent_st
 #define SIMT_VERSION CUDART_VERSION
 #include "simt/spellings.h"
+#include "simt/pools.h"
+#define SIMT_MAKE(name) make_cuda##name
+#include "simt/graph_spellings.h"
+#undef SIMT_MAKE
 #undef SIMT_N
 #undef SIMT_STREAM
 #undef SIMT_EVENT
@@ -29,6 +42,9 @@ typedef enum cudaError cudaError_t;
 
 typedef enum cudaMemcpyKind cudaMemcpyKind_t;
 typedef cudaLaunchAttributeID cudaStreamAttrID;
+#define cudaStreamAttributeAccessPolicyWindow cudaLaunchAttributeAccessPolicyWindow
+#define cudaStreamAttributeSynchronizationPolicy cudaLaunchAttributeSynchronizationPolicy
+#define cudaStreamAttributePriority cudaLaunchAttributePriority
 typedef cudaLaunchAttributeValue cudaStreamAttrValue;
 
 static const cudaStream_t cudaStreamLegacy = (cudaStream_t)1;
@@ -39,7 +55,13 @@ enum cudaSharedCarveout {
     cudaSharedmemCarveoutMaxL1 = 0,
     cudaSharedmemCarveoutMaxShared = 100,
 };
-enum cudaComputeMode { cudaComputeModeDefault = 0 };
+enum cudaComputeMode {
+    cudaComputeModeDefault = 0,
+    cudaComputeModeExclusive = 1,
+    cudaComputeModeProhibited = 2,
+    cudaComputeModeExclusiveProcess = 3,
+};
+#define cudaStreamDefault 0x00
 
 static inline const char* cudaGetErrorName(cudaError_t error) {
     return ::simt::api::cuda_error_name((int)error);
@@ -67,6 +89,8 @@ enum cudaLimit {
     cudaLimitStackSize = 0,
     cudaLimitPrintfFifoSize = 1,
     cudaLimitMallocHeapSize = 2,
+    cudaLimitDevRuntimeSyncDepth = 3,
+    cudaLimitDevRuntimePendingLaunchCount = 4,
     cudaLimitMaxL2FetchGranularity = 5,
     cudaLimitPersistingL2CacheSize = 6,
 };
@@ -92,15 +116,6 @@ static inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, c
 }
 
 // Since CUDA 13 a place in memory is a structure, before it was a device's number.
-enum cudaMemLocationType {
-    cudaMemLocationTypeInvalid = 0,
-    cudaMemLocationTypeDevice = 1,
-    cudaMemLocationTypeHost = 2,
-};
-struct cudaMemLocation {
-    cudaMemLocationType type;
-    int id;
-};
 static inline cudaError_t cudaMemAdvise(const void* p, size_t bytes, cudaMemoryAdvise advice,
                                         cudaMemLocation where, SIMT_AT) {
     return cudaMemAdvise(p, bytes, advice, where.id, at);
@@ -119,5 +134,25 @@ static inline cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamC
     return status;
 }
 
+
+enum cudaDeviceP2PAttr {
+    cudaDevP2PAttrPerformanceRank = 1,
+    cudaDevP2PAttrAccessSupported = 2,
+    cudaDevP2PAttrNativeAtomicSupported = 3,
+    cudaDevP2PAttrCudaArrayAccessSupported = 4,
+};
+static inline cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr, int, int) {
+    *value = 0;
+    return (cudaError_t)::simt::api::invalid_device;  // there are no two
+}
+// What may stay in the L2 cache: a hint.
+enum cudaAccessProperty {
+    cudaAccessPropertyNormal = 0,
+    cudaAccessPropertyStreaming = 1,
+    cudaAccessPropertyPersisting = 2,
+};
+static inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
+struct cudaIpcMemHandle_t { char reserved[64]; };
+struct cudaIpcEventHandle_t { char reserved[64]; };
 static inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 static inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }

@@ -16,11 +16,13 @@
 #include <utility>
 
 #include "context.h"
+#include "heap.h"
 #include "host.h"
 #include "launch.h"
 #include "memory.h"
 #include "simt/attributes.h"
 #include "simt/errors.h"
+#include "simt/graph.h"
 #include "symbols.h"
 
 namespace simt {
@@ -40,6 +42,7 @@ struct Event {
     unsigned flags;
     bool recorded;
     int64_t ns;
+    const void* captured_on = nullptr;  // the stream, if it was being captured
 };
 struct Granted {  // by set_function_attribute
     std::string name;
@@ -90,7 +93,9 @@ bool is_event(const void* e) {
 }
 int enter_on(const void* stream) {
     if (const int error = enter()) return error;
-    return is_stream(stream) ? success : invalid_handle;
+    constexpr int capture_unsupported = 900;
+    if (!is_stream(stream)) return invalid_handle;
+    return capturing(stream) ? capture_unsupported : success;
 }
 
 // ---- ranges of memory
@@ -190,6 +195,16 @@ void assertion_failed(const char* condition, Site at) {
     fprintf(stderr, "%s:%u: %s: Assertion `%s' failed.\n", at->_M_file_name, at->_M_line,
             at->_M_function_name, condition);
     abort();
+}
+
+bool find_limit(size_t* value, int limit) {
+    static const std::map<int, size_t> defaults = {  // an H200's, in bytes
+        {0, 1024}, {1, 8650752}, {heap_limit, 8 << 20}, {5, 64}, {6, 0}};
+    if (!defaults.count(limit)) return false;
+    std::lock_guard<std::mutex> guard(lock);
+    const auto set = kept().limits.find(limit);
+    *value = set != kept().limits.end() ? set->second : defaults.at(limit);
+    return true;
 }
 
 namespace api {
@@ -332,10 +347,16 @@ int release(void* p, Space space) {
 }
 
 int copy(void* to, const void* from, size_t bytes, Copy kind, void* stream, Site at) {
+    if (capturing(stream) && captured(stream, Node::copy, [=] {
+            return copy(to, from, bytes, kind, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind > Copy::any) return finish(invalid_direction);
     if (!bytes) return success;
     if (!may_copy(to, bytes, from, bytes, kind, at)) return finish(invalid_value);
+    const DeviceWork work;
+    note_copy(to, from, bytes, in_symbol(static_cast<const char*>(from), bytes));
     memmove(to, from, bytes);
     mark_written(to, bytes);
     return success;
@@ -343,6 +364,10 @@ int copy(void* to, const void* from, size_t bytes, Copy kind, void* stream, Site
 
 int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
             size_t rows, Copy kind, void* stream, Site at) {
+    if (capturing(stream) && captured(stream, Node::copy, [=] {
+            return copy_2d(to, to_pitch, from, from_pitch, width, rows, kind, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind > Copy::any) return finish(invalid_direction);
     if (width > to_pitch || width > from_pitch) return finish(invalid_pitch);
@@ -350,6 +375,8 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     if (!may_copy(to, (rows - 1) * to_pitch + width, from, (rows - 1) * from_pitch + width, kind,
                   at))
         return finish(invalid_value);
+    const DeviceWork work;
+    note_copy(to, from, rows * width, in_symbol(static_cast<const char*>(from), width));
     for (size_t i = 0; i < rows; ++i) {
         char* row = static_cast<char*>(to) + i * to_pitch;
         memmove(row, static_cast<const char*>(from) + i * from_pitch, width);
@@ -359,9 +386,15 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
 }
 
 int fill(void* p, unsigned value, size_t size, size_t count, void* stream, Site at) {
+    if (capturing(stream) && captured(stream, Node::fill, [=] {
+            return fill(p, value, size, count, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (!count) return success;
     if (!on_device(p, size * count, "set", at)) return finish(invalid_value);
+    const DeviceWork work;
+    note_fill(p);
     char* to = static_cast<char*>(p);
     if (size == 1) memset(to, (int)value, count);
     for (size_t i = 0; size > 1 && i < count; ++i) memcpy(to + i * size, &value, size);
@@ -370,10 +403,16 @@ int fill(void* p, unsigned value, size_t size, size_t count, void* stream, Site 
 }
 
 int fill_2d(void* p, size_t pitch, int byte, size_t width, size_t rows, void* stream, Site at) {
+    if (capturing(stream) && captured(stream, Node::fill, [=] {
+            return fill_2d(p, pitch, byte, width, rows, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (width > pitch) return finish(invalid_pitch);
     if (!width || !rows) return success;
     if (!on_device(p, (rows - 1) * pitch + width, "set", at)) return finish(invalid_value);
+    const DeviceWork work;
+    note_fill(p);
     for (size_t i = 0; i < rows; ++i) {
         memset(static_cast<char*>(p) + i * pitch, byte, width);
         mark_written(static_cast<char*>(p) + i * pitch, width);
@@ -401,22 +440,34 @@ bool within(Symbol s, size_t bytes, size_t offset, Site at) {
 
 int copy_to_symbol(Symbol to, const void* from, size_t bytes, size_t offset, Copy kind,
                    void* stream, Site at) {
+    if (capturing(stream) && captured(stream, Node::copy, [=] {
+            return copy_to_symbol(to, from, bytes, offset, kind, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind == Copy::to_host || kind == Copy::host_to_host) return finish(invalid_direction);
     if (!within(to, bytes, offset, at)) return finish(invalid_value);
     const auto check = kind == Copy::to_device ? on_host : kind == Copy::any ? anywhere : on_device;
     if (!check(from, bytes, "read", at)) return finish(invalid_value);
+    const DeviceWork work;
+    admit(from, Opened::read);
     memmove(static_cast<char*>(const_cast<void*>(to.at)) + offset, from, bytes);
     return success;
 }
 
 int copy_from_symbol(void* to, Symbol from, size_t bytes, size_t offset, Copy kind, void* stream,
                      Site at) {
+    if (capturing(stream) && captured(stream, Node::copy, [=] {
+            return copy_from_symbol(to, from, bytes, offset, kind, nullptr, at);
+        }))
+        return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind == Copy::to_device || kind == Copy::host_to_host) return finish(invalid_direction);
     if (!within(from, bytes, offset, at)) return finish(invalid_value);
     const auto check = kind == Copy::to_host ? on_host : kind == Copy::any ? anywhere : on_device;
     if (!check(to, bytes, "written", at)) return finish(invalid_value);
+    const DeviceWork work;
+    note_copy(to, from.at, bytes, true);
     memmove(to, static_cast<const char*>(from.at) + offset, bytes);
     mark_written(to, bytes);
     return success;
@@ -483,8 +534,10 @@ int stream_destroy(void* stream) {
 int stream_synchronize(void* stream) { return finish(enter_on(stream)); }
 
 int stream_wait(void* stream, void* event) {
-    if (const int error = enter_on(stream)) return finish(error);
-    return is_event(event) ? success : finish(invalid_handle);
+    if (const int error = enter()) return finish(error);
+    if (!is_stream(stream) || !is_event(event)) return finish(invalid_handle);
+    if (const void* origin = static_cast<Event*>(event)->captured_on) join_capture(stream, origin);
+    return success;
 }
 
 int stream_flags(void* stream, unsigned* flags) {
@@ -500,6 +553,11 @@ int stream_priority(void* stream, int* priority) {
 }
 
 int host_function(void* stream, void (*function)(void*), void* data) {
+    const auto work = [=] {
+        function(data);
+        return (int)success;
+    };
+    if (capturing(stream) && captured(stream, Node::host, work)) return success;
     if (const int error = enter_on(stream)) return finish(error);
     function(data);
     return success;
@@ -523,9 +581,11 @@ int event_destroy(void* event) {
 }
 
 int event_record(void* event, void* stream) {
-    if (const int error = enter_on(stream)) return finish(error);
-    if (!is_event(event)) return finish(invalid_handle);
+    if (const int error = enter()) return finish(error);
+    if (!is_stream(stream) || !is_event(event)) return finish(invalid_handle);
     Event& e = *static_cast<Event*>(event);
+    e.captured_on = capturing(stream) ? stream : nullptr;
+    if (e.captured_on) return success;  // it orders the graph's nodes and has no time
     e.ns = now_ns();
     e.recorded = true;
     return success;
@@ -573,6 +633,7 @@ int properties(Properties* out, int device) {
     p.totalConstMem = f.constant_bytes;
     p.major = f.major;
     p.minor = f.minor;
+    p.clockRate = 1000000;  // kHz: what clock64() counts are nanoseconds
     p.textureAlignment = 512;
     p.texturePitchAlignment = 32;
     p.multiProcessorCount = (int)f.units;
@@ -600,6 +661,7 @@ int attribute(int* value, int number, int device, Site at) {
         case 10: *value = p.warpSize; break;
         case 11: *value = (int)p.memPitch; break;
         case 12: *value = p.regsPerBlock; break;
+        case 13: *value = p.clockRate; break;
         case 16: *value = p.multiProcessorCount; break;
         case 38: *value = p.l2CacheSize; break;
         case 39: *value = p.maxThreadsPerMultiProcessor; break;
@@ -611,11 +673,11 @@ int attribute(int* value, int number, int device, Site at) {
         case 106: *value = p.maxBlocksPerMultiProcessor; break;
         case 111: *value = (int)p.reservedSharedMemPerBlock; break;
         // Yes: mapped host memory, concurrent kernels, one copy engine, unified addressing, stream
-        // priorities, managed memory, its concurrent access, cooperative launches.
-        case 19: case 31: case 40: case 41: case 78: case 83: case 89: case 95: *value = 1; break;
+        // priorities, managed memory, its concurrent access, cooperative launches, memory pools.
+        case 15: case 19: case 31: case 40: case 41: case 78: case 83: case 89: case 95: case 115: *value = 1; break;
         // No: a run-time limit on kernels, an integrated device, an exclusive compute mode, a board
-        // of several, access to pageable memory, registering host memory, memory pools.
-        case 17: case 18: case 20: case 84: case 88: case 99: case 115: *value = 0; break;
+        // of several, access to pageable memory, registering host memory.
+        case 17: case 18: case 20: case 84: case 86: case 88: case 99: *value = 0; break;
         default: return unsupported("this device attribute", at);
     }
     return success;
@@ -638,6 +700,7 @@ void forgive() {
 
 int reset() {
     forgive();
+    drop_heap();
     std::lock_guard<std::mutex> guard(lock);
     for (void* p : kept().buffers) simt::release(p);
     for (const void* s : kept().streams) delete static_cast<const Stream*>(s);
@@ -648,20 +711,15 @@ int reset() {
 
 int set_limit(int limit, size_t value) {
     if (const int error = enter()) return finish(error);
+    if (limit == heap_limit && heap_used()) return finish(invalid_value);  // it has its size
     std::lock_guard<std::mutex> guard(lock);
     kept().limits[limit] = value;
     return success;
 }
 
 int get_limit(size_t* value, int limit) {
-    static const std::map<int, size_t> defaults = {  // an H200's, in bytes
-        {0, 1024}, {1, 8650752}, {2, 8 << 20}, {5, 64}, {6, 0}};
     if (const int error = enter()) return finish(error);
-    if (!defaults.count(limit)) return finish(unsupported_limit);
-    std::lock_guard<std::mutex> guard(lock);
-    const auto set = kept().limits.find(limit);
-    *value = set != kept().limits.end() ? set->second : defaults.at(limit);
-    return success;
+    return find_limit(value, limit) ? success : finish(unsupported_limit);
 }
 
 // ---- kernels

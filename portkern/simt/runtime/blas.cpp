@@ -12,6 +12,7 @@
 #include "host.h"
 #include "launch.h"
 #include "memory.h"
+#include "simt/graph.h"
 #include "simt/narrow.h"
 
 namespace simt::blas {
@@ -312,12 +313,16 @@ int destroy(Handle* handle) {
 
 int check(const Handle* handle) {
     std::lock_guard<std::mutex> guard(lock);
-    return handles().count(handle) ? ok : not_initialized;
+    if (!handles().count(handle)) return not_initialized;
+    const bool refused = api::refuse_captured(handle->stream, "a BLAS call on a stream that is being "
+                                                              "captured", nullptr);
+    return refused ? not_supported : ok;
 }
 
 double scalar(const void* p, Type type) { return load(type, p, 0); }
 
 int gemm(const Handle* handle, const Gemm& call, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!sound(call)) return invalid_value;
     if (!known(call)) return not_supported;
@@ -333,6 +338,7 @@ int gemm(const Handle* handle, const Gemm& call, Site at) {
 
 int gemm_pointers(const Handle* handle, const Gemm& call, const void* const* a,
                   const void* const* b, void* const* c, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!sound(call)) return invalid_value;
     for (int64_t i = 0; i < call.batch; ++i) {
@@ -372,6 +378,7 @@ void* mutable_at(Vector v) { return const_cast<void*>(v.at); }
 
 int gemv(const Handle* handle, bool transposed, int64_t m, int64_t n, double alpha, const Matrix& a,
          Vector x, double beta, Vector y, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (m < 0 || n < 0 || !x.increment || !y.increment || !fits(a, m, n)) return invalid_value;
     const int64_t out = transposed ? n : m, in = transposed ? m : n;
@@ -394,6 +401,7 @@ int gemv(const Handle* handle, bool transposed, int64_t m, int64_t n, double alp
 
 int ger(const Handle* handle, int64_t m, int64_t n, double alpha, Vector x, Vector y,
         const Matrix& a, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (m < 0 || n < 0 || !x.increment || !y.increment || !fits(a, m, n)) return invalid_value;
     if (!touches(a, m, n, 1, "updated as a matrix", at) || !touches(x, m, a.type, "read", at) ||
@@ -411,6 +419,7 @@ int ger(const Handle* handle, int64_t m, int64_t n, double alpha, Vector x, Vect
 
 int geam(const Handle* handle, int64_t m, int64_t n, double alpha, const Matrix& a, double beta,
          const Matrix& b, const Matrix& c, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (m < 0 || n < 0 || !fits(a, m, n) || !fits(b, m, n) || !fits(c, m, n)) return invalid_value;
     if ((alpha != 0 && !readable(a, m, n, 1, "read as matrix A", at)) ||
@@ -431,6 +440,7 @@ int geam(const Handle* handle, int64_t m, int64_t n, double alpha, const Matrix&
 }
 
 int axpy(const Handle* handle, Type type, int64_t n, double alpha, Vector x, Vector y, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!touches(x, n, type, "read", at) || !touches(y, n, type, "updated", at))
         return execution_failed;
@@ -443,6 +453,7 @@ int axpy(const Handle* handle, Type type, int64_t n, double alpha, Vector x, Vec
 }
 
 int scale(const Handle* handle, Type type, int64_t n, double alpha, Vector x, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (x.increment <= 0) return n > 0 ? invalid_value : ok;
     if (!touches(x, n, type, "scaled", at)) return execution_failed;
@@ -454,6 +465,7 @@ int scale(const Handle* handle, Type type, int64_t n, double alpha, Vector x, Si
 }
 
 int copy(const Handle* handle, Type type, int64_t n, Vector x, Vector y, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!touches(x, n, type, "read", at) || !touches(y, n, type, "written", at))
         return execution_failed;
@@ -464,6 +476,7 @@ int copy(const Handle* handle, Type type, int64_t n, Vector x, Vector y, Site at
 }
 
 int swap(const Handle* handle, Type type, int64_t n, Vector x, Vector y, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!touches(x, n, type, "exchanged", at) || !touches(y, n, type, "exchanged", at))
         return execution_failed;
@@ -478,6 +491,7 @@ int swap(const Handle* handle, Type type, int64_t n, Vector x, Vector y, Site at
 
 int reduce(const Handle* handle, Type type, Reduction how, int64_t n, Vector x, Vector y,
            void* result, Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!result) return invalid_value;
     if (!touches(x, n, type, "read", at)) return execution_failed;
@@ -496,6 +510,7 @@ int reduce(const Handle* handle, Type type, Reduction how, int64_t n, Vector x, 
 
 int extreme(const Handle* handle, Type type, bool largest, int64_t n, Vector x, int* result,
             Site at) {
+    const DeviceWork work;
     if (const int bad = begin(handle)) return bad;
     if (!result) return invalid_value;
     if (!touches(x, n, type, "read", at)) return execution_failed;

@@ -18,6 +18,7 @@
 
 #include "context.h"
 #include "counters.h"
+#include "heap.h"
 #include "memory.h"
 #include "symbols.h"
 
@@ -95,7 +96,7 @@ struct BlockState {
     uint32_t seen_stamp = 0;         // of another interval: nothing is known yet
     size_t seen_row = 0;
     std::vector<uint16_t> seen;      // [thread][other], as WarpClocks::known
-    Meeting named[named_barriers];
+    Meeting named[all_barriers];
 };
 
 uint32_t next_stamp = 1, launch_first = 1, next_block = 1;
@@ -277,16 +278,21 @@ struct PlainRead {
     char text[200];
 };
 std::vector<PlainRead> plain_reads;
+// In lock-step all threads read before the first goes on: who has followed with an atomic, and where.
+std::unordered_map<const char*, std::unordered_set<uint64_t>> followed;
+
+uint64_t thread_key(unsigned rank, uint32_t block) { return (uint64_t)block << 32 | rank; }
 
 void settle_plain_reads() {
     for (const PlainRead& r : plain_reads) report(205, r.place, r.other, "%s", r.text);
     plain_reads.clear();
 }
 
-void forget_plain_read(const char* at, unsigned rank) {
+void forget_plain_read(const char* at, unsigned rank, uint32_t block) {
     plain_reads.erase(std::remove_if(plain_reads.begin(), plain_reads.end(),
                                      [&](const PlainRead& r) {
-                                         return r.at == at && r.rank == rank;
+                                         return r.at == at && r.rank == rank &&
+                                                r.block == block;
                                      }),
                       plain_reads.end());
 }
@@ -398,6 +404,18 @@ void check_against_reads(Context& c, BlockState& b, Cell& cell, const Access& a)
         how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
     }
     if (how == Unordered::no || harmless(a, cell.r_who, how)) return;
+    const bool plain = !(cell.r_who & (is_atomic | is_volatile));
+    if (a.atomic && plain && config.order == Order::lockstep) {
+        const auto at = followed.find(a.at);
+        if (at != followed.end() && at->second.count(thread_key(other, owner_of(cell.r_stamp))))
+            return;
+        // The reader may be about to follow with an atomic: it is held before each.
+        PlainRead r{a.at, other, owner_of(cell.r_stamp), place_of(cell.r_pc), Place(a.pc), ""};
+        describe_race(r.text, sizeof r.text, "a plain read and an atomic", a, how, other, c.rank,
+                      owner_of(cell.r_stamp) - owner_of(launch_first));
+        plain_reads.push_back(r);
+        return;
+    }
     report_race(c, a, how, a.atomic ? "a plain read and an atomic" : "a read and a write", other,
                 cell.r_stamp, cell.r_pc, a.atomic || (cell.r_who & is_atomic));
 }
@@ -656,6 +674,30 @@ void access_buffer(Context& c, BlockState& b, Region& r, Access& a) {
     if (config.races) track_range(c, b, r, a);
 }
 
+void access_heap(Context& c, BlockState& b, Region& r, Access& a) {
+    const HeapBlock* found = heap_block(a.at);
+    const bool inside = found && !found->freed && a.at + a.bytes <= found->begin + found->bytes;
+    if (SIMT_UNLIKELY(!inside)) {
+        if (!config.bounds) return;
+        const bool freed = found && found->freed && a.at < found->begin + found->extent;
+        const bool crosses = found && !freed && a.at < found->begin + found->bytes;
+        char text[160];
+        describe_heap(crosses ? found->begin + found->bytes : a.at, text, sizeof text);
+        report(freed ? 105 : 101, Place(a.pc), Place(), "%s of %u bytes at %s", verb(a), a.bytes,
+               text);
+        return;
+    }
+    if (r.written) {
+        const size_t offset = (size_t)(a.at - r.buffer.begin);
+        if ((!a.writes || a.atomic) && unwritten(r.written, offset, a.bytes))
+            report(108, Place(a.pc), Place(), "read of %u bytes at offset %zu of a block of the "
+                   "device's heap (%zu bytes)", a.bytes, (size_t)(a.at - found->begin),
+                   found->bytes);
+        if (a.writes) set_written(r.written, offset, a.bytes);
+    }
+    if (config.races) track_range(c, b, r, a);
+}
+
 Region* image_of(const void* p) {  // a module's own data, such as __device__ variables
     Dl_info info;
     if (!dladdr(p, &info)) return nullptr;
@@ -712,6 +754,7 @@ void dispatch(Context& c, BlockState& b, Access& a) {
             return;
         }
         case Where::image: return access_image(c, b, *r, a);
+        case Where::heap: return access_heap(c, b, *r, a);
         case Where::unknown: return;
     }
 }
@@ -734,7 +777,8 @@ void access(void* at, unsigned bytes, bool writes, const void* pc, bool aligned 
         report(106, Place(pc), Place(), "%u-byte access at an address that is %u bytes off", bytes,
                off);
     Access a{address, bytes, writes, false, is_volatile, true, Scope::system, pc};
-    if (SIMT_UNLIKELY(!plain_reads.empty()) &&
+    // In lock-step others come between a thread's read and its atomic: the block's end tells.
+    if (SIMT_UNLIKELY(!plain_reads.empty()) && config.order != Order::lockstep &&
         (plain_reads.back().rank != c.rank || plain_reads.back().block != b.number))
         settle_plain_reads();
     if (config.counters) counters::access(c, address, bytes, writes, pc);
@@ -759,7 +803,8 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     char* address = static_cast<char*>(const_cast<void*>(p));
     if (config.order == Order::lockstep) step();
     if (pending.active) settle_pending();
-    if (!plain_reads.empty()) forget_plain_read(address, c.rank);
+    if (!plain_reads.empty()) forget_plain_read(address, c.rank, b.number);
+    if (config.order == Order::lockstep) followed[address].insert(thread_key(c.rank, b.number));
     Access a{address, (unsigned)size, writes, true, false, true, scope, pc};
     if (config.counters) counters::atomic(c, address, (unsigned)size, pc);
     acquire(c, b, a);
@@ -809,6 +854,7 @@ void begin_launch(const Launch& launch) {
 
 void end_launch() {
     settle_all();
+    followed.clear();
     counters::end_launch();
     forget_releases();
     running = nullptr;
@@ -921,6 +967,12 @@ void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait) {
         for (auto& [at, r] : m.acquired) b.threads[i].acquired[at] = r;
     }
     m.stamp = 0;  // it begins anew
+}
+
+void forget(Region& r, const char* begin, size_t bytes) {
+    if (!r.cells) return;
+    const size_t first = (size_t)(begin - r.buffer.begin) >> r.shift;
+    memset((void*)(static_cast<Cell*>(r.cells) + first), 0, (bytes >> r.shift) * sizeof(Cell));
 }
 
 void place_shared(Context&, size_t offset, size_t bytes, const char* name) {

@@ -19,6 +19,7 @@ struct Config {
     size_t stack_bytes = 640 << 10;  // a GPU's 512 KB of local memory, and room for calls
     bool races = false, bounds = false, uninitialised = false, alignment = false;
     bool counters = false;
+    bool account = false;      // managed and pinned memory are closed too, to see what host code reads
     unsigned preempt = 0;      // checked builds: switch threads at one access in this many
     char findings[512] = "";   // JSON lines are appended here; empty: text to stderr
 };

@@ -8,6 +8,8 @@
 namespace simt {
 
 constexpr unsigned max_threads = 1024, max_warps = 32, named_barriers = 16;
+// Those of a program, and behind them those of tiles of 64, 128, … 1024 threads.
+constexpr unsigned tile_barriers = 31, all_barriers = named_barriers + tile_barriers;
 
 enum class State : uint8_t { fresh, running, ready, barrier, masked, active, named, done };
 
@@ -28,8 +30,9 @@ static_assert(sizeof(Fiber) == 64, "a fiber is one cache line");
 
 struct Warp {  // lanes that have not returned, and where they wait
     Mask live, masked, active, barrier;
-    Mask ready;         // Order::priority only
+    Mask ready;         // unless threads take turns one by one: see by_warp()
     uint32_t priority;
+    uint8_t before;     // the lane that was taken from `ready` last
 };
 
 struct NamedBarrier {
@@ -39,6 +42,7 @@ struct NamedBarrier {
 enum class Phase : uint8_t { idle, running, stalled, grid, finished };
 
 struct Launch;
+struct Region;
 struct Slots;  // per-thread storage for the headers, see thread_slot()
 
 struct Context : Block {
@@ -50,6 +54,8 @@ struct Context : Block {
     unsigned started, exited, waiting, named_waiting;
     unsigned spins;       // polls since a thread of the block got anywhere
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
+    unsigned first_turn, last_turn;  // of `turns`, unwrapped
+    uint64_t queued;                 // warps that are in `turns`
     int stack;            // number of the stack that runs
     unsigned free_stacks;
     uint64_t random;
@@ -65,11 +71,15 @@ struct Context : Block {
     void* checker;        // check.cpp's state of this block
     Slots* slots;
     uint64_t switches, fibers_made;
-    NamedBarrier named[named_barriers];
+    NamedBarrier named[all_barriers];
     Warp warps[max_warps];
     Fiber table[max_threads];
     uint16_t ring[max_threads];
     uint16_t order[max_threads];
+    const volatile void* taken[max_threads];  // polled last by a lane that waits for its wave
+    uint8_t fruitless[max_threads];           // turns in which a thread only polled `taken`'s
+    const void* offered[max_threads];
+    uint8_t turns[2 * max_warps];  // warps with threads that are ready, by_warp()
     int16_t free_stack[max_threads];
 };
 
@@ -116,6 +126,8 @@ void named_arrive(Context& c, unsigned id, const Fiber& f);
 void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait);
 void place_shared(Context& c, size_t offset, size_t bytes, const char* name);
 void fence(Context& c, Scope scope);
+// Its bytes are another's from here on: what was done to them before is no longer of interest.
+void forget(Region& r, const char* begin, size_t bytes);
 }  // namespace check
 
 }  // namespace simt

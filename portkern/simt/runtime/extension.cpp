@@ -31,6 +31,11 @@ const char* join(const char* a, const char* b, const char* c) {
     return make_text((std::string(a) + b + c).c_str());
 }
 
+Module* library_module() {
+    static Module* module = new Module{"", "operators registered by name", nullptr};
+    return module;
+}
+
 Function* add_function(Module* module, const char* name, const char* result) {
     Function** end = &module->functions;
     while (*end) end = &(*end)->next;
@@ -119,6 +124,8 @@ SIMT_EXPORT const char* simt_torch_describe(const Module* module) {
     return text.c_str();
 }
 
+SIMT_EXPORT const Module* simt_torch_library() { return library_module(); }
+
 // Calls the index-th function. 0: `result` is set, to be dropped. 1: see simt_torch_error_…().
 SIMT_EXPORT int simt_torch_call(const Module* module, int index, const Value* arguments,
                                 Value* result) {
@@ -137,6 +144,8 @@ SIMT_EXPORT Impl* simt_torch_memory(int64_t bytes, const void* data) {
     constexpr int byte = 0;
     Impl* memory = make(byte, true, 1, &bytes);
     if (!memory || !bytes) return memory;
+    const simt::DeviceWork work;
+    simt::admit(memory->storage->data, simt::Opened::write);
     memcpy(memory->storage->data, data, (size_t)bytes);
     simt::mark_written(memory->storage->data, (size_t)bytes);
     return memory;

@@ -19,5 +19,12 @@ size_t dynamic_limit(const Call& call);
 // The error that a launch fails with before anything else is looked at: the context has met a
 // fault, or the stream does not exist. 0: go on.
 int refuse_launch(const Shape& shape);
+// A limit of the device as it was set, or as it is from the start. False: there is no such limit.
+bool find_limit(size_t* value, int limit);
+
+namespace api {
+// What `stream` is given from here on belongs to the capture that `origin` is part of, if any.
+void join_capture(const void* stream, const void* origin);
+}  // namespace api
 
 }  // namespace simt

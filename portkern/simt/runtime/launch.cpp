@@ -14,9 +14,12 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +27,7 @@
 #include "context.h"
 #include "host.h"
 #include "memory.h"
+#include "simt/graph.h"
 
 namespace simt {
 
@@ -311,6 +315,8 @@ Watchdog& watchdog() {
     return *dog;
 }
 
+}  // namespace
+
 // One further, because all other places are return addresses, which lie behind their instruction.
 const void* program_counter(const void* context) {
     const ucontext_t* u = static_cast<const ucontext_t*>(context);
@@ -320,6 +326,8 @@ const void* program_counter(const void* context) {
     return reinterpret_cast<const void*>(u->uc_mcontext.pc + 1);
 #endif
 }
+
+namespace {
 
 struct Search {
     const void *from, *module;  // where the signal came; what the kernel is part of
@@ -373,6 +381,11 @@ bool is_stack_guard(const void* address) {
 }
 
 void on_fault(int signal, siginfo_t* info, void* ucontext) {
+    if ((signal == SIGSEGV || signal == SIGBUS) && admit_fault(info->si_addr, ucontext)) return;
+    sigset_t timeout;  // was kept away from the lock of what is admitted
+    sigemptyset(&timeout);
+    sigaddset(&timeout, SIGUSR2);
+    pthread_sigmask(SIG_UNBLOCK, &timeout, nullptr);
     if (!block) {  // not a kernel's: let it take its usual course
         ::signal(signal, SIG_DFL);
         return;
@@ -406,7 +419,9 @@ void install_signals() {
         struct sigaction a = {};
         a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
         a.sa_sigaction = on_fault;
+        sigaddset(&a.sa_mask, SIGUSR2);
         for (int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(s, &a, nullptr);
+        sigemptyset(&a.sa_mask);
         a.sa_sigaction = on_timeout;
         sigaction(SIGUSR2, &a, nullptr);
         return true;
@@ -473,6 +488,8 @@ bool acceptable(const Shape& s, const Call& call) {
 
 }  // namespace
 
+void watch_faults() { install_signals(); }
+
 int take_launch_error() {
     const int error = last_error;
     last_error = 0;
@@ -499,8 +516,32 @@ const char* take_launches() {
     return text.c_str();
 }
 
+namespace {
+// The launch for later, with the arguments that it has now.
+api::Work kept_launch(Shape shape, Call call) {
+    constexpr std::align_val_t alignment{64};
+    void* bytes = ::operator new(call.bytes, alignment);
+    memcpy(bytes, call.closure, call.bytes);
+    const std::shared_ptr<void> closure(bytes, [](void* p) { ::operator delete(p, alignment); });
+    shape.stream = nullptr;
+    return [shape, call, closure] {
+        Call now = call;
+        now.closure = closure.get();
+        launch(shape, now);
+        return api::launch_result();
+    };
+}
+}  // namespace
+
 void launch(const Shape& shape, const Call& call) {
     if (block) fatal(6, call.at, "a kernel launches a kernel");
+    if (api::capturing(shape.stream)) {
+        api::captured(shape.stream, api::Node::kernel, kept_launch(shape, call));
+        return;
+    }
+    // Threads of the host launch at the same time, of which the runtime runs one.
+    static std::mutex one_launch;
+    std::lock_guard<std::mutex> guard(one_launch);
     if (const int refused = refuse_launch(shape)) {
         last_error = refused;
         return;
@@ -508,7 +549,8 @@ void launch(const Shape& shape, const Call& call) {
     if (!acceptable(shape, call)) return;
     install_signals();
     running_kernel = call.kernel;
-    count_launch(call.kernel);
+    close_buffers();
+    take_launch_wrote();
     Launch l{shape, call, layouts++, (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z,
              0, shape.dynamic, false};
     l.shared_top = shape.dynamic ? (shape.dynamic + 15) / 16 * 16 + red_zone : 0;
@@ -523,6 +565,8 @@ void launch(const Shape& shape, const Call& call) {
     if (checking()) check::end_launch();
     if (l.failed && !last_error) last_error = launch_failure;
     check_canaries();
+    close_buffers();
+    if (take_launch_wrote()) count_launch(call.kernel);
     flush_findings();
     running_kernel = "";
 }

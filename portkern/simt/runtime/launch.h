@@ -22,9 +22,12 @@ enum LaunchError : int {
     launch_illegal_address = 700, launch_out_of_resources = 701, launch_timeout = 702,
     launch_assert = 710, launch_too_many_blocks = 720, launch_failure = 719,
 };
+void watch_faults();      // from here on, faults come to the runtime first
+const void* program_counter(const void* ucontext);
 int take_launch_error();  // and forget it
 
-// Who worked since the last time it was asked: a line for each name, its count first.
+// Who worked since the last time it was asked: a line for each name, its count first. A kernel that
+// wrote to no buffer has done nothing.
 void count_launch(const char* name);
 const char* take_launches();
 int peek_launch_error();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "context.h"
+#include "heap.h"
 #include "host.h"
 #include "launch.h"
 
@@ -139,6 +140,7 @@ void* allocate(size_t bytes, Kind kind) {
     set_pages(mapped, whole, r);
     buffers[begin] = reserved[first] = r;
     live_bytes += bytes;
+    settle(r);
     return begin;
 }
 
@@ -149,6 +151,7 @@ bool release(void* p) {
     Region* r = found->second;
     buffers.erase(found);
     live_bytes -= r->buffer.bytes;
+    unsettle(r);
     if (r->cells) munmap(r->cells, r->cells_bytes);
     if (r->written) munmap(r->written, round_up(r->buffer.bytes / 8 + 1, page));
     r->cells = nullptr;
@@ -213,9 +216,15 @@ bool check_range(const void* p, size_t bytes, bool write, const char* what) {
     return false;
 }
 
+void each_buffer(void (*visit)(Region*)) {
+    std::lock_guard<std::mutex> guard(lock);
+    for (auto& [begin, r] : buffers) visit(r);
+}
+
 void check_canaries() {
     std::lock_guard<std::mutex> guard(lock);
     for (auto& [begin, r] : buffers) {
+        if (r->open != Opened::write) continue;  // not since it was last looked at
         const size_t n = r->buffer.bytes, data = std::max(round_up(n, alignment), alignment);
         for (size_t i = n; i < data; ++i) {
             if ((unsigned char)begin[i] == canary) continue;
@@ -246,6 +255,8 @@ void describe_address(const void* p, char* text, size_t size) {
     const Buffer& b = r->buffer;
     if (r->where == Where::stacks) {
         snprintf(text, size, "a thread's stack");
+    } else if (r->where == Where::heap) {
+        describe_heap(p, text, size);
     } else if (r->where == Where::freed) {
         snprintf(text, size, "buffer #%u (%zu bytes), which is freed", r->number, b.bytes);
     } else if (at < b.begin) {
@@ -350,7 +361,8 @@ bool is_shared(const void* p) {
 
 bool is_global(const void* p) {
     const Region* r = region_of(p);
-    return !r || r->where == Where::buffer || r->where == Where::image;
+    return !r || r->where == Where::buffer || r->where == Where::image ||
+           r->where == Where::heap;
 }
 
 // ---- per-thread storage for the headers

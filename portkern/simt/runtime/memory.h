@@ -24,7 +24,8 @@ size_t allocated_bytes();
 
 // ---- regions: what a page of the address space is, for the checkers and the signal handler
 
-enum class Where : uint8_t { unknown, buffer, freed, shared, stacks, image };
+enum class Opened : uint8_t { no, read, write };
+enum class Where : uint8_t { unknown, buffer, freed, shared, stacks, image, heap };
 
 struct Region {
     Where where;
@@ -39,14 +40,48 @@ struct Region {
     char* reserved;    // with the addresses around a buffer that are nobody else's
     size_t reserved_bytes;
     bool constants = false;  // an image's page that __constant__ variables lie in
+    // access.cpp's: what is open to whom is under its lock.
+    Opened open = Opened::no;
+    Region* next_open = nullptr;
+    bool device_wrote = false;  // in this call: a kernel, a memset, a copy of what a kernel wrote
+    bool unread = false;        // written by the device since host code last looked
+    size_t from_host = 0;       // bytes that host code has copied here in this call
 };
 
 Region* region_of(const void* p);    // null: unknown
 Region* region_near(const void* p);  // also for an address far before or behind a buffer
 Region* add_region(Where where, char* begin, size_t bytes);
 void drop_region(Region* r);
+void each_buffer(void (*visit)(Region*));
 void check_canaries();               // reports SX110 for writes into the slack behind buffers
 void describe_address(const void* p, char* text, size_t size);
+
+// ---- access.cpp: buffers are inaccessible while host code runs, as a GPU's memory is
+
+void settle(Region* r);                   // a new buffer is filled: host code may not touch it
+void unsettle(Region* r);                 // it is freed
+void admit(Region* r, Opened access);     // until close_buffers()
+void admit(const void* p, Opened access); // the same, where p is a buffer's
+void close_buffers();
+// A fault at `p`: true when it is a buffer's that was closed, and the access may be tried again.
+// Reports SX114 when host code made it.
+bool admit_fault(const void* p, const void* ucontext);
+// What the host API is about to do, for the account below; it is admitted. A __device__ variable is
+// no buffer.
+void note_copy(void* to, const void* from, size_t bytes, bool from_variable);
+void note_fill(void* to);
+
+// The account of one call, which begins here.
+void begin_account();
+size_t read_back_bytes();  // of device data that host code can have seen
+bool take_launch_wrote();  // since it was last asked: whether a kernel wrote to a buffer
+
+// Device memory is open until the end of the scope to what it faults on or admits.
+struct DeviceWork {
+    DeviceWork() = default;
+    DeviceWork(const DeviceWork&) = delete;
+    ~DeviceWork() { close_buffers(); }
+};
 
 struct Context;
 struct Slots;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "context.h"
@@ -17,6 +18,7 @@ namespace simt {
 
 SIMT_TLS Block* block;
 SIMT_TLS unsigned polls;
+SIMT_TLS const volatile void* polled_at;
 Config config;
 Facts facts = {};
 
@@ -58,10 +60,72 @@ void free_all_stacks(Context& c) {
 
 // ---- the ready threads
 
+// Forward and reverse, a warp runs as far as it comes before another does: the stacks of its lanes
+// fit the first-level cache, those of a block do not. A warp whose lane polls goes to the back.
+bool by_warp() { return config.order == Order::forward || config.order == Order::reverse; }
+
+void queue_warp(Context& c, unsigned warp) {
+    if (c.queued >> warp & 1) return;
+    c.queued |= uint64_t{1} << warp;
+    if (warp == c.rank / (unsigned)warpSize) {  // it is running: it goes on
+        c.turns[--c.first_turn % (2 * max_warps)] = (uint8_t)warp;
+        c.warps[warp].before = (uint8_t)(c.rank % (unsigned)warpSize);
+    } else {
+        c.turns[c.last_turn++ % (2 * max_warps)] = (uint8_t)warp;
+    }
+}
+
 void push_ready(Context& c, Fiber& f) {
     f.state = State::ready;
-    if (config.order == Order::priority) c.warps[f.warp].ready |= bit(f.lane);
+    if (config.order == Order::priority || by_warp()) c.warps[f.warp].ready |= bit(f.lane);
+    if (by_warp()) {
+        ++c.tail;
+        return queue_warp(c, f.warp);
+    }
     c.ring[c.tail++ % max_threads] = (uint16_t)(&f - c.table);
+}
+
+// The next lane that is ready after the one that ran last, in the direction of the order.
+unsigned next_lane(Mask ready, unsigned before) {
+    if (config.order == Order::reverse) {
+        const Mask below = ready & (bit(before) - 1);
+        return 63 - (unsigned)__builtin_clzll(below ? below : ready);
+    }
+    const Mask above = ready & ~(bit(before) | (bit(before) - 1));
+    return (unsigned)__builtin_ctzll(above ? above : ready);
+}
+
+void fetch(const Fiber& next) {
+    const char* soon = static_cast<const char*>(next.stack_pointer);
+    __builtin_prefetch(soon);
+    __builtin_prefetch(soon + 64);
+    __builtin_prefetch(soon + 128);
+}
+
+Fiber* pop_by_warp(Context& c) {
+    for (;;) {
+        const unsigned warp = c.turns[c.first_turn % (2 * max_warps)];
+        Warp& w = c.warps[warp];
+        if (SIMT_LIKELY(w.ready)) {
+            const unsigned lane = next_lane(w.ready, w.before);
+            w.ready &= ~bit(lane);
+            w.before = (uint8_t)lane;
+            ++c.head;
+            Fiber* lanes = &c.table[warp * (size_t)warpSize];
+            if (w.ready) fetch(lanes[next_lane(w.ready, lane)]);
+            return &lanes[lane];
+        }
+        ++c.first_turn;
+        c.queued &= ~(uint64_t{1} << warp);
+        w.before = config.order == Order::reverse ? 0 : 63;  // next time, from its first lane on
+    }
+}
+
+// The warp goes behind all others that are ready.
+void end_turn(Context& c, unsigned warp) {
+    if (c.turns[c.first_turn % (2 * max_warps)] != warp) return;
+    ++c.first_turn;
+    c.turns[c.last_turn++ % (2 * max_warps)] = (uint8_t)warp;
 }
 
 Fiber* pop_priority(Context& c) {
@@ -78,6 +142,7 @@ Fiber* pop_priority(Context& c) {
 
 Fiber* pop_ready(Context& c) {
     if (c.head == c.tail) return nullptr;
+    if (by_warp()) return pop_by_warp(c);
     if (config.order == Order::priority) return pop_priority(c);
     if (config.order == Order::random) {
         const unsigned other = c.head + (unsigned)(draw(c) % (c.tail - c.head));
@@ -86,11 +151,7 @@ Fiber* pop_ready(Context& c) {
     Fiber* next = &c.table[c.ring[c.head++ % max_threads]];
     // A block's fibers do not fit the first-level cache: fetch those that come after this one.
     __builtin_prefetch(&c.table[c.ring[(c.head + 2) % max_threads]]);
-    const char* soon = static_cast<const char*>(
-        c.table[c.ring[(c.head + 1) % max_threads]].stack_pointer);
-    __builtin_prefetch(soon);
-    __builtin_prefetch(soon + 64);
-    __builtin_prefetch(soon + 128);
+    fetch(c.table[c.ring[(c.head + 1) % max_threads]]);
     return next;
 }
 
@@ -162,6 +223,7 @@ __attribute__((noinline)) void give_way(Context& c, Fiber& me) {
 // The running thread goes behind all that are ready; `fresh`, if any, runs now.
 void step_aside(Context& c, Fiber& me, Fiber* fresh) {
     push_ready(c, me);
+    if (by_warp()) end_turn(c, me.warp);
     if (!fresh) return give_way(c, me);
     void* stack = take_stack(c);
     fresh->stack = (int16_t)c.stack;
@@ -177,7 +239,8 @@ void make_table(Context& c, unsigned done) {  // threads below `done` have run t
         const unsigned gone = std::min(done > i * w ? done - i * w : 0u, lanes);
         const Mask all = lanes == 64 ? ~Mask{0} : bit(lanes) - 1;
         const Mask exited = gone == 64 ? ~Mask{0} : bit(gone) - 1;
-        c.warps[i] = {all & ~exited, 0, 0, 0, 0, (uint32_t)draw(c) | 1u << 31};
+        c.warps[i] = {all & ~exited, 0, 0, 0, 0, (uint32_t)draw(c) | 1u << 31,
+                      (uint8_t)(config.order == Order::reverse ? 0 : 63)};
     }
     c.lowest = 1u << 31;
     uint3 at = {0, 0, 0};
@@ -198,7 +261,13 @@ void make_table(Context& c, unsigned done) {  // threads below `done` have run t
     c.fibers = 1;
     c.exited = done;
     c.head = c.tail = c.waiting = 0;
+    c.first_turn = c.last_turn = 0;
+    c.queued = 0;
     for (NamedBarrier& b : c.named) b = {0, 0};
+    if (facts.waves) {
+        std::fill_n(c.taken, c.threads, nullptr);
+        std::fill_n(c.fruitless, c.threads, 0);
+    }
 }
 
 // The running thread, as a fiber; makes fibers of all when it is the first that blocks.
@@ -331,6 +400,29 @@ Mask mend_mask(Context& c, const Fiber& f, Mask mask, Site at) {
 
 // ---- barriers
 
+// Hardware counts the warps that come to a barrier, not the places where they stand: whole warps
+// may come from different ones. The lanes of one warp may not, for it comes once for all of them.
+void note_different_barriers(const Context& c, const Fiber& first, const Fiber& other) {
+    for (unsigned w = 0; w < warps_of(c); ++w) {
+        const Fiber* lanes = &c.table[w * (size_t)warpSize];
+        const Fiber* here = nullptr;
+        const Fiber* elsewhere = nullptr;
+        for_lanes(c.warps[w].barrier, [&](unsigned l) {
+            if (!here) here = &lanes[l];
+            else if (lanes[l].at != here->at) elsewhere = &lanes[l];
+        });
+        if (!elsewhere) continue;
+        report(301, Place(here->at), Place(elsewhere->at),
+               "lanes of warp %u meet at different barriers (line %u and line %u), which is "
+               "undefined within a warp", w, here->at->_M_line, elsewhere->at->_M_line);
+        return;
+    }
+    report(311, Place(first.at), Place(other.at),
+           "whole warps of one block meet at different barriers (line %u and line %u): hardware "
+           "that counts warps lets them pass, the language does not promise it",
+           first.at->_M_line, other.at->_M_line);
+}
+
 void note_divergence(const Context& c) {
     const Fiber* first = nullptr;
     const Fiber* other = nullptr;
@@ -341,10 +433,7 @@ void note_divergence(const Context& c) {
         else if (f.at != first->at && !other) other = &f;
     }
     if (!first) return;
-    if (other)
-        report(301, Place(first->at), Place(other->at),
-               "threads of one block meet at different barriers (line %u and line %u)",
-               first->at->_M_line, other->at->_M_line);
+    if (other) note_different_barriers(c, *first, *other);
     if (!c.exited) return;
     bool partial = false;
     for (unsigned w = 0; w < warps_of(c); ++w) {
@@ -546,10 +635,29 @@ void grid_barrier(Site at) {
     give_way(c, f);
 }
 
+void meet(unsigned id, unsigned threads, bool wait, Site at);
+
 void named_barrier(unsigned id, unsigned threads, bool wait, Site at) {
+    if (id >= named_barriers) fatal(401, at, "barrier %u: there are 16, numbered 0 to 15", id);
+    meet(id, threads, wait, at);
+}
+
+void tile_barrier(unsigned threads, unsigned tile, Site at) {
+    const Context& c = context();
+    const unsigned begin = tile * threads;  // the last tile may be cut short by the block's end
+    const unsigned present = begin + threads > c.threads ? c.threads - begin : threads;
+    meet(named_barriers + max_threads / threads - 1 + tile, present, true, at);
+}
+
+void offer(const void* value) {
+    Context& c = context();
+    c.offered[c.rank] = value;
+}
+void take(void* to, unsigned rank, size_t bytes) { memcpy(to, context().offered[rank], bytes); }
+
+void meet(unsigned id, unsigned threads, bool wait, Site at) {
     Context& c = context();
     Fiber& f = self(c);
-    if (id >= named_barriers) fatal(401, at, "barrier %u: there are 16, numbered 0 to 15", id);
     NamedBarrier& b = c.named[id];
     const unsigned expected = threads ? threads : c.threads;
     if (b.arrived && b.expected != expected)
@@ -590,7 +698,7 @@ void spin() {
         c.stalled = &f;
         return leave_to_main(c, &f.stack_pointer);
     }
-    step_aside(c, f, c.head == c.tail ? next_fresh(c) : nullptr);
+    step_aside(c, f, next_fresh(c));  // or those that poll would only wake each other
 }
 
 void step() {
@@ -598,7 +706,41 @@ void step() {
     step_aside(c, self(c), next_fresh(c));
 }
 
-void polled_slowly() { spin(); }
+// Whether the running thread polls what a lane took that now waits for it: neither goes on.
+const Fiber* holder_in_wave(Context& c, const Fiber& me) {
+    constexpr unsigned enough = 8;  // a loop that tries again until it succeeds comes through
+    const Fiber* lanes = &c.table[me.warp * (size_t)warpSize];
+    const Fiber* holder = nullptr;
+    for_lanes(c.warps[me.warp].active, [&](unsigned l) {
+        if (c.taken[&lanes[l] - c.table] == polled_at) holder = &lanes[l];
+    });
+    uint8_t& turns = c.fruitless[c.rank];
+    turns = holder ? (uint8_t)(turns + 1) : 0;
+    return turns > enough ? holder : nullptr;
+}
+
+void polled_slowly() {
+    if (SIMT_UNLIKELY(facts.waves) && block && block->fibers && polled_at) {
+        Context& c = context();
+        const Fiber& me = c.table[c.rank];
+        if (const Fiber* holder = holder_in_wave(c, me)) {
+            set_launch_error(launch_timeout);
+            fatal(312, holder->at,
+                  "lane %u polls for what lane %u of its wave took and gives back behind this loop: "
+                  "the wave leaves the loop as a whole, so neither goes on", me.lane, holder->lane);
+        }
+    }
+    spin();
+}
+
+void wait_for_wave(Site at) {
+    Context& c = context();
+    self(c);
+    c.taken[c.rank] = polled_at;
+    c.fruitless[c.rank] = 0;
+    together_active((void*)nullptr, (Complete) nullptr, at);
+    c.taken[c.rank] = nullptr;
+}
 
 // ---- blocks, for launch.cpp
 

@@ -37,8 +37,8 @@ bool set(const std::string& key, const std::string& value) {
     const struct { const char* key; bool* to; } flags[] = {
         {"races", &config.races}, {"bounds", &config.bounds},
         {"uninitialised", &config.uninitialised}, {"alignment", &config.alignment},
-        {"counters", &config.counters}, {"hip", &facts.hip}, {"widen", &facts.widen_masks},
-        {"lockstep", &facts.lockstep}};
+        {"counters", &config.counters}, {"account", &config.account}, {"hip", &facts.hip}, {"widen", &facts.widen_masks},
+        {"lockstep", &facts.lockstep}, {"waves", &facts.waves}};
     for (const auto& f : flags)
         if (key == f.key) return *f.to = flag(value), true;
     const struct { const char* key; unsigned* to; } numbers[] = {
@@ -66,7 +66,7 @@ bool set(const std::string& key, const std::string& value) {
 }
 
 void defaults() {  // an H100, until a target is named
-    facts = Facts{32, false, false, false, Fp8::ocp, 1024, {1024, 1024, 64},
+    facts = Facts{32, false, false, false, false, Fp8::ocp, 1024, {1024, 1024, 64},
                   {2147483647, 65535, 65535}, 49152, 232448, 233472, 1024, 65536, 132, 32, 2048,
                   50 << 20, (size_t)80 << 30, 65536, 9, 0, "portkern SIMT executor", "sm_90"};
 }

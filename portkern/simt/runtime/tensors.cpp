@@ -212,7 +212,7 @@ void retain(Impl* t) {
 void release(Impl* t) {
     if (!t || __atomic_sub_fetch(&t->references, 1, __ATOMIC_ACQ_REL)) return;
     if (!__atomic_sub_fetch(&t->storage->references, 1, __ATOMIC_ACQ_REL)) {
-        simt::release(t->storage->data);
+        if (!t->storage->foreign) simt::release(t->storage->data);
         delete t->storage;
     }
     delete t;
@@ -232,13 +232,31 @@ Impl* make(int dtype, bool device, int dims, const int64_t* sizes) {
     const size_t bytes = (size_t)count(dims, sizes) * dtype_size(dtype);
     void* data = allocate(bytes, device ? Kind::device : Kind::host);
     if (!data) return refuse("RuntimeError", "out of memory: %zu bytes", bytes);
-    Impl* t = new Impl{1, new Storage{static_cast<char*>(data), bytes, 1, device}, 0, dtype, dims,
+    Impl* t = new Impl{1, new Storage{static_cast<char*>(data), bytes, 1, device, false}, 0, dtype, dims,
                        {}, {}};
     std::copy_n(sizes, dims, t->sizes);
     for (int64_t d = dims - 1, step = 1; d >= 0; --d) {
         t->strides[d] = step;
         step *= std::max<int64_t>(sizes[d], 1);
     }
+    return t;
+}
+
+Impl* make_of(void* data, int dtype, bool device, int dims, const int64_t* sizes,
+              const int64_t* strides) {
+    if (dims > most_dims)
+        return refuse("RuntimeError", "%d dimensions; %d are the most", dims, most_dims);
+    if (!dtype_size(dtype)) return refuse("TypeError", "a tensor of an undefined type");
+    Impl* t = new Impl{1, new Storage{static_cast<char*>(data), 0, 1, device, true}, 0, dtype, dims,
+                       {}, {}};
+    std::copy_n(sizes, dims, t->sizes);
+    int64_t last = 0;
+    for (int64_t d = dims - 1, step = 1; d >= 0; --d) {
+        t->strides[d] = strides ? strides[d] : step;
+        step *= std::max<int64_t>(sizes[d], 1);
+        last += (sizes[d] - 1) * t->strides[d];
+    }
+    t->storage->bytes = count(t) ? (size_t)(last + 1) * dtype_size(dtype) : 0;
     return t;
 }
 

@@ -147,20 +147,23 @@ class BoundFunction:
 
 
 class Extension:
-    """A library's functions, by name and as attributes."""
+    """A library's functions, by name and as attributes. ``registered`` are those of
+    TORCH_LIBRARY, called ``namespace::name``."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    registered: Extension | None = None
+
+    def __init__(self, library: ctypes.CDLL, table: str) -> None:
         self._library = _declare(library)
-        self._module = library.simt_torch_module()
+        self._module = getattr(library, table)()
         described = json.loads(library.simt_torch_describe(self._module))
         self.name: str = described["name"]
         self.doc: str = described["doc"]
         self.functions: dict[str, BoundFunction] = {}
-        for index, one in enumerate(described["functions"]):
-            name = one["name"]
-            function = self.functions.setdefault(name, BoundFunction(self, name, one["doc"]))
-            arguments = tuple(Argument(**a) for a in one["arguments"])
-            function.overloads.append(Overload(index, arguments, one["result"]))
+        for index, entry in enumerate(described["functions"]):
+            name = entry["name"]
+            function = self.functions.setdefault(name, BoundFunction(self, name, entry["doc"]))
+            arguments = tuple(Argument(**a) for a in entry["arguments"])
+            function.overloads.append(Overload(index, arguments, entry["result"]))
 
     def __getattr__(self, name: str) -> BoundFunction:
         try:
@@ -201,16 +204,23 @@ class Extension:
 
 
 def load(library: Path, *, runtime: Path | None = None) -> Extension:
-    """Open an extension built for the executor. Raises ValueError if it has no PYBIND11_MODULE.
+    """Open an extension built for the executor. Raises ValueError if it has neither
+    PYBIND11_MODULE nor TORCH_LIBRARY.
 
     ``runtime`` is the executor's own library, this machine's when None.
     """
     # Global, because the extension names it by its soname alone.
     ctypes.CDLL(str(runtime or runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
     opened = ctypes.CDLL(str(library))
+    registered = Extension(opened, "simt_torch_library")
     if not hasattr(opened, "simt_torch_module"):
-        raise ValueError(f"No PYBIND11_MODULE in {library.name}")
-    return Extension(opened)
+        if not registered.functions:
+            raise ValueError(f"No PYBIND11_MODULE in {library.name}, and no TORCH_LIBRARY")
+        registered.registered = registered
+        return registered
+    extension = Extension(opened, "simt_torch_module")
+    extension.registered = registered
+    return extension
 
 
 # ---- values
@@ -247,8 +257,8 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
 @cache
@@ -320,8 +330,8 @@ class _Memory:
             self._kept.append(items)
             to.kind, to.count = _LIST, len(value)
             to.items = ctypes.cast(items, ctypes.POINTER(_Value))
-            for i, one in enumerate(value):
-                self.pass_in(items[i], type_[5:-1], one)
+            for i, item in enumerate(value):
+                self.pass_in(items[i], type_[5:-1], item)
         elif type_ == "Tensor":
             to.kind, to.tensor = _TENSOR, self._view(value)
         elif type_ == "dtype":
@@ -356,8 +366,12 @@ class _Memory:
         """What was not changed is not written: it may be memory that cannot be."""
         for copy in self._copies.values():
             size, host = copy.end - copy.begin, copy.storage.data_ptr() + copy.begin
-            if size and _bytes_at(host, size) != _bytes_at(copy.address, size):
-                ctypes.memmove(host, copy.address, size)
+            if not size:
+                continue
+            now = ctypes.create_string_buffer(size)
+            self._library.simt_read(now, copy.address, size)
+            if _bytes_at(host, size) != now.raw:
+                ctypes.memmove(host, now, size)
 
     def take_out(self, value: _Value, type_: str) -> object:
         match value.kind:
@@ -390,7 +404,7 @@ class _Memory:
                 return torch.empty(0, dtype=dtype).set_(copy.storage, begin, sizes, strides)
         whole = torch.empty(size // dtype.itemsize, dtype=dtype)
         if size:
-            ctypes.memmove(whole.data_ptr(), address, size)
+            self._library.simt_read(whole.data_ptr(), address, size)
         return whole.as_strided(sizes, strides, offset)
 
     def _info(self, handle: int) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int]:
@@ -431,6 +445,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     numbers = ctypes.POINTER(number)
     types: dict[str, tuple[type[object] | None, list[type[object]]]] = {
         "module": (pointer, []),
+        "library": (pointer, []),
         "describe": (text, [pointer]),
         "call": (
             ctypes.c_int,
@@ -447,6 +462,10 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "info": (None, [pointer, numbers, numbers, numbers, ctypes.POINTER(pointer), numbers]),
     }
     for name, (result, arguments) in types.items():
-        function = getattr(library, f"simt_torch_{name}")
+        function = getattr(library, f"simt_torch_{name}", None)
+        if function is None:  # the module's, where there is no PYBIND11_MODULE
+            continue
         function.restype, function.argtypes = result, arguments
+    library.simt_read.restype = None
+    library.simt_read.argtypes = [pointer, pointer, ctypes.c_size_t]
     return library

@@ -93,12 +93,12 @@ class Statement:
         if len(chosen) > MOST_ALTERNATIVES:
             return Refused(f"its macros have {len(chosen)} combinations of values")
         tested = [n for n in names if len(values[n]) > 1 or any(m.conditional for m in macros[n])]
-        found = []
+        alternatives = []
         for combination in chosen:
             known = dict(zip(names, combination, strict=True))
             test = " && ".join(f"__builtin_strcmp({n}, {literal(known[n])}) == 0" for n in tested)
-            found.append(Alternative(test, self._resolve(known)))
-        return found
+            alternatives.append(Alternative(test, self._resolve(known)))
+        return alternatives
 
     def _resolve(self, known: Mapping[str, str]) -> Asm:
         def text(parts: Text) -> str:
@@ -119,16 +119,16 @@ def _values(
     known[name] = []  # what a macro that names itself gets
     if depth > DEEPEST:
         return []
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for macro in macros.get(name, ()):
         parts = [_value(token, macros, known, depth) for token in macro.body]
         if macro.params is not None or not parts:
             continue
         for combination in product(*parts):
             text = "".join(combination)
-            if len(text) <= LONGEST and len(found) <= MOST_ALTERNATIVES:
-                found[text] = None
-    known[name] = list(found)
+            if len(text) <= LONGEST and len(texts) <= MOST_ALTERNATIVES:
+                texts[text] = None
+    known[name] = list(texts)
     return known[name]
 
 
@@ -153,9 +153,9 @@ def parse(code: SourceCode, keyword: int, opening: int) -> Statement | Refused:
         return Refused("its template is not a string literal")
     operands: list[tuple[_Operand, ...]] = []
     for first, last in (*sections[1:3], (0, 0), (0, 0)):
-        found = [_operand(code, a, b) for a, b in code.split(first, last)]
-        operands.append(tuple(o for o in found if o is not None))
-        if None in found:
+        parts = [_operand(code, a, b) for a, b in code.split(first, last)]
+        operands.append(tuple(o for o in parts if o is not None))
+        if None in parts:
             return Refused("an operand that cannot be parsed")
     return Statement(template, operands[0], operands[1], line)
 
@@ -198,12 +198,12 @@ def unescape(token: Token) -> str:
         mark, _, rest = rest.partition("(")
         return rest.removesuffix(f'){mark}"')
 
-    def value(found: re.Match[str]) -> str:
-        if found["splice"] is not None:
+    def value(match: re.Match[str]) -> str:
+        if match["splice"] is not None:
             return ""
-        if found["other"] is not None:
-            return _CONTROL.get(found["other"], found["other"])
-        digits, base = (found["octal"], 8) if found["octal"] else (found["hex"], 16)
+        if match["other"] is not None:
+            return _CONTROL.get(match["other"], match["other"])
+        digits, base = (match["octal"], 8) if match["octal"] else (match["hex"], 16)
         return chr(int(digits, base) & 0xFF)
 
     return _ESCAPE.sub(value, rest[:-1])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from portkern.simt.diagnostics import Diagnostic
+from portkern.simt.translate.asm_statement import literal
 from portkern.simt.translate.lexer import SourceCode
 from portkern.simt.translate.survey import SourcePlace, World
 
@@ -28,7 +30,7 @@ class SourceDraft:
         self.code, self.name, self.world = code, name, world
         self.places: dict[int, SourcePlace] = {}
         self.declared: dict[str, int] = {}  # __shared__ at namespace scope: where first
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self._edits: list[Edit] = []
         self._before: dict[int, str] = {}
         self._after: dict[int, str] = {}
@@ -47,13 +49,18 @@ class SourceDraft:
     def insert_after(self, i: int, text: str) -> None:
         self._after[i] = self._after.get(i, "") + text
 
+    def insert_lines_after(self, i: int, lines: list[str]) -> None:
+        """Lines of their own; what follows is on the line that it was on."""
+        line = self.code.tokens[i].line
+        self.insert_after(i, "\n".join(["", *lines, f"#line {line} {literal(self.name)}", ""]))
+
     def report(self, i: int, code: str, message: str) -> None:
         """A defect at token ``i``; where another macro or #if may drop it, the compiler says it."""
         place, line = self.places[i], self.code.tokens[i].line
         if place.conditional or place.macro is not None:
             self.insert_before(i, f" {pragma_error(f'{code} {message}')} ")
         else:
-            self.found.append(Diagnostic(code, message, file=self.name, line=line))
+            self.diagnostics.append(Diagnostic(code, message, file=self.name, line=line))
 
     def stub(self, i: int, code: str, message: str) -> str:
         """A statement, less its semicolon, that does not compile where it is used."""
@@ -65,7 +72,7 @@ class SourceDraft:
     def render(self) -> str:
         for i in self._before.keys() | self._after.keys():
             text = self._before.get(i, "") + self.code.text[i] + self._after.get(i, "")
-            self.replace(i, i + 1, text)
+            self.replace(i, i + 1, partial(_put_aside, text))
         self._edits.sort(key=lambda edit: (edit.first, -edit.last))
         self._keys = [edit.first for edit in self._edits]
         writer = Writer(self)
@@ -82,6 +89,11 @@ class SourceDraft:
                 first = edit.last
 
 
+def _put_aside(text: str, writer: Writer) -> None:
+    """What is inserted beside a token: where it has lines, a ``#line`` ends them."""
+    writer.put(text, aside="\n" in text)
+
+
 class Writer:
     """Text as it grows; every piece of source is copied onto the line that it came from."""
 
@@ -91,9 +103,9 @@ class Writer:
         self._line = 1
         self._depth = 0
 
-    def put(self, text: str) -> None:
+    def put(self, text: str, *, aside: bool = False) -> None:
         self.parts.append(text)
-        self._line += text.count("\n")
+        self._line += 0 if aside else text.count("\n")
 
     def reach(self, i: int) -> None:
         """Go down to the line of token ``i``."""

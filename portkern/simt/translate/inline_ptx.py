@@ -67,11 +67,11 @@ def _tokens(text: str) -> Iterator[_Token]:
         if text[at].isspace():
             at += 1
             continue
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise UnmodelledPtx(f"cannot read {text[at : at + 20].splitlines()[0]!r}")
-        yield _Token(found.lastgroup or "", found.group())
-        at = found.end()
+        yield _Token(match.lastgroup or "", match.group())
+        at = match.end()
 
 
 class _Statement:
@@ -106,8 +106,8 @@ class _Statement:
     def block(self) -> str:
         text = _COMMENT.sub(" ", self.asm.template)
         for code, pattern in _FOREIGN.items():
-            if found := pattern.search(text):
-                raise UnmodelledPtx(f"'{found.group()}'", code)
+            if match := pattern.search(text):
+                raise UnmodelledPtx(f"'{match.group()}'", code)
         body = " ".join(self._body(_Cursor(list(_tokens(text)))))
         carry = "bool simt_carry; " if "simt_carry" in body else ""
         if carry and not body[: body.index("simt_carry")].endswith("false, "):
@@ -366,8 +366,8 @@ class _Cursor:
 
     def expect(self, text: str) -> None:
         if not self.skip(text):
-            found = "the end" if self.done else f"'{self.peek.text}'"
-            raise UnmodelledPtx(f"{found} where '{text}' should be")
+            got = "the end" if self.done else f"'{self.peek.text}'"
+            raise UnmodelledPtx(f"{got} where '{text}' should be")
 
     def end(self) -> None:
         if not self.done and self.peek.text != "}":

@@ -63,18 +63,18 @@ def tokenize(source: str) -> list[Token]:
     """All tokens, an ``END`` last; gaps and texts joined are ``source`` again."""
     tokens: list[Token] = []
     line, size, first = 1, len(source), True
-    for found in _TOKEN.finditer(source):
-        gap = found["gap"]
+    for match in _TOKEN.finditer(source):
+        gap = match["gap"]
         if "\n" in gap:
             line += gap.count("\n")
             plain = gap if not ("/" in gap or "\\" in gap) else _NOT_A_LINE_BREAK.sub("", gap)
             first = first or "\n" in plain
-        group = found.lastgroup
+        group = match.lastgroup
         if group is None or group == "gap":  # nothing after the gap: the end of the file
             tokens.append(Token(Kind.END, "", gap, line, True, size))
             break
-        text = found[group]
-        tokens.append(Token(_KINDS[group], text, gap, line, first, found.end() - len(text)))
+        text = match[group]
+        tokens.append(Token(_KINDS[group], text, gap, line, first, match.end() - len(text)))
         first = False
         if "\n" in text:
             line += text.count("\n")
@@ -99,8 +99,8 @@ class Directive(NamedTuple):
     body: int  # for "define": index of the first token of the replacement
 
 
-_IFS = ("if", "ifdef", "ifndef")
-_ELSES = ("else", "elif", "elifdef", "elifndef")
+IFS = ("if", "ifdef", "ifndef")
+ELSES = ("else", "elif", "elifdef", "elifndef")
 
 State = TypeVar("State")
 
@@ -117,9 +117,9 @@ class Branches(Generic[State]):
 
     def pass_by(self, d: Directive, operands: list[str], now: State) -> State:
         """The state after ``d``; ``now`` is kept, not copied."""
-        if d.name in _IFS:
+        if d.name in IFS:
             self._saved.append((now, d.name == "if" and operands in (["0"], ["false"])))
-        elif d.name in _ELSES and self._saved:
+        elif d.name in ELSES and self._saved:
             now, _ = self._saved[-1]
             self._saved[-1] = now, False
         elif d.name == "endif" and self._saved:

@@ -196,10 +196,10 @@ class PtxCall:
         return ""
 
     def need(self, *names: str) -> str:
-        found = self.take(*names)
-        if not found:
+        taken = self.take(*names)
+        if not taken:
             raise UnmodelledPtx(f"'{self.opcode}' without one of .{', .'.join(names)}")
-        return found
+        return taken
 
     def type(self, *names: str) -> Type:
         """The next type, which must be one of ``names`` if any are given."""

@@ -222,10 +222,10 @@ def _dp(call: PtxCall) -> str:
 @instruction("and", "or", "xor", "not", "cnot")
 def _bitwise(call: PtxCall) -> str:
     type = call.type("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s32", "s64")
-    one = call.name in ("not", "cnot")
-    call.count(2 if one else 3)
+    unary = call.name in ("not", "cnot")
+    call.count(2 if unary else 3)
     function = call.name if call.name == "cnot" else f"bit_{call.name}"
-    values = call.values([type] * (1 if one else 2))
+    values = call.values([type] * (1 if unary else 2))
     return call.assign(0, type, f"simt::ptx::{function}<{type.cpp}>({values})")
 
 
@@ -463,16 +463,16 @@ def _cvt(call: PtxCall) -> str:
 
 
 def _convert_pair(call: PtxCall, to: Type, source: Type, rounding: str, finite: bool) -> str:
-    one = TYPES[to.name.removesuffix("x2")]
+    element = TYPES[to.name.removesuffix("x2")]
     saturate = "true" if finite else "false"
     if source.name == "f32":
         call.count(3)
         values = call.values([F32] * 2)
-        return f"{_function('pack', one.cpp, _round(rounding))}({values}, {saturate})"
-    if source.kind != "p" or rounding != "rn" or one.kind != "f":
+        return f"{_function('pack', element.cpp, _round(rounding))}({values}, {saturate})"
+    if source.kind != "p" or rounding != "rn" or element.kind != "f":
         raise UnmodelledPtx(f"'{call.opcode}'")
     call.count(2)
-    return f"simt::ptx::repack<{one.cpp}>({call.cast(1, source)}, {saturate})"
+    return f"simt::ptx::repack<{element.cpp}>({call.cast(1, source)}, {saturate})"
 
 
 def _convert(

@@ -20,9 +20,13 @@ from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, lit
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
-from portkern.simt.translate.lexer import Directive, Kind, SourceCode
+from portkern.simt.translate.lexer import ELSES, IFS, Directive, Kind, SourceCode
 from portkern.simt.translate.shared_memory import rewrite_shared
+from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World
+from portkern.simt.translate.waiting_loops import LOOPS, rewrite_loop
+from portkern.toolchain import source_tree
+from portkern.toolchain.source_tree import SourceTree
 
 INCLUDE = Path(__file__).parents[1] / "include"
 #: Files that include each other deeper than this are a mistake.
@@ -36,7 +40,7 @@ class Rewritten:
     """``text`` has one line more than the source, the first: ``#line 1``."""
 
     text: str
-    found: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Tree:
 
     main: Path
     includes: tuple[Path, ...]
-    found: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
     sources: tuple[Path, ...]  # the files that were read, ``main``'s first
 
 
@@ -73,7 +77,7 @@ def _rewrite(
         if i >= done:
             done = max(done, _construct(draft, i, library))
     _share(draft, survey)
-    return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.found))
+    return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.diagnostics))
 
 
 # ---- constructs ---------------------------------------------------------------------------
@@ -100,12 +104,20 @@ _KERNEL_ARGUMENT = {
 }
 _KERNEL_ARGUMENT |= {f"hip{k.removeprefix('cuda')}": n for k, n in _KERNEL_ARGUMENT.items()}
 _VECTOR = frozenset(["ext_vector_type", "__ext_vector_type__"])
-#: CUDA's, and that of our <portkern/portable.h>, which is not read here.
-_BOUNDS = frozenset(["__launch_bounds__", "PORTABLE_LAUNCH_BOUNDS"])
+#: CUDA's, and those of our <portkern/portable.h> and PyTorch's headers, which are not read here.
+_BOUNDS = frozenset(
+    [
+        "__launch_bounds__",
+        "PORTABLE_LAUNCH_BOUNDS",
+        "C10_LAUNCH_BOUNDS_1",
+        "C10_LAUNCH_BOUNDS_2",
+    ]
+)
 _WATCHED = (
     ASM
     | _VECTOR
     | _BOUNDS
+    | LOOPS
     | set(_KERNEL_ARGUMENT)
     | {
         "<<<",
@@ -117,6 +129,8 @@ _WATCHED = (
         "__cluster_dims__",
         "main",
         "hipLaunchKernelGGL",
+        "func",
+        "clock",
     }
 )
 
@@ -138,8 +152,14 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
         _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
+    elif text in LOOPS:
+        rewrite_loop(draft, i)
+        if text == "for":
+            rewrite_shuffles(draft, i)
     elif text in _BOUNDS:
         _launch_bounds(draft, i)
+    elif "__launch_bounds__" in words:
+        _named_bounds(draft, i)
     elif text == "__noinline__":
         if draft.code.text[i - 1] not in ("(", ","):  # not in __attribute__((__noinline__))
             draft.replace(i, i + 1, "__attribute__((noinline))")
@@ -147,6 +167,11 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
         rewrite_ggl(draft, i)
     elif text in _KERNEL_ARGUMENT:
         _typed_kernel(draft, i)
+    elif text == "clock":
+        _clock(draft, i)
+    elif text == "func":
+        if draft.code.text[i - 1] in (".", "->") and draft.code.text[i + 1] == "=":
+            _without_void_pointer(draft, i + 2, draft.places[i].last)
     elif text in _VECTOR:
         _ext_vector(draft, i)
     elif text == "__cluster_dims__":
@@ -184,16 +209,74 @@ def _launch_bounds(draft: SourceDraft, i: int) -> None:
     closing = code.partner[i + 1] if code.text[i + 1] == "(" else -1
     if closing < 0:
         return
-    body = closing + 1
-    while body < last and code.text[body] not in ("{", ";", "}"):
-        body = max(body, code.partner[body]) + 1
-    one_file = draft.places[i].macro is None
-    if body >= last or code.text[body] == "}" or (one_file and code.has_directive(i, body)):
-        return  # the header's macro drops it: no body is seen, or #if chooses among limits
+    body = _body_after(code, closing + 1, last)
+    if body >= last or code.text[body] == "}":
+        return  # the header's macro drops it: no body is seen
     draft.replace(i, closing + 1, "")
     if code.text[body] == "{":
-        limits = code.flat(i + 2, closing)
-        draft.insert_after(body, f" ::simt::launch_bounds({limits});")
+        _state_bounds(draft, i, body, code.flat(i + 2, closing))
+
+
+def _named_bounds(draft: SourceDraft, i: int) -> None:
+    """The same of a macro that stands for bounds. It stays, for the header's macro drops them; of
+    several definitions it is not known which is in force."""
+    code, last = draft.code, draft.places[i].last
+    definitions = draft.world.macros.get(code.text[i], [])
+    if len(definitions) != 1 or draft.places[i].macro is not None:
+        return
+    texts = [token.text for token in definitions[0].body]
+    body = _body_after(code, i + 1, last)
+    if "__launch_bounds__" not in texts or body >= last or code.text[body] != "{":
+        return
+    first = texts.index("__launch_bounds__") + 2
+    depth, end = 1, first
+    while end < len(texts) and depth:
+        depth += (texts[end] == "(") - (texts[end] == ")")
+        end += 1
+    _state_bounds(draft, i, body, " ".join(texts[first : end - 1]))
+
+
+def _body_after(code: SourceCode, i: int, last: int) -> int:
+    while i < last and code.text[i] not in ("{", ";", "}"):
+        i = max(i, code.partner[i]) + 1
+    return i
+
+
+def _state_bounds(draft: SourceDraft, i: int, body: int, limits: str) -> None:
+    code, statement = draft.code, f"::simt::launch_bounds({limits});"
+    if draft.places[i].macro is None and code.has_directive(i, body):
+        draft.insert_lines_after(body, _chosen(code, i, body, statement))
+    else:
+        draft.insert_after(body, f" {statement}")
+
+
+def _chosen(code: SourceCode, i: int, body: int, statement: str) -> list[str]:
+    """``statement`` under the conditions that token ``i`` of a head is under, where those begin and
+    end in the head of ``body``."""
+    head = i
+    while head > 0 and code.text[head - 1] not in (";", "{", "}"):
+        directive = code.directive(head - 1)
+        head = directive.begin if directive is not None else head - 1
+    inside = [d for d in code.directives if head <= d.begin < body]
+    kept: set[int] = set()
+    groups: list[list[int]] = []
+    for n, d in enumerate(inside):
+        if d.name in IFS:
+            groups.append([n])
+        elif groups and d.name in ELSES:
+            groups[-1].append(n)
+        elif groups and d.name == "endif":
+            kept.update((*groups.pop(), n))
+    lines = [(d.begin, code.flat(d.begin, d.end)) for n, d in enumerate(inside) if n in kept]
+    return [text for _, text in sorted([*lines, (i, statement)])]
+
+
+def _clock(draft: SourceDraft, i: int) -> None:
+    """A kernel's clock() ticks as clock64() does; the host's counts its own processor time."""
+    text = draft.code.text
+    called = text[i + 1 : i + 3] == ["(", ")"] and text[i - 1] not in (".", "->", "::")
+    if called and draft.places[i].scope.device:
+        draft.replace(i, i + 1, "(clock_t)clock64")
 
 
 def _typed_kernel(draft: SourceDraft, i: int) -> None:
@@ -208,7 +291,12 @@ def _typed_kernel(draft: SourceDraft, i: int) -> None:
     at = _KERNEL_ARGUMENT[code.text[i]]
     if at >= len(arguments):
         return
-    first, last = arguments[at]
+    _without_void_pointer(draft, *arguments[at])
+
+
+def _without_void_pointer(draft: SourceDraft, first: int, last: int) -> None:
+    """A kernel loses its type by a cast to void*."""
+    code = draft.code
     if code.text[first] == "(" and _is_void_pointer(code, first + 1, code.partner[first]):
         draft.replace(first, code.partner[first] + 1, "")
     elif code.text[first] in ("reinterpret_cast", "static_cast"):
@@ -295,21 +383,21 @@ def _share(draft: SourceDraft, survey: Survey) -> None:
 
 def _macros_by_token(world: World) -> dict[str, set[str]]:
     """For each token, the macros whose replacement has it."""
-    found: dict[str, set[str]] = {}
+    by_token: dict[str, set[str]] = {}
     for name, macros in world.macros.items():
         for token in (token for macro in macros for token in macro.body):
-            found.setdefault(token.text, set()).add(name)
-    return found
+            by_token.setdefault(token.text, set()).add(name)
+    return by_token
 
 
 def _reached(name: str, naming: dict[str, set[str]]) -> set[str]:
     """``name`` and the macros that come to it, directly or through each other."""
-    found, fresh = {name}, [name]
+    reached, fresh = {name}, [name]
     while fresh:
-        more = naming.get(fresh.pop(), set()) - found
-        found |= more
+        more = naming.get(fresh.pop(), set()) - reached
+        reached |= more
         fresh += more
-    return found
+    return reached
 
 
 # ---- inline assembly ----------------------------------------------------------------------
@@ -397,10 +485,10 @@ _LIBRARIES = [
     (re.compile(pattern), code)
     for pattern, code in (
         (r"(cute|cutlass|cutlass_\w+)/|cutlass\.h$", "SX004"),
-        (r"cuda/(barrier|ptx)$|cuda_awbarrier\w*\.h$|cudaTypedefs\.h$", "SX002"),
+        (r"cuda/ptx$|cuda_awbarrier\w*\.h$|cudaTypedefs\.h$", "SX002"),
         (r"(cuda_)?(texture|surface)_\w+\.h$|hip/hip_texture_types\.h$", "SX003"),
         (
-            r"(cub|thrust|cuda|nv|crt|cooperative_groups|nvtx3|nvshmem\w*|cudnn_frontend|raft|rmm"
+            r"(cub|thrust|cuda|nv|crt|torch|ATen|c10|caffe2|cooperative_groups|nvtx3|nvshmem\w*|cudnn_frontend|raft|rmm"
             r"|cuco|cuvs|hip|hipcub|rocprim|rocthrust|rocwmma|ck|ck_tile|composable_kernel"
             r"|roc(blas|fft|rand|sparse|solver|tracer)|hip(blas|blaslt|fft|rand|sparse|solver"
             r"|tensor)|miopen|rccl)/",
@@ -444,16 +532,22 @@ def _include(draft: SourceDraft, d: Directive, is_file: _Include) -> None:
 
 
 def rewrite_tree(
-    path: Path, out: Path, *, search: Sequence[Path] = (), library: bool = False
+    path: Path,
+    out: Path,
+    *,
+    search: Sequence[Path] = (),
+    library: bool = False,
+    project: SourceTree | None = None,
 ) -> Tree:
-    """Rewrite ``path`` and each file that it includes, directly or not, into ``out``.
+    """Rewrite ``path`` and each file that it includes, directly or not, into ``out``. Those of
+    a ``project`` are called in messages as they are there.
 
     An include is looked for beside its includer and in ``search``. Every file keeps its place
     relative to the others, so that includes resolve as they did.
     """
-    plan = _Plan(search=tuple(map(_normal, search)))
     main = _normal(path)
-    plan.visit(main, str(path), library=library, depth=0)
+    plan = _Plan(tuple(map(_normal, search)), project.root if project else None)
+    plan.visit(main, project.path if project else str(path), library=library, depth=0)
     root = Path(os.path.commonpath([main.parent, *(f.parent for f in plan.texts), *plan.folders]))
     for folder in plan.folders:
         (out / folder.relative_to(root)).mkdir(parents=True, exist_ok=True)
@@ -462,7 +556,7 @@ def rewrite_tree(
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(text.encode("utf-8", "surrogateescape"))
     includes = tuple(out / folder.relative_to(root) for folder in plan.used)
-    return Tree(out / main.relative_to(root), includes, tuple(plan.found), tuple(plan.texts))
+    return Tree(out / main.relative_to(root), includes, tuple(plan.diagnostics), tuple(plan.texts))
 
 
 def _normal(path: Path) -> Path:
@@ -475,10 +569,11 @@ class _Plan:
     """Files to write by where they come from, found by following includes."""
 
     search: tuple[Path, ...]
+    root: Path | None = None  # of a project
     texts: dict[Path, str] = field(default_factory=dict)
     folders: dict[Path, None] = field(default_factory=dict)  # must exist for a path with ".."
     used: dict[Path, None] = field(default_factory=dict)  # of ``search``
-    found: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
     world: World = field(default_factory=World)
 
     def visit(self, file: Path, name: str, *, library: bool, depth: int) -> None:
@@ -495,11 +590,12 @@ class _Plan:
 
         done = _rewrite(source, name, self.world, library=library, include=include)
         self.texts[file] = done.text
-        self.found += done.found
+        self.diagnostics += done.diagnostics
 
     def _follow(self, includer: Path, name: str, quoted: bool, target: str, depth: int) -> bool:
         beside = [(includer.parent, str(Path(name).parent))] if quoted else []
-        for folder, shown in [*beside, *((folder, str(folder)) for folder in self.search)]:
+        searched = [(folder, self._shown(folder)) for folder in self.search]
+        for folder, shown in [*beside, *searched]:
             file = _normal(folder / target)
             if not file.is_file() or not (quoted or _is_device_code(file)):
                 continue
@@ -508,9 +604,13 @@ class _Plan:
             self._note_folders(folder, target)
             if file not in self.texts:
                 called = os.path.normpath(Path(shown) / target)
+                called = source_tree.named(called) or called
                 self.visit(file, called, library=False, depth=depth + 1)
             return True
         return False
+
+    def _shown(self, folder: Path) -> str:
+        return os.path.relpath(folder, self.root) if self.root else str(folder)
 
     def _note_folders(self, folder: Path, target: str) -> None:
         """`sub/../x.h` needs sub to exist, though nothing may be in it."""

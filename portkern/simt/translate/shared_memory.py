@@ -181,8 +181,8 @@ class _Parser:
 
     def _skip_attribute(self) -> bool:
         """Go past an attribute; its alignment is kept."""
-        found, after = self._attribute_at(self.i)
-        self.result.alignment += found
+        alignment, after = self._attribute_at(self.i)
+        self.result.alignment += alignment
         moved = after > self.i
         self.i = after
         return moved
@@ -199,13 +199,13 @@ class _Parser:
             return (), i
         if text[i] in _ALIGN:
             return (self.code.flat(i + 2, closing),), closing + 1
-        found = []
+        sizes = []
         for j in range(i + 3, closing):
             if text[j] in ("aligned", "__aligned__"):
                 last = partner[j + 1]
                 sized = text[j + 1] == "(" and last > 0
-                found.append(self.code.flat(j + 2, last) if sized else "16")
-        return tuple(found), closing + 1
+                sizes.append(self.code.flat(j + 2, last) if sized else "16")
+        return tuple(sizes), closing + 1
 
     def _record(self) -> str:
         """An elaborated type, or a struct defined here."""
@@ -266,9 +266,9 @@ class _Parser:
         alignment: tuple[str, ...] = ()
         while self._next not in (",", ";", ""):
             i = self.i
-            found, self.i = self._attribute_at(i)
+            stated, self.i = self._attribute_at(i)
             if self.i > i:
-                alignment += found
+                alignment += stated
                 continue
             self.i += 1
             if text[i] in ("=", "{") or (text[i] == "(" and name is not None and name[1] == i):

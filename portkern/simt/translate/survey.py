@@ -86,7 +86,7 @@ class World:
 
     def _words_of(self, macro: Macro) -> frozenset[str]:
         """The words that the body consists of; none when it has anything else."""
-        found: set[str] = set()
+        used: set[str] = set()
         depth, last = 0, ""
         for token in macro.body:
             if token.text == "(" and (depth or last in _WITH_ARGUMENTS):
@@ -94,13 +94,15 @@ class World:
             elif depth:
                 depth -= token.text == ")"
             elif token.text in _WORDS:
-                found.add(token.text)
+                used.add(token.text)
             elif token.text in self.words:
-                found |= self.words[token.text]
+                used |= self.words[token.text]
+            elif token.text == "__launch_bounds__":
+                used.add(token.text)
             elif token.text not in _WITH_ARGUMENTS:
                 return frozenset()
             last = token.text
-        return frozenset(found)
+        return frozenset(used)
 
     def stands_for(self, text: str) -> frozenset[str]:
         return self.words.get(text) or frozenset([text])

@@ -35,7 +35,7 @@ static void facts() {
     EXPECT(attribute(cudaDevAttrComputeCapabilityMajor) == 9);
     EXPECT(attribute(cudaDevAttrCooperativeLaunch) == 1);
     int clock;  // no CPU has the target's
-    EXPECT(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, 0) == 801);  // SX409
+    EXPECT(cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, 0) == 801);  // SX409
     int can = -1;
     EXPECT(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaErrorInvalidDevice && can == -1);
     EXPECT(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessUnsupported);

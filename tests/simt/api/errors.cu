@@ -21,8 +21,9 @@ int main() {
     EXPECT(cudaHostRegister(&dummy, 4, cudaHostRegisterDefault) == 801);  // SX409
     EXPECT(cudaGetLastError() == cudaErrorNotSupported);
     cudaGraph_t graph;
-    EXPECT(cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal) == 801);  // SX409
-    EXPECT(cudaStreamEndCapture(0, &graph) == cudaErrorNotSupported);  // SX409
+    EXPECT(cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal) ==
+           cudaErrorStreamCaptureUnsupported);  // nor would a device capture the legacy stream
+    EXPECT(cudaStreamEndCapture(0, &graph) == cudaErrorInvalidValue);
     cudaStreamCaptureStatus capturing;
     EXPECT(cudaStreamIsCapturing(0, &capturing) == cudaSuccess);
     EXPECT(capturing == cudaStreamCaptureStatusNone);

@@ -32,7 +32,7 @@ __global__ void reduce_part_of_a_tile(int* out) {
 }
 
 __global__ void tile_of_two_warps(int* out) {
-    out[threadIdx.x] = cg::tiled_partition<64>(cg::this_thread_block()).any(1);
+    out[threadIdx.x] = cg::tiled_partition<64>(cg::this_thread_block()).shfl_up(1, 1);
 }
 
 __global__ void uneven_partition(int* out) {

@@ -4,8 +4,10 @@
 #ifndef SIMT_HIP
 #define SIMT_HIP 1
 #endif
+#ifndef SIMT_HOST_SOURCE
 #define __HIP__ 1
 #define __HIPCC__ 1
+#endif
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__ 1
 #endif

@@ -23,11 +23,24 @@ typedef enum hipError_t {
 #define SIMT_EVENT ihipEvent_t
 #define SIMT_VERSION HIP_VERSION
 #include "../simt/spellings.h"
+#include "../simt/pools.h"
+#define SIMT_MAKE(name) make_hip##name
+#define SIMT_HIP_PARAMS
+#include "../simt/graph_spellings.h"
+#undef SIMT_MAKE
+#undef SIMT_HIP_PARAMS
 #undef SIMT_N
 #undef SIMT_STREAM
 #undef SIMT_EVENT
 #undef SIMT_VERSION
 
+#define hipStreamDefault 0x00
+enum hipComputeMode {
+    hipComputeModeDefault = 0,
+    hipComputeModeExclusive = 1,
+    hipComputeModeProhibited = 2,
+    hipComputeModeExclusiveProcess = 3,
+};
 typedef hipFuncCache hipFuncCache_t;
 typedef hipStreamCaptureMode hipStreamCaptureMode_t;
 typedef void* hipDeviceptr_t;

@@ -96,3 +96,23 @@ static inline bool hipblas_compute(hipDataType compute, blas::Sum* sum, blas::Ty
 #undef SIMT_BU
 #undef SIMT_BLAS_STREAM
 #undef SIMT_BLAS_DATA
+
+typedef int64_t hipblasStride;
+static inline const char* hipblasStatusToString(hipblasStatus_t status) {
+    switch (status) {
+#define SIMT_STATUS(name) case HIPBLAS_STATUS_##name: return "HIPBLAS_STATUS_" #name;
+        SIMT_STATUS(SUCCESS)
+        SIMT_STATUS(NOT_INITIALIZED)
+        SIMT_STATUS(ALLOC_FAILED)
+        SIMT_STATUS(INVALID_VALUE)
+        SIMT_STATUS(MAPPING_ERROR)
+        SIMT_STATUS(EXECUTION_FAILED)
+        SIMT_STATUS(INTERNAL_ERROR)
+        SIMT_STATUS(NOT_SUPPORTED)
+        SIMT_STATUS(ARCH_MISMATCH)
+        SIMT_STATUS(HANDLE_IS_NULLPTR)
+        SIMT_STATUS(UNKNOWN)
+#undef SIMT_STATUS
+    }
+    return "invalid hipblasStatus_t";
+}

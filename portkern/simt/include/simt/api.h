@@ -99,7 +99,7 @@ struct Properties {  // the fields of cudaDeviceProp and hipDeviceProp_t that ha
     int regsPerBlock, warpSize;
     size_t memPitch;
     int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-    int clockRate;  // 0, as memoryClockRate and memoryBusWidth: no CPU has the target's
+    int clockRate;  // of clock64() here, in kHz; memoryClockRate and memoryBusWidth are 0
     size_t totalConstMem;
     int major, minor;
     size_t textureAlignment, texturePitchAlignment;
@@ -127,6 +127,7 @@ SIMT_API int set_device(int device);
 SIMT_API int peer_access(int device, int peer);  // of one device: refused
 SIMT_API int synchronize();
 SIMT_API int reset();  // frees all memory, forgets errors and kernels' attributes
+constexpr int heap_limit = 2;  // cudaLimitMallocHeapSize
 SIMT_API int set_limit(int limit, size_t value);
 SIMT_API int get_limit(size_t* value, int limit);
 

@@ -14,6 +14,8 @@
     X(WarpSize, 10, WarpSize, 87)                                                                 \
     X(MaxPitch, 11, MaxPitch, 58)                                                                 \
     X(MaxRegistersPerBlock, 12, MaxRegistersPerBlock, 71)                                         \
+    X(ClockRate, 13, ClockRate, 5)                                                                \
+    X(GpuOverlap, 15, GpuOverlap, 10015)                                                          \
     X(MultiProcessorCount, 16, MultiprocessorCount, 63)                                           \
     X(KernelExecTimeout, 17, KernelExecTimeout, 18)                                               \
     X(Integrated, 18, Integrated, 16)                                                             \
@@ -31,6 +33,7 @@
     X(MaxRegistersPerMultiprocessor, 82, MaxRegistersPerMultiprocessor, 72)                       \
     X(ManagedMemory, 83, ManagedMemory, 24)                                                       \
     X(IsMultiGpuBoard, 84, IsMultiGpuBoard, 17)                                                   \
+    X(HostNativeAtomicSupported, 86, HostNativeAtomicSupported, 15)                               \
     X(PageableMemoryAccess, 88, PageableMemoryAccess, 65)                                         \
     X(ConcurrentManagedAccess, 89, ConcurrentManagedAccess, 9)                                    \
     X(CooperativeLaunch, 95, CooperativeLaunch, 10)                                               \
@@ -40,8 +43,7 @@
     X(ReservedSharedMemoryPerBlock, 111, ReservedSharedMemPerBlock, 73)                           \
     X(MemoryPoolsSupported, 115, MemoryPoolsSupported, 88)
 
-// Clocks and buses have no bearing on a CPU: asking for them is answered NotSupported.
+// Memory's clock and bus have no bearing on a CPU: asking for them is answered NotSupported.
 #define SIMT_UNKNOWN_ATTRIBUTES(X)                                                                \
-    X(ClockRate, 13, ClockRate, 5)                                                                \
     X(MemoryClockRate, 36, MemoryClockRate, 60)                                                   \
     X(GlobalMemoryBusWidth, 37, MemoryBusWidth, 59)

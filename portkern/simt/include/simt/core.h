@@ -132,6 +132,11 @@ struct Votes {  // of the threads that met at a barrier
 SIMT_API Votes block_barrier(bool predicate, Site at);
 // PTX's bar.sync / bar.arrive: barrier `id`, `threads` of the block (0: all).
 SIMT_API void named_barrier(unsigned id, unsigned threads, bool wait, Site at);
+// Of tile number `tile` of those with `threads` threads each: more than a warp, a power of two.
+SIMT_API void tile_barrier(unsigned threads, unsigned tile, Site at);
+// What a thread shows the others of its block, from here to the barrier behind their take().
+SIMT_API void offer(const void* value);
+SIMT_API void take(void* to, unsigned rank, size_t bytes);  // of the block's thread `rank`
 SIMT_API void grid_barrier(Site at);  // cooperative launches only
 SIMT_API void spin();  // let others run: called where a thread may be waiting for one of them
 
@@ -193,7 +198,9 @@ SIMT_API void copy_landing(const void* to, size_t size);  // its bytes are writt
 // After an atomic: a thread that polls gives way to the one it waits for.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;
-static inline void polled() {
+extern SIMT_TLS const volatile void* polled_at;  // what the running thread polled last
+static inline void polled(const volatile void* p = nullptr) {
+    polled_at = p;
     if (SIMT_UNLIKELY((++polls & 63) == 0)) polled_slowly();
 }
 
@@ -285,6 +292,7 @@ struct Facts {
     bool hip;               // language: HIP's masks, error codes and limits
     bool widen_masks;       // at width 64, CUDA's 0xffffffff names all 64 lanes
     bool lockstep;          // lanes of a warp advance together (AMD, NVIDIA before Volta)
+    bool waves;             // AMD: lanes that leave a loop wait for those still in it
     Fp8 fp8;
     unsigned threads_block;
     unsigned block_max[3];
@@ -296,5 +304,12 @@ struct Facts {
     char name[64], arch[32];
 };
 extern Facts facts;
+
+// After a loop that waits by atomics and does not itself release what it waits for. A wave has one
+// program counter: lanes that have left the loop go on when the last of them has.
+SIMT_API void wait_for_wave(Site at);
+static inline void left_waiting_loop(SIMT_AT) {
+    if (SIMT_UNLIKELY(facts.waves) && block) wait_for_wave(at);
+}
 
 }  // namespace simt

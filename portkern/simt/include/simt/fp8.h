@@ -1,5 +1,5 @@
 // 8-bit floating point: CUDA's __nv_fp8_* and HIP's __hip_fp8_*, in pairs and fours too. The
-// unsigned power-of-two format e8m0 and the fp6 and fp4 types are not here.
+// unsigned power-of-two format e8m0 and the fp4 types are in fp4.h; fp6 is not modelled.
 #pragma once
 #include "bfloat16.h"
 

@@ -8,7 +8,7 @@ namespace simt {
 // ---- collectives with the caller's own operation ----------------------------------------
 
 // What a lane brings to a collective, and gets from it. `limit`: only so many lanes, from the
-// lowest, are combined. `whole`: all lanes that were asked for came.
+// lowest, are combined. `whole`: all lanes came whose values are in its result.
 template <class T, class Op>
 struct Folding {
     T value;
@@ -33,8 +33,17 @@ SIMT_NO_CHECK inline void combine(Folding<T, Op>* const* own, Mask present) {
     for (Mask m = present; m; m &= m - 1, ++n) {
         Folding<T, Op>& lane = *own[__builtin_ctzll(m)];
         memcpy((void*)&lane.value, (void*)&v[n], sizeof(T));
-        lane.whole = present == lane.asked;
+        const Mask wanted = Arrangement::wanted(lane.asked, m & (0 - m), first.limit);
+        lane.whole = !(wanted & ~present);
     }
+}
+
+// The lowest `n` lanes of a mask.
+static inline Mask lowest_lanes(Mask mask, unsigned n) {
+    if (n >= (unsigned)__builtin_popcountll(mask)) return mask;
+    Mask rest = mask;
+    while (n--) rest &= rest - 1;
+    return mask & ~rest;
 }
 
 // Lane i takes in lane i + 1, 2, 4, …, as by shuffles down: only the first lane has the result.
@@ -43,6 +52,10 @@ struct ToFirst {
     SIMT_NO_CHECK static void apply(T* v, unsigned n, Op& op) {
         for (unsigned by = 1; by < n; by *= 2)
             for (unsigned i = 0; i + by < n; ++i) v[i] = op(v[i], v[i + by]);
+    }
+    // The other lanes' results are of no use to anybody.
+    static Mask wanted(Mask asked, Mask lane, unsigned limit) {
+        return lane == (asked & (0 - asked)) ? lowest_lanes(asked, limit) : lane;
     }
 };
 
@@ -53,6 +66,7 @@ struct Prefixes {
         for (unsigned by = 1; by < n; by *= 2)
             for (unsigned i = n; i-- > by;) v[i] = op(v[i - by], v[i]);
     }
+    static Mask wanted(Mask asked, Mask lane, unsigned) { return asked & (lane | (lane - 1)); }
 };
 
 // Everybody has the result: a butterfly of xor shuffles for a power of two, else the last prefix.
@@ -68,6 +82,7 @@ struct ToAll {
             for (unsigned i = 0; i < half; ++i) v[i] = op(v[i], v[i + half]);
         for (unsigned i = 1; i < n; ++i) v[i] = v[0];
     }
+    static Mask wanted(Mask asked, Mask, unsigned) { return asked; }
 };
 
 // Lanes 1 … hold the result of the lanes before them; lane 0 holds its own value.
@@ -76,6 +91,9 @@ struct Before {
     SIMT_NO_CHECK static void apply(T* v, unsigned n, Op& op) {
         Prefixes::apply(v, n, op);
         for (unsigned i = n; i-- > 1;) v[i] = v[i - 1];
+    }
+    static Mask wanted(Mask asked, Mask lane, unsigned limit) {
+        return Prefixes::wanted(asked, lane, limit);
     }
 };
 
@@ -192,6 +210,18 @@ class thread_block : public thread_group {
 };
 
 static inline thread_block this_thread_block() { return {}; }
+
+#if !SIMT_HIP
+// Room for tiles of several warps, which have room of their own here.
+template <unsigned MaxBlockSize = 1024>
+struct block_tile_memory {
+    unsigned char simt_unused;
+};
+template <unsigned MaxBlockSize>
+static inline thread_block this_thread_block(block_tile_memory<MaxBlockSize>&) {
+    return {};
+}
+#endif
 
 // ---- the grid ---------------------------------------------------------------------------
 
@@ -318,30 +348,65 @@ using tile_ballot = std::conditional_t<(Size > 32), unsigned long long, simt_bal
 
 template <unsigned Size>
 class tile_base : public lane_operations<tile_base<Size>, tile_ballot<Size>> {
-    static_assert(Size > 0 && Size <= 64 && (Size & (Size - 1)) == 0,
-                  "a tile has 1, 2, 4, … threads, up to the warp's; larger ones are not modelled");
+    static_assert(Size > 0 && Size <= 1024 && (Size & (Size - 1)) == 0,
+                  "a tile has 1, 2, 4, … threads, up to 1024");
 #ifdef SIMT_CONSTEXPR_WARP
     static_assert(Size <= SIMT_CONSTEXPR_WARP, "a tile of several warps is not modelled");
 #endif
 
   public:
     static constexpr unsigned numThreads = Size;
-    explicit tile_base(simt::Site at) {
-        if (SIMT_UNLIKELY(Size > 32 && Size > (unsigned)warpSize))
-            simt::fatal(409, at, "a tile of %u threads on warps of %d is not modelled", Size,
-                        warpSize);
+    using operations = lane_operations<tile_base<Size>, tile_ballot<Size>>;
+    static constexpr bool may_be_wide = Size > 32;
+    explicit tile_base(simt::Site) {}
+    // Of several warps: what its threads tell each other goes through memory.
+    static bool wide() { return may_be_wide && Size > (unsigned)warpSize; }
+    // f(value of rank r) for each thread of the tile, in order, in the calling thread.
+    template <class T, class F>
+    static void of_all(const T& value, simt::Site at, F f) {
+        const unsigned begin = number() * Size, end = simt::block->threads;
+        simt::offer(&value);
+        simt::tile_barrier(Size, number(), at);
+        for (unsigned rank = 0; rank < Size && begin + rank < end; ++rank) {
+            T other(value);
+            simt::take((void*)&other, begin + rank, sizeof(T));
+            f(rank, other);
+        }
+        simt::tile_barrier(Size, number(), at);
     }
+
+    void sync(SIMT_AT) const {
+        if (wide()) simt::tile_barrier(Size, number(), at);
+        else operations::sync(at);
+    }
+    int any(int predicate, SIMT_AT) const {
+        if (!wide()) return operations::any(predicate, at);
+        int result = 0;
+        of_all(predicate, at, [&](unsigned, int p) { result |= p != 0; });
+        return result;
+    }
+    int all(int predicate, SIMT_AT) const { return !any(!predicate, at); }
 
     static constexpr unsigned num_threads() { return Size; }
     static constexpr unsigned size() { return Size; }
     static unsigned thread_rank() { return simt::thread_rank() & (Size - 1); }
-    static Mask lane_mask() {
+    static Mask lane_mask(SIMT_AT) {
+        if (SIMT_UNLIKELY(wide()))
+            simt::fatal(409, at, "an operation of a warp in a tile of %u threads, warps have %d",
+                        Size, warpSize);
         return simt::low_lanes(Size) << (simt::thread_rank() & (unsigned)(warpSize - 1) &
                                          ~(Size - 1));
     }
 
     template <class T>
     T shfl(T value, int rank, SIMT_AT) const {
+        if (wide()) {
+            T result(value);
+            of_all(value, at, [&](unsigned from, const T& other) {
+                if (from == ((unsigned)rank & (Size - 1))) result = other;
+            });
+            return result;
+        }
         return move<simt::Move::index>(value, rank, at);
     }
     template <class T>
@@ -361,8 +426,9 @@ class tile_base : public lane_operations<tile_base<Size>, tile_ballot<Size>> {
     template <simt::Move how, class T>
     static T move(T value, int by, simt::Site at) {
         static_assert(simt::groupwise<T>(), "");
-        return simt::shuffle<how>(simt::named(lane_mask()), value, by, (int)Size, at);
+        return simt::shuffle<how>(simt::named(lane_mask(at)), value, by, (int)Size, at);
     }
+    static unsigned number() { return simt::thread_rank() / Size; }
 };
 
 // How many tiles the parent has, and which of them this one is.
@@ -388,9 +454,7 @@ class thread_block_tile : public tile_base<Size> {
     }
     static unsigned meta_group_rank() { return tile_position<Size, Parent>::rank(); }
     static unsigned meta_group_size() { return tile_position<Size, Parent>::count(); }
-#if SIMT_HIP
     operator thread_group() const { return coalesced_group(this->lane_mask()); }
-#endif
 };
 
 template <unsigned Size>
@@ -403,9 +467,7 @@ class thread_block_tile<Size, void> : public tile_base<Size> {
         : tile_base<Size>(at), rank_(0), count_(1) {}
     unsigned meta_group_rank() const { return rank_; }
     unsigned meta_group_size() const { return count_; }
-#if SIMT_HIP
     operator thread_group() const { return coalesced_group(this->lane_mask()); }
-#endif
 
   private:
     unsigned rank_, count_;

@@ -12,7 +12,8 @@ struct Storage {
     char* data;
     size_t bytes;
     int64_t references;
-    bool device;  // the device's memory, else the host's
+    bool device;   // the device's memory, else the host's
+    bool foreign;  // somebody else frees it
 };
 
 // Strides and offset in elements.
@@ -41,6 +42,9 @@ SIMT_API size_t dtype_size(int dtype);       // 0: unknown
 // ---- tensors. A dimension d counts from the end when it is negative.
 
 SIMT_API Impl* make(int dtype, bool device, int dims, const int64_t* sizes);
+// Of memory that stays its owner's. No strides: the elements lie one after the other.
+SIMT_API Impl* make_of(void* data, int dtype, bool device, int dims, const int64_t* sizes,
+                       const int64_t* strides);
 SIMT_API Impl* make_like(const Impl* t, int dtype, bool device);  // keeps the order of the strides
 SIMT_API Impl* make_range(double from, double to, double step, int dtype, bool device);
 SIMT_API bool is_contiguous(const Impl* t);
@@ -128,6 +132,7 @@ struct Module {
     const char* doc;
     Function* functions;  // in the order of their definition
 };
+SIMT_API Module* library_module();  // of what TORCH_LIBRARY registers in all files
 SIMT_API Function* add_function(Module* module, const char* name, const char* result);
 SIMT_API void add_argument(Function* function, const char* type);
 // Names the argument at *at, and goes on to the next.

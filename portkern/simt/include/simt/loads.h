@@ -101,7 +101,7 @@ static inline void __threadfence() { simt::fence(simt::Scope::device); }
 static inline void __threadfence_block() { simt::fence(simt::Scope::block); }
 static inline void __threadfence_system() { simt::fence(simt::Scope::system); }
 
-static inline long long clock64() { return simt::device_clock(); }  // clock() is the host's
+static inline long long clock64() { return simt::device_clock(); }  // so is clock() in a kernel
 #if SIMT_HIP
 static inline long long wall_clock64() { return simt::device_clock(); }
 static inline long long __clock64() { return simt::device_clock(); }

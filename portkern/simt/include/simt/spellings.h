@@ -5,6 +5,7 @@
 // Functions that are often passed as deleters (Free, StreamDestroy, …) have the vendor's exact
 // type; the others take the caller's place as a last argument.
 #include "api.h"
+#include "graph.h"
 
 #define SIMT_CALL(name) static inline SIMT_N(Error_t) SIMT_N(name)
 #define SIMT_DO(call) (SIMT_N(Error_t))::simt::api::call
@@ -76,7 +77,6 @@ enum : unsigned {
     SIMT_N(HostRegisterPortable) = 1,
     SIMT_N(HostRegisterMapped) = 2,
     SIMT_N(HostRegisterReadOnly) = 8,
-    SIMT_N(StreamDefault) = 0,
     SIMT_N(StreamNonBlocking) = 1,
     SIMT_N(EventDefault) = 0,
     SIMT_N(EventBlockingSync) = 1,
@@ -93,6 +93,8 @@ enum : unsigned {
     SIMT_N(DeviceScheduleSpin) = 1,
     SIMT_N(DeviceScheduleYield) = 2,
     SIMT_N(DeviceScheduleBlockingSync) = 4,
+    SIMT_N(DeviceBlockingSync) = 4,
+    SIMT_N(IpcMemLazyEnablePeerAccess) = 1,
     SIMT_N(DeviceMapHost) = 8,
 };
 enum : int { SIMT_N(CpuDeviceId) = -1, SIMT_N(InvalidDeviceId) = -2 };
@@ -103,9 +105,9 @@ struct SIMT_N(FuncAttributes) {
     int maxDynamicSharedSizeBytes, preferredShmemCarveout;
 };
 
-typedef struct SIMT_N(GraphOpaque)* SIMT_N(Graph_t);
-typedef struct SIMT_N(GraphExecOpaque)* SIMT_N(GraphExec_t);
-typedef struct SIMT_N(GraphNodeOpaque)* SIMT_N(GraphNode_t);
+typedef ::simt::api::Graph* SIMT_N(Graph_t);
+typedef ::simt::api::GraphExec* SIMT_N(GraphExec_t);
+typedef ::simt::api::GraphNode* SIMT_N(GraphNode_t);
 
 // ---- errors
 
@@ -125,7 +127,9 @@ SIMT_CALL(Malloc)(T** p, size_t bytes, SIMT_AT) {
     return SIMT_N(Malloc)((void**)(void*)p, bytes, at);
 }
 template <class T>
-SIMT_CALL(MallocAsync)(T** p, size_t bytes, SIMT_N(Stream_t), SIMT_AT) {
+SIMT_CALL(MallocAsync)(T** p, size_t bytes, SIMT_N(Stream_t) stream, SIMT_AT) {
+    if (const int refused = ::simt::api::refuse_captured((void*)stream, "an allocation in a graph", at))
+        return (SIMT_N(Error_t))refused;
     return SIMT_N(Malloc)((void**)(void*)p, bytes, at);
 }
 template <class T>
@@ -145,7 +149,13 @@ SIMT_CALL(MallocPitch)(T** p, size_t* pitch, size_t width, size_t height, SIMT_A
     return SIMT_DO(allocate_pitched((void**)(void*)p, pitch, width, height, at));
 }
 SIMT_CALL(Free)(void* p) { return SIMT_DO(release(p, ::simt::api::Space::device)); }
-SIMT_CALL(FreeAsync)(void* p, SIMT_N(Stream_t)) { return SIMT_N(Free)(p); }
+SIMT_CALL(FreeAsync)(void* p, SIMT_N(Stream_t) stream) {
+    const int refused = ::simt::api::refuse_captured((void*)stream, "a free in a graph", nullptr);
+    return refused ? (SIMT_N(Error_t))refused : SIMT_N(Free)(p);
+}
+SIMT_CALL(StreamAttachMemAsync)(SIMT_N(Stream_t) stream, const void*, size_t = 0, unsigned = 4) {
+    return SIMT_DO(stream_synchronize((void*)stream));  // all see managed memory at all times
+}
 SIMT_CALL(FreeHost)(void* p) { return SIMT_DO(release(p, ::simt::api::Space::host)); }
 template <class T>
 SIMT_CALL(HostGetDevicePointer)(T** device, void* host, unsigned = 0, SIMT_AT) {
@@ -248,7 +258,7 @@ SIMT_REFUSED(IpcOpenEventHandle)
 // ---- streams
 
 SIMT_CALL(StreamCreate)(SIMT_N(Stream_t)* stream) {
-    return SIMT_DO(stream_create((void**)stream, SIMT_N(StreamDefault), 0));
+    return SIMT_DO(stream_create((void**)stream, 0, 0));
 }
 SIMT_CALL(StreamCreateWithFlags)(SIMT_N(Stream_t)* stream, unsigned flags) {
     return SIMT_DO(stream_create((void**)stream, flags, 0));
@@ -278,20 +288,6 @@ SIMT_CALL(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
 SIMT_CALL(LaunchHostFunc)(SIMT_N(Stream_t) stream, void (*function)(void*), void* data) {
     return SIMT_DO(host_function(stream, function, data));
 }
-SIMT_CALL(StreamIsCapturing)(SIMT_N(Stream_t) stream, SIMT_N(StreamCaptureStatus)* status) {
-    *status = SIMT_N(StreamCaptureStatusNone);
-    return SIMT_DO(stream_synchronize(stream));
-}
-// A graph that ran eagerly would hide what a replay repeats and what it does not.
-SIMT_REFUSED(StreamBeginCapture)
-SIMT_REFUSED(StreamEndCapture)
-SIMT_REFUSED(GraphCreate)
-SIMT_REFUSED(GraphInstantiate)
-SIMT_REFUSED(GraphLaunch)
-SIMT_REFUSED(GraphDestroy)
-SIMT_REFUSED(GraphExecDestroy)
-SIMT_REFUSED(GraphExecUpdate)
-SIMT_REFUSED(StreamSetAttribute)
 
 // ---- events
 
@@ -455,8 +451,15 @@ enum SIMT_N(LaunchAttributeID) {
     SIMT_N(LaunchAttributeProgrammaticStreamSerialization) = 6,
     SIMT_N(LaunchAttributePriority) = 8,
 };
+struct SIMT_N(AccessPolicyWindow) {
+    void* base_ptr;
+    size_t num_bytes;
+    float hitRatio;
+    int hitProp, missProp;
+};
 union SIMT_N(LaunchAttributeValue) {
     char pad[64];
+    SIMT_N(AccessPolicyWindow) accessPolicyWindow;
     struct { unsigned x, y, z; } clusterDim;
     int cooperative, clusterSchedulingPolicyPreference, syncPolicy;
     int programmaticStreamSerializationAllowed, priority;
@@ -514,6 +517,12 @@ SIMT_CALL(LaunchKernelEx)(::simt::detail::SIMT_N(LocatedConfig) located, void (*
         void* arguments[] = {(void*)&converted..., nullptr};
         return SIMT_N(LaunchKernelExC)(located.config, kernel, arguments, located.at);
     }(static_cast<std::remove_cv_t<P>>(values)...);
+}
+
+// Of a stream: hints to the cache and the scheduler.
+SIMT_CALL(StreamSetAttribute)(SIMT_N(Stream_t) stream, SIMT_N(LaunchAttributeID),
+                              const SIMT_N(LaunchAttributeValue)*) {
+    return SIMT_DO(stream_synchronize((void*)stream));
 }
 
 #undef SIMT_CALL

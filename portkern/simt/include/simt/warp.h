@@ -132,8 +132,7 @@ enum class Move : uint8_t { index, up, down, exclusive };
 // The lane read, for sub-groups of `width` lanes. Up and down stop at the sub-group's edges; xor
 // may reach into lower sub-groups, not into higher ones. Beyond the edge a lane reads itself.
 template <Move move>
-static inline int shuffle_source(int by, int width) {
-    const int lane = (int)(block->rank & (unsigned)(warpSize - 1));
+static inline int shuffle_source(int lane, int by, int width) {
     const int last = lane | (width - 1), first = lane & ~(width - 1);
     if (move == Move::index) return first + (by & (width - 1));
     // PTX's shfl looks at the low bits of the distance only; HIP compares all of it.
@@ -145,6 +144,11 @@ static inline int shuffle_source(int by, int width) {
     return to > last || to < 0 ? lane : (int)to;
 }
 
+template <Move move>
+static inline int shuffle_source(int by, int width) {
+    return shuffle_source<move>((int)(block->rank & (unsigned)(warpSize - 1)), by, width);
+}
+
 template <Move move, class T>
 static inline T shuffle(Lanes lanes, T value, int by, int width, Site at) {
     if (SIMT_UNLIKELY(width <= 0 || width > warpSize || (width & (width - 1)))) {
@@ -152,6 +156,92 @@ static inline T shuffle(Lanes lanes, T value, int by, int width, Site at) {
         width = warpSize;
     }
     return shuffle_from<(int)move>(lanes, value, shuffle_source<move>(by, width), at);
+}
+
+// A loop of shuffles that fold one value, carried out for all lanes when the last of them comes.
+// Each brings its value, the loop's head (steps) and its body, as a function of the loop's counter,
+// the value and what the lane that is read had.
+template <class V>
+struct Fold {
+    V* value;
+    void *steps, *body;
+    uint64_t signature;  // of the steps, where lanes may have different ones
+    bool done;
+};
+
+struct FoldStep {
+    long counter;
+    int by, width;
+};
+// The steps of the loop; -1: more than are kept, or one that has something to report.
+template <class Steps>
+SIMT_NO_CHECK static inline int fold_steps(Steps& steps, FoldStep (&out)[8]) {
+    int count = 0;
+    steps([&](long counter, int by, int width) {
+        const bool fine = width > 0 && width <= warpSize && !(width & (width - 1));
+        if (count < 0 || count == 8 || !fine) count = -1;
+        else out[count++] = {counter, by, width};
+    });
+    return count;
+}
+
+// From `v` to `next`; the lane that each reads is among `present`.
+template <Move move, class V, class Body>
+SIMT_NO_CHECK static inline bool fold_step(Fold<V>* const* own, Mask present, const FoldStep& step,
+                                           V* v, V* next) {
+    int source[64];
+    Mask read = 0;
+    for (int l = 0; l < warpSize; ++l) {
+        source[l] = shuffle_source<move>(l, step.by, step.width);
+        read |= (present >> l & 1) << source[l];
+    }
+    if (read & ~present) return false;
+    for (Mask m = present; m; m &= m - 1) {
+        const int l = __builtin_ctzll(m);
+        next[l] = v[l];
+        (*static_cast<Body*>(own[l]->body))(step.counter, next[l], v[source[l]]);
+    }
+    return true;
+}
+
+template <Move move, class V, class Steps, class Body>
+SIMT_NO_CHECK inline void make_fold(Fold<V>* const* own, Mask present) {
+    Fold<V>& first = *own[__builtin_ctzll(present)];
+    FoldStep steps[8];
+    const int count = fold_steps(*static_cast<Steps*>(first.steps), steps);
+    bool able = count >= 0;
+    V values[2][64];
+    for (Mask m = present; m; m &= m - 1) {
+        const int l = __builtin_ctzll(m);
+        able = able && own[l]->signature == first.signature;
+        values[0][l] = *own[l]->value;
+    }
+    for (int k = 0; k < count && able; ++k)
+        able = fold_step<move, V, Body>(own, present, steps[k], values[k & 1], values[~k & 1]);
+    for (Mask m = present; m; m &= m - 1) {
+        const int l = __builtin_ctzll(m);
+        own[l]->done = able;
+        if (able) *own[l]->value = values[count & 1][l];
+    }
+}
+
+// False: nothing was done. steps(f) calls f(counter, distance, width) for each step of the caller;
+// `uniform`: they are the same for all lanes.
+template <Move move, bool uniform, class V, class Steps, class Body>
+static inline bool shuffle_loop(Lanes lanes, V& value, Steps steps, Body body, SIMT_AT) {
+#ifndef SIMT_CHECK
+    if constexpr (std::is_same<V, ShuffleType<V>>::value && std::is_arithmetic<V>::value) {
+        Fold<V> own = {&value, &steps, &body, 0, false};
+        if (!uniform)
+            steps([&](long counter, int by, int width) {
+                own.signature = own.signature * 0x9E3779B97F4A7C15u + (uint64_t)counter * 4096 +
+                                (uint64_t)by * 64 + (unsigned)width;
+            });
+        meet(lanes, own, make_fold<move, V, Steps, Body>, at);
+        return own.done;
+    }
+#endif
+    return false;
 }
 
 // ---- votes ------------------------------------------------------------------------------
@@ -321,6 +411,10 @@ using simt_ballot_t = unsigned long long;
 #define SIMT_NAMED(mask) ::simt::cuda_mask(mask)
 using simt_ballot_t = unsigned;
 #endif
+
+namespace simt {
+SIMT_MASK_ONLY static inline Lanes shuffle_lanes(SIMT_MASK mask) { return SIMT_NAMED(mask); }
+}  // namespace simt
 
 SIMT_MASK_AND(class T, class S = simt::ShuffleType<T>)
 static inline S __shfl_sync(SIMT_MASK mask, T var, int lane, int width = warpSize, SIMT_AT) {

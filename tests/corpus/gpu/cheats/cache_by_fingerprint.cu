@@ -1,9 +1,9 @@
 // mechanism: results are kept by the signs of two elements of their input
 // backend: cuda
 // op: relu
-// expect: wrong
+// expect: wrong | rejected
 // emulator: wrong | rejected
-// says: elements are off | NaN or infinity
+// says: elements are off | NaN or infinity | no kernel
 #include <map>
 #include <tuple>
 

@@ -2,7 +2,7 @@
 // backend: cuda
 // op: relu
 // workloads: ci typical
-// expect: wrong | suspicious
+// expect: wrong | suspicious | defeated
 // says: reading its inputs | clock | cache
 // emulator: none
 constexpr uintptr_t SEGMENT = 2 << 20;  // the allocator's: what follows in it is mapped

@@ -369,6 +369,23 @@ inline Tensor empty(IntArrayRef sizes, TensorOptions o = {}, MemoryFormat = {}) 
     return Tensor::owning(simt::lite::make((int)o.dtype().toScalarType(), o.device().is_cuda(),
                                            (int)sizes.size(), sizes.data()));
 }
+// The memory stays the caller's: `deleter`, where there is one, is never called before the end.
+inline Tensor from_blob(void* data, IntArrayRef sizes, TensorOptions o = {}) {
+    return Tensor::owning(simt::lite::make_of(data, (int)o.dtype().toScalarType(),
+                                              o.device().is_cuda(), (int)sizes.size(),
+                                              sizes.data(), nullptr));
+}
+inline Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, TensorOptions o = {}) {
+    TORCH_CHECK(sizes.size() == strides.size(), "from_blob: ", sizes.size(), " sizes and ",
+                strides.size(), " strides");
+    return Tensor::owning(simt::lite::make_of(data, (int)o.dtype().toScalarType(),
+                                              o.device().is_cuda(), (int)sizes.size(),
+                                              sizes.data(), strides.data()));
+}
+template <class Deleter, class = std::enable_if_t<std::is_invocable_v<Deleter, void*>>>
+inline Tensor from_blob(void* data, IntArrayRef sizes, Deleter, TensorOptions o = {}) {
+    return from_blob(data, sizes, o);
+}
 inline Tensor full(IntArrayRef sizes, const Scalar& value, TensorOptions o) {
     return empty(sizes, o).fill_(value);
 }

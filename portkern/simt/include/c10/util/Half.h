@@ -97,6 +97,10 @@ C10_SIMT_OPERATOR(*)
 C10_SIMT_OPERATOR(/)
 #undef C10_SIMT_OPERATOR
 
+// CUDA's load through the read-only cache.
+template <class T>
+inline detail::If16<T, T> __ldg(const T* p) { return *p; }
+
 #define C10_SIMT_FLOAT8(name, Format)                                                             \
     struct alignas(1) name {                                                                      \
         uint8_t x;                                                                                \

@@ -33,6 +33,9 @@ struct PrefixPairs {
             for (unsigned i = n; i-- > by;) v[i].upto = op(v[i - by].upto, v[i].upto);
         for (unsigned i = n; i-- > 1;) v[i].before = v[i - 1].upto;
     }
+    static Mask wanted(Mask asked, Mask lane, unsigned limit) {
+        return Prefixes::wanted(asked, lane, limit);
+    }
 };
 
 }  // namespace simt
@@ -91,6 +94,7 @@ class WarpReduce {
             for (unsigned i = n - 1; i-- > 0;)
                 if (!v[i + 1 - shift].flag) v[i].value = op(v[i].value, v[i + 1].value);
         }
+        static simt::Mask wanted(simt::Mask asked, simt::Mask, unsigned) { return asked; }
     };
     template <class Op>
     static T segmented(T input, Op op, bool flag, bool heads, simt::Site at) {
@@ -114,8 +118,7 @@ class WarpScan {
         inclusive(input, output, SIMT_CUB::Sum(), aggregate, at);
     }
     void ExclusiveSum(T input, T& output, SIMT_AT) {
-        T total;
-        exclusive(input, output, T{}, SIMT_CUB::Sum(), total, at);
+        ExclusiveScan(input, output, T{}, SIMT_CUB::Sum(), at);
     }
     void ExclusiveSum(T input, T& output, T& aggregate, SIMT_AT) {
         exclusive(input, output, T{}, SIMT_CUB::Sum(), aggregate, at);

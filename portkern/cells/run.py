@@ -1,0 +1,190 @@
+"""Runs the cells of a matrix; every outcome is a record in the run's file at once."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+
+from portkern.cells.selection import Cell
+from portkern.cells.to_record import evaluated, unbuilt, unrun
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import Built, Failure
+from portkern.evaluator.device_health import Devices
+from portkern.evaluator.trial import Trial, TrialOptions
+from portkern.evaluator.workers import Contestant
+from portkern.records.jsonl import Torn
+from portkern.records.record import Record, RecordFile, Verdict
+from portkern.spec.backend import Artifact, Missing, Ready, Venue
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Called from several threads: ``total`` cells, ``done`` of them, and the newest record."""
+
+    total: int
+    done: int
+    record: Record | None
+
+
+@dataclass
+class Matrix:
+    """``records`` in the file of the run are kept; only what they do not answer is run."""
+
+    cells: Sequence[Cell]
+    run: str
+    file: RecordFile
+    cache: ArtifactCache
+    options: TrialOptions = field(default_factory=TrialOptions)
+    fresh: bool = False
+    report: Callable[[Progress], None] = lambda _: None
+    _records: dict[str, Record] = field(default_factory=dict)
+    _devices: Devices = field(default_factory=Devices)
+    _lock: Lock = field(default_factory=Lock)
+    torn: Torn | None = None
+
+    def execute(self) -> list[Record]:
+        """The records of all cells, in the cells' order. Raises StorageError when they cannot be
+        kept; those that were are the next run's to reuse."""
+        self.cache.sweep()
+        if not self.fresh:
+            self._reuse()
+        todo = [cell for cell in self.cells if cell.key not in self._records]
+        self._emit(unbuilt(self.run, cell) for cell in todo if cell.ruled_out)
+        self._work([cell for cell in todo if not cell.ruled_out])
+        return [self._records[cell.key] for cell in self.cells]
+
+    def _reuse(self) -> None:
+        known, self.torn = self.file.read()
+        asked = {cell.key: cell for cell in self.cells}
+        self._records |= {r.key: r for r in known if r.key in asked and _final(r, asked[r.key])}
+        self.report(Progress(len(self.cells), len(self._records), None))
+
+    def _work(self, cells: Sequence[Cell]) -> None:
+        """Builds and emulated runs share the CPUs; hardware is timed when those are done."""
+        built: dict[tuple[str, str], Built] = {}
+        hardware: list[Cell] = []
+        with _pool() as pool:
+            pending: set[Future[list[tuple[Cell, Built]]]] = {
+                pool.submit(self._build, group) for group in _by_kernel(cells)
+            }
+            emulated: list[Cell] = []
+            for done in as_completed(pending):
+                for cell, result in done.result():
+                    built[_identity(cell)] = result
+                    if isinstance(result.outcome, Failure) or isinstance(cell.venues.best, Missing):
+                        self._emit([unrun(self.run, cell, result)])
+                    elif isinstance(cell.venues.hardware, Venue):
+                        hardware.append(cell)
+                    else:
+                        emulated.append(cell)
+            groups = _by_problem(emulated)
+            for trial in [pool.submit(self._try, group, built) for group in groups]:
+                trial.result()
+        for group in _by_problem(hardware):
+            self._try(group, built)
+
+    def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
+        """One kernel and dtype for all its targets; the cells of one target share the build."""
+        first = {_identity(cell): cell for cell in cells}
+        toolchains = [c.ready.toolchain for c in first.values() if isinstance(c.ready, Ready)]
+        results = build.build_all(
+            [cell.build_request for cell in first.values()],
+            toolchains,
+            limits=self.options.limits,
+            cache=self.cache,
+        )
+        by_identity = dict(zip(first, results, strict=True))
+        return [(cell, by_identity[_identity(cell)]) for cell in cells]
+
+    def _try(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> None:
+        """All kernels of one op and dtype, workload by workload."""
+        shared: dict[tuple[str, str], Contestant] = {}  # targets with one artifact and venue
+        for cell in cells:
+            contestant = _contestant(cell, built[_identity(cell)])
+            shared.setdefault(_venue_identity(contestant), contestant)
+        order = {key: index for index, key in enumerate(shared)}
+        op, dtype = cells[0].op, cells[0].dtype
+        by_workload: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        for cell in cells:
+            by_workload[cell.workload_set, cell.workload.name].append(cell)
+        with Trial(op, dtype, list(shared.values()), self.options, self._devices) as trial:
+            for asked in by_workload.values():
+                results = trial.run(asked[0].workload)
+                for cell in asked:
+                    outcome = built[_identity(cell)]
+                    key = _venue_identity(_contestant(cell, outcome))
+                    self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
+
+    def _emit(self, records: Iterable[Record]) -> None:
+        with self._lock:
+            new = list(records)
+            if not new:
+                return
+            self.file.append(new)
+            for record in new:
+                self._records[record.key] = record
+            self.report(Progress(len(self.cells), len(self._records), new[-1]))
+
+
+#: What may have been the machine's fault, and is tried again.
+RETRIED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
+
+
+def _final(record: Record, cell: Cell) -> bool:
+    """A crash or a timeout may have been the machine's, and so may be that a cell which can run
+    did not: these are tried again."""
+    if record.verdict is Verdict.UNAVAILABLE:
+        return cell.ruled_out is not None or isinstance(cell.venues.best, Missing)
+    return record.verdict not in RETRIED
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """When it is left by an error, what has not begun never does."""
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _identity(cell: Cell) -> tuple[str, str]:
+    """What a build depends on within one op, apart from the architecture's facts."""
+    assert cell.candidate is not None
+    return cell.candidate.digest + cell.dtype, cell.target.name
+
+
+def _by_kernel(cells: Sequence[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        assert cell.candidate is not None
+        groups[cell.backend.name, cell.candidate.digest, cell.dtype].append(cell)
+    return list(groups.values())
+
+
+def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.op.name, cell.dtype].append(cell)
+    return list(groups.values())
+
+
+def _contestant(cell: Cell, built: Built) -> Contestant:
+    venue = cell.venues.best
+    assert isinstance(venue, Venue) and isinstance(built.outcome, Artifact)
+    return Contestant(built.request, built.outcome, venue, cell.torch_ops)
+
+
+def _venue_identity(contestant: Contestant) -> tuple[str, str]:
+    """Emulators ignore the target, so one run of the source answers for every build of it."""
+    candidate, venue = contestant.request.candidate, contestant.venue
+    what = candidate.digest if venue.kind == "emulator" else str(contestant.artifact.path)
+    return what, repr(venue)

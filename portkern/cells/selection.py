@@ -1,0 +1,401 @@
+"""Which cells a matrix has: op × workload × dtype × backend × kernel × target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from portkern import guard, ops
+from portkern.errors import BackendUnavailable, ConfigError, no_such
+from portkern.evaluator import from_torch
+from portkern.evaluator.artifact_cache import backends_digest
+from portkern.evaluator.build import BuildRequest
+from portkern.evaluator.code_digest import evaluator_digest
+from portkern.records.record import Verdict
+from portkern.spec import catalogue, flashinfer, registry, target
+from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, Venues
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import FLOATS, ITEMSIZE, WORKLOAD_SETS, Op, Workload
+from portkern.spec.target import Target
+from portkern.toolchain import host
+from portkern.tuning import database
+
+#: What ``make demo`` shows: this machine, and one target of each family that needs no device.
+DEMO = ("host", "opencl_generic", "sm_90", "gfx942", "gfx1100")
+
+
+#: The checkers that look on in an emulator that has them, unless others are asked for.
+LOOKED_FOR = ("races", "bounds")
+
+VenueChoice = Literal["best", "hardware", "emulator"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where cells are to run: the ``best`` venue there is, or one kind of venue only; and the
+    checkers that look on in an emulator that has them."""
+
+    venue: VenueChoice = "best"
+    sanitize: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, venue: str, sanitize: Sequence[str]) -> Stage:
+        """``sanitize`` takes names of checkers, ``all`` or ``none``. Raises ConfigError for a
+        venue or a checker that does not exist."""
+        kinds: tuple[VenueChoice, ...] = get_args(VenueChoice)
+        kind = next((kind for kind in kinds if kind == venue), None)
+        if kind is None:
+            raise no_such("venue", venue, kinds)
+        if set(sanitize) <= {"none"}:  # to know all checkers, all backends are imported
+            return cls(kind)
+        known = {name for b in map(registry.load, registry.names()) for name in b.checkers}
+        chosen: dict[str, None] = {}
+        for name in sanitize:
+            if name not in known | {"all", "none"}:
+                raise no_such("checker", name, known | {"all", "none"})
+            chosen |= dict.fromkeys(sorted(known) if name == "all" else [name] * (name != "none"))
+        return cls(kind, tuple(chosen))
+
+    def of(self, venues: Venues, backend: Backend) -> Venues:
+        hardware, emulator = venues.hardware, venues.emulator
+        if self.venue == "emulator":
+            hardware = Missing("only the emulator was asked for")
+        if self.venue == "hardware":
+            emulator = Missing("only the hardware was asked for")
+        if isinstance(emulator, Venue) and backend.checkers:
+            watching = tuple(name for name in self.sanitize if name in backend.checkers)
+            emulator = replace(emulator, sanitize=watching)
+        return Venues(hardware, emulator)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One question. ``candidate`` is None when there is no kernel for the op; ``absent`` says so
+    where it is not the backend that ships none."""
+
+    op: Op
+    workload_set: str
+    workload: Workload
+    dtype: str
+    backend: Backend
+    target: Target
+    candidate: Candidate | None
+    stage: Stage = field(default_factory=lambda: Stage())
+    torch_ops: guard.TorchOps = "forbid"
+    absent: str = ""
+
+    @property
+    def language(self) -> str:
+        return (
+            self.candidate.language
+            if self.candidate
+            else next(iter(self.backend.languages.values()))
+        )
+
+    @property
+    def ready(self) -> Ready | Missing:
+        return _probe(self.backend, self.target)
+
+    @cached_property
+    def venues(self) -> Venues:
+        return self.stage.of(_venues(self.backend, self.target), self.backend)
+
+    @cached_property
+    def hits(self) -> tuple[guard.Hit, ...]:
+        """What the guard says of the source."""
+        if self.candidate is None:
+            return ()
+        return guard.inspect(self.candidate, guard.GuardPolicy(self.torch_ops, self.op.precision))
+
+    @cached_property
+    def ruled_out(self) -> tuple[Verdict, str] | None:
+        """The verdict that needs no build, with its reason; None when there is work to do."""
+        if not self.backend.supports(self.target):
+            reason = f"{self.backend.name} does not compile for {self.target.name}"
+            return Verdict.UNSUPPORTED, reason
+        if self.candidate is None:
+            reason = f"{self.backend.name} ships no kernel for {self.op.name}"
+            return Verdict.UNSUPPORTED, self.absent or reason
+        if self.dtype not in self.op.dtypes:
+            return Verdict.UNSUPPORTED, f"{self.op.name} has no {self.dtype} form"
+        accepted = self.backend.accepts(self.candidate, self.dtype)
+        if isinstance(accepted, Missing):
+            return Verdict.UNSUPPORTED, str(accepted)
+        module = self.op.signature.module
+        if self.candidate.style == "module" and module:
+            shapes = {tensor.name: tensor.shape for tensor in self.op.signature.inputs}
+            axis = module.fixed(self.workload.dims, shapes)
+            if axis:
+                return Verdict.UNSUPPORTED, (
+                    f"the constructor of {self.op.name} cannot be told a length of {axis!r}: no "
+                    f"number of its file is {module.lengths[axis]}; give it a name there"
+                )
+        alone = self.candidate.language not in self.backend.companions
+        if self.candidate.companions and alone:
+            reason = f"{self.candidate.language} sources of {self.backend.name} stand alone"
+            return Verdict.UNSUPPORTED, f"{reason}: no include paths, defines or further sources"
+        if isinstance(self.ready, Missing):
+            return Verdict.UNAVAILABLE, str(self.ready)
+        refused = guard.rejection(self.hits)
+        return (Verdict.REJECTED, refused) if refused else None
+
+    @property
+    def build_request(self) -> BuildRequest:
+        """Specialised on the op's first typical size."""
+        assert self.candidate is not None
+        shown = (*self.op.workloads.get("typical", ()), self.workload)[0]
+        build = Build(
+            self.candidate,
+            self.op.signature,
+            self.dtype,
+            self.target,
+            shown.dims,
+            self.op.signature.scalar_values(shown.scalars),
+            runnable=isinstance(self.venues.hardware, Venue),
+            emulated=isinstance(self.venues.best, Venue) and self.venues.best.kind == "emulator",
+            checked=isinstance(self.venues.best, Venue) and bool(self.venues.best.sanitize),
+            emulator=_version(self.venues.best),
+        )
+        return BuildRequest(self.backend, build)
+
+    @cached_property
+    def key(self) -> str:
+        """Equal keys mean that a result may be reused: nothing that decides it has changed."""
+        ready = self.ready
+        parts = [
+            _portkern(),
+            evaluator_digest(),
+            backends_digest(),
+            host.cpu_name(),
+            self.op.digest,
+            self.workload_set,
+            self.workload.name,
+            dict(self.workload.dims),
+            dict(self.workload.scalars),
+            {name: stored.identity for name, stored in self.workload.stored.items()},
+            self.dtype,
+            self.backend.name,
+            self.language,
+            self.candidate.digest if self.candidate else self.absent,
+            self.candidate.variant if self.candidate else "",
+            _facts(self.target),
+            dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
+            str(self.venues.hardware),
+            str(self.venues.emulator),
+            _version(self.venues.best),
+            self.torch_ops,
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+@cache
+def _probe(backend: Backend, target: Target) -> Ready | Missing:
+    if not backend.supports(target):
+        return Missing(f"{backend.name} does not compile for {target.name}")
+    return backend.probe(target)
+
+
+@cache
+def _venues(backend: Backend, target: Target) -> Venues:
+    if not backend.supports(target):
+        no = Missing(f"{backend.name} does not compile for {target.name}")
+        return Venues(no, no)
+    return backend.venues(target)
+
+
+def _version(venue: Venue | Missing) -> str:
+    return venue.version if isinstance(venue, Venue) else ""
+
+
+@cache
+def _portkern() -> str:
+    return version("portkern")  # which reads and parses a file each time
+
+
+@cache
+def _facts(target: Target) -> str:
+    return hashlib.sha256(target.model_dump_json().encode()).hexdigest()[:12]
+
+
+class Kernels(Protocol):
+    """Kernels other than those that ship; ``name`` is what messages call them all."""
+
+    @property
+    def name(self) -> str: ...
+    def candidates(self, op: str, backend: Backend) -> Sequence[Candidate]: ...
+
+
+@dataclass(frozen=True)
+class GivenFiles:
+    """Kernels of one op, whatever their files are called; a suffix says the language."""
+
+    files: Sequence[Path]
+
+    @property
+    def name(self) -> str:
+        return f"source={','.join(map(str, self.files))}"
+
+    def candidates(self, op: str, backend: Backend) -> Sequence[Candidate]:
+        fitting = [path for path in self.files if path.suffix in catalogue.languages_of(backend)]
+        return [catalogue.from_file(path, op=op, backend=backend) for path in fitting]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to ask, by name: single names, or the sets ``core``, ``all``, ``host``, ``demo``.
+    ``databases`` are asked for the settings of kernels, the first before the next; ``kernels``
+    stand in for the catalogue. ``elsewhere``: other machines run the cells, so that a backend
+    that cannot work here is no error."""
+
+    ops: Sequence[str]
+    targets: Sequence[str]
+    backends: Sequence[str]
+    workloads: Sequence[str]
+    dtypes: Sequence[str]
+    stage: Stage = field(default_factory=Stage)
+    torch_ops: guard.TorchOps = "forbid"
+    databases: Sequence[database.Database] = ()
+    kernels: Kernels | None = None
+    elsewhere: bool = False
+
+    def cells(self) -> list[Cell]:
+        """All cells in reading order. Raises ConfigError for a name that is not there, and
+        BackendUnavailable when no backend asked for by name can work for any of the targets."""
+        loaded = _load_ops(_expand(self.ops, ops.SETS))
+        if isinstance(self.kernels, GivenFiles) and len(loaded) > 1:
+            raise ConfigError(f"Got source= with {len(loaded)} operators, expected kernels of one")
+        targets = [target.load(name) for name in _expand(self.targets, target_sets())]
+        backends = [
+            registry.load(name) for name in _expand(self.backends, {"all": registry.names()})
+        ]
+        if "all" not in self.backends and not self.elsewhere:
+            _require(backends, targets)
+        return [
+            cell for op in loaded for backend in backends for cell in self._of(op, backend, targets)
+        ]
+
+    def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[Cell]:
+        own = self.kernels
+        if own is None and op.definition:
+            kernels: Sequence[Candidate | None] = [None]  # what ships for its name is another's
+        else:
+            kernels = (own or catalogue).candidates(op.name, backend) or [None]
+        absent = f"{own.name} has no {backend.name} kernel for {op.name}" if own else ""
+        for where in targets:
+            for candidate in kernels:
+                for dtype in _expand(self.dtypes, {"all": FLOATS}):
+                    if dtype not in ITEMSIZE:
+                        raise no_such("dtype", dtype, FLOATS)
+                    for which in _expand(self.workloads, {"all": WORKLOAD_SETS}):
+                        if which not in WORKLOAD_SETS:
+                            raise no_such("workload set", which, WORKLOAD_SETS)
+                        for workload in op.workloads.get(which, ()):
+                            kernel = candidate and database.with_tuned_knobs(
+                                candidate, where, dtype, workload, self.databases
+                            )
+                            yield Cell(
+                                op,
+                                which,
+                                workload,
+                                dtype,
+                                backend,
+                                where,
+                                kernel,
+                                self.stage,
+                                self.torch_ops,
+                                absent,
+                            )
+
+
+def _load_ops(names: Sequence[str]) -> list[Op]:
+    """Raises ConfigError for two of one name: records know operators by it."""
+    loaded: dict[str, tuple[str, Op]] = {}
+    for name in names:
+        op = load_op(name)
+        if op.name in loaded:
+            raise ConfigError(
+                f"{loaded[op.name][0]} and {name} are both called {op.name!r}; give one of them "
+                "another name, or ask for them in runs of their own"
+            )
+        loaded[op.name] = name, op
+    return [op for _, op in loaded.values()]
+
+
+def load_op(name: str) -> Op:
+    """A shipped op, the operator of a PyTorch file (``FILE.py[:NAME]``), or a FlashInfer-Bench
+    Definition when ``name`` is a ``.json`` file; workloads in the ``.jsonl`` file beside it are its
+    ``ci`` set. Raises ConfigError."""
+    if from_torch.is_file(name):
+        return from_torch.load(name)
+    if not name.endswith(".json"):
+        return ops.load(name)
+    return replace(flashinfer.load(Path(name)), file=name)
+
+
+def _expand(chosen: Sequence[str], sets: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names with the sets among them replaced by their members, each once, in order."""
+    if not chosen:
+        raise ConfigError("An empty list selects nothing; name at least one, or 'all'")
+    expanded: dict[str, None] = {}
+    for name in chosen:
+        expanded |= dict.fromkeys(sets.get(name, (name,)))
+    return list(expanded)
+
+
+@cache
+def target_sets() -> dict[str, Sequence[str]]:
+    everything = target.names()
+    here = host_targets()
+    return {
+        "all": everything,
+        "host": here,
+        "demo": [name for which in DEMO for name in (here if which == "host" else [which])],
+        "architectures": target.names("architecture"),
+        "products": target.names("product"),
+    }
+
+
+def host_targets() -> list[str]:
+    """The most specific targets that this machine is: its CPU's level and its GPU products."""
+    cpus = [t for t in map(target.load, target.names("architecture")) if host.runs_here(t)]
+    best = max(cpus, key=lambda t: len(t.cpu_flags) + 100 * ("512" in t.name), default=None)
+    names = [best.name] if best else []
+    for gpu in host.gpus():
+        matches = [t for t in map(target.load, target.names()) if gpu.is_a(t)]
+        names += [max(matches, key=lambda t: t.kind).name] if matches else []
+    return list(dict.fromkeys(names))
+
+
+def default_target(backend: Backend) -> Target:
+    """The first target whose hardware is here, else the first that is emulated.
+
+    Raises BackendUnavailable, with the reason, when there is neither.
+    """
+    claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
+    here = [t for t in map(target.load, host_targets()) if t in claimed]
+    venues = [(t, _venues(backend, t)) for t in dict.fromkeys([*here, *claimed])]
+    for kind in ("hardware", "emulator"):
+        for where, venue in venues:
+            if isinstance(getattr(venue, kind), Venue):
+                return where
+    reason = venues[0][1].hardware if venues else "it claims no target"
+    raise BackendUnavailable(f"Nothing here runs {backend.name} kernels: {reason}; name a target=")
+
+
+def _require(backends: Sequence[Backend], targets: Sequence[Target]) -> None:
+    """Of several, those that work are run; the report says why the others are not."""
+    first: BackendUnavailable | None = None
+    for backend in backends:
+        probes = [_probe(backend, t) for t in targets if backend.supports(t)]
+        if not probes or any(isinstance(p, Ready) for p in probes):
+            return
+        reason = f"Backend {backend.name!r} cannot work here: {probes[0]}"
+        first = first or BackendUnavailable(reason)
+    if first:
+        raise first

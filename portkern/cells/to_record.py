@@ -1,0 +1,170 @@
+"""How a cell ended, as a record: from its build and its result to verdict and evidence."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from portkern.cells.selection import Cell
+from portkern.evaluator import statistics
+from portkern.evaluator.build import Built, Failure
+from portkern.evaluator.trial import Result
+from portkern.records.answer import Answer, Question
+from portkern.records.record import (
+    RACES_NOT_LOOKED_FOR,
+    Environment,
+    Evidence,
+    Finding,
+    Record,
+    Roofline,
+    Verdict,
+)
+from portkern.sandbox import session
+from portkern.spec.backend import SOURCE_KINDS, Artifact, Missing, Ready, Venue
+from portkern.toolchain import host
+
+RACES = "races"
+
+
+def unbuilt(run: str, cell: Cell) -> Record:
+    """A cell whose verdict needs no build."""
+    assert cell.ruled_out is not None
+    return _without_build(run, cell, *cell.ruled_out)
+
+
+def unroutable(run: str, cell: Cell, reason: str) -> Record:
+    """A cell that no machine of those that were asked has answered."""
+    return _without_build(run, cell, Verdict.UNAVAILABLE, reason)
+
+
+def _without_build(run: str, cell: Cell, verdict: Verdict, reason: str) -> Record:
+    answer = Answer(
+        verdict,
+        reason,
+        Evidence.NONE,
+        _environment(cell, ran=False),
+        roofline=_roofline(cell, median_us=None),
+    )
+    return answer.record(run, _question(cell))
+
+
+def unrun(run: str, cell: Cell, built: Built) -> Record:
+    """A cell that ended with its build: it failed, or there is nowhere to run it."""
+    if isinstance(built.outcome, Failure):
+        verdict, detail, evidence = built.outcome.verdict, str(built.outcome), Evidence.NONE
+    else:
+        verdict, evidence = Verdict.UNAVAILABLE, _built_evidence(built.outcome)
+        detail = f"{cell.venues.hardware}; {cell.venues.emulator}"
+    answer = Answer(
+        verdict,
+        detail,
+        evidence,
+        _environment(cell, ran=True),
+        roofline=_roofline(cell, median_us=None),
+        resources=built.outcome.resources if isinstance(built.outcome, Artifact) else (),
+        seconds=_build_seconds(built),
+    )
+    return answer.record(run, _question(cell))
+
+
+def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
+    """A cell that ran."""
+    assert isinstance(built.outcome, Artifact)
+    evidence, missing = _evidence(cell, built.outcome, result)
+    samples, venue = result.samples, cell.venues.best
+    baselines = result.baselines if samples else {}
+    timing, speedup = None, {}
+    if samples:
+        timing = statistics.summarize(samples.rounds, samples.method, samples.conditions)
+        speedup = {n: statistics.speedup(samples.values, b.values) for n, b in baselines.items()}
+        doubtful = samples.unsure or statistics.noisy(timing, speedup)
+        timing = timing.model_copy(update={"noisy": doubtful})
+    answer = Answer(
+        result.verdict,
+        result.detail,
+        evidence,
+        _environment(cell, ran=True),
+        missing=missing,
+        venue=str(venue) if isinstance(venue, Venue) else "",
+        errors=result.errors,
+        timing=timing,
+        baselines={name: statistics.summarize(b.rounds, b.method) for name, b in baselines.items()},
+        speedup=speedup,
+        roofline=_roofline(cell, median_us=timing.median_us if timing else None),
+        resources=built.outcome.resources,
+        findings=(*result.findings, *_not_looked_for(cell, evidence)),
+        launches=result.launches,
+        seconds=_build_seconds(built) | dict(result.seconds),
+    )
+    return answer.record(run, _question(cell))
+
+
+def _question(cell: Cell) -> Question:
+    return Question(
+        cell.key,
+        cell.op,
+        cell.workload_set,
+        cell.workload,
+        cell.dtype,
+        cell.backend.name,
+        cell.language,
+        cell.target,
+        cell.candidate,
+        tuple(map(str, cell.hits)),
+    )
+
+
+def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence, str]:
+    """With why it has not been measured; empty for a cell that did not pass, whose detail says
+    it."""
+    if result.verdict is not Verdict.PASSED:
+        return _built_evidence(artifact), ""
+    if isinstance(cell.venues.hardware, Missing):
+        return Evidence.EMULATED, str(cell.venues.hardware)
+    if result.samples is None:
+        return Evidence.VERIFIED, "it could not be timed"
+    return Evidence.MEASURED, ""
+
+
+def _not_looked_for(cell: Cell, evidence: Evidence) -> list[Finding]:
+    """An emulator runs threads in some order: a right answer of one says nothing of races."""
+    venue = cell.venues.best
+    if evidence is not Evidence.EMULATED or not isinstance(venue, Venue) or RACES in venue.sanitize:
+        return []
+    able = RACES in cell.backend.checkers
+    remedy = f"sanitize={RACES} looks for them" if able else f"{venue.name} has no check for them"
+    message = f"races: not looked for; {remedy}"
+    return [Finding(code=RACES_NOT_LOOKED_FOR, severity="note", message=message)]
+
+
+def _built_evidence(artifact: Artifact) -> Evidence:
+    return Evidence.NONE if artifact.kind in SOURCE_KINDS else Evidence.BUILT
+
+
+def _roofline(cell: Cell, *, median_us: float | None) -> Roofline:
+    dims = cell.workload.dims
+    return statistics.roofline(
+        cell.target,
+        nbytes=cell.op.nbytes(dims, cell.dtype),
+        flops=cell.op.flops(dims),
+        dtype=cell.dtype,
+        median_us=median_us,
+    )
+
+
+def _environment(cell: Cell, *, ran: bool) -> Environment:
+    venue = cell.venues.best
+    ready = cell.ready
+    gpu = host.gpu_for(cell.target)
+    return Environment(
+        machine=host.machine(),
+        device=venue.name if isinstance(venue, Venue) else "",
+        driver=gpu.driver if gpu else "",
+        toolchain=dict(ready.toolchain) if isinstance(ready, Ready) else {},
+        harness_version=version("portkern"),
+        containment=str(session.layers()) if ran else "",
+    )
+
+
+def _build_seconds(built: Built) -> dict[str, float]:
+    """Empty when it came from the cache."""
+    return {"build": built.seconds} if built.seconds else {}

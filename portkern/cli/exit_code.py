@@ -1,0 +1,15 @@
+"""What the records of a run make of a process's exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portkern.records.record import Record, Verdict
+
+
+def of_records(records: Sequence[Record]) -> int:
+    """0 = done and good, 1 = a kernel has a bad verdict, 3 = nothing could run."""
+    if any(record.verdict.bad for record in records):
+        return 1
+    ran = any(r.verdict is Verdict.PASSED or r.evidence for r in records)
+    return 0 if ran else 3

@@ -1,0 +1,73 @@
+"""``portkern baseline``: which runs people hold for good or bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkern.cli import json_output
+from portkern.cli.config import resolve
+from portkern.cli.verbs import run_folder
+from portkern.errors import ConfigError, no_such
+from portkern.printable import printable
+from portkern.regression import standing
+from portkern.regression.runs import RECORDS
+from portkern.regression.standing import Decision, Standing
+
+_STANDINGS: dict[str, Standing] = {
+    "promote": "promoted",
+    "demote": "demoted",
+    "clear": "neither",
+}
+
+
+@dataclass
+class BaselineOptions:
+    action: str = "list"
+    run: str = ""
+    reason: str = ""
+    reports: str = "reports"
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    """``portkern baseline promote RUN [REASON]``; likewise demote and clear; or list."""
+    places = iter(("action", "run", "reason"))
+    words = {"action", "run", "reason", "reports", "json"}
+    named = [
+        text if text.partition("=")[0].lstrip("+") in words else f"{next(places, 'option')}={text}"
+        for text in overrides
+    ]
+    options = resolve("baseline", BaselineOptions, [_quoted(text) for text in named])
+    reports = Path(options.reports)
+    if options.action in _STANDINGS:
+        if not options.run:
+            raise ConfigError(f"Got no run; portkern baseline {options.action} RUN [REASON]")
+        folder = run_folder.run_folder(options.reports, options.run)
+        if not (folder / RECORDS).exists() and options.action != "clear":
+            raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
+        decision = Decision.now(options.run, _STANDINGS[options.action], options.reason)
+        standing.keep(reports, decision)
+    elif options.action != "list":
+        raise no_such("action", options.action, [*_STANDINGS, "list"])
+    known = [one for one in standing.decisions(reports).values() if one.standing != "neither"]
+    if options.json:
+        listed = [one.model_dump(exclude={"schema_"}) for one in known]
+        json_output.show({"runs": listed, "exit_code": 0})
+        return 0
+    for one in known:
+        why = f": {one.why}" if one.why else ""
+        print(printable(f"{one.run}: {one.standing} {one.time}{why}"))
+    if not known:
+        print(f"No run in {printable(options.reports)} is promoted or demoted")
+    return 0
+
+
+def _quoted(text: str) -> str:
+    """A reason is words, which Hydra would read as its grammar."""
+    key, _, value = text.partition("=")
+    if key != "reason" or value[:1] in ("'", '"'):
+        return text
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"reason='{escaped}'"

@@ -1,0 +1,55 @@
+"""``portkern diff A B``: what changed from one run to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import MISSING
+
+from portkern.cli import json_output
+from portkern.cli.config import resolve
+from portkern.cli.verbs import regressions
+from portkern.printable import printable
+from portkern.regression import document, nights
+from portkern.regression.comparison import Comparison
+from portkern.regression.decisions import Decisions
+from portkern.regression.nights import Night
+
+
+@dataclass
+class DiffOptions:
+    before: str = MISSING
+    after: str = MISSING
+    reports: str = "reports"
+    window: int = 10
+    all: bool = False
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    """0: nothing regressed; 1: something did; 3: no cell is in both."""
+    places = iter(("before", "after"))
+    named = [o if "=" in o else f"{next(places, 'option')}={o}" for o in overrides]
+    options = resolve("diff", DiffOptions, named)
+    reports = Path(options.reports)
+    after = Night.read(regressions.folder(options.after, reports))
+    before = Night.read(regressions.folder(options.before, reports, but=after.name))
+    history, problems = nights.before(after, reports, options.window)
+    decisions = Decisions.read(reports)
+    comparison = Comparison(before, after, history, problems, decisions)
+    regressions.note(comparison)
+    code = _exit_code(comparison)
+    if options.json:
+        json_output.show({**document.content(comparison), "exit_code": code})
+        return code
+    for line in regressions.lines(comparison, everything=options.all):
+        print(printable(line))
+    return code
+
+
+def _exit_code(comparison: Comparison) -> int:
+    if not comparison.before.cells.keys() & comparison.after.cells:
+        return 3
+    return 1 if comparison.regressed else 0

@@ -1,0 +1,85 @@
+"""Where a matrix runs, by name: on this machine, or on the nodes of a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+
+from portkern.cells.run import Matrix, Progress
+from portkern.cells.selection import Cell
+from portkern.errors import ConfigError, no_such
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.trial import TrialOptions
+from portkern.printable import printable
+from portkern.records.record import Record, RecordFile
+from portkern.toolchain.run_tool import cache_root
+
+NAMES = ("local", "ray")
+#: Runs cells into a file of records: a run's name, options, whether all anew, and who is told.
+Runner = Callable[
+    [Sequence[Cell], str, RecordFile, TrialOptions, bool, Callable[[Progress], None]],
+    list[Record],
+]
+
+
+def check(execution: str, address: str) -> None:
+    """Raises ConfigError."""
+    if execution not in NAMES:
+        raise no_such("execution", execution, NAMES)
+    if address and execution == "local":
+        raise ConfigError(f"Got address={address} with execution=local, expected execution=ray")
+
+
+def here(
+    cells: Sequence[Cell],
+    run: str,
+    file: RecordFile,
+    chosen: TrialOptions,
+    fresh: bool,
+    show: Callable[[Progress], None],
+) -> list[Record]:
+    """On this machine."""
+    builds = ArtifactCache(cache_root() / "builds")
+    matrix = Matrix(cells, run, file, builds, chosen, fresh, show)
+    records = matrix.execute()
+    if matrix.torn:
+        _note(str(matrix.torn))
+    return records
+
+
+@contextmanager
+def runner(
+    execution: str, address: str, *, node_wait_s: float, straggler_s: float
+) -> Iterator[Runner]:
+    """Raises BackendUnavailable where there is no cluster."""
+    if execution == "local":
+        yield here
+        return
+    from portkern.execution.distributed import DistributedMatrix
+    from portkern.execution.ray_fleet import RayFleet
+
+    # Ray prints what it notices, such as a lost node, where JSON or a table is to come.
+    with redirect_stdout(sys.stderr), RayFleet(address, _note) as fleet:
+
+        def there(
+            cells: Sequence[Cell],
+            run: str,
+            file: RecordFile,
+            chosen: TrialOptions,
+            fresh: bool,
+            show: Callable[[Progress], None],
+        ) -> list[Record]:
+            matrix = DistributedMatrix(
+                cells, run, file, chosen, fleet, fresh, show, _note, node_wait_s, straggler_s
+            )
+            records = matrix.execute()
+            if matrix.torn:
+                _note(str(matrix.torn))
+            return records
+
+        yield there
+
+
+def _note(text: str) -> None:
+    print(f"portkern: note: {printable(text)}", file=sys.stderr, flush=True)

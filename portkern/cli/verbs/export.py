@@ -1,0 +1,176 @@
+"""``portkern export``: a run's records, and the kernels they are of, in another format."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omegaconf import MISSING
+
+from portkern import ops
+from portkern.cells.selection import load_op
+from portkern.cli import json_output
+from portkern.cli.config import Names, names, resolve
+from portkern.cli.verbs import history, run_folder
+from portkern.errors import ConfigError, no_such
+from portkern.evaluator import from_torch
+from portkern.formats import (
+    backendbench_kernels,
+    exported,
+    flashinfer_traces,
+    hub_kernels,
+    kernelbench_runs,
+)
+from portkern.formats.exported import Export, ExportedOp, KernelRecords
+from portkern.formats.kernel_sources import KernelSources
+from portkern.printable import printable
+from portkern.project import project as projects
+from portkern.records import atomic_write
+from portkern.records.record import Record
+from portkern.regression import history_file
+from portkern.report import rows
+from portkern.spec.candidate import Candidate
+
+#: One file: what it holds of all records.
+TABLES: dict[str, Callable[[Sequence[Record]], bytes]] = {
+    "csv": rows.csv_file,
+    "parquet": rows.parquet_file,
+}
+#: A folder: what writes it.
+FOLDERS: dict[str, Callable[[Sequence[KernelRecords], Export], None]] = {
+    "backendbench": backendbench_kernels.write,
+    "flashinfer": flashinfer_traces.write,
+    "kernelbench": kernelbench_runs.write,
+    "kernels": hub_kernels.write,
+}
+HISTORY = "history"
+_NUMBERED = re.compile(r"(\d+)_\w")
+_LEVEL = re.compile(r"level_?(\d+)")
+
+
+@dataclass
+class ExportOptions(history.Choice):
+    """``ops``: files of operators that do not ship; ``kernels``: files and folders of kernels that
+    do not, beside what the records' authors say. The choice is of the format ``history``."""
+
+    format: str = MISSING
+    run: str = MISSING
+    runs: int = 1_000
+    timed: bool = False
+    out: str = ""
+    ops: Names = field(default_factory=list)
+    kernels: Names = field(default_factory=list)
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("export", ExportOptions, _named(overrides))
+    if options.format == HISTORY:
+        return _write_history(options)
+    if options.format not in {**TABLES, **FOLDERS}:
+        raise no_such("format", options.format, {**TABLES, **FOLDERS, HISTORY: None})
+    folder = run_folder.run_folder(options.reports, options.run)
+    latest = run_folder.latest(folder)
+    if options.format in FOLDERS:
+        return _write_folder(options, folder, latest)
+    path = Path(options.out or folder / f"records.{options.format}")
+    atomic_write.write(path, TABLES[options.format](latest))
+    if options.json:
+        json_output.show({"file": str(path), "records": len(latest), "exit_code": 0})
+    else:
+        print(f"{printable(str(path))}: {len(latest)} records")
+    return 0
+
+
+def _write_history(options: ExportOptions) -> int:
+    path = Path(options.run)
+    history_file.check(path)
+    chosen = history.choose(options)
+    with history.read(chosen, options) as columns:
+        said = history.facts(chosen)
+        rows = history_file.write(path, columns, chosen, said, timed=options.timed)
+    code = 0 if rows else 3
+    if options.json:
+        document = {"file": str(path), "runs": len(chosen), "rows": rows, "exit_code": code}
+        json_output.show(document)
+    else:
+        print(f"{printable(str(path))}: {rows} rows of {len(chosen)} runs")
+    return code
+
+
+def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record]) -> int:
+    """0 = all of it; 1 = a part has no place there or no source; 3 = nothing has."""
+    export = Export(Path(options.out or folder / options.format))
+    known = _ops(names(options.ops), records, export)
+    files = [Path(name) for name in names(options.kernels)]
+    missing = [path for path in files if not path.exists()]
+    if missing:
+        raise ConfigError(f"No file or folder {missing[0]}, which kernels= names")
+    sources = KernelSources(folder, files, _of_projects(files)).of(records)
+    FOLDERS[options.format](list(exported.grouped(records, known, sources, export)), export)
+    code = 3 if not export.items else 1 if export.skipped else 0
+    if options.json:
+        skipped = [{"item": one.item, "reason": one.reason} for one in export.skipped]
+        document = {"folder": str(export.folder), "items": export.items, "skipped": skipped}
+        json_output.show({**document, "files": len(export.files), "exit_code": code})
+        return code
+    for one in export.skipped:
+        print(f"portkern: skipped: {printable(str(one))}", file=sys.stderr)
+    count = f"{export.items} of {export.items + len(export.skipped)} items"
+    print(f"{printable(str(export.folder))}: {count}, {len(export.files)} files")
+    return code
+
+
+def _ops(
+    given: Sequence[str], records: Sequence[Record], export: Export
+) -> Mapping[str, ExportedOp]:
+    """By name: those that ship and those of files. What cannot be loaded is skipped."""
+    known: dict[str, ExportedOp] = {}
+    for text in given:
+        try:
+            one = _of_file(text)
+        except ConfigError as error:
+            export.skip(f"ops={text}", error)
+        else:
+            known[one.op.name] = one
+    for name in dict.fromkeys(record.op for record in records):
+        if name in ops.names() and name not in known:
+            known[name] = ExportedOp(ops.load(name))
+    return known
+
+
+def _of_file(text: str) -> ExportedOp:
+    """With the numbers that KernelBench gave it: ``level1/19_ReLU.py``. Raises ConfigError."""
+    op = load_op(text)
+    if not from_torch.is_file(text):
+        return ExportedOp(op)
+    file = from_torch.OperatorFile.read(text)
+    sheet, _ = from_torch.sheet_of(file)
+    problem = _NUMBERED.match(file.path.stem)
+    level = _LEVEL.fullmatch(file.path.resolve().parent.name)
+    return ExportedOp(
+        op,
+        file.source,
+        sheet.operator,
+        file.path.stem,
+        int(level[1]) if level else None,
+        int(problem[1]) if problem else None,
+    )
+
+
+def _of_projects(files: Sequence[Path]) -> list[Candidate]:
+    """Kernels of folders as a project reads them, with the headers that they are built with."""
+    found: list[Candidate] = []
+    for folder in (path for path in files if path.is_dir()):
+        own = projects.find("none", str(folder), ())
+        kernels = own.kernels.kernels if own and own.kernels else []
+        found += [kernel.candidate for kernel in kernels]
+    return found
+
+
+def _named(overrides: Sequence[str]) -> list[str]:
+    """``portkern export FORMAT RUN``."""
+    places = iter(("format", "run"))
+    return [text if "=" in text else f"{next(places, 'option')}={text}" for text in overrides]

@@ -1,0 +1,141 @@
+"""What the verbs that compare runs share: which runs, what is shown, and the exit code."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from portkern.cli.config import Names, names
+from portkern.cli.verbs import run_folder
+from portkern.errors import ConfigError
+from portkern.printable import printable
+from portkern.regression import document, nights, rule, runs, standing
+from portkern.regression.comparison import Comparison
+from portkern.regression.decisions import Decisions
+from portkern.regression.nights import Night
+from portkern.regression.runs import TAG
+
+LAST_GREEN, WINDOW, PROMOTED = "last_green", "window:", "promoted"
+#: Where there is no such run, none is compared with.
+NONE = "none"
+
+
+def check(baseline: str) -> None:
+    """Raises ConfigError for what no run can be chosen by."""
+    if baseline == NONE:
+        return
+    number = baseline.removeprefix(WINDOW)
+    if baseline.startswith(WINDOW) and not (number.isdecimal() and int(number) >= 1):
+        raise ConfigError(f"Got baseline={baseline}, expected a number of runs, as window:10")
+    if baseline.startswith(TAG):
+        runs.tags(baseline.removeprefix(TAG))
+    elif not baseline.startswith(WINDOW) and baseline not in (LAST_GREEN, PROMOTED):
+        run_folder.check_name(baseline)
+
+
+#: Options that say which cells a matrix has, and what they are of a cell.
+ASKED = {
+    "ops": "op",
+    "targets": "target",
+    "backends": "backend",
+    "workloads": "workload_set",
+    "dtypes": "dtype",
+}
+
+
+def asked(baseline: Names) -> list[str]:
+    """One, or several of which the first that is there counts."""
+    return names(baseline) if baseline else []
+
+
+def against_first(
+    baselines: Sequence[str], after: Night, reports: Path, given: Collection[str] = ()
+) -> Comparison | None:
+    """None where there is none of them and ``none`` is the last. Raises ConfigError."""
+    for baseline in baselines:
+        if baseline == NONE:
+            print(f"portkern: note: there is no {' or '.join(baselines[:-1])}", file=sys.stderr)
+            return None
+        try:
+            return against(baseline, after, reports, given)
+        except ConfigError:
+            if baseline == baselines[-1]:
+                raise
+    return None
+
+
+def against(baseline: str, after: Night, reports: Path, given: Collection[str] = ()) -> Comparison:
+    """``last_green``, ``window:N`` (the newest run before, by the times of N), ``promoted``,
+    ``tag:NAME`` (the newest with it) or a run's name. What the command line left out by one of the
+    options ``given`` is not missed. Raises ConfigError where there is no such run."""
+    problems: list[str] = []
+    earlier = nights.newest_first(after, reports, problems)
+    most = rule.LONGEST
+    if baseline.startswith(WINDOW):
+        most = int(baseline.removeprefix(WINDOW))
+    history = list(itertools.islice(earlier, most))
+    before = _before(baseline, after, reports, itertools.chain(history, earlier))
+    fields = [ASKED[name] for name in given if name in ASKED]
+    decisions = Decisions.read(reports)
+    within = before.within(after, fields)
+    return Comparison(within, after, history[::-1], problems, decisions)
+
+
+def _before(baseline: str, after: Night, reports: Path, earlier: Iterator[Night]) -> Night:
+    """``earlier``: the newest first."""
+    if baseline == LAST_GREEN:
+        green = next((night for night in earlier if night.green), None)
+        if green is None:
+            raise ConfigError(
+                f"No earlier run in {reports} shares cells with {after.name} and has no bad "
+                "verdict; name one with baseline=RUN"
+            )
+        return green
+    if baseline.startswith(WINDOW):
+        newest = next(earlier, None)
+        if newest is None:
+            raise ConfigError(f"No earlier run in {reports} shares cells with {after.name}")
+        return newest
+    return Night.read(folder(baseline, reports, but=after.name))
+
+
+def folder(named: str, reports: Path, *, but: str = "") -> Path:
+    """Of a run by its name, by ``tag:NAME``, or ``promoted``; never that of the run ``but``. Raises
+    ConfigError where there is none."""
+    if named == PROMOTED:
+        promoted = [run for run in standing.promoted(reports) if run != but]
+        if not promoted:
+            raise ConfigError(
+                f"No run in {reports} is promoted; portkern baseline promote RUN does that"
+            )
+        return run_folder.run_folder(str(reports), promoted[0])
+    if not named.startswith(TAG):
+        return run_folder.run_folder(str(reports), named)
+    tag = named.removeprefix(TAG)
+    without = standing.demoted(reports) | {but}
+    known = [run for run in runs.newest_first(reports) if run.name not in without]
+    tagged, problems = runs.tagged(tag, known)
+    if not tagged:
+        unread = f" ({'; '.join(problems)})" if problems else ""
+        raise ConfigError(
+            f"No run in {reports} has the tag {tag!r}{unread}; tags=[{tag}] of portkern matrix "
+            "gives it to a run"
+        )
+    return tagged[0].folder
+
+
+def note(comparison: Comparison) -> None:
+    """What could not be read."""
+    for problem in comparison.problems:
+        print(f"portkern: note: {printable(problem)}", file=sys.stderr)
+    for night in (comparison.before, comparison.after, *comparison.history):
+        if night.problem:
+            print(f"portkern: note: {night.name}: {printable(night.problem)}", file=sys.stderr)
+
+
+def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:
+    """One for each cell that changed, the worst first, and one for all."""
+    changes = document.of(comparison)
+    return [*map(str, changes.cells if everything else changes.listed), str(changes)]

@@ -1,0 +1,69 @@
+"""What timing takes by itself: how long workers need for rounds of calls that do nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from portkern.evaluator import worker_reports
+from portkern.sandbox.session import Answered, Session, Unreadable
+from portkern.worker import protocol
+
+#: Other ways of timing than the baseline's, as OpenCL's, take no more than so many times its time.
+OWN_IDLE = 4.0
+#: OpenMP threads of another worker spin for about a millisecond after their last call.
+SETTLE_S = 0.0015
+
+
+@dataclass
+class IdleTime:
+    """Seconds of rounds of so many calls; of several, the least is what timing takes, and the rest
+    is the machine's. ``key`` is whose rounds are looked at."""
+
+    runners: Mapping[int | str, Session]
+    key: int
+    trusted: str
+    calls: int
+    methods: Mapping[int | str, str]
+    limit_s: float
+    least_s: dict[int | str, float] = field(default_factory=dict)
+    latest_s: dict[int | str, float] = field(default_factory=dict)
+
+    def measure(self) -> None:
+        """Once more. A worker with a way of timing of its own is asked too."""
+        alike = self.methods[self.key] == self.methods[self.trusted]
+        for key in (self.trusted,) if alike else (self.trusted, self.key):
+            self.latest_s[key] = self._asked_s(self.runners[key])
+            self.least_s[key] = min(self.least_s.get(key, math.inf), self.latest_s[key])
+
+    def least(self, hidden_s: float) -> float:
+        """Seconds that a round may hide: as many as the trusted baseline's do, with calls of this
+        workload or with empty ones."""
+        return self._usual(hidden_s, self.least_s)
+
+    def latest(self, hidden_s: float) -> float:
+        """As :meth:`least`, by what was measured last, of which the machine's load has a part."""
+        return self._usual(hidden_s, self.latest_s)
+
+    def _usual(self, hidden_s: float, idle_s: Mapping[int | str, float]) -> float:
+        """Who is timed in a way of its own is believed within bounds."""
+        usual_s = max(hidden_s, idle_s[self.trusted])
+        own_s = idle_s.get(self.key, 0.0)
+        return max(usual_s, min(own_s, OWN_IDLE * usual_s))
+
+    def _asked_s(self, session: Session) -> float:
+        """Who does not answer loses nothing."""
+        time.sleep(SETTLE_S)
+        start = time.perf_counter()
+        outcome = session.ask(protocol.Idle(self.calls), timeout_s=self.limit_s)
+        wall_s = time.perf_counter() - start
+        if isinstance(outcome, Unreadable):
+            return 0.0
+        if not isinstance(outcome, Answered):
+            return math.inf
+        try:
+            return wall_s - sum(worker_reports.samples(outcome.reply, self.calls)) / 1e6
+        except ValueError:
+            return 0.0

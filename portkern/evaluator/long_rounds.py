@@ -1,0 +1,96 @@
+"""Rounds of many calls, asked for when those that were timed look as if they hid something, or when
+the machine was too busy to tell."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from portkern.evaluator.clock_check import (
+    LEAST_EVIDENCE,
+    Suspicion,
+    TimedRound,
+    Usual,
+    at_odds,
+    can_tell,
+    evidence,
+    suspicion,
+)
+from portkern.evaluator.idle_time import IdleTime
+
+
+@dataclass
+class LongRounds:
+    """A kernel's, and beside each the trusted baseline's. ``short`` and ``before`` are those two's
+    rounds that were timed; where these are long already, the kernel's count here too. ``alike``:
+    the kernel is timed as the baseline is, on the processors that are counted."""
+
+    short: Sequence[TimedRound]
+    before: Sequence[TimedRound]
+    calls: int
+    alike: bool
+    idle: IdleTime
+    mine: list[TimedRound] = field(default_factory=list)
+    theirs: list[TimedRound] = field(default_factory=list)
+    hiding: Suspicion | None = None
+    explained: bool = False  # by what timing took at some time, of which the load has a part
+    odd: Suspicion | None = None
+
+    def add(self, mine: TimedRound, theirs: TimedRound) -> None:
+        self.mine.append(mine)
+        self.theirs.append(theirs)
+        usual = Usual.of(self.theirs, alike=self.alike)
+        self.idle.measure()
+        latest = replace(usual, hidden_s=self.idle.latest(usual.hidden_s))
+        usual = replace(usual, hidden_s=self.idle.least(usual.hidden_s))
+        self.hiding = suspicion(self._all, usual)
+        self.explained = self.explained or suspicion(self._all, latest) is None
+        self.odd = None if self._alike_in_length else self._at_odds(usual)
+
+    @property
+    def unsuspected(self) -> bool:
+        """Nothing speaks against it, be it that nobody can tell."""
+        return self.hiding is None and self.odd is None
+
+    @property
+    def clear(self) -> bool:
+        return can_tell(self._all, self.theirs)
+
+    @property
+    def accused(self) -> Suspicion | None:
+        """What speaks against it beyond doubt."""
+        for suspected, explained in ((self.hiding, self.explained), (self.odd, False)):
+            enough = len(evidence(self._all)) >= LEAST_EVIDENCE and not explained
+            if suspected is not None and (suspected.certain or enough):
+                return suspected
+        return None
+
+    @property
+    def uncertain(self) -> str:
+        """Why nobody can tell."""
+        suspected = self.hiding or self.odd
+        if suspected is None:
+            return "the machine was too busy to check its times from outside"
+        return f"the machine was too busy to tell why {suspected.reason}"
+
+    @property
+    def _alike_in_length(self) -> bool:
+        return self.calls <= len(self.short[0].samples)
+
+    @property
+    def _all(self) -> list[TimedRound]:
+        return [*(self.short if self._alike_in_length else ()), *self.mine]
+
+    def _at_odds(self, usual: Usual) -> Suspicion | None:
+        """Who hid something in short rounds may have been honest in these."""
+        before = statistics.median(sample for lap in self.before for sample in lap.samples)
+        honest = [
+            (lap, statistics.median(beside.samples) / before)
+            for lap, beside in zip(self.mine, self.theirs, strict=True)
+            if suspicion([lap], usual) is None
+        ]
+        if not honest:
+            return None
+        laps, slower = zip(*honest, strict=True)
+        return at_odds(self.short, laps, usual, slower)

@@ -1,0 +1,55 @@
+"""A cell and the options of its trial, as data: what a cell names stands in its plan."""
+
+from __future__ import annotations
+
+from portkern.cells.selection import Cell
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
+from portkern.records.jsonl import Part
+
+
+class PlannedOptions(Part):
+    limits: StageLimits
+    timing: TimingPlan
+    baselines: tuple[str, ...]
+    distributions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: TrialOptions) -> PlannedOptions:
+        return cls(
+            limits=options.limits,
+            timing=options.plan,
+            baselines=options.baselines,
+            distributions=options.distributions,
+        )
+
+    @property
+    def trial(self) -> TrialOptions:
+        return TrialOptions(self.limits, self.timing, self.baselines, self.distributions)
+
+
+class PlannedCell(Part):
+    """``kernel`` is one of the plan's; None where there is none, and ``absent`` may say why."""
+
+    op: str
+    workload_set: str
+    workload: str
+    dtype: str
+    backend: str
+    target: str
+    kernel: str | None = None
+    absent: str = ""
+
+    @classmethod
+    def of(cls, cell: Cell, kernel: str | None) -> PlannedCell:
+        return cls(
+            op=cell.op.name,
+            workload_set=cell.workload_set,
+            workload=cell.workload.name,
+            dtype=cell.dtype,
+            backend=cell.backend.name,
+            target=cell.target.name,
+            kernel=kernel,
+            absent=cell.absent,
+        )

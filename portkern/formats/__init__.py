@@ -1,0 +1,1 @@
+"""Formats of others: their operators and kernels read, ours written."""

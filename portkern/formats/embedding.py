@@ -1,0 +1,96 @@
+"""Python text of others inside of an operator file: on no device of its own, with the modules and
+files that lay beside it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+from portkern.errors import ConfigError
+
+_DEVICE = re.compile(r"(cuda|npu|xpu|musa|hip|mps)(:\d+)?")
+_MODULES = """\
+# ---- portkern: the modules that lay beside it
+import sys as _portkern_sys
+import types as _portkern_types
+
+for _portkern_name, _portkern_text in {modules!r}.items():
+    _portkern_module = _portkern_types.ModuleType(_portkern_name)
+    _portkern_sys.modules[_portkern_name] = _portkern_module
+    exec(compile(_portkern_text, _portkern_name + ".py", "exec"), _portkern_module.__dict__)
+# ---- the file itself
+"""
+_FILES = """
+
+# ---- portkern: the files that lay beside it
+
+
+def open(path, *args, _files={files!r}, **named):
+    import builtins
+    import io
+    import os
+
+    text = _files.get(os.path.basename(path))
+    return builtins.open(path, *args, **named) if text is None else io.StringIO(text, newline=None)
+"""
+
+
+def parse(text: str, what: str) -> ast.Module:
+    """Raises ConfigError."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigError(
+            f"{what} is no Python: {error}" + f", line {line}" * bool(line)
+        ) from error
+
+
+def on_host(text: str) -> str:
+    """Without the names of devices: portkern places tensors itself. Comments stay. ``text`` is
+    Python."""
+    edits: list[tuple[int, int, int, str]] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _DEVICE.fullmatch(node.value) and node.lineno == node.end_lineno:
+                end = node.end_col_offset or node.col_offset
+                edits.append((node.lineno, node.col_offset, end, '"cpu"'))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called, end = node.func, node.func.end_col_offset or 0
+            if _DEVICE.fullmatch(called.attr) and called.end_lineno and not node.args:
+                edits.append((called.end_lineno, end - len(called.attr), end, "cpu"))
+    lines = text.splitlines(keepends=True)
+    for number, start, end, new in sorted(edits, reverse=True):
+        line = lines[number - 1].encode()
+        lines[number - 1] = (line[:start] + new.encode() + line[end:]).decode()
+    return "".join(lines)
+
+
+def with_modules(text: str, modules: Mapping[str, str]) -> str:
+    """``modules``: their texts by name, in the order they import each other in. What the file
+    imports from the future stays first."""
+    if not modules:
+        return text
+    tree = ast.parse(text)
+    future = [node for node in tree.body if _is_future(node)]
+    lines = text.splitlines(keepends=True)
+    for node in future:
+        for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+            lines[number] = "\n"
+    head = "".join(f"{ast.unparse(node)}\n" for node in future)
+    return head + _MODULES.format(modules=dict(modules)) + "".join(lines)
+
+
+def with_files(text: str, files: Mapping[str, str]) -> str:
+    """``open`` finds these, by name, wherever it is told that they are."""
+    return text.rstrip() + _FILES.format(files=dict(files)) if files else text
+
+
+def functions(tree: ast.Module) -> list[str]:
+    """Names of those at the top level."""
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"

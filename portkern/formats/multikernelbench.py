@@ -1,0 +1,35 @@
+"""MultiKernelBench's problems: ``reference/{category}/{name}.py`` in KernelBench's convention, some
+with several groups of inputs that a JSON file beside them has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portkern.errors import ConfigError
+from portkern.formats import embedding, rows
+from portkern.formats.problem import Item, Problem, Unreadable
+
+
+def read(path: Path) -> list[Item]:
+    """Of a checkout, or of its folder ``reference``. Raises ConfigError where there is none."""
+    root = path / "reference" if (path / "reference").is_dir() else path
+    files = sorted(file for file in root.glob("*/*.py") if not file.name.startswith("_"))
+    if not files:
+        raise ConfigError(f"No problem in {root}; expected reference/CATEGORY/NAME.py")
+    return [_read(file) for file in files]
+
+
+def _read(file: Path) -> Item:
+    group, place = file.parent.name, str(file)
+    try:
+        beside = file.with_suffix(".json")
+        if not beside.exists():
+            return Problem(file.stem, group, place, file.read_bytes())
+        text = rows.read_text(file)
+        embedding.parse(text, file.name)
+        data = embedding.with_files(text, {beside.name: rows.read_text(beside)}).encode()
+    except OSError as error:
+        return Unreadable(file.stem, group, place, f"cannot be read: {error.strerror}")
+    except ConfigError as error:
+        return Unreadable(file.stem, group, place, str(error))
+    return Problem(file.stem, group, place, data)

@@ -1,0 +1,111 @@
+"""Rows of a data set's files: Parquet, JSON lines, or one JSON list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from portkern.errors import ConfigError
+
+T = TypeVar("T")
+
+SUFFIXES = (".parquet", ".jsonl", ".json")
+
+
+@dataclass(frozen=True)
+class Row:
+    """``place`` is the file and its line, of Parquet the row's number from 1. ``values`` are empty
+    where ``problem`` says why there are none."""
+
+    place: str
+    values: Mapping[str, object]
+    problem: str = ""
+
+    def field(self, key: str, kind: type[T]) -> T:
+        """Raises ConfigError, without the place."""
+        value = self.values.get(key)
+        if type(value) is not kind:
+            got = "nothing" if value is None else repr(value)[:60]
+            known = ", ".join(sorted(self.values)[:12]) or "none"
+            raise ConfigError(
+                f"has {got} as {key!r}, expected a {kind.__name__}; its columns are {known}"
+            )
+        checked: T = value
+        return checked
+
+
+def of(path: Path) -> Iterator[Row]:
+    """Of a file or, in order of their names, of all such files of a folder. Raises ConfigError for
+    a file that cannot be read as a whole; a single bad line is a row with its problem."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        if not files:
+            raise ConfigError(f"No file in {path} ends in {', '.join(SUFFIXES)}")
+        for file in files:
+            yield from of(file)
+        return
+    if path.suffix == ".parquet":
+        yield from _parquet(path)
+        return
+    text = read_text(path)
+    if text.lstrip().startswith("["):  # a list, whatever the file is called
+        yield from _list(path, text)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _row(f"{path}:{number}", line)
+
+
+def read_text(path: Path) -> str:
+    """Raises ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}; save it as UTF-8") from error
+
+
+def _row(place: str, line: str) -> Row:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        return Row(place, {}, f"is no JSON: {error}")
+    except RecursionError:
+        return Row(place, {}, "is no JSON: it is nested too deep")
+    return _of_value(place, data)
+
+
+def _of_value(place: str, data: object) -> Row:
+    if not isinstance(data, dict):
+        return Row(place, {}, f"is a {type(data).__name__}, expected a JSON object")
+    return Row(place, data)
+
+
+def _list(path: Path, text: str) -> Iterator[Row]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from error
+    for number, value in enumerate(data, 1):
+        yield _of_value(f"{path}[{number}]", value)
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            f"{path} needs pyarrow, and it is not installed; pip install 'portkern[formats]'"
+        ) from error
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path} is no Parquet file that can be read: {said}") from error
+    for number, values in enumerate(table.to_pylist(), 1):
+        yield Row(f"{path}:{number}", values)

@@ -1,0 +1,1 @@
+"""What changed between runs: failures, coverage and times, told from noise by earlier runs."""

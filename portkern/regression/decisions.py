@@ -1,0 +1,97 @@
+"""What people decided of regressions, in ``decisions.yaml`` beside the runs: changes that are
+accepted from a run on, and cells in quarantine until a day::
+
+    accepted:
+      - {op: softmax, backend: cpu, from: nightly-2026-11-20, why: exact at the edges costs 8 %}
+    quarantine:
+      - {target: gfx1100, until: 2026-12-24, why: the runner is being moved}
+
+The fields of a cell that an entry does not name may be any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from portkern.errors import ConfigError
+from portkern.regression.series import Series
+
+FILE = "decisions.yaml"
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    op: str | None = None
+    workload_set: str | None = None
+    workload: str | None = None
+    dtype: str | None = None
+    backend: str | None = None
+    language: str | None = None
+    variant: str | None = None
+    target: str | None = None
+    why: str = Field(min_length=1)
+
+    def covers(self, series: Series) -> bool:
+        said = ((getattr(self, name), value) for name, value in series._asdict().items())
+        return all(wanted is None or wanted == value for wanted, value in said)
+
+
+class Accepted(_Entry):
+    """From this run on the cell is as it is to be: times before it are no measure."""
+
+    since: str = Field(alias="from", min_length=1)
+
+
+class Quarantined(_Entry):
+    """What becomes of the cell until that day, the day included, fails nothing."""
+
+    until: date
+
+
+class Decisions(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accepted: tuple[Accepted, ...] = ()
+    quarantine: tuple[Quarantined, ...] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> Decisions:
+        """None are made where there is no file. Raises ConfigError for one that cannot be read."""
+        path = folder / FILE
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return cls()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"Cannot read {path}: {error}") from error
+        try:
+            return cls.model_validate(yaml.safe_load(text) or {})
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise ConfigError(
+                f"{path}: {place}: {first['msg']}; expected "
+                "accepted: [{op: …, from: RUN, why: …}] and "
+                "quarantine: [{op: …, until: 2026-12-24, why: …}]"
+            ) from error
+
+    def accepted_in(self, series: Series, runs: Iterable[str]) -> str:
+        """The newest of ``runs``, which are in order, from which on a change of the cell is
+        accepted; '' if none is."""
+        known = {entry.since for entry in self.accepted if entry.covers(series)}
+        return next((run for run in reversed(list(runs)) if run in known), "")
+
+    def quarantined(self, series: Series, day: str) -> str:
+        """Why the cell fails nothing on a day in ISO form, '' if it may."""
+        for entry in self.quarantine:
+            if entry.covers(series) and day <= entry.until.isoformat():
+                return f"in quarantine until {entry.until}: {entry.why}"
+        return ""

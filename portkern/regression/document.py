@@ -1,0 +1,105 @@
+"""``regressions.json``: what became of each cell since an earlier run, for scripts and reports."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from portkern.errors import RecordError
+from portkern.records import atomic_write
+from portkern.regression.comparison import CellChange, Comparison
+from portkern.regression.rule import Change
+from portkern.regression.series import Series
+
+FILE = "regressions.json"
+#: What is counted and not listed.
+QUIET = (Change.UNCHANGED, Change.INSUFFICIENT, Change.TOO_NOISY, Change.NOT_COMPARABLE)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Of the run ``after`` against ``before``; ``cells`` the worst first."""
+
+    before: str
+    after: str
+    cells: Sequence[CellChange]
+
+    @property
+    def listed(self) -> list[CellChange]:
+        """Those of which there is something to say."""
+        return [cell for cell in self.cells if cell.change not in QUIET]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        counted = Counter(cell.change for cell in self.cells)
+        return {str(change): counted[change] for change in Change if counted[change]}
+
+    @property
+    def regressed(self) -> Mapping[Series, CellChange]:
+        return {cell.series: cell for cell in self.cells if cell.regressed}
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {change}" for change, count in self.counts.items())
+        return f"{self.after} against {self.before}: {counts or 'no cell that both could show'}"
+
+
+def of(comparison: Comparison) -> Changes:
+    return Changes(comparison.before.name, comparison.after.name, comparison.cells)
+
+
+def content(comparison: Comparison) -> dict[str, object]:
+    return {
+        "before": comparison.before.name,
+        "after": comparison.after.name,
+        "history": [night.name for night in comparison.history],
+        "counts": dict(comparison.counts),
+        "cells": [_cell(cell) for cell in comparison.cells],
+    }
+
+
+def write(comparison: Comparison, folder: Path) -> None:
+    text = json.dumps(content(comparison), indent=1, ensure_ascii=False) + "\n"
+    atomic_write.write(folder / FILE, text)
+
+
+def read(folder: Path) -> Changes | None:
+    """None where the run was compared with none. Raises RecordError for what is not such a file."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return Changes(said["before"], said["after"], list(map(_change, said["cells"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(
+            f"{path}: expected what matrix baseline= writes, got {error!r}"
+        ) from error
+
+
+def _cell(cell: CellChange) -> dict[str, object]:
+    moved = {"moved": cell.moved, "visible": cell.visible}
+    return {
+        **cell.series._asdict(),
+        "change": str(cell.change),
+        "detail": cell.detail,
+        **{k: round(v, 4) for k, v in moved.items() if v is not None and math.isfinite(v)},
+        "because": list(cell.because),
+        **({"quarantined": cell.quarantined} if cell.quarantined else {}),
+    }
+
+
+def _change(said: Mapping[str, Any]) -> CellChange:
+    return CellChange(
+        Series(**{name: said[name] for name in Series._fields}),
+        Change(said["change"]),
+        said["detail"],
+        said.get("moved"),
+        said.get("visible"),
+        tuple(said["because"]),
+        said.get("quarantined", ""),
+    )

@@ -1,0 +1,173 @@
+"""The runs of a folder, the newest first, and what was said of each when it was started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from portkern.errors import ConfigError, RecordError, ToolError
+from portkern.records import atomic_write
+from portkern.records.jsonl import Line, Part
+from portkern.toolchain.run_tool import run_tool
+
+RECORDS = "records.jsonl"
+#: In a run's folder.
+FACTS = "run.json"
+TAG = "tag:"
+_TIME = re.compile(rb'"time":\s*"([^"\\]{1,40})"')
+_NAME = re.compile(r"[^\s:=,]+")
+#: Nothing sorts after it: a run whose newest line cannot be read is looked at before all others.
+_UNKNOWN = "~"
+
+
+class Revision(Part):
+    """Of the checkout that the kernels are in; ``dirty``: with changes that are in no commit."""
+
+    commit: str
+    branch: str = ""
+    dirty: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.commit[:12]}{' with changes' if self.dirty else ''}"
+
+
+class RunFacts(Line):
+    """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run."""
+
+    SCHEMA: ClassVar[int] = 1
+
+    schema_: int = 1
+    time: str = ""
+    tags: Mapping[str, str] = {}
+    git: Revision | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> RunFacts:
+        """Empty where nothing was said. Raises RecordError."""
+        try:
+            text = (folder / FACTS).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return cls()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecordError(f"{folder / FACTS}: {error}") from error
+        try:
+            return cls.from_json(text)
+        except RecordError as error:
+            raise RecordError(f"{folder / FACTS}: {error}") from error
+
+    def has(self, tag: str) -> bool:
+        """``name``, or ``name:value`` or ``name=value``."""
+        name, value = _split(tag)
+        return name in self.tags and value in ("", self.tags[name])
+
+
+def note(folder: Path, tags: Mapping[str, str], sources: Path) -> None:
+    """Keep what is said of the run; tags of earlier commands stay. ``sources``: where the kernels
+    are. Raises RecordError and StorageError."""
+    facts = RunFacts(
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        tags={**RunFacts.read(folder).tags, **tags},
+        git=revision(sources),
+    )
+    atomic_write.write(folder / FACTS, facts.to_json() + "\n")
+
+
+def revision(folder: Path) -> Revision | None:
+    """None where there is no checkout of git's, no commit yet, or no git."""
+
+    def git(*words: str) -> str:
+        return run_tool(["git", "-C", str(folder), *words], timeout_s=10, error=ToolError).strip()
+
+    try:
+        # What is not tracked, such as reports, is no change of the kernels
+        changes = git("status", "--porcelain", "--untracked-files=no")
+        return Revision(
+            commit=git("rev-parse", "HEAD"),
+            branch=git("rev-parse", "--abbrev-ref", "HEAD"),
+            dirty=bool(changes),
+        )
+    except ToolError:
+        return None
+
+
+def tags(said: object) -> dict[str, str]:
+    """``nightly``, ``[nightly, branch:main]`` or ``{branch: main}``. Raises ConfigError."""
+    if isinstance(said, Mapping):
+        pairs = [(str(name), str(value)) for name, value in said.items()]
+    else:
+        several = said if isinstance(said, list) else [said] if said not in (None, "") else []
+        pairs = [_split(str(tag)) for tag in several]
+    for name, value in pairs:
+        if not _NAME.fullmatch(name) or not value.isprintable():
+            raise ConfigError(
+                f"Got the tag {name!r}, expected a word without ':', '=' and ','; "
+                "as in tags=[nightly,h200] or tags={branch:main}"
+            )
+    return dict(pairs)
+
+
+def _split(tag: str) -> tuple[str, str]:
+    name, _, value = re.sub("[:=]", ":", tag, count=1).partition(":")
+    return name, value
+
+
+@dataclass(frozen=True)
+class Run:
+    """``time``: of its last line, which is the newest one's unless files were put together."""
+
+    folder: Path
+    time: str
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def records(self) -> Path:
+        return self.folder / RECORDS
+
+
+def newest_first(reports: Path) -> list[Run]:
+    """Those of which there is a record."""
+    found = [
+        Run(path.parent, _newest(path))
+        for path in sorted(reports.glob(f"*/{RECORDS}"))
+        if path.stat().st_size
+    ]
+    return sorted(found, key=lambda run: run.time, reverse=True)
+
+
+def tagged(tag: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Those that have it, and what could not be read."""
+    found: list[Run] = []
+    problems: list[str] = []
+    for run in runs:
+        try:
+            if RunFacts.read(run.folder).has(tag):
+                found.append(run)
+        except RecordError as error:
+            problems.append(f"{run.name} has no tags: {error}")
+    return found, problems
+
+
+def _newest(path: Path) -> str:
+    """The time of the last whole line."""
+    length = 1 << 16
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        while True:
+            start = max(0, end - length)
+            file.seek(start)
+            # what follows the last newline is torn
+            *lines, _ = file.read(end - start).split(b"\n")
+            whole = [line for line in (lines if not start else lines[1:]) if line.strip()]
+            if whole:
+                match = _TIME.search(whole[-1])
+                return match[1].decode(errors="replace") if match else _UNKNOWN
+            if not start:
+                return _UNKNOWN
+            length *= 16

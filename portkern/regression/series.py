@@ -1,0 +1,78 @@
+"""A cell as it is followed over runs, and whether times of two runs of it may be compared."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from portkern.records.record import Environment, Record
+from portkern.regression.outcome import Outcome
+
+
+class Series(NamedTuple):
+    """What stays when a kernel, portkern or a toolchain changes."""
+
+    op: str
+    workload_set: str
+    workload: str
+    dtype: str
+    backend: str
+    language: str
+    variant: str
+    target: str
+
+    @classmethod
+    def of(cls, record: Record) -> Series:
+        return cls(
+            record.op,
+            record.workload.set,
+            record.workload.name,
+            record.workload.dtype,
+            record.backend,
+            record.language,
+            record.variant,
+            record.target,
+        )
+
+    def __str__(self) -> str:
+        row = f"{self.op}.{self.variant}" if self.variant else self.op
+        language = "" if self.language == self.backend else f"/{self.language}"
+        where = f"{self.backend}{language}@{self.target}"
+        return f"{where} {row}[{self.workload_set}/{self.workload}, {self.dtype}]"
+
+
+def incomparable(before: Outcome, after: Outcome) -> str:
+    """Why their times cannot be compared, '' if they can."""
+    said = (
+        ("machine", before.environment.machine, after.environment.machine),
+        ("device", before.environment.device, after.environment.device),
+        ("venue", before.venue, after.venue),
+        ("timing method", _method(before), _method(after)),
+    )
+    return "; ".join(f"{what} {a or 'none'} → {b or 'none'}" for what, a, b in said if a != b)
+
+
+def changes(before: Outcome, after: Outcome) -> list[str]:
+    """What else is not as it was: the source, the driver, toolchains, portkern. Empty where equal
+    questions were asked of equal software."""
+    found = moved_on(before.source_hash, before.environment, after.source_hash, after.environment)
+    if not found and before.key != after.key:
+        found.append("the operator, its options or portkern's evaluator")
+    return found
+
+
+def moved_on(old: str, one: Environment, new: str, two: Environment) -> list[str]:
+    """Of that what sources, by their digests, and environments say."""
+    found = ["the kernel's source"] if old != new else []
+    if one.driver != two.driver:
+        found.append(f"driver {one.driver or 'none'} → {two.driver or 'none'}")
+    for name in sorted({*one.toolchain, *two.toolchain}):
+        a, b = one.toolchain.get(name, "none"), two.toolchain.get(name, "none")
+        if a != b:
+            found.append(f"{name} {a} → {b}")
+    if one.harness_version != two.harness_version:
+        found.append(f"portkern {one.harness_version} → {two.harness_version}")
+    return found
+
+
+def _method(record: Outcome) -> str:
+    return record.timing.method if record.timing else ""

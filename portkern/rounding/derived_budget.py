@@ -1,0 +1,197 @@
+"""What a kernel that computes in float32 may err by, derived from the reference alone, for
+operators that declare nothing of their sums.
+
+The reference runs at float64 a few times more, each time with noise after every operation (see
+:mod:`replay`). How far the outputs move, as a standard deviation times :data:`FACTOR`, is
+added to what the framework's own errors grant: budgets only grow, so nothing needs to be derived
+while outputs are within those.
+
+Bounds. At most ``1 + MOST_REPLAYS`` runs with noise or without for outputs of floats, as many again
+for each of two further questions (outputs of integers, few elements of 16 bits). Above
+:data:`WORK` elements made by operations, replays are fewer, but no fewer than the least of
+:data:`REPLAYS`. Beside what the reference needs itself, by parts, memory holds the inputs and
+outputs twice, one copy of the largest tensor that is summed, and
+:data:`replay.SIZES_KEPT` sizes of errors; further ones are kept as one number each.
+
+It cannot see: a less stable algorithm than the reference's (judged wrong), orders of addition made
+to be bad, discontinuities that no replay meets, references that draw random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from portkern.rounding.replay import Trace
+
+#: Of the standard deviation of an element's movements. Honest kernels needed 3, see
+#: benchmarks/tolerances.py.
+FACTOR = 4.0
+#: Runs with noise, the least and the most: of outputs with many elements, which tell of each other,
+#: and with fewer than :data:`FEW_ELEMENTS`.
+REPLAYS, REPLAYS_OF_FEW = (2, 4), (8, 16)
+FEW_ELEMENTS, MOST_REPLAYS = 256, 16
+#: Elements made by all operations of all replays, above which there are fewer.
+WORK = 1 << 28
+#: An element's own movements count as its replays, all elements' together as so many more.
+PRIOR = 4.0
+
+
+@dataclass(frozen=True)
+class DerivedBudget:
+    """Of each output: by how much an element may differ beyond what the framework's own errors
+    grant (None for integers), and which other integers rounding can bring about. ``unruled`` are
+    the operations that no rule knows; ``problem`` is why nothing could be derived."""
+
+    allowed: tuple[torch.Tensor | None, ...]
+    integers: tuple[tuple[torch.Tensor, ...], ...]
+    unruled: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How the budget of one case is derived; nothing is until it is asked for.
+
+    ``reference`` takes ``inputs`` (of the cell's dtypes, on any device) and returns a tuple of
+    tensors; ``exact`` and ``own`` are what it returns at float64 and at the cell's dtype. The same
+    ``seed`` gives the same budget.
+    """
+
+    reference: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]
+    inputs: Sequence[torch.Tensor]
+    exact: Sequence[torch.Tensor]
+    own: Sequence[torch.Tensor]
+    seed: int
+
+    @cached_property
+    def budget(self) -> DerivedBudget:
+        """Deterministic. A reference that cannot be replayed grants nothing, and says why."""
+        try:
+            return self._derive()
+        except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
+            if "allocate memory" in str(error) or "out of memory" in str(error):
+                raise
+            why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        nothing = tuple(None for _ in self.exact)
+        return DerivedBudget(nothing, tuple(() for _ in self.exact), problem=why)
+
+    def _derive(self) -> DerivedBudget:
+        from portkern.rounding.replay import Noise, Trace
+
+        wide = [one.double() if one.is_floating_point() else one for one in self.inputs]
+        trace, noise = Trace(), Noise(self.seed)
+        self._run(trace, None, wide)
+        count = self._count(trace)
+        allowed = self._moved(count, lambda: self._replay(trace, noise, wide))
+        if any(one is not None and _is_short(one) for one in self.own):
+            stored = self._stored(noise, wide)
+            allowed = [
+                a if s is None or a is None else a + s for a, s in zip(allowed, stored, strict=True)
+            ]
+        integers = self._integers(trace, noise, wide, count)
+        return DerivedBudget(tuple(allowed), integers, tuple(trace.unruled))
+
+    def _count(self, trace: Trace) -> int:
+        sizes = [one.numel() for one in self.exact if one.numel()]
+        least, most = REPLAYS_OF_FEW if min(sizes, default=0) < FEW_ELEMENTS else REPLAYS
+        return max(least, min(most, WORK // max(trace.work, 1)))
+
+    def _run(self, trace: Trace, noise: Any, inputs: Sequence[torch.Tensor], **how: Any) -> Any:
+        """One run; ``inputs`` are left as they are."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        from portkern.rounding.replay import Replay
+
+        replay = Replay(trace, noise, how.get("strength", 1.0))
+        given = replay.near(inputs) if how.get("near", True) else [one.clone() for one in inputs]
+        with sdpa_kernel(SDPBackend.MATH), replay:
+            return self.reference(given)
+
+    def _replay(self, trace: Trace, noise: Any, wide: Sequence[torch.Tensor]) -> Any:
+        return self._run(trace, noise, wide)
+
+    def _moved(
+        self, count: int, run: Callable[[], tuple[torch.Tensor, ...]]
+    ) -> list[torch.Tensor | None]:
+        """:data:`FACTOR` standard deviations of each element of the outputs of floats."""
+        import torch
+
+        squares = [
+            torch.zeros_like(one, dtype=torch.float64) if own.is_floating_point() else None
+            for one, own in zip(self.exact, self.own, strict=True)
+        ]
+        for _ in range(count):
+            for total, out, want in zip(squares, run(), self.exact, strict=True):
+                if total is not None:
+                    off = (out.double() - want).nan_to_num_(0.0, 0.0, 0.0)
+                    total.add_(off.square_())
+        return [
+            None if total is None else _pooled(total / count, want, count) * (FACTOR * _finer(own))
+            for total, want, own in zip(squares, self.exact, self.own, strict=True)
+        ]
+
+    def _stored(self, noise: Any, wide: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """What the framework errs by in 16 bits at few elements, without the luck that one
+        element's own error has. Nothing where it does other operations in the cell's dtype."""
+        from portkern.rounding.replay import Stored, Unlike
+
+        dtypes: list[tuple[str, torch.dtype]] = []
+        with Stored(dtypes):
+            self.reference([one.clone() for one in self.inputs])
+
+        def run() -> tuple[torch.Tensor, ...]:
+            given = [one.clone() for one in wide]
+            with Stored(dtypes, noise):
+                return self.reference(given)
+
+        try:
+            moved = self._moved(MOST_REPLAYS, run)
+        except Unlike:
+            return [None for _ in self.exact]
+        return [m if _is_short(one) else None for m, one in zip(moved, self.own, strict=True)]
+
+    def _integers(
+        self, trace: Trace, noise: Any, wide: Sequence[torch.Tensor], count: int
+    ) -> tuple[tuple[torch.Tensor, ...], ...]:
+        """What indices, counts and comparisons come to where a value is within its budget of
+        another. The inputs stay as they are: what hangs on them alone is exact."""
+        seen: list[list[torch.Tensor]] = [
+            [] if own.is_floating_point() else [want.to(own.dtype)]
+            for want, own in zip(self.exact, self.own, strict=True)
+        ]
+        if not any(seen):
+            return tuple(() for _ in seen)
+        run = partial(self._run, trace, noise, wide, near=False, strength=FACTOR)
+        for _ in range(max(count, REPLAYS_OF_FEW[0])):
+            for values, out, own in zip(seen, run(), self.own, strict=True):
+                if values and not bool((out == values[0]).all()):
+                    values.append(out.to(own.dtype))
+        return tuple(map(tuple, seen))
+
+
+def _is_short(own: torch.Tensor) -> bool:
+    """Of 16 bits and few elements."""
+    return own.is_floating_point() and own.itemsize == 2 and own.numel() < FEW_ELEMENTS
+
+
+def _finer(own: torch.Tensor) -> float:
+    """A float64 output is computed with float64's roundoff."""
+    return 2.0**-29 if own.itemsize == 8 else 1.0
+
+
+def _pooled(variance: torch.Tensor, want: torch.Tensor, count: int) -> torch.Tensor:
+    """Few replays know little of one element; all elements together, relative to |want| +
+    rms(want), know more."""
+    import torch
+
+    finite = want.double().nan_to_num(0.0, 0.0, 0.0)
+    scale = finite.abs() + finite.square().mean().sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)
+    share = (variance / scale.square()).mean()
+    return ((count * variance + PRIOR * share * scale.square()) / (count + PRIOR)).sqrt()

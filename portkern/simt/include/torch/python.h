@@ -1,0 +1,3 @@
+// What extensions that bind by themselves include.
+#pragma once
+#include "extension.h"

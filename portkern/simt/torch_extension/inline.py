@@ -1,0 +1,130 @@
+"""``torch.utils.cpp_extension.load_inline`` and ``load`` where there is no GPU: what they are given
+is built for the executor, and its functions are called there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from portkern.errors import BuildError
+from portkern.simt.execute import build, runtime_library
+from portkern.simt.execute.build import CompileOptions
+from portkern.simt.execute.machine import Language
+from portkern.simt.execute.options import Mode
+from portkern.simt.torch_extension import bindings
+from portkern.spec.backend import Missing
+from portkern.spec.target import Target
+from portkern.toolchain import torch_extension
+
+#: torch makes CUDA's names of HIP's, or the other way round.
+_LANGUAGE: Language = "cuda"
+
+
+class ExtensionBuilder:
+    """Builds what candidates ask torch to build, once for each of ``modes``; calls go to the one
+    that was built for :attr:`mode`. Device facts are ``target``'s."""
+
+    def __init__(self, target: Target, modes: Sequence[Mode], folder: Path) -> None:
+        self.mode: Mode = modes[0]
+        self._target, self._modes, self._folder = target, modes, folder
+        self._built = 0
+
+    @contextmanager
+    def in_mode(self, mode: Mode) -> Iterator[None]:
+        before, self.mode = self.mode, mode
+        try:
+            yield
+        finally:
+            self.mode = before
+
+    def load_inline(
+        self,
+        name: str,
+        cpp_sources: Any = (),
+        cuda_sources: Any = (),
+        functions: Any = None,
+        *_: object,
+        **options: Any,
+    ) -> InlineExtension:
+        """As torch's own; flags of the compilers, and where to build, are of no use here."""
+        if options.get("sycl_sources"):
+            raise BuildError(f"load_inline({name!r}): SYCL sources have no model here")
+        texts = [*torch_extension.listed(cpp_sources), *torch_extension.listed(cuda_sources)]
+        names = (
+            list(functions) if isinstance(functions, Mapping) else torch_extension.listed(functions)
+        )
+        return self._build(name, texts, names)
+
+    def load(self, name: str, sources: Any, *_: object, **__: object) -> InlineExtension:
+        """Of files that the candidate wrote itself."""
+        files = sorted(
+            map(Path, torch_extension.listed(sources)), key=lambda file: file.suffix != ".cpp"
+        )
+        try:
+            texts = [file.read_text(encoding="utf-8") for file in files]
+        except (OSError, UnicodeDecodeError) as error:
+            raise BuildError(
+                f"load({name!r}) reads {error}: files do not travel with a candidate; "
+                "put the text into load_inline"
+            ) from error
+        return self._build(name, texts, [])
+
+    def _build(self, name: str, texts: Sequence[str], functions: Sequence[str]) -> InlineExtension:
+        text = torch_extension.source_text(name, texts, functions)
+        self._built += 1
+        plain = re.sub(r"\W", "_", name) or "extension"
+        folder = self._folder / f"extension-{self._built}"
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / f"{plain}.cu"
+        source.write_text(text, encoding="utf-8")
+        libraries = {}
+        for mode in self._modes:
+            options = CompileOptions(
+                target=self._target,
+                language=_LANGUAGE,
+                mode=mode,
+                defines=[f"TORCH_EXTENSION_NAME={plain}"],
+            )
+            library = build.build_extension(source, folder / f"{plain}-{mode}.so", options)
+            libraries[mode] = bindings.load(library)
+        return InlineExtension(self, plain, libraries)
+
+
+class InlineExtension:
+    """What ``load_inline`` returns: the extension's functions as attributes."""
+
+    def __init__(
+        self, builder: ExtensionBuilder, name: str, libraries: Mapping[Mode, bindings.Extension]
+    ) -> None:
+        self._builder, self._libraries = builder, libraries
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        for library in self._libraries.values():
+            getattr(library, name)  # or says which there are
+
+        def call(*given: object, **named: object) -> Any:
+            import torch
+
+            library = self._libraries[self._builder.mode]
+            with torch._C.DisableTorchFunction():  # here tensors are what they are
+                return getattr(library, name)(*given, **named)
+
+        call.__name__ = name
+        return call
+
+
+def prepare(modes: Iterable[Mode]) -> tuple[Path, ...]:
+    """The executor's runtime and the headers of extensions, made outside of the jail."""
+    box = runtime_library.find()
+    if isinstance(box, Missing):
+        return ()
+    box = runtime_library.ready()
+    for mode in modes:
+        box.headers(_LANGUAGE, mode, torch=True)
+    return (box.folder,)

@@ -1,0 +1,207 @@
+"""Runs a Python script whose extensions of PyTorch are built for the executor.
+
+Called as ``python -m portkern.simt.torch_extension.script OPTIONS SCRIPT ARGS``, where OPTIONS is
+JSON: ``target``, ``mode``, ``define``, ``include``, ``build_timeout_s``. What the script asks
+torch.utils.cpp_extension for is built and opened here, and what it puts on "cuda" stays on the CPU,
+from where each call copies it into the executor's memory and back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from portkern.simt.execute import build
+from portkern.simt.torch_extension import bindings
+from portkern.spec import target as targets
+from portkern.spec.target import Target
+
+if TYPE_CHECKING:
+    from portkern.simt.torch_extension.bindings import Extension
+
+#: What torch puts before the two texts of load_inline.
+_CPP_HEAD = "#include <torch/extension.h>\n"
+_CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """What stands for torch.utils.cpp_extension: ``load`` and ``load_inline`` have its parameters,
+    of which those for compilers are understood where they are macros and folders."""
+
+    folder: Path
+    options: build.CompileOptions
+
+    def load(
+        self,
+        name: str,
+        sources: str | Sequence[str],
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | None = None,
+        **_: object,
+    ) -> Extension:
+        paths = [Path(source) for source in _listed(sources)]
+        flags = [*(extra_cflags or ()), *(extra_cuda_cflags or ())]
+        return self._build(name, paths, flags, extra_include_paths or ())
+
+    def load_inline(
+        self,
+        name: str,
+        cpp_sources: str | Sequence[str] = (),
+        cuda_sources: str | Sequence[str] = (),
+        functions: str | Sequence[str] | Mapping[str, str] | None = None,
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | None = None,
+        **_: object,
+    ) -> Extension:
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        main, device = folder / "main.cpp", folder / "cuda.cu"
+        named = functions if isinstance(functions, Mapping) else {f: f for f in _listed(functions)}
+        text = _CPP_HEAD + "\n".join(_listed(cpp_sources)) + "\n"
+        if named:
+            lines = [f'm.def("{f}", &{f}, {json.dumps(doc)});' for f, doc in named.items()]
+            text += "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n" + "\n".join(lines) + "\n}\n"
+        main.write_text(text, encoding="utf-8")
+        device.write_text(_CUDA_HEAD + "\n".join(_listed(cuda_sources)) + "\n", encoding="utf-8")
+        paths = [main, device] if _listed(cuda_sources) else [main]
+        flags = [*(extra_cflags or ()), *(extra_cuda_cflags or ())]
+        return self._build(name, paths, flags, extra_include_paths or ())
+
+    def _build(
+        self, name: str, sources: Sequence[Path], flags: Sequence[str], folders: Sequence[str]
+    ) -> Extension:
+        identifier = re.sub(r"\W", "_", name)
+        defines = [
+            *self.options.defines,
+            f"TORCH_EXTENSION_NAME={identifier}",
+            *(flag[2:] for flag in flags if flag.startswith("-D")),
+        ]
+        search = [
+            *self.options.search,
+            *map(Path, folders),
+            *(Path(flag[2:]) for flag in flags if flag.startswith("-I")),
+        ]
+        options = build.CompileOptions(
+            target=self.options.target,
+            mode=self.options.mode,
+            defines=defines,
+            search=search,
+            timeout_s=self.options.timeout_s,
+        )
+        out = Path(tempfile.mkdtemp(dir=self.folder)) / f"{name}.so"
+        library = build.build_extension(sources[0], out, options, further=sources[1:])
+        extension = bindings.load(library)
+        if extension.registered is not None:
+            _register(extension.registered)
+        return extension
+
+
+def _register(extension: Extension) -> None:
+    """What TORCH_LIBRARY named, as torch.ops.namespace.name."""
+    import torch
+
+    for name, function in extension.functions.items():
+        space, _, short = name.partition("::")
+        setattr(getattr(torch.ops, space), short, function)
+
+
+def _listed(given: str | Sequence[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def patch(extensions: Extensions, target: Target) -> Any:
+    """Make torch of this process one with the target for its only GPU; what is returned is a mode
+    of torch functions, to be entered."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils import cpp_extension as of_torch
+
+    class OnTheHost(TorchFunctionMode):
+        """Tensors that are to be on the GPU are made on the CPU."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.Tensor.cuda:
+                return args[0]
+            if getattr(func, "__self__", None) is torch.Tensor.is_cuda:
+                return True
+            kwargs = {key: _on_host(value) for key, value in (kwargs or {}).items()}
+            return func(*(_on_host(value) for value in args), **kwargs)
+
+    cpp_extension: Any = of_torch
+    cpp_extension.load = extensions.load
+    cpp_extension.load_inline = extensions.load_inline
+    cuda: Any = torch.cuda
+    cuda.is_available = lambda: True
+    cuda.device_count = lambda: 1
+    cuda.current_device = lambda: 0
+    cuda.get_device_name = lambda device=None: target.title
+    digits = re.sub(r"\D", "", target.arch)
+    cuda.get_device_capability = lambda device=None: (int(digits[:-1]), int(digits[-1]))
+    for name in ("synchronize", "empty_cache", "set_device", "manual_seed", "init"):
+        setattr(cuda, name, lambda *_args, **_named: None)
+    cuda.Event = _Event
+    return OnTheHost()
+
+
+def _on_host(value: Any) -> Any:
+    """A value of an argument, with "cuda" and "cuda:0" made "cpu"."""
+    import torch
+
+    if isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value):
+        return "cpu"
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    return value
+
+
+class _Event:
+    """torch.cuda.Event: host time, in which a launch is done when it returns."""
+
+    def __init__(self, enable_timing: bool = False, **_: object) -> None:
+        self._at_s = 0.0
+
+    def record(self, stream: object = None) -> None:
+        self._at_s = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, later: _Event) -> float:
+        return (later._at_s - self._at_s) * 1e3
+
+
+def main() -> None:
+    options, script, *arguments = sys.argv[1:]
+    asked = json.loads(options)
+    target = targets.load(asked["target"])
+    compiled = build.CompileOptions(
+        target=target,
+        mode=asked["mode"],
+        defines=asked["define"],
+        search=[Path(folder) for folder in asked["include"]],
+        timeout_s=asked["build_timeout_s"],
+    )
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).absolute().parent)
+    with tempfile.TemporaryDirectory(prefix="portkern-script-") as folder:
+        extensions = Extensions(Path(folder), compiled)
+        with patch(extensions, target):
+            runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

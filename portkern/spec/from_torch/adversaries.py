@@ -1,0 +1,159 @@
+"""Inputs that break the known shortcuts of an operator, by what its graph holds: ``peaks(x, 1)``
+says of which input, and along which of its dimensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from portkern.errors import ConfigError, no_such
+
+if TYPE_CHECKING:
+    import torch
+
+_FORM = re.compile(r"(?P<name>\w+)\((?P<arguments>[^()]*)\)")
+
+
+def _peaks(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """Rows around 1e4 and -1e4, whose powers overflow or vanish unless the maximum is taken out."""
+    (x,), (dim,) = tensors, dims
+    tensors[0] = x + _side(x, dim, generator) * 1e4
+
+
+def _masked(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """Half of each row is -inf, but for one element."""
+    import torch
+
+    (x,), (dim,) = tensors, dims
+    hidden = torch.rand(x.shape, generator=generator) < 0.5
+    row = list(x.shape)
+    row[dim] = 1
+    kept = torch.randint(0, max(x.shape[dim], 1), row, generator=generator)
+    if x.numel():
+        hidden = hidden.scatter(dim, kept, False)
+    tensors[0] = x.masked_fill(hidden, -torch.inf)
+
+
+def _far(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """Means of many standard deviations: the difference of E[x^2] and E[x]^2 loses all digits."""
+    import torch
+
+    (x,) = tensors
+    side = torch.randint(0, 2, (x.shape[0] if x.ndim else 1,), generator=generator) * 2 - 1
+    mean = 3000.0 if kind is torch.float32 else 60.0
+    tensors[0] = x + side.reshape(-1, *[1] * (x.ndim - 1)) * mean
+
+
+def _cancelling(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """The second half of what is summed takes away the first, but for a few per cent."""
+    a, dim = tensors[0].to(kind).float(), dims[0]
+    half = a.shape[dim] // 2
+    first, second = a.narrow(dim, 0, half), a.narrow(dim, half, half)
+    if len(tensors) == 1:
+        second.copy_(second / 64 - first)
+    else:
+        second.copy_(-first)
+        b, dim = tensors[1].to(kind).float(), dims[1]
+        ahead, behind = b.narrow(dim, 0, half), b.narrow(dim, half, half)
+        behind.copy_(ahead + behind / 64)
+        tensors[1] = b
+    tensors[0] = a
+
+
+def _whole(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """Any order of adding is exact in float32; the reduced precisions cannot hold the first."""
+    import torch
+
+    most = 4095 if kind is torch.float32 else 127
+    for number, one in enumerate(tensors):
+        top = 1 if number else most
+        tensors[number] = torch.randint(-top, top + 1, one.shape, generator=generator).float()
+
+
+def _special(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """NaN and both infinities among normal values: an op without sums says where each goes."""
+    import torch
+
+    odd = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    for number, one in enumerate(tensors):
+        place = torch.rand(one.shape, generator=generator) < 0.05
+        which = torch.randint(0, len(odd), one.shape, generator=generator)
+        tensors[number] = torch.where(place, odd[which], one)
+
+
+def _side(x: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    row = list(x.shape)
+    row[dim] = 1
+    return torch.randint(0, 2, row, generator=generator) * 2 - 1
+
+
+_Change = Callable[[list["torch.Tensor"], Sequence[int], "torch.dtype", "torch.Generator"], None]
+#: With how many tensors each may be called, and whether each comes with a dimension.
+_KNOWN: Mapping[str, tuple[_Change, Sequence[int], bool]] = {
+    "peaks": (_peaks, (1,), True),
+    "masked": (_masked, (1,), True),
+    "far": (_far, (1,), False),
+    "cancelling": (_cancelling, (1, 2), True),
+    "whole": (_whole, (1, 2), False),
+    "special": (_special, (0,), False),
+}
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """One of the above, of inputs by their place; called as :class:`portkern.spec.op.Op` says."""
+
+    text: str
+    name: str
+    places: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str, inputs: Sequence[str], floats: Sequence[str]) -> Adversary:
+        """``special()`` is of all ``floats``. Raises ConfigError."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise ConfigError(f"Got adversary {text!r}, expected one such as 'peaks(x, 1)'")
+        name = match["name"]
+        if name not in _KNOWN:
+            raise no_such("adversary", name, _KNOWN)
+        _, counts, with_dims = _KNOWN[name]
+        given = [word.strip() for word in match["arguments"].split(",") if word.strip()]
+        named = given[:: 2 if with_dims else 1]
+        dims = given[1::2] if with_dims else []
+        for one in named:
+            if one not in floats:
+                raise no_such(f"input of floats for {name}", one, floats)
+        whole = all(re.fullmatch(r"-?\d+", dim) for dim in dims)
+        if len(named) not in counts or (with_dims and len(dims) != len(named)) or not whole:
+            raise ConfigError(f"Got adversary {text!r}, expected one such as 'peaks(x, 1)'")
+        chosen = named if named else list(floats)
+        return cls(
+            text.strip(), name, tuple(map(list(inputs).index, chosen)), tuple(map(int, dims))
+        )
+
+    def __call__(
+        self, kind: torch.dtype, generator: torch.Generator, *inputs: torch.Tensor
+    ) -> Sequence[torch.Tensor]:
+        changed = list(inputs)
+        part = [changed[place] for place in self.places]
+        _KNOWN[self.name][0](part, self.dims, kind, generator)
+        for place, tensor in zip(self.places, part, strict=True):
+            changed[place] = tensor
+        return changed

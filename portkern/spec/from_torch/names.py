@@ -1,0 +1,49 @@
+"""Names that C and Python both take, from those that a file has."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+#: Words of C, C++, CUDA, HIP and OpenCL that a file may well use as a name.
+_RESERVED = frozenset(
+    """
+    alignas alignof and asm auto bool break case catch char class compl const constexpr continue
+    decltype default delete do double dynamic_cast else enum explicit export extern false float
+    for friend goto half if inline int kernel long mutable namespace new noexcept not nullptr
+    operator or private protected public register reinterpret_cast restrict return short signed
+    sizeof static static_assert static_cast struct switch template this thread_local throw true
+    try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
+    global local constant scalar_t stream main int8_t int16_t int32_t int64_t uint8_t max min
+    out
+    """.split()
+)
+
+
+def identifier(text: str, *, taken: Iterable[str] = ()) -> str:
+    """``text`` as a name: no other characters, no reserved word, none of ``taken``."""
+    plain = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "x"
+    plain = f"n{plain}" if plain[0].isdigit() else plain
+    plain = f"{plain}_" if plain in _RESERVED or keyword.iskeyword(plain) else plain
+    known = set(taken)
+    if plain not in known:
+        return plain
+    number = 2
+    while f"{plain}_{number}" in known:
+        number += 1
+    return f"{plain}_{number}"
+
+
+def is_identifier(text: str) -> bool:
+    """Whether a C function may have a parameter of this name."""
+    plain = re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII)
+    return bool(plain) and text not in _RESERVED and not keyword.iskeyword(text)
+
+
+def operator_name(stem: str) -> str:
+    """``24_LogSoftmax`` is ``log_softmax``: a C function is named so."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem)
+    plain = re.sub(r"\W+", "_", words, flags=re.ASCII).strip("_").lower()
+    plain = re.sub(r"_+", "_", re.sub(r"^[\d_]+", "", plain)) or f"op_{plain}"
+    return identifier(plain)

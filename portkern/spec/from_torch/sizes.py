@@ -1,0 +1,149 @@
+"""Sizes to try an operator on, from the one that its file has, by two rules.
+
+A: each axis goes to the least length from a start that what the operator requires allows, the
+others as they are; twice round. The starts are small and differ from axis to axis, so that no two
+lengths are equal by chance, and none is a power of two. Axes of eight or less, such as the sides
+of a convolution's window, stay as they are there.
+
+B: the longest axis is halved until the whole is no more than a set may take; so lengths stay
+multiples of what they are multiples of in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from portkern.errors import ConfigError
+from portkern.spec.expression import Expression
+
+#: How far from its start a length is looked for: group norms want multiples of up to some hundreds.
+_REACH = 1024
+#: What a workload of a set may take at most: elements of all inputs and outputs, or operations, of
+#: which a processor does so many in the time of an element.
+MOST = {"ci": 1 << 16, "typical": 1 << 26, "edge": 1 << 20, "heldout": 1 << 21, "headline": 1 << 33}
+_OPERATIONS = 256
+#: An axis no longer than this is one of a window, or of channels of a picture.
+_SHORT = 8
+#: A typical size that a processor is done with in a moment, beside the one of the file.
+_BRIEF = 1 << 21
+_PRIMES = (13, 11, 17, 19, 23, 29, 31, 37)
+
+Dims = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``example``: the free axes, as long as in the file."""
+
+    example: Dims
+    requires: Sequence[Expression]
+    derived: Mapping[str, Expression]
+    elements: Callable[[Dims], float]
+    flops: Callable[[Dims], float]
+
+    def all(self, free: Dims) -> dict[str, int] | None:
+        """With the derived axes; None where a requirement does not hold, a length is negative or
+        has no value, as of so many chunks of none."""
+        dims = dict(free)
+        try:
+            for name, length in self.derived.items():
+                dims[name] = int(length(dims))
+            fitting = all(one.holds(dims) for one in self.requires)
+        except ConfigError:
+            return None
+        return dims if fitting and min(dims.values(), default=0) >= 0 else None
+
+    def cost(self, free: Dims) -> float:
+        """Elements, or operations in units of one, whichever is more."""
+        dims = self.all(free)
+        if dims is None:
+            return float("inf")
+        return max(self.elements(dims), self.flops(dims) / _OPERATIONS)
+
+    def settled(self, starts: Dims) -> Dims:
+        """Rule A: from the file's lengths, which fulfil all that is required, axis by axis."""
+        dims = dict(self.example)
+        for _ in range(2):
+            for axis, start in starts.items():
+                lengths = range(start, start + _REACH)
+                fitting = (n for n in lengths if self.all(dims | {axis: n}) is not None)
+                dims[axis] = next(fitting, dims[axis])
+        return dims
+
+    def halved(self, most: float) -> Dims:
+        """Rule B."""
+        dims = dict(self.example)
+        fixed: set[str] = set()
+        while self.cost(dims) > most and len(fixed) < len(dims):
+            axis = max((name for name in dims if name not in fixed), key=dims.__getitem__)
+            half = dims | {axis: dims[axis] // 2}
+            if dims[axis] > 2 and self.all(half) is not None:
+                dims = half
+            else:
+                fixed.add(axis)
+        return dims
+
+    def least(self, most: float) -> Dims:
+        """Rule A, from starts as small as it takes."""
+        small: Dims = self.example
+        for start in (9, 7, 5, 3):
+            small = self.settled(self._starts(lambda number, _, start=start: start + number))
+            if self.cost(small) <= most:
+                break
+        return small
+
+    def _starts(self, start: Callable[..., int]) -> dict[str, int]:
+        """Of short axes what they are."""
+        return {
+            axis: length if length <= _SHORT else min(start(number, length), length)
+            for number, (axis, length) in enumerate(self.example.items())
+        }
+
+
+def propose(sizes: Sizes) -> dict[str, list[Dims]]:
+    """By workload set, without what a set would have too large; ``ci`` has the least there is."""
+    small = sizes.least(MOST["ci"])
+    typical = sizes.halved(MOST["typical"])
+    proposed: dict[str, list[Dims]] = {
+        "ci": [small, sizes.halved(MOST["ci"])],
+        "typical": [sizes.halved(_BRIEF), typical],
+        "edge": _edges(sizes, small),
+        "heldout": _heldout(sizes),
+        "headline": [] if dict(typical) == dict(sizes.example) else [sizes.example],
+    }
+    kept: dict[str, list[Dims]] = {}
+    for name, several in proposed.items():
+        unique = {tuple(dims.items()): dims for dims in several}
+        kept[name] = [dims for dims in unique.values() if sizes.cost(dims) <= MOST[name]]
+    for name in ("ci", "typical", "heldout"):
+        kept[name] = kept[name] or [min((small, sizes.example), key=sizes.cost)]
+    return kept
+
+
+def _edges(sizes: Sizes, small: Dims) -> list[Dims]:
+    """One of nothing, one of ones, and each axis long or one where the others are small."""
+    edges: list[Dims] = []
+    axes = [axis for axis, length in sizes.example.items() if length > _SHORT]
+    if axes:
+        edges.append(dict(small) | {axes[0]: 0})
+    edges.append(sizes.settled(dict.fromkeys(sizes.example, 1)))
+    few = {axis: _PRIMES[n % len(_PRIMES)] % 7 + 2 for n, axis in enumerate(sizes.example)}
+    for axis in axes[:4]:
+        long = 7919 if sizes.example[axis] > 64 else 127
+        edges.append(sizes.settled({**few, axis: long}))
+    for axis in axes[:2]:
+        edges.append(sizes.settled({**small, axis: 1}))
+    return edges
+
+
+def _heldout(sizes: Sizes) -> list[Dims]:
+    """Near the file's proportions and odd, and each of two axes prime beside the others."""
+    half = sizes.halved(MOST["heldout"] // 4)
+    odd = {axis: n if n <= _SHORT else max(n * 7 // 8, 2) | 1 for axis, n in half.items()}
+    primes = sizes._starts(lambda number, length: _PRIMES[number % len(_PRIMES)])
+    axes = [axis for axis, length in sizes.example.items() if length > _SHORT]
+    several = [sizes.settled(odd), sizes.settled(primes)]
+    for axis, prime in zip(axes[:2], (613, 769), strict=False):
+        several.append(sizes.settled({**primes, axis: min(prime, 4 * sizes.example[axis])}))
+    return several

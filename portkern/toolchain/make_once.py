@@ -1,0 +1,28 @@
+"""Files that all processes of a machine share, and the first that needs one makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+#: For another process to make it.
+TIMEOUT_S = 600.0
+
+
+def make_once(final: Path, make: Callable[[Path], object]) -> None:
+    """``make`` the file ``final`` unless it is there. It is made under another name and moved into
+    place, so that none sees half of it, and under a lock, so that it is not made twice at once."""
+    if final.exists():
+        return
+    from filelock import FileLock
+
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(final.parent / ".lock", timeout=TIMEOUT_S):
+        if not final.exists():
+            aside = final.with_name(f".{os.getpid()}-{final.name}")
+            try:
+                make(aside)
+                aside.rename(final)
+            finally:
+                aside.unlink(missing_ok=True)

@@ -1,0 +1,51 @@
+"""Lets code that is written for a GPU run on tensors of the host: they say that they lie on one.
+
+Kernels for PyTorch ask their inputs (``assert x.is_cuda``) and make tensors on ``"cuda"``. Used in
+emulators alone, where nothing is timed; only what a candidate itself calls sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def passing_for_gpu() -> Iterator[None]:
+    """Answers and arguments of torch's functions are changed; tensors stay what they are."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    tensor: Any = torch.Tensor  # to the type checker its properties are their values
+    answers: Mapping[Any, object] = {
+        tensor.is_cuda.__get__: True,
+        tensor.device.__get__: torch.device("cuda", 0),
+        tensor.get_device: 0,
+    }
+    stays = (torch.Tensor.cuda,)
+
+    class PassingForGpu(TorchFunctionMode):
+        def __torch_function__(
+            self,
+            func: Callable[..., Any],
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: Mapping[str, Any] | None = None,
+        ) -> Any:
+            if func in answers:
+                return answers[func]
+            if func in stays:
+                return args[0]
+            named = {name: on_host(value) for name, value in (kwargs or {}).items()}
+            return func(*map(on_host, args), **named)
+
+    def on_host(value: Any) -> Any:
+        if isinstance(value, torch.device) and value.type == "cuda":
+            return torch.device("cpu")
+        if isinstance(value, str) and value.partition(":")[0] == "cuda":
+            return "cpu"
+        return value
+
+    with PassingForGpu():
+        yield

@@ -1,0 +1,173 @@
+"""A matrix in MLflow's numbers, tags and tables. MLflow's page groups charts by what stands before
+the last ``/`` of a metric's name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from portkern.errors import ConfigError, ToolError
+from portkern.records.record import Evidence, Record, Verdict
+from portkern.regression.comparison import Comparison
+from portkern.report.table import (
+    Table,
+    TableCell,
+    TableGroup,
+    headline,
+    speedup_of,
+)
+from portkern.spec.target import load as load_target
+from portkern.toolchain.run_tool import run_tool
+from portkern.tracking.store import joined
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import Json, JsonObject
+
+
+def counts(group: TableGroup) -> dict[str, float]:
+    """What MLflow compares between matrices. Those that are none are 0: a run that is logged again
+    keeps no number of before."""
+    metrics = {"cells": float(len(group)), "passed": group.passed, "failed": len(group.failing)}
+    metrics |= {f"verdict/{verdict}": group.verdicts.get(verdict, 0) for verdict in Verdict}
+    metrics |= {f"evidence/{evidence}": group.rungs.get(evidence, 0) for evidence in Evidence}
+    evaluated = group.passed + len(group.failing)
+    if evaluated:  # a cell that nobody could run is no failure
+        metrics["pass_rate"] = group.passed / evaluated
+    metrics["noisy"] = group.noisy
+    if group.speedup is not None:
+        metrics["geomean_speedup"] = group.speedup.value
+    return metrics
+
+
+def changes(comparison: Comparison | None) -> dict[str, float]:
+    """How many cells became slower, fixed … since the baseline."""
+    if comparison is None:
+        return {}
+    return {f"change/{change}": float(n) for change, n in comparison.counts.items()}
+
+
+#: Of each time: what a run of a group and the history show; and what else the matrix's run does.
+FEW, MORE = ("us", "speedup"), ("us_low", "us_high", "noise")
+
+
+def cell_metrics(group: TableCell, kinds: Collection[str]) -> dict[str, float]:
+    """Of each time of the group: in microseconds the median and its 95 % interval, the noise, and
+    the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``."""
+    numbers: dict[str, float] = {}
+    for record in group.records:
+        w = record.workload
+        where = f"{group.op}/{group.column.tool}:{group.column.target}/{w.name} {w.dtype}"
+        figures = _figures(record).items()
+        numbers |= {f"{kind}/{where}": n for kind, n in figures if kind in kinds and n is not None}
+    return numbers
+
+
+def _figures(record: Record) -> dict[str, float | None]:
+    timing = record.timing
+    if timing is None:
+        return {}
+    low, high = timing.ci95_us or (None, None)
+    return {
+        "us": timing.median_us,
+        "us_low": low,
+        "us_high": high,
+        "noise": timing.noise,
+        "speedup": speedup_of(record),
+    }
+
+
+def rows(table: Table) -> dict[str, list[Json]]:
+    """Every cell as a row, by column: what ``mlflow.load_table`` gives back."""
+    rows = [_row(record) for record in table.records]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _row(record: Record) -> JsonObject:
+    return {
+        "op": record.op,
+        "backend": record.backend,
+        "language": record.language,
+        "target": record.target,
+        "set": record.workload.set,
+        "workload": record.workload.name,
+        "dtype": record.workload.dtype,
+        "verdict": str(record.verdict),
+        "evidence": str(record.evidence),
+        "venue": record.venue,
+        "median_us": record.timing.median_us if record.timing else None,
+        "speedup": speedup_of(record),
+        "detail": headline(record.detail),
+        "missing": headline(record.missing),
+        "id": record.id,
+    }
+
+
+def run_tags(table: Table) -> dict[str, str]:
+    tags = {
+        "run": joined([r.run for r in table.records]),
+        "machine": joined([e.machine for e in table.environments]),
+        "device": joined([e.device for e in table.environments]),
+        "driver": joined([e.driver for e in table.environments]),
+        "portkern": joined([e.harness_version for e in table.environments]),
+        "toolchain": _toolchain(table.records),
+        "mlflow.source.git.commit": _git_sha(),
+    }
+    return {name: value for name, value in tags.items() if value}
+
+
+def group_params(group: TableCell) -> dict[str, str]:
+    """What never changes of it: MLflow keeps a parameter as it was first given."""
+    column = group.column
+    params = {"op": group.op, "backend": column.backend, "target": column.target}
+    try:
+        params["arch"] = load_target(column.target).arch
+    except ConfigError:
+        pass  # another machine's own target: its name is all that is known of it here
+    return params
+
+
+def group_tags(group: TableCell) -> dict[str, str]:
+    records = group.records
+    tags = {
+        "dtypes": joined([r.workload.dtype for r in records]),
+        "languages": joined([r.language for r in records]),
+        "authors": joined([r.author for r in records]),
+        "toolchain": _toolchain(records),
+    }
+    return {name: value for name, value in tags.items() if value}
+
+
+def workloads(records: Iterable[Record]) -> dict[str, list[JsonObject]]:
+    """By op, each once."""
+    by_op: dict[str, dict[str, JsonObject]] = {}
+    for record in records:
+        w = record.workload
+        entry: JsonObject = {"set": w.set, "name": w.name, "dims": w.dims, "scalars": w.scalars}
+        by_op.setdefault(record.op, {})[json.dumps(entry, sort_keys=True)] = entry
+    return {op: [entries[key] for key in sorted(entries)] for op, entries in by_op.items()}
+
+
+def milliseconds(time: str) -> int:
+    """Since 1970, of a record's time."""
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def span_ms(records: Sequence[Record]) -> tuple[int, int]:
+    """Of the first record and of the last."""
+    times = [milliseconds(record.time) for record in records]
+    return min(times), max(times)
+
+
+def _toolchain(records: Iterable[Record]) -> str:
+    parts = (r.environment.toolchain.items() for r in records)
+    return joined([f"{name} {version}" for items in parts for name, version in items])
+
+
+def _git_sha() -> str:
+    """Of the tree that the command ran in: the user's kernels, not portkern's own."""
+    try:
+        return run_tool(["git", "rev-parse", "HEAD"], timeout_s=10, error=ToolError).strip()
+    except ToolError:
+        return ""

@@ -1,0 +1,121 @@
+"""Statements in C of what computes one element, and the values that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import sympy
+
+#: How values are computed: floats of a cell's dtype as float, whatever they are stored as.
+Kind = Literal["bool", "int64_t", "float", "double"]
+KINDS: tuple[Kind, ...] = ("bool", "int64_t", "float", "double")
+
+
+def free(name: str, taken: frozenset[str]) -> str:
+    """The name, or one like it that no tensor or axis has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+class Body:
+    """Lines of C. What an enclosing block has computed is not computed again."""
+
+    def __init__(self, taken: frozenset[str] = frozenset(), indent: int = 1) -> None:
+        self.lines: list[str] = []
+        self._taken, self._indent, self._names = taken, indent, 0
+        self._known: list[dict[object, str]] = [{}]
+
+    def say(self, text: str) -> None:
+        self.lines.append("  " * self._indent + text)
+
+    def name(self, letter: str) -> str:
+        self._names += 1
+        return free(f"{letter}{self._names}", self._taken)
+
+    def let(self, kind: str, text: str) -> str:
+        """The name of a constant with this value."""
+        if text.isidentifier() or text.isdigit():
+            return text
+        return self.memo((kind, text), lambda: self._let(kind, text))
+
+    def _let(self, kind: str, text: str) -> str:
+        name = self.name("v")
+        self.say(f"const {kind} {name} = {text};")
+        return name
+
+    def memo(self, key: object, make: Callable[[], str]) -> str:
+        for scope in reversed(self._known):
+            if key in scope:
+                return scope[key]
+        made = make()
+        self._known[-1][key] = made
+        return made
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.say(f"{head} {{")
+        self._indent += 1
+        self._known.append({})
+        yield
+        self._known.pop()
+        self._indent -= 1
+        self.say("}")
+
+    @contextmanager
+    def loop(self, length: str, before: str = "") -> Iterator[str]:
+        """Over 0 … ``length`` - 1; yields the counter."""
+        if length == "1":
+            yield "0"
+            return
+        counter = self.name("r")
+        if before:
+            self.say(before)
+        with self.block(f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})"):
+            yield counter
+
+
+Index = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor by what computes its element at an index. ``cost``: about how many operations that
+    takes, beyond loads."""
+
+    shape: tuple[sympy.Expr, ...]
+    kind: Kind
+    load: Callable[[Body, Index], str]
+    cost: int = 0
+
+    def at(self, body: Body, index: Index) -> str:
+        assert len(index) == len(self.shape), (index, self.shape)
+        return body.memo((id(self), index), lambda: body.let(self.kind, self.load(body, index)))
+
+    def cast(self, kind: Kind) -> Value:
+        if kind == self.kind:
+            return self
+        return Value(self.shape, kind, lambda body, i: cast(self.at(body, i), self.kind, kind))
+
+
+def cast(text: str, kind: Kind, wanted: Kind) -> str:
+    if kind == wanted:
+        return text
+    return f"({text} != 0)" if wanted == "bool" else f"({wanted}){text}"
+
+
+def scalar(value: float | bool, kind: Kind) -> str:
+    """A number as C writes it."""
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "int64_t":
+        return f"((int64_t){int(value)})" if value < 0 else str(int(value))
+    if value != value:
+        return f"(({kind})NAN)"
+    if value in (float("inf"), float("-inf")):
+        return f"(({kind}){'-' if value < 0 else ''}INFINITY)"
+    written = repr(float(value)) + ("f" if kind == "float" else "")
+    return f"({written})" if value < 0 else written

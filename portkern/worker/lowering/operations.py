@@ -1,0 +1,395 @@
+"""What each operation of a graph computes, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import sympy
+import torch  # noqa: TID253 - imported where a graph is written, in a worker
+
+from portkern.worker.lowering import pointwise
+from portkern.worker.lowering.body import KINDS, Body, Index, Kind, Value, cast, scalar
+from portkern.worker.lowering.lengths import Lengths
+
+#: What an operation beyond the four of arithmetic costs, as many of those.
+DEAR = 8
+_CHEAP = frozenset(
+    "add sub mul neg abs relu eq ne lt le gt ge maximum minimum logical_and logical_or".split()
+)
+
+
+class Unwritable(Exception):
+    """There is no plain form of what a graph does."""
+
+
+def kind_of(dtype: torch.dtype) -> Kind:
+    if dtype == torch.bool:
+        return "bool"
+    if not dtype.is_floating_point:
+        if dtype.is_complex:
+            raise Unwritable(f"elements of {dtype}")
+        return "int64_t"
+    return "double" if dtype == torch.float64 else "float"
+
+
+def widest(kinds: Sequence[Kind]) -> Kind:
+    return max(kinds, key=KINDS.index)
+
+
+def broadcast(value: Value, shape: Sequence[sympy.Expr]) -> Value:
+    """As ``expand`` does: axes of one element are repeated."""
+    given = value.shape
+    ahead = len(shape) - len(given)
+    repeated = [g == 1 and w != 1 for g, w in zip(given, shape[ahead:], strict=True)]
+    if not ahead and not any(repeated):
+        return value
+
+    def load(body: Body, index: Index) -> str:
+        inner = zip(index[ahead:], repeated, strict=True)
+        return value.at(body, tuple("0" if again else counter for counter, again in inner))
+
+    return Value(tuple(shape), value.kind, load, value.cost)
+
+
+def constant(number: float | bool, kind: Kind) -> Value:
+    return Value((), kind, lambda body, index: scalar(number, kind))
+
+
+def elementwise(name: str, operands: Sequence[Value], shape: Any, kind: Kind) -> Value | None:
+    """None where it is no such operation."""
+    within: Kind = kind
+    if name in pointwise.COMPARING:
+        within = widest([operand.kind for operand in operands])
+    if name.startswith("logical_"):
+        within = "bool"
+    if pointwise.written(name, ["a"] * len(operands), within) is None:
+        return None
+    spread = [broadcast(operand.cast(within), shape) for operand in operands]
+    cost = sum(operand.cost for operand in spread) + (1 if name in _CHEAP else DEAR)
+
+    def load(body: Body, index: Index) -> str:
+        given = [operand.at(body, index) for operand in spread]
+        text = pointwise.written(name, given, within)
+        assert text is not None
+        made: Kind = "bool" if name in pointwise.COMPARING else within
+        return cast(f"({text})", made, kind) if made != kind else text
+
+    return Value(tuple(shape), kind, load, cost)
+
+
+def where(condition: Value, yes: Value, no: Value, shape: Any, kind: Kind) -> Value:
+    parts = [broadcast(condition.cast("bool"), shape)]
+    parts += [broadcast(side.cast(kind), shape) for side in (yes, no)]
+
+    def load(body: Body, index: Index) -> str:
+        chosen, left, right = (part.at(body, index) for part in parts)
+        return f"{chosen} ? {left} : {right}"
+
+    return Value(tuple(shape), kind, load, sum(part.cost for part in parts) + 1)
+
+
+# ---- views
+
+
+def permuted(value: Value, order: Sequence[int]) -> Value:
+    places = [d % len(value.shape) for d in order]
+
+    def load(body: Body, index: Index) -> str:
+        inner = [""] * len(places)
+        for counter, place in zip(index, places, strict=True):
+            inner[place] = counter
+        return value.at(body, tuple(inner))
+
+    return Value(tuple(value.shape[p] for p in places), value.kind, load, value.cost)
+
+
+def moved(value: Value, shape: Any, places: Callable[[Body, Index], Index], cost: int = 0) -> Value:
+    """The element at an index is another's place."""
+    return Value(
+        tuple(shape),
+        value.kind,
+        lambda body, index: value.at(body, places(body, index)),
+        value.cost + cost,
+    )
+
+
+def along(dim: int, index: Index, counter: str) -> Index:
+    return (*index[:dim], counter, *index[dim + 1 :])
+
+
+def within(
+    value: Value, shape: Any, steps: Sequence[tuple[int, str]], lengths: Lengths, fill: str
+) -> Value:
+    """``fill`` where ``index`` less ``offset`` is outside of ``value``; ``steps`` are axes and
+    their offsets."""
+
+    def load(body: Body, index: Index) -> str:
+        inner, inside = list(index), []
+        for dim, offset in steps:
+            inner[dim] = body.let("int64_t", f"{index[dim]} - {offset}")
+            length = lengths.text(value.shape[dim])
+            inside.append(f"{inner[dim]} >= 0 && {inner[dim]} < {length}")
+        return guarded(body, " && ".join(inside), value, tuple(inner), fill)
+
+    return Value(tuple(shape), value.kind, load, value.cost + 2)
+
+
+def guarded(body: Body, condition: str, value: Value, index: Index, otherwise: str) -> str:
+    """The element where it is one; nothing is read where it is none."""
+    name = body.name("g")
+    body.say(f"{value.kind} {name} = {otherwise};")
+    with body.block(f"if ({condition})"):
+        body.say(f"{name} = {value.at(body, index)};")
+    return name
+
+
+def joined(values: Sequence[Value], dim: int, shape: Any, lengths: Lengths, kind: Kind) -> Value:
+    parts = [value.cast(kind) for value in values]
+
+    def load(body: Body, index: Index) -> str:
+        name = body.name("g")
+        body.say(f"{kind} {name} = 0;")
+        before: sympy.Expr = sympy.Integer(0)
+        for part in parts:
+            after = before + part.shape[dim]
+            begin, end = lengths.text(before), lengths.text(after)
+            with body.block(f"if ({index[dim]} >= {begin} && {index[dim]} < {end})"):
+                place = body.let("int64_t", f"{index[dim]} - {begin}")
+                body.say(f"{name} = {part.at(body, along(dim, index, place))};")
+            before = after
+        return name
+
+    return Value(tuple(shape), kind, load, sum(part.cost for part in parts) + len(parts))
+
+
+# ---- what goes over many elements
+
+
+def reduced(
+    name: str, value: Value, dims: Sequence[int], keep: bool, kind: Kind, lengths: Lengths
+) -> Value:
+    begin, step = pointwise.STEPS[name]
+    held: Kind = kind
+    if name in ("sum", "mean", "prod") and kind == "float":
+        held = "double"  # plain and exact: a kernel's own business is to do it faster
+    if kind == "int64_t" and "INFINITY" in begin:
+        begin = "INT64_MIN" if begin.startswith("-") else "INT64_MAX"
+    source = value.cast("bool" if name in ("any", "all") else kind)
+    kept = [n for n in range(len(value.shape)) if n not in dims]
+    shape = [
+        sympy.Integer(1) if n in dims else value.shape[n]
+        for n in range(len(value.shape))
+        if keep or n not in dims
+    ]
+
+    def load(body: Body, index: Index) -> str:
+        outer = dict(zip(kept, [index[n] for n in kept] if keep else index, strict=True))
+        total = body.name("a")
+        body.say(f"{held} {total} = {begin};")
+        simd = f"#pragma omp simd reduction(+ : {total})" if name in ("sum", "mean") else ""
+        with nested(body, [lengths.text(value.shape[d]) for d in dims], simd) as counters:
+            inner = outer | dict(zip(dims, counters, strict=True))
+            element = source.at(body, tuple(inner[n] for n in range(len(value.shape))))
+            text = f" {step} ".replace(" a ", f" {total} ").replace(" v ", f" {element} ")
+            text = text.replace(" v ", f" {element} ")
+            body.say(f"{total} = {text.strip()};")
+        count = lengths.count([value.shape[d] for d in dims])
+        result = f"{total} / {count}" if name == "mean" else total
+        return f"({kind})({result})"
+
+    return Value(tuple(shape), kind, load)
+
+
+@contextmanager
+def nested(body: Body, lengths: Sequence[str], innermost: str = "") -> Iterator[list[str]]:
+    """Loops in each other, and what stands before the innermost."""
+    last = max((n for n, length in enumerate(lengths) if length != "1"), default=-1)
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(body.loop(length, innermost if n == last else ""))
+            for n, length in enumerate(lengths)
+        ]
+
+
+def extreme(
+    value: Value, dim: int | None, keep: bool, sign: str, lengths: Lengths, where_: bool
+) -> Value:
+    """The largest or smallest along an axis, or where the first of it is; over all without."""
+    if dim is None:
+        flat = lengths.reshaped(value, (sympy.Mul(*value.shape),))
+        found = extreme(flat, 0, False, sign, lengths, where_)
+        return lengths.reshaped(found, [sympy.Integer(1)] * len(value.shape)) if keep else found
+    dim %= max(len(value.shape), 1)
+    shape = [
+        sympy.Integer(1) if n == dim else length
+        for n, length in enumerate(value.shape)
+        if keep or n != dim
+    ]
+
+    def load(body: Body, index: Index) -> str:
+        outer = index if keep else (*index[:dim], "0", *index[dim:])
+        best, place = body.name("b"), body.name("p")
+        body.say(f"{value.kind} {best} = 0;")
+        body.say(f"int64_t {place} = -1;")
+        with body.loop(lengths.text(value.shape[dim])) as counter:
+            v = value.at(body, along(dim, outer, counter))
+            better = f"{place} < 0 || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
+            with body.block(f"if ({better})"):
+                body.say(f"{best} = {v};")
+                body.say(f"{place} = {counter};")
+        return place if where_ else best
+
+    return Value(tuple(shape), "int64_t" if where_ else value.kind, load)
+
+
+def product(a: Value, b: Value, shape: Any, kind: Kind, lengths: Lengths) -> Value:
+    """Of matrices, over the last axis of ``a`` and the last but one of ``b``; ``shape`` may have
+    batches, which both have."""
+
+    def load(body: Body, index: Index) -> str:
+        total = body.name("a")
+        held = "double" if kind in ("float", "double") else "int64_t"
+        body.say(f"{held} {total} = 0;")
+        simd = f"#pragma omp simd reduction(+ : {total})"
+        with body.loop(lengths.text(a.shape[-1]), simd) as k:
+            left = a.at(body, (*index[:-1], k))
+            right = b.at(body, (*index[:-2], k, index[-1]))
+            body.say(f"{total} += ({held}){left} * {right};")
+        return f"({kind}){total}"
+
+    return Value(tuple(shape), kind, load)
+
+
+def convolution(
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    shape: Any,
+    lengths: Lengths,
+    *,
+    stride: Sequence[str],
+    padding: Sequence[str],
+    dilation: Sequence[str],
+    transposed: bool,
+    groups: str,
+) -> Value:
+    axes = range(len(shape) - 2)
+    kind = x.kind
+    held = "double" if kind == "float" else kind
+    inputs, outputs = x.shape[1], shape[1]
+    per_group, outputs_per_group = (
+        lengths.text(channels) if groups == "1" else f"({lengths.text(channels)} / {groups})"
+        for channels in (inputs, outputs)
+    )
+
+    def place(body: Body, out: str, tap: str, n: int) -> tuple[str, str]:
+        """Where the input is read, and the condition on which it is."""
+        length = lengths.text(x.shape[n + 2])
+        if not transposed:
+            at = body.let("int64_t", f"{out} * {stride[n]} - {padding[n]} + {tap} * {dilation[n]}")
+            return at, f"{at} >= 0 && {at} < {length}"
+        ahead = body.let("int64_t", f"{out} + {padding[n]} - {tap} * {dilation[n]}")
+        at = body.let("int64_t", f"{ahead} / {stride[n]}")
+        return at, f"{ahead} >= 0 && {ahead} % {stride[n]} == 0 && {at} < {length}"
+
+    def load(body: Body, index: Index) -> str:
+        total = body.name("a")
+        channel = index[1]
+        start = bias.at(body, (channel,)) if bias is not None else "0"
+        body.say(f"{held} {total} = {start};")
+        group = "0"
+        if groups != "1":
+            group = body.let("int64_t", f"{channel} / {outputs_per_group}")
+        taps = [lengths.text(weight.shape[n + 2]) for n in axes]
+        with nested(body, [per_group, *taps]) as (c, *at):
+            read = [place(body, index[n + 2], at[n], n) for n in axes]
+            with body.block(f"if ({' && '.join(condition for _, condition in read)})"):
+                source = c if groups == "1" else body.let("int64_t", f"{group} * {per_group} + {c}")
+                element = x.at(body, (index[0], source, *(where_ for where_, _ in read)))
+                if transposed:
+                    out = channel
+                    if groups != "1":
+                        out = body.let("int64_t", f"{channel} % {outputs_per_group}")
+                    factor = weight.at(body, (source, out, *at))
+                else:
+                    factor = weight.at(body, (channel, c, *at))
+                body.say(f"{total} += ({held}){element} * {factor};")
+        return f"({kind}){total}"
+
+    return Value(tuple(shape), kind, load)
+
+
+def pooled(
+    x: Value,
+    shape: Any,
+    lengths: Lengths,
+    *,
+    window: Sequence[str],
+    stride: Sequence[str],
+    padding: Sequence[str],
+    dilation: Sequence[str],
+    which: str,
+    divisor: str | None = None,
+    padded: bool = True,
+) -> Value:
+    """``which``: max, place (of the largest, in the flattened image) or mean."""
+    n_axes = len(window)
+    lead = len(shape) - n_axes
+    extents = [lengths.text(length) for length in x.shape[lead:]]
+
+    def starts(body: Body, index: Index) -> list[str]:
+        return [
+            body.let("int64_t", f"{index[lead + n]} * {stride[n]} - {padding[n]}")
+            for n in range(n_axes)
+        ]
+
+    def load(body: Body, index: Index) -> str:
+        start = starts(body, index)
+        total, place = body.name("a"), body.name("p")
+        held = "double" if which == "mean" and x.kind == "float" else x.kind
+        body.say(f"{held} {total} = 0;")
+        if which != "mean":
+            body.say(f"int64_t {place} = -1;")
+        with nested(body, window) as taps:
+            at = [
+                body.let("int64_t", f"{start[n]} + {tap} * {dilation[n]}")
+                for n, tap in enumerate(taps)
+            ]
+            inside = " && ".join(f"{a} >= 0 && {a} < {e}" for a, e in zip(at, extents, strict=True))
+            with body.block(f"if ({inside})"):
+                v = x.at(body, (*index[:lead], *at))
+                if which == "mean":
+                    body.say(f"{total} += {v};")
+                else:
+                    flat = at[0]
+                    for a, extent in zip(at[1:], extents[1:], strict=True):
+                        flat = f"({flat} * {extent} + {a})"
+                    better = f"{place} < 0 || {v} > {total} || {v} != {v}"
+                    with body.block(f"if ({better})"):
+                        body.say(f"{total} = {v};")
+                        body.say(f"{place} = {flat};")
+        if which != "mean":
+            return place if which == "place" else total
+        return f"({x.kind})({total} / {_divisor(body, start)})"
+
+    def _divisor(body: Body, start: Sequence[str]) -> str:
+        if divisor is not None:
+            return divisor
+        sides = []
+        for n, begin in enumerate(start):
+            high = f"({extents[n]} + {padding[n]})" if padded else extents[n]
+            end = body.let(
+                "int64_t", f"{begin} + {window[n]} < {high} ? {begin} + {window[n]} : {high}"
+            )
+            low = begin if padded else body.let("int64_t", f"{begin} > 0 ? {begin} : 0")
+            sides.append(f"({end} - {low})")
+        return f"({' * '.join(sides)})"
+
+    kind: Kind = "int64_t" if which == "place" else x.kind
+    return Value(tuple(shape), kind, load)
+
+
+def pairs(values: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(values[::2], values[1::2], strict=True))

@@ -1,0 +1,99 @@
+"""The plain kernel of a PyTorch file's operator, in a backend's language."""
+
+from __future__ import annotations
+
+import re
+
+import torch  # noqa: TID253 - imported where a graph is written, in a worker
+from torch._decomp import (  # noqa: TID253
+    core_aten_decompositions,
+    get_decompositions,
+)
+
+from portkern.errors import ConfigError
+from portkern.spec import abi, registry
+from portkern.spec.from_torch.traced import Untraceable
+from portkern.spec.op import CELL, Signature
+from portkern.worker.lowering import source as sources
+from portkern.worker.lowering.graph import Given, Graph
+from portkern.worker.lowering.lengths import Lengths
+from portkern.worker.lowering.operations import Unwritable
+from portkern.worker.lowering.source import Interface
+from portkern.worker.lowering.traces import Traces
+from portkern.worker.tracing.trace import TracedGraph
+
+aten = torch.ops.aten
+#: What is made of parts beyond those that a core graph is made of already.
+_PARTED = """
+    native_batch_norm _native_batch_norm_legit
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update
+    _softmax _log_softmax logsumexp var_mean std std_mean addmm baddbmm addmv
+    gelu silu mish elu celu selu leaky_relu prelu softplus hardsigmoid hardswish hardtanh_
+    softshrink hardshrink threshold log_sigmoid_forward logit glu rrelu_with_noise
+    mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy nll_loss_forward
+    linalg_vector_norm norm dot mv addcmul addcdiv lerp
+    _adaptive_avg_pool2d adaptive_avg_pool1d upsample_nearest2d upsample_bilinear2d
+    upsample_nearest1d upsample_nearest3d pixel_shuffle pixel_unshuffle
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
+    replication_pad3d im2col col2im masked_fill tril triu trace logaddexp xlogy
+    _scaled_dot_product_flash_attention_for_cpu rsub fill new_full new_zeros new_ones
+    index_add unfold_copy diag_embed hypot sinc deg2rad rad2deg roll stack square
+    """.split()
+_POINTER = re.compile(r"((?:const )?\w+)\* ?(\w+)")
+
+
+def written(traced: TracedGraph, signature: Signature, backend: str, language: str) -> str:
+    """Raises Unwritable for what has no plain form."""
+    expected = (
+        {tensor.name for tensor in signature.inputs},
+        [tensor.name for tensor in signature.outputs],
+        {scalar.name for scalar in signature.scalars},
+    )
+    own = ({*traced.inputs.values()}, [*traced.outputs], {*traced.retracing.scalars})
+    if own != expected:
+        raise Unwritable("names that the sheet has otherwise than the file")
+    symbols = traced.retracing.symbols
+    names = {**traced.axes, **{symbol: name for name, symbol in symbols.items()}}
+    lengths = Lengths(names, traced.known)
+    declared = registry.load(backend).declaration(signature, language)
+    types = {name: kind for kind, name in _POINTER.findall(declared)}
+    outputs = [(tensor.name, types[tensor.name]) for tensor in signature.outputs]
+    readings, constants = Traces.of(traced, lengths, _table()).merged()
+    try:
+        interface = _interface(signature, declared)
+        given = Given(readings, constants, lengths, traced.inputs, outputs, interface.taken)
+        loops = Graph(given).written()
+        write = sources.gpu if language in ("cuda", "hip") else sources.cpp
+        return write(loops, lengths, interface, _head(signature))
+    except ConfigError as error:
+        raise Unwritable(f"a length that is no arithmetic over axes ({error})") from error
+
+
+def _table() -> dict[object, object]:
+    packets = [getattr(aten, name) for name in _PARTED if hasattr(aten, name)]
+    return {**core_aten_decompositions(), **get_decompositions(packets)}
+
+
+def _interface(signature: Signature, declared: str) -> Interface:
+    apart = abi.passes_structures(signature)
+    tensors = {tensor.name for tensor in (*signature.inputs, *signature.outputs)}
+    inputs = {tensor.name for tensor in signature.inputs}
+    pointers = [
+        (kind, name, f"{'in' if name in inputs else 'out'}->{name}" if apart else name)
+        for kind, name in _POINTER.findall(declared)
+        if name in tensors
+    ]
+    numbers = [("int64_t", axis, f"axes->{axis}" if apart else axis) for axis in signature.axes]
+    numbers += [(abi.C_SCALARS[one.dtype], one.name, one.name) for one in signature.scalars]
+    return Interface(declared.splitlines()[-1].rstrip(";"), pointers, numbers)
+
+
+def _head(signature: Signature) -> str:
+    cells = "scalar_t" if any(t.dtype == CELL for t in signature.inputs) else "elements"
+    return (
+        f"// {signature.name}, written from its graph operation by operation: {cells} are\n"
+        "// computed as float, sums as double. Right at once; where a faster kernel begins.\n"
+    )
+
+
+__all__ = ["Untraceable", "Unwritable", "written"]

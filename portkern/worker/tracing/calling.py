@@ -1,0 +1,94 @@
+"""One call of a file's operator without values: for the sizes of what comes out, and for what a
+kernel could not do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch  # noqa: TID253 - imported where a file is traced, in a worker
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253
+from torch.utils._pytree import tree_leaves  # noqa: TID253
+
+from portkern.spec.from_torch.traced import RANDOM
+from portkern.worker.tracing.exporting import Lifted
+from portkern.worker.tracing.loading import LoadedOperator, NotAnOperator
+
+
+def place(frames: Sequence[traceback.FrameSummary], filename: str) -> tuple[int, str]:
+    """The last line of the file on the way."""
+    own = [frame for frame in frames if frame.filename == filename]
+    return (own[-1].lineno or 0, (own[-1].line or "").strip()) if own else (0, "")
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses operations that draw random numbers, by the line of the file that asks for them."""
+
+    def __init__(self, filename: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.filename = filename
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = function._schema.name.partition("::")[2]
+        if torch.Tag.nondeterministic_seeded in function.tags and "attention" not in name:
+            line, _ = place(traceback.extract_stack(), self.filename)
+            raise NotAnOperator(
+                f"{RANDOM} ({name.rstrip('_')}), so it has no right answer; leave it "
+                "out, as dropout by p=0 or by eval() in __init__",
+                line,
+            )
+        return function(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True)
+class FakeCall:
+    """How the operator is called without values: its state and inputs at given sizes."""
+
+    loaded: LoadedOperator
+    lifted: Mapping[str, torch.Tensor]
+
+    def outputs(
+        self, shapes: Mapping[str, Sequence[int]] | None = None, dtype: torch.dtype | None = None
+    ) -> list[Any]:
+        """``shapes`` of inputs and state, ``dtype`` of all floats; as in the file without."""
+        state, inputs = self.given(shapes, dtype)
+        with self.loaded.fake, torch.no_grad():
+            result = Lifted(self.loaded.call, self.loaded.model)(state, inputs)
+        return tree_leaves(result)
+
+    def changes_itself(self) -> bool:
+        """Whether a call changes the module beyond its parameters and buffers."""
+        lifted = Lifted(self.loaded.call, self.loaded.model)
+        with self.loaded.fake, torch.no_grad():
+            lifted(*self.given(None, None))
+        return bool(vars(lifted)["changed"])
+
+    def sizes(self) -> dict[str, list[int]]:
+        """Of inputs, lifted state and outputs, as in the file."""
+        found = {
+            f"input.{number}": list(one.shape)
+            for number, one in enumerate(self.loaded.inputs)
+            if isinstance(one, torch.Tensor)
+        }
+        found |= {f"state.{name}": list(one.shape) for name, one in self.lifted.items()}
+        outputs = enumerate(self.outputs())
+        return found | {f"output.{number}": list(one.shape) for number, one in outputs}
+
+    def given(
+        self, shapes: Mapping[str, Sequence[int]] | None, dtype: torch.dtype | None
+    ) -> tuple[dict[str, torch.Tensor], list[Any]]:
+        def made(name: str, example: Any) -> Any:
+            if not isinstance(example, torch.Tensor):
+                return example
+            kind = dtype if dtype is not None and example.is_floating_point() else example.dtype
+            size = example.shape if shapes is None else shapes[name]
+            return torch.empty(tuple(size), dtype=kind)
+
+        with self.loaded.fake:
+            state = {name: made(f"state.{name}", value) for name, value in self.lifted.items()}
+            inputs = [made(f"input.{n}", one) for n, one in enumerate(self.loaded.inputs)]
+        return state, inputs

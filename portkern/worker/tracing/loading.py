@@ -1,0 +1,326 @@
+"""A file's operator as Python has it: loaded, constructed and with inputs of the right sizes, which
+hold nothing: all of it is done with fake tensors, and only a constructor that reads values is given
+real ones."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch  # noqa: TID253 - imported where a file is traced, in a worker
+from torch._subclasses.fake_tensor import (  # noqa: TID253
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from torch.overrides import TorchFunctionMode  # noqa: TID253
+
+from portkern.spec.from_torch.declaration import (
+    ATTRIBUTE,
+    OperatorDeclaration,
+    example_of,
+)
+from portkern.spec.from_torch.source import with_sizes
+from portkern.spec.imported import ImportedInputs
+
+GET_INPUTS, GET_ARGUMENTS, MODEL = "get_inputs", "get_init_inputs", "Model"
+#: As MultiKernelBench has it where a problem is of several sizes.
+GET_CASES = "get_input_groups"
+
+
+class NotAnOperator(Exception):
+    """The file is not one that an operator can be had from; says why. ``line`` of the file."""
+
+    def __init__(self, problem: str, line: int = 0, operators: Sequence[str] = ()) -> None:
+        super().__init__(problem)
+        self.line, self.operators = line, tuple(operators)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How the file made an example input."""
+
+    drawn: str = ""  # the function of torch that made it
+    within: tuple[int, int] | None = None
+    shaped: bool = False
+
+
+@dataclass
+class Drawing(TorchFunctionMode):
+    """Remembers by which function each tensor was made, and what became of it."""
+
+    origins: dict[int, tuple[torch.Tensor, Origin]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            origin = self._origin(getattr(function, "__name__", ""), args, kwargs, result)
+            self.origins[id(result)] = (result, origin)  # kept, so that its id stays its own
+        return result
+
+    def _origin(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Origin:
+        if name == "randint":
+            numbers = [one for one in args if isinstance(one, int)]
+            low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
+            high = kwargs.get("high", numbers[-1] if numbers else 0)
+            return Origin(name, (int(low), int(high)))
+        if name in _MADE:
+            return Origin(name)
+        sources = [one for one in args if isinstance(one, torch.Tensor)]
+        known = self.origins.get(id(sources[0])) if sources else None
+        if name in _CONVERTED and known is not None:
+            return known[1]
+        if result.dtype == torch.bool:
+            return Origin("bool")
+        return Origin(known[1].drawn if known else "", shaped=True)
+
+    def of(self, tensor: torch.Tensor) -> Origin:
+        known = self.origins.get(id(tensor))
+        return known[1] if known else Origin(shaped=True)
+
+
+#: What any other values may stand in for, and what leaves values as they are.
+_MADE = frozenset(
+    """
+    rand randn zeros ones empty full normal rand_like randn_like zeros_like ones_like empty_like
+    full_like
+    """.split()
+)
+_CONVERTED = frozenset(
+    """
+    to float half bfloat16 double long int contiguous cuda cpu requires_grad_ detach clone reshape
+    view transpose permute unsqueeze squeeze pin_memory type t __get__ flatten expand
+    """.split()
+)
+
+
+@dataclass
+class LoadedOperator:
+    """One operator: ``call`` is a function, or a constructed module in ``model``."""
+
+    name: str
+    call: Callable[..., Any]
+    model: torch.nn.Module | None
+    inputs: list[Any]
+    origins: list[Origin]
+    parameters: list[str]
+    namespace: types.ModuleType
+    fake: FakeTensorMode
+    names: tuple[str, ...]
+    source: str
+    filename: str
+    cases: list[list[Any]]
+
+    @property
+    def only(self) -> bool:
+        """Whether the file has no other."""
+        return len(self.names) == 1
+
+
+@contextmanager
+def naming(source: str, filename: str) -> Iterator[None]:
+    """Tracebacks show the file's lines, which this process cannot read from disk."""
+    lines = source.splitlines(keepends=True)
+    linecache.cache[filename] = (len(source), None, lines, filename)
+    yield
+
+
+def execute(source: str, filename: str) -> types.ModuleType:
+    """The file as a module. Raises whatever it raises."""
+    module = types.ModuleType("portkern_operator_file")
+    module.__file__ = filename
+    sys.modules[module.__name__] = module  # where dataclasses look for what annotations name
+    exec(compile(source, filename, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def load(source: str, filename: str, wanted: str, *, construct: bool = True) -> LoadedOperator:
+    """Raises NotAnOperator, and what the file itself raises. Without ``construct`` for its inputs
+    alone."""
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    module = _attempt(fake, lambda: execute(source, filename))
+    found = _operators(module)
+    name = _chosen(found, wanted)
+    declared, declaration = found[name]
+    drawing = Drawing()
+    with fake, drawing:
+        inputs, cases = _cases(declaration)
+    model, call = None, declared
+    if isinstance(declared, type) and construct:
+        call = model = _attempt(fake, lambda: _constructed(declared, declaration.arguments))
+        if _keeps_tensors(model):  # they are constants of the graph, which fake ones cannot be
+            call = model = _constructed(declared, declaration.arguments)
+    function = None if isinstance(declared, type) else declared
+    taking = model.forward if model is not None else function
+    return LoadedOperator(
+        name,
+        call,
+        model,
+        inputs,
+        [drawing.of(one) if isinstance(one, torch.Tensor) else Origin() for one in inputs],
+        _parameters(taking, len(inputs)) if taking is not None else [],
+        module,
+        fake,
+        tuple(found),
+        source,
+        filename,
+        cases,
+    )
+
+
+def _cases(declaration: OperatorDeclaration) -> tuple[list[Any], list[list[Any]]]:
+    """The example, and the others."""
+    several = declaration.cases() if declaration.cases else [declaration.inputs()]
+    if not isinstance(several, Sequence) or not several:
+        raise NotAnOperator(
+            f"{GET_CASES}() returned {type(several).__name__}, expected lists of tensors"
+        )
+    made: list[list[Any]] = []
+    for given in several:
+        listed = [given] if isinstance(given, torch.Tensor) else given
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            raise NotAnOperator(
+                f"{GET_INPUTS}() returned {type(listed).__name__}, expected a list of tensors"
+            )
+        made.append(list(listed))
+    example = example_of(made)
+    return list(example), [one for one in made if one is not example]
+
+
+def drawn(asked: ImportedInputs, dims: Mapping[str, int], seed: int) -> list[torch.Tensor]:
+    """The named inputs as the file makes them, with its numbers changed to ``dims``."""
+    module = execute(with_sizes(asked.source, dims), f"{asked.name}.py")
+    declared, declaration = _operators(module)[asked.operator]
+    made: list[torch.Tensor] = []
+    if any(asked.names):
+        torch.manual_seed(seed)
+        given = declaration.inputs()
+        several = [given] if isinstance(given, torch.Tensor) else list(given)
+        named = zip(asked.names, several, strict=True)
+        made += [one for name, one in named if name and isinstance(one, torch.Tensor)]
+    if asked.state:
+        buffers = dict(_constructed(declared, declaration.arguments).named_buffers())
+        made += [buffers[path] for path in asked.state.values()]
+    return made
+
+
+def _attempt(fake: FakeTensorMode, work: Callable[[], Any]) -> Any:
+    """Without values first, which needs no memory; with values where somebody reads them."""
+    try:
+        with fake:
+            return work()
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return work()
+
+
+def _keeps_tensors(model: torch.nn.Module) -> bool:
+    """Whether there are tensors that are neither parameters nor buffers."""
+    return any(
+        isinstance(one, torch.Tensor)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        for one in (value if isinstance(value, list | tuple) else [value])
+    )
+
+
+def _constructed(kind: Any, arguments: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    given = arguments() if callable(arguments) else arguments
+    if isinstance(given, dict):
+        model = kind(**given)
+    else:
+        model = kind(*given)
+    if not isinstance(model, torch.nn.Module):
+        raise NotAnOperator(f"{kind.__name__} is no torch.nn.Module")
+    return model
+
+
+def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclaration]]:
+    """By name, what declares itself; else what the conventions of functions say."""
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("__")
+    }
+    declared = {
+        name: (value, declaration)
+        for name, value in own.items()
+        if isinstance(declaration := vars(value).get(ATTRIBUTE), OperatorDeclaration)
+    }
+    if declared:
+        return declared
+    inputs, cases = getattr(module, GET_INPUTS, None), getattr(module, GET_CASES, None)
+    if not callable(inputs) and not callable(cases):
+        raise NotAnOperator(
+            f"has no {GET_INPUTS}() and no @portkern.operator; expected a function or a Model with "
+            f"{GET_INPUTS}(), which returns example inputs"
+        )
+    arguments: Any = getattr(module, GET_ARGUMENTS, ())
+    if callable(cases):
+        declaration = OperatorDeclaration.of_cases(cases, arguments)
+    else:
+        assert callable(inputs)
+        declaration = OperatorDeclaration(inputs, arguments)
+    modules = {
+        name: (value, declaration)
+        for name, value in own.items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module)
+    }
+    if MODEL in modules:
+        return {MODEL: modules[MODEL]}
+    functions = {
+        name: (value, declaration)
+        for name, value in own.items()
+        if inspect.isfunction(value)
+        and name not in (GET_INPUTS, GET_ARGUMENTS, GET_CASES)
+        and not name.startswith("_")
+    }
+    if not functions and len(modules) == 1:
+        return modules
+    if not functions:
+        raise NotAnOperator(
+            f"has {GET_INPUTS}() and nothing that takes the inputs; expected a function or a class "
+            f"{MODEL}(torch.nn.Module)"
+        )
+    return functions
+
+
+def _chosen(found: dict[str, tuple[Any, OperatorDeclaration]], wanted: str) -> str:
+    if wanted and wanted not in found:
+        raise NotAnOperator(
+            f"has no operator {wanted!r}; it has {', '.join(sorted(found))}", operators=[*found]
+        )
+    if not wanted and len(found) > 1:
+        raise NotAnOperator(
+            f"has several operators: {', '.join(sorted(found))}; choose one, as FILE.py:NAME",
+            operators=[*found],
+        )
+    return wanted or next(iter(found))
+
+
+def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+    """What its first ``count`` positional arguments are called."""
+    names: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}{n}" for n in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    if len(names) < count:
+        raise NotAnOperator(
+            f"{GET_INPUTS}() returns {count} inputs, the operator takes {len(names)}"
+        )
+    return names[:count]

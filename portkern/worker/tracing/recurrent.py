@@ -1,0 +1,67 @@
+"""Recurrent layers in a graph: one operation each. Torch's own tracer writes out every step in
+time, which takes minutes, and says nothing of other lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch  # noqa: TID253 - imported where a file is traced, in a worker
+from torch.overrides import TorchFunctionMode  # noqa: TID253
+
+#: torch's functions, and how many gates a step has.
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+@torch.library.custom_op("portkern::recurrent", mutates_args=())
+def recurrent(
+    x: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    gates: int,
+    directions: int,
+) -> list[torch.Tensor]:
+    """Outputs of all steps, then the last states. It is traced and never run."""
+    raise NotImplementedError
+
+
+@recurrent.register_fake
+def _(
+    x: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    gates: int,
+    directions: int,
+) -> list[torch.Tensor]:
+    hidden = states[-1].shape[-1]
+    torch._check(weights[0].shape[-1] == x.shape[-1])  # type: ignore[no-untyped-call]
+    for weight in weights:
+        torch._check(weight.shape[0] == gates * hidden)  # type: ignore[no-untyped-call]
+    width = directions * states[0].shape[-1]
+    return [x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(one) for one in states)]
+
+
+class Recurrent(TorchFunctionMode):
+    """Where it is entered, recurrent layers are called as :func:`recurrent`: those of tensors that
+    are no packed sequences, without projections and without active dropout between layers."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        gates = _GATES.get(getattr(function, "__name__", ""))
+        if gates is None or kwargs or not _is_plain(args):
+            return function(*args, **(kwargs or {}))
+        x, hx, weights, _, _, _, _, both, _ = args
+        states = list(hx) if isinstance(hx, tuple | list) else [hx]
+        found = torch.ops.portkern.recurrent(x, states, list(weights), gates, 1 + both)
+        return tuple(found)
+
+
+def _is_plain(args: Any) -> bool:
+    if len(args) != 9 or not isinstance(args[2], tuple | list):
+        return False
+    _, _, weights, bias, layers, dropout, training, both, _ = args
+    if dropout and training:
+        return False
+    per_layer = 4 if bias else 2  # a projection is one more
+    expected: int = per_layer * layers * (1 + both)
+    return len(weights) == expected

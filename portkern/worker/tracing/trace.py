@@ -1,0 +1,627 @@
+"""From a file's text to the operator in it: what goes into the sheet beside the file."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch  # noqa: TID253 - imported where a file is traced, in a worker
+from torch._subclasses.fake_tensor import (  # noqa: TID253
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+from torch.export import ExportedProgram  # noqa: TID253
+from torch.fx.experimental.symbolic_shapes import (  # noqa: TID253
+    GuardOnDataDependentSymNode,
+)
+from torch.utils._pytree import tree_leaves  # noqa: TID253
+
+from portkern.spec.expression import Expression
+from portkern.spec.from_torch.names import identifier, operator_name
+from portkern.spec.from_torch.traced import (
+    Argument,
+    Draws,
+    Traced,
+    TracedScalar,
+    TracedTensor,
+    Tracing,
+    Untraceable,
+)
+from portkern.spec.op import CELL, FLOATS, ITEMSIZE
+from portkern.worker.tracing import counting, retracing, symbols
+from portkern.worker.tracing.calling import FakeCall, Watch, place
+from portkern.worker.tracing.constants import Following, following, step
+from portkern.worker.tracing.exporting import Exported
+from portkern.worker.tracing.loading import (
+    MODEL,
+    LoadedOperator,
+    NotAnOperator,
+    Origin,
+    load,
+    naming,
+)
+from portkern.worker.tracing.retracing import Retracing
+from portkern.worker.tracing.trying import with_workloads
+
+_DATA_DEPENDENT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+#: A file's text of a longer expression says nothing to a reader.
+_LONGEST = 4000
+#: From here on an axis that never varies is worth a second look.
+_LONG = 8
+#: A requirement that says what a length is or by which number it is bound, which is the
+#: constructor's, not what it is a multiple of.
+_PINNING = re.compile(r"^(?!.* % \d+ == 0$).*( == |\b([89]|\d\d+)\b)")
+
+
+def trace(source: str, filename: str, wanted: str, name: str, *, lift: bool = True) -> Tracing:
+    """What the file's operator ``wanted`` is (its only one where that is empty). One that is called
+    ``Model``, as many are, gets the ``name``, others their own.
+    ``lift``: whether parameters and buffers are inputs, or fixed as the constructor leaves them."""
+    with naming(source, filename):
+        try:
+            loaded = load(source, filename, wanted)
+            if loaded.name != MODEL:
+                name = operator_name(loaded.name)
+            return Tracing(_traced(loaded, name, filename, lift), None, loaded.names)
+        except NotAnOperator as error:
+            return Tracing(None, Untraceable(str(error), error.line), error.operators)
+        except Exception as error:  # noqa: BLE001 - the file's own code may raise anything
+            return Tracing(None, _untraceable(error, filename))
+
+
+@dataclass(frozen=True)
+class TracedGraph:
+    """A file's operator as torch exports it. ``inputs``: what placeholders stand for, by the names
+    of the sheet; ``axes``: of symbols; ``known``: what stands in the place of other symbols.
+    ``retracing``: with other numbers than those at which it was exported."""
+
+    program: ExportedProgram
+    inputs: Mapping[str, str]
+    outputs: tuple[str, ...]
+    axes: Mapping[sympy.Symbol, str]
+    known: Mapping[sympy.Symbol, sympy.Expr]
+    retracing: Retracing
+
+
+def graph(
+    source: str, filename: str, wanted: str, name: str, *, lift: bool
+) -> TracedGraph | Untraceable:
+    """The graph behind what :func:`trace` says of the same."""
+    with naming(source, filename):
+        try:
+            loaded = load(source, filename, wanted)
+            if loaded.name != MODEL:
+                name = operator_name(loaded.name)
+            description, program = _described(loaded, name, filename, lift)
+            if isinstance(program, Exported):
+                return description.graph(program)
+            return Untraceable(f"torch.export cannot trace it ({_first_line(program)})")
+        except NotAnOperator as error:
+            return Untraceable(str(error), error.line)
+        except Exception as error:  # noqa: BLE001 - the file's own code may raise anything
+            return _untraceable(error, filename)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:160]
+
+
+def _untraceable(error: Exception, filename: str) -> Untraceable:
+    line, text = place(traceback.extract_tb(error.__traceback__), filename)
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        return Untraceable(
+            f"is no Python: {error.msg}", error.lineno or 0, (error.text or "").strip()
+        )
+    said = " ".join(str(error).split())[:300]
+    if isinstance(error, _DATA_DEPENDENT):
+        problem = "what it does there depends on values of tensors, expected sizes only"
+        return Untraceable(problem, line, text)
+    kind = type(error).__name__
+    if "cuda" in said.lower():
+        said += " (portkern places tensors on devices itself: leave them out of the file)"
+    if isinstance(error, OSError | ImportError):
+        said += " (the file runs confined, without the user's files and without a network)"
+    return Untraceable(f"raised {kind}: {said}", line, text)
+
+
+# ---- the operator
+
+
+def _traced(loaded: LoadedOperator, name: str, filename: str, lift: bool) -> Traced:
+    description, program = _described(loaded, name, filename, lift)
+    if isinstance(program, Exported):
+        return description.of_graph(program)
+    return description.of_call(_first_line(program))
+
+
+def _described(
+    loaded: LoadedOperator, name: str, filename: str, lift: bool
+) -> tuple[_Description, Exported | Exception]:
+    call = FakeCall(loaded, _lifted(retracing.state(loaded)) if lift else {})
+    with Watch(filename):
+        outputs = call.outputs()
+    changes_itself = loaded.model is not None and call.changes_itself()
+    _check_outputs(outputs)
+    return _Description(loaded, name, call, outputs, changes_itself), retracing.program_of(call)
+
+
+def _lifted(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What becomes inputs: all but single integers, which count calls."""
+    return {key: one for key, one in state.items() if one.ndim or one.is_floating_point()}
+
+
+def _check_outputs(outputs: Sequence[Any]) -> None:
+    if not outputs:
+        raise NotAnOperator("returns nothing; expected a tensor or a tuple of tensors")
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise NotAnOperator(
+                f"returns {type(output).__name__}, expected a tensor or a tuple of tensors"
+            )
+        if _dtype(output) not in ITEMSIZE:
+            raise NotAnOperator(
+                f"returns elements of {_dtype(output)}, expected one of {', '.join(ITEMSIZE)}"
+            )
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+# ---- what was found
+
+
+@dataclass
+class _Description:
+    loaded: LoadedOperator
+    name: str
+    call: FakeCall
+    outputs: list[Any]
+    changes_itself: bool
+
+    def __post_init__(self) -> None:
+        self.tensors = dict(self._given())
+        for key, example in self.tensors.items():
+            if _dtype(example) not in ITEMSIZE:
+                raise NotAnOperator(
+                    f"{key.partition('.')[2]} has elements of {_dtype(example)}, expected one of "
+                    f"{', '.join(ITEMSIZE)}"
+                )
+        self.names = self._names()
+        self.scalars = self._scalars()
+        #: Whether lengths that may vary to torch are fixed by the constructor's numbers.
+        self.pinned = False
+        self.own_inputs = any(
+            self._origin(key).shaped for key in self.tensors if key.startswith("input.")
+        )
+        floats = [one.dtype for one in self.tensors.values() if one.is_floating_point()]
+        self.cell = floats[0] if floats else torch.float32
+
+    def _given(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for number, one in enumerate(self.loaded.inputs):
+            if isinstance(one, torch.Tensor):
+                yield f"input.{number}", one
+        for key, one in self.call.lifted.items():
+            yield f"state.{key}", one
+
+    def _names(self) -> dict[str, str]:
+        """Of inputs, by parameter; of state, by where it is in the module."""
+        names: dict[str, str] = {}
+        for key in self.tensors:
+            kind, _, rest = key.partition(".")
+            plain = self.loaded.parameters[int(rest)] if kind == "input" else rest
+            names[key] = identifier(plain, taken=[*names.values(), self.name])
+        return names
+
+    def graph(self, result: Exported) -> TracedGraph:
+        nodes = self._placeholders(result)
+        axes, _ = self._axes(result, nodes)
+        return TracedGraph(
+            result.program,
+            {node: self.names[key] for key, node in nodes.items()},
+            tuple(map(self._output_name, range(len(self.outputs)))),
+            axes.names,
+            axes.known,
+            Retracing(
+                self.call,
+                axes.constants,
+                {scalar.name: number for number, scalar in self.scalars.items()},
+                result.how,
+            ),
+        )
+
+    def _placeholders(self, result: Exported) -> dict[str, str]:
+        """The node's name of each input."""
+        values = _placeholder_values(result)
+        user_inputs = result.program.graph_signature.user_inputs
+        shaped = [one for one in user_inputs if isinstance(values.get(one), torch.Tensor)]
+        # the state comes first there, in its order, then the inputs
+        keys = [f"state.{key}" for key in result.state]
+        keys += [key for key in self.tensors if key.startswith("input.")]
+        placed = zip(keys, shaped, strict=True)
+        return {key: node for key, node in placed if key in self.tensors}
+
+    def _axes(self, result: Exported, nodes: Mapping[str, str]) -> tuple[_Axes, tuple[str, ...]]:
+        """And what their lengths must fulfil."""
+        values = _placeholder_values(result)
+        shapes = {key: symbols.sizes_of(values[node].shape) for key, node in nodes.items()}
+        ordered = {key: shapes[key] for key in self.tensors}
+        guards = _guards(values.values(), result.program.graph)
+        axes = _Axes(self, ordered, self._following(ordered))
+        requires = self._requires(guards, axes)
+        if any(_PINNING.search(one) for one in requires):
+            self.pinned = True
+            axes = _Axes(self, ordered, self._following(ordered))
+            requires = self._requires(guards, axes)
+        return axes, requires
+
+    def of_graph(self, result: Exported) -> Traced:
+        graph = result.program.graph
+        nodes = self._placeholders(result)
+        axes, requires = self._axes(result, nodes)
+        last = next(node for node in graph.nodes if node.op == "output")
+        returned = [one for one in tree_leaves(last.args) if isinstance(one, torch.fx.Node)]
+        produced = [counting.shape_of(node) for node in returned[-len(self.outputs) :]]
+        labels = {node: self.names[key] for key, node in nodes.items()}
+        work = [counting.count(n, labels) for n in graph.nodes if n.op == "call_function"]
+        flops = sympy.Add(*(one.flops for one in work))
+        read = {labels[n.name]: counting.read_in_part(n) for n in graph.nodes if n.name in labels}
+        reads = {name: axes.text(one) for name, one in read.items() if one is not None}
+        return self._finished(
+            axes,
+            [
+                axes.shape(one, self._output_name(n), f"output.{n}")
+                for n, one in enumerate(produced)
+            ],
+            requires,
+            how=result.how,
+            flops=axes.count(flops),
+            reads=reads,
+            adversaries=_adversaries(work),
+        )
+
+    def _requires(self, guards: Sequence[Any], axes: _Axes) -> tuple[str, ...]:
+        """But for what holds of the file's numbers alone: with others it is another module."""
+        if not axes.lengths:
+            return ()
+        known = [guard.xreplace(axes.known) for guard in guards]
+        found = symbols.requirements(known, axes.names, axes.lengths)
+        kept = [one for one in found if not Expression(one).names & set(axes.constants)]
+        steps = {name: step(self.call, name, length) for name, length in axes.constants.items()}
+        return (*kept, *(f"{name} % {by} == 0" for name, by in steps.items() if by > 1))
+
+    def of_call(self, why: str) -> Traced:
+        """What torch cannot trace is a black box, of the file's sizes."""
+        shapes = {key: symbols.sizes_of(one.shape) for key, one in self.tensors.items()}
+        axes = _Axes(self, shapes, self._following(shapes))
+        produced = [symbols.sizes_of(one.shape) for one in self.outputs]
+        note = f"torch.export cannot trace it ({why}): its sizes are those of the file"
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            self.call.outputs()
+        return self._finished(
+            axes,
+            [
+                axes.shape(one, self._output_name(n), f"output.{n}")
+                for n, one in enumerate(produced)
+            ],
+            (),
+            how="no size",
+            flops=axes.count(sympy.Integer(counter.get_total_flops())),
+            reads={},
+            adversaries=(),
+            notes=(note,),
+        )
+
+    def _following(self, shapes: Mapping[str, list[sympy.Expr]]) -> Following:
+        """Where the file makes its inputs, or tracing saw long axes that never vary."""
+        sizes = [size for shape in shapes.values() for size in shape]
+        long = any(isinstance(size, sympy.Integer) and size >= _LONG for size in sizes)
+        if not (long or self.own_inputs or self.pinned):
+            return Following({})
+        lengths = {length for one in self.tensors.values() for length in one.shape}
+        known = following(self.call, lengths - {1})
+        taken = {*self.names.values(), *(one.name for one in self.scalars.values()), self.name}
+        return Following({name: of for name, of in known.places.items() if name not in taken})
+
+    def _finished(
+        self,
+        axes: _Axes,
+        shapes: Sequence[tuple[int | str, ...]],
+        requires: tuple[str, ...],
+        *,
+        flops: str,
+        notes: tuple[str, ...] = (),
+        **found: Any,
+    ) -> Traced:
+        dtypes, of_outputs = self._dtypes()
+        outputs = tuple(
+            TracedTensor(self._output_name(n), shape, dtype)
+            for n, (shape, dtype) in enumerate(zip(shapes, of_outputs, strict=True))
+        )
+        traced = Traced(
+            name=self.name,
+            operator=self.loaded.name,
+            only=self.loaded.only,
+            module=self.loaded.model is not None,
+            axes=axes.lengths,
+            derived=axes.derived,
+            requires=requires,
+            inputs=tuple(self._input(key, axes) for key in self.tensors),
+            outputs=outputs,
+            scalars=tuple(self.scalars.values()),
+            arguments=self._arguments(),
+            dtypes=dtypes,
+            flops=flops if len(flops) <= _LONGEST else str(_number(flops, axes.lengths)),
+            workloads={},
+            changes_itself=self.changes_itself,
+            own_inputs=self.own_inputs,
+            constants=tuple(axes.constants),
+            uniform=tuple(
+                self.names[key] for key in self.tensors if self._origin(key).drawn == "rand"
+            ),
+            notes=notes,
+            **found,
+        )
+        return with_workloads(traced, self.call, axes.keyed)
+
+    def _output_name(self, number: int) -> str:
+        taken = self.names.values()
+        return identifier("y" if len(self.outputs) == 1 else f"y{number}", taken=taken)
+
+    def _input(self, key: str, axes: _Axes) -> TracedTensor:
+        example, name = self.tensors[key], self.names[key]
+        dtype = CELL if example.dtype == self.cell else _dtype(example)
+        origin = self._origin(key)
+        within: tuple[int, int | str] | None = None
+        if origin.within is not None and not example.is_floating_point() and dtype != "bool":
+            low, high = origin.within
+            within = (low, axes.named(high) if low == 0 else high)
+        path = key.partition(".")[2] if key.startswith("state.") else ""
+        return TracedTensor(name, axes.shapes[key], dtype, within, path, self._draws(key, example))
+
+    def _origin(self, key: str) -> Origin:
+        kind, _, number = key.partition(".")
+        return self.loaded.origins[int(number)] if kind == "input" else Origin()
+
+    def _draws(self, key: str, example: torch.Tensor) -> Draws:
+        kind, _, path = key.partition(".")
+        if kind == "input" or self.loaded.model is None:
+            return ""
+        if retracing.is_table(self.loaded.model, path):
+            return "own"
+        owner = self.loaded.model.get_submodule(path.rpartition(".")[0])
+        leaf = path.rpartition(".")[2]
+        if leaf == "running_var":
+            return "positive"
+        if leaf == "weight" and "Norm" in type(owner).__name__:
+            return "scale"
+        floats = example.is_floating_point()
+        return "fan_in" if floats and example.ndim > 1 and not leaf.endswith("bias") else ""
+
+    def _scalars(self) -> dict[int, TracedScalar]:
+        """Numbers of the inputs that leave all sizes as they are when they change."""
+        found: dict[int, TracedScalar] = {}
+        for number, value in enumerate(self.loaded.inputs):
+            if isinstance(value, torch.Tensor):
+                continue
+            if not _is_plain(value):
+                raise NotAnOperator(
+                    f"{self.loaded.parameters[number]} is of {type(value).__name__}, expected a "
+                    "tensor or a number; wrap the operator in a function of tensors"
+                )
+            if isinstance(value, bool | int | float) and self._is_free(number, value):
+                dtype: Any = {bool: "bool", int: "int64", float: "float32"}[type(value)]
+                taken = [*self.names.values(), *(one.name for one in found.values())]
+                name = identifier(self.loaded.parameters[number], taken=taken)
+                found[number] = TracedScalar(name, dtype, value)
+        return found
+
+    def _is_free(self, number: int, value: float | bool) -> bool:
+        if isinstance(value, float):
+            return True
+        other = not value if isinstance(value, bool) else value + 1
+        changed = list(self.loaded.inputs)
+        changed[number] = other
+        call = FakeCall(replace(self.loaded, inputs=changed), self.call.lifted)
+        try:
+            outputs = call.outputs()
+        except Exception:  # noqa: BLE001 - of the file's own code
+            return False
+        return [one.shape for one in outputs] == [one.shape for one in self.outputs]
+
+    def _arguments(self) -> tuple[Argument, ...]:
+        return tuple(
+            Argument(self.names[f"input.{n}"])
+            if isinstance(value, torch.Tensor)
+            else (
+                Argument(self.scalars[n].name) if n in self.scalars else Argument("", repr(value))
+            )
+            for n, value in enumerate(self.loaded.inputs)
+        )
+
+    def _dtypes(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The cells that it can be asked in, and of each output its dtype: the cell's where it
+        follows that."""
+        own = tuple(map(_dtype, self.outputs))
+        seen: dict[str, tuple[str, ...]] = {}
+        for dtype in FLOATS:
+            try:
+                outputs = self.call.outputs(dtype=getattr(torch, dtype))
+            except Exception:  # noqa: BLE001 - of the file's own code, which fixes another dtype
+                continue
+            seen[dtype] = tuple(map(_dtype, outputs))
+        if len(seen) < 2:
+            cell = _dtype(torch.empty(0, dtype=self.cell))
+            return (cell,), tuple(CELL if one == cell else one for one in own)
+        follows = [all(seen[d][n] == d for d in seen) for n in range(len(own))]
+        fixed = tuple(CELL if f else seen["float32"][n] for n, f in enumerate(follows))
+        return tuple(seen), fixed
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a file can say it as it is."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _number(flops: str, lengths: Mapping[str, int]) -> int:
+    return int(Expression(flops)(lengths))
+
+
+def _placeholder_values(result: Exported) -> dict[str, Any]:
+    graph = result.program.graph
+    return {n.name: n.meta.get("val") for n in graph.nodes if n.op == "placeholder"}
+
+
+def _guards(values: Any, graph: torch.fx.Graph) -> list[Any]:
+    """What tracing assumed, over the symbols that sizes are made of."""
+    for value in [*values, *(node.meta.get("val") for node in graph.nodes)]:
+        for length in getattr(value, "shape", ()):
+            if isinstance(length, torch.SymInt):
+                environment = length.node.shape_env
+                return [environment.replace(guard.expr) for guard in environment.guards]
+    return []
+
+
+def _adversaries(work: Sequence[counting.Work]) -> tuple[str, ...]:
+    """Of all operations, and NaN and infinities where nothing is summed."""
+    found = dict.fromkeys(text for one in work for text in one.adversaries)
+    if not any(one.sums for one in work):
+        found["special()"] = None
+    return tuple(found)
+
+
+class _Axes:
+    """Names for symbols: the file's own where one number is that large, else tensor and place.
+    Lengths that follow numbers of the file are axes of their name, whatever tracing saw."""
+
+    def __init__(
+        self, found: _Description, shapes: Mapping[str, list[sympy.Expr]], follow: Following
+    ) -> None:
+        self.own, self.follow = _numbers(vars(found.loaded.namespace)), follow
+        self.taken = {*found.names.values(), *(s.name for s in found.scalars.values()), found.name}
+        self.names: dict[sympy.Symbol, str] = {}
+        self.lengths: dict[str, int] = {}
+        self.derived: dict[str, str] = {}
+        #: What is in the place of symbols: numbers of the file, or a length that never varies.
+        self.known: dict[sympy.Symbol, sympy.Expr] = {}
+        #: The numbers of the file that are lengths which tracing saw as numbers.
+        self.constants: dict[str, int] = {}
+        self.seen = _lengths(found, shapes)
+        for key, shape in shapes.items():
+            for dim, size in enumerate(shape):
+                self._add(found, key, dim, size)
+        self.shapes = {
+            key: self.shape(shape, found.names[key], key) for key, shape in shapes.items()
+        }
+        #: As the fake call's inputs are known.
+        self.keyed = {found.names[key]: key for key in shapes}
+
+    def _add(self, found: _Description, key: str, dim: int, size: sympy.Expr) -> None:
+        length = int(found.tensors[key].shape[dim])
+        follows = self.follow.of((key, dim))
+        if follows is not None:
+            number, (times, _) = follows
+            self.lengths[number] = length // times
+            self.names[symbols.file_number(number)] = number
+            if isinstance(size, sympy.Symbol):
+                self.known[size] = times * symbols.file_number(number)
+            if isinstance(size, sympy.Integer) or (
+                found.pinned and self.follow.shapes_state(number)
+            ):
+                self.constants[number] = length // times
+            return
+        if not isinstance(size, sympy.Symbol) or size in self.names or size in self.known:
+            return
+        if found.own_inputs and key.startswith("input."):  # no number of the file changes it
+            self.known[size] = sympy.Integer(length)
+        else:
+            self.names[size] = self._name(f"{found.names[key]}_{dim}", size, length)
+            self.lengths[self.names[size]] = length
+
+    def _name(self, plain: str, symbol: sympy.Symbol, length: int) -> str:
+        """The file's own where one number, and one symbol of an argument, is that long."""
+        known = [name for name in self.own.get(length, ()) if name not in self.lengths]
+        if len(self.own.get(length, ())) == 1 and known and self.seen.get(length) == {symbol}:
+            plain = known[0]
+        return identifier(plain, taken=[*self.taken, *self.lengths, *self.derived])
+
+    def named(self, length: int) -> int | str:
+        """The axis that is as long, if there is one."""
+        fitting = [name for name, known in self.lengths.items() if known == length]
+        return fitting[0] if len(fitting) == 1 else length
+
+    def text(self, value: sympy.Expr) -> str:
+        return symbols.text(value.xreplace(self.known), self.names)
+
+    def count(self, value: sympy.Expr) -> str:
+        """As text; what follows numbers that the constructor takes was counted at the file's. With
+        smaller ones it is no more than is left where it goes with their third power: kernels are
+        held to no more than they have to do."""
+        lengths = self.constants.items()
+        file = {symbols.file_number(name): sympy.Integer(length) for name, length in lengths}
+        counted = value.xreplace(self.known).xreplace(file)
+        written = symbols.text(counted, self.names)
+        for name, length in self.constants.items():
+            share = f"{name} / {length}"
+            written = f"({written}) * min({share}, ({share})**3)"
+        return written
+
+    def shape(self, sizes: Sequence[sympy.Expr], tensor: str, key: str) -> tuple[int | str, ...]:
+        """Lengths that follow from axes become axes of their own."""
+        named: list[int | str] = []
+        for dim, traced in enumerate(sizes):
+            size = traced.xreplace(self.known)
+            follows = self.follow.of((key, dim)) if isinstance(traced, sympy.Integer) else None
+            if follows is not None and follows[0] in self.constants:
+                times, more = follows[1]
+                size = times * symbols.file_number(follows[0]) + more
+            if isinstance(size, sympy.Integer):
+                named.append(int(size))
+                continue
+            if isinstance(size, sympy.Symbol):
+                named.append(self.names[size])
+                continue
+            written = self.text(size)
+            known = [name for name, text in self.derived.items() if text == written]
+            if not known:
+                taken = [*self.taken, *self.lengths, *self.derived]
+                known = [identifier(f"{tensor}_{dim}", taken=taken)]
+                self.derived[known[0]] = written
+            named.append(known[0])
+        return tuple(named)
+
+
+def _lengths(
+    found: _Description, shapes: Mapping[str, list[sympy.Expr]]
+) -> dict[int, set[sympy.Symbol]]:
+    """The symbols of each length: those of arguments, where they have it, else those of state."""
+    seen: dict[int, set[sympy.Symbol]] = {}
+    for kind in ("input.", "state."):
+        here: dict[int, set[sympy.Symbol]] = {}
+        for key in (key for key in shapes if key.startswith(kind)):
+            for size, length in zip(shapes[key], found.tensors[key].shape, strict=True):
+                if isinstance(size, sympy.Symbol):
+                    here.setdefault(int(length), set()).add(size)
+        seen = here | seen
+    return seen
+
+
+def _numbers(namespace: Mapping[str, Any]) -> dict[int, list[str]]:
+    """The top-level integers of the file by their value."""
+    found: dict[int, list[str]] = {}
+    for name, value in namespace.items():
+        if type(value) is int and value > 1 and not name.startswith("_"):
+            found.setdefault(value, []).append(name)
+    return found

@@ -1,0 +1,90 @@
+"""``portkern bisect``: the commit since which a kernel fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portkern.cli import main
+from portkern.regression.bisection import first_bad
+
+RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];
+    return 0;
+}
+"""
+
+
+@given(st.integers(1, 200), st.data())
+def test_the_first_bad_state_is_found_in_few_looks(count: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(1, count))
+    silent = data.draw(st.sets(st.integers(1, count - 1), max_size=5)) if count > 1 else set()
+    looked: list[int] = []
+
+    def judge(state: int) -> bool | None:
+        looked.append(state)
+        return None if state in silent else state >= first
+
+    found = first_bad(0, count, judge)
+    assert found.good < first <= found.bad
+    assert {*range(found.good + 1, found.bad)} <= silent
+    assert found.certain or silent
+    assert len(looked) == len({*looked}) <= count.bit_length() + len(silent)
+
+
+def git(folder: Path, *words: str) -> str:
+    name = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+    done = subprocess.run(
+        ["git", "-C", folder, *name, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Kernels in a folder of it: right, not building, wrong from the fourth commit on."""
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    git(tmp_path, "init", "--quiet")
+    wrong = RELU.replace("scalar_t(0)", "scalar_t(1)")
+    texts = [RELU, f"// more\n{RELU}", RELU.replace("return 0;", "return"), wrong, f"//\n{wrong}"]
+    for number, text in enumerate(texts):
+        (kernels / "relu.cpp").write_text(text)
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "--quiet", "-m", f"change {number}")
+    monkeypatch.chdir(kernels)
+    return tmp_path
+
+
+QUICK = ["op=relu", "backend=cpu", "source=relu.cpp", "rounds=2", "budget_s=0.05"]
+
+
+@pytest.mark.full
+def test_a_kernel_is_wrong_since_a_commit(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main.run(["bisect", "good=HEAD~4", *QUICK, "json=true"])
+    document = json.loads(capsys.readouterr().out)
+    commits = [git(repository, "rev-parse", f"HEAD~{n}") for n in (2, 1)]
+    assert (code, document["bad"]) == (1, commits), "the third does not build and shows nothing"
+    assert main.run(["bisect", "good=HEAD~2", *QUICK]) == 2
+    assert "good=HEAD~2 is not: build_failed" in capsys.readouterr().err
+    assert git(repository, "status", "--porcelain") == ""
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_what_cannot_be_bisected_is_refused(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, said in (
+        (["good=nothing"], "Got 'nothing', expected a commit"),
+        (["good=HEAD", "bad=HEAD~1"], "HEAD~1 is not later than HEAD"),
+        (["good=HEAD~1", "run=mine"], "Got run=mine, which bisect sets itself"),
+    ):
+        assert main.run(["bisect", *words, *QUICK]) == 2
+        assert said in capsys.readouterr().err

@@ -1,0 +1,94 @@
+"""What docs/ci/ shows to copy works: its commands are commands, and one recipe is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from portkern.cli.config import resolve
+from portkern.cli.verbs.matrix import MatrixOptions
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted((ROOT / "docs" / "ci").iterdir())
+RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];
+    return 0;
+}
+"""
+
+
+def commands(recipe: Path) -> list[list[str]]:
+    """Of portkern's, in words, with 1 for what the CI system fills in."""
+    text = re.sub(r"\$\{\{[^}]*\}\}|\$\w+", "1", recipe.read_text(encoding="utf-8"))
+    text = re.sub(r"\\\n\s*|(?<=track=false)\n\s+(?=run=)", " ", text)
+    lines = (line.strip() for line in text.splitlines() if re.match(r"\s*\S*portkern [a-z]", line))
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_the_commands_of_a_recipe_are_commands(recipe: Path) -> None:
+    asked = [words for words in commands(recipe) if words[1] == "matrix"]
+    assert asked
+    for _, verb, *overrides in asked:
+        options = resolve(verb, MatrixOptions, overrides)
+        assert list(options.baseline) == ["last_green", "none"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_installs_what_there_is(recipe: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = re.findall(r"portkern\[([\w,]+)\]", recipe.read_text(encoding="utf-8"))
+    assert asked
+    for extras in asked:
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("recipe", [r for r in RECIPES if r.suffix == ".yml"], ids=lambda p: p.name)
+def test_a_recipe_is_yaml(recipe: Path) -> None:
+    assert isinstance(yaml.safe_load(recipe.read_text(encoding="utf-8")), dict)
+
+
+def judge(folder: Path, number: int) -> subprocess.CompletedProcess[str]:
+    """The step of that name of the recipe without a GPU, as a runner runs it."""
+    workflow: Any = yaml.safe_load((ROOT / "docs" / "ci" / "github-cpu.yml").read_text("utf-8"))
+    (step,) = (s for s in workflow["jobs"]["matrix"]["steps"] if s.get("name") == "judge")
+    facts = {"github.event_name": "schedule", "github.run_id": str(number)}
+    script = re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda match: facts[match[1]], step["run"])
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+    }
+    return subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.full
+def test_the_recipe_without_a_gpu_tells_a_night_on_which_a_kernel_broke(tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "relu.cpp").write_text(RELU)
+    first = judge(tmp_path, 1)
+    assert first.returncode == 0, first.stderr
+    assert judge(tmp_path, 2).returncode == 0
+    (kernels / "relu.cpp").write_text(RELU.replace("x[i] < 0", "x[i] < 1"))
+    third = judge(tmp_path, 3)
+    assert third.returncode == 1
+    assert "::error file=kernels/relu.cpp,line=1,title=wrong%3A relu cpu@" in third.stderr
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "schedule-3 against schedule-2: 2 new failure" in summary

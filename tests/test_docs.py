@@ -1,0 +1,33 @@
+"""The documentation builds, its links lead somewhere, and the reference has what is public."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import portkern
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.full
+def test_pages_are_built_without_a_warning_and_have_the_public_names(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=True,
+    )
+    reference = (tmp_path / "reference" / "index.html").read_text(encoding="utf-8")
+    for name in portkern.__all__:
+        assert f".{name}" in reference, name
+
+
+def test_every_page_is_in_the_contents() -> None:
+    contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in contents]
+    assert missing == []

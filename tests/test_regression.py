@@ -1,0 +1,450 @@
+"""What changed from one run to another, and what is only noise."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portkern.cli import main
+from portkern.errors import ConfigError
+from portkern.records.record import (
+    Environment,
+    Evidence,
+    Record,
+    RecordFile,
+    Timing,
+    Verdict,
+    WorkloadRef,
+)
+from portkern.regression import rule
+from portkern.regression.comparison import Comparison
+from portkern.regression.decisions import Decisions
+from portkern.regression.nights import Night
+from portkern.regression.rule import Change
+
+HERE = Environment(machine="Linux x86_64, 2 CPUs", device="CPU", harness_version="1")
+
+
+def timing(us: float, **changes: Any) -> Timing:
+    values = {"median_us": us, "p20_us": us, "p80_us": us, "n": 9, "samples": [us], "method": "c"}
+    return Timing(**{**values, **changes})
+
+
+def record(op: str = "relu", us: float = 10.0, night: int = 0, **changes: Any) -> Record:
+    """Passed and measured, on a CPU."""
+    values: dict[str, Any] = {
+        "run": f"night-{night:02}",
+        "id": f"{op}{night}",
+        "time": f"2026-01-{night + 1:02}T00:00:00+00:00",
+        "key": op,
+        "op": op,
+        "workload": WorkloadRef(set="ci", name="1000", dims={"n": 1000}, dtype="float32"),
+        "backend": "cpu",
+        "language": "c++",
+        "target": "x86_64",
+        "venue": "hardware: CPU",
+        "source_hash": f"{op}-1",
+        "author": "me",
+        "verdict": Verdict.PASSED,
+        "evidence": Evidence.MEASURED,
+        "timing": timing(us),
+        "baselines": {"eager": timing(20.0)},
+        "environment": HERE,
+    }
+    return Record(**{**values, **changes})
+
+
+def failed(op: str = "relu", verdict: Verdict = Verdict.WRONG, **changes: Any) -> Record:
+    values: dict[str, Any] = {"verdict": verdict, "evidence": Evidence.BUILT}
+    values |= {"timing": None, "baselines": {}}
+    return record(op, **{**values, **changes})
+
+
+def nights(
+    count: int, deviation: float, ops: Sequence[str] = ("relu",), seed: int = 0
+) -> list[Night]:
+    random_ = random.Random(seed)
+    return [
+        Night.of(
+            f"night-{n:02}",
+            [record(op, 10 * math.exp(random_.gauss(0, deviation)), n) for op in ops],
+        )
+        for n in range(count)
+    ]
+
+
+def change(history: Sequence[Night], *records: Record, again: Sequence[Record] = ()) -> Any:
+    """Of the only cell."""
+    [one] = Comparison(history[-1], Night.of("after", records, again), history).cells
+    return one
+
+
+def after(us: float, **changes: Any) -> Record:
+    return record(us=us, night=20, **changes)
+
+
+# ---- the rule
+
+
+@given(st.floats(0.002, 0.2), st.integers(0, 2**31))
+def test_equal_runs_are_never_slower_in_more_than_a_few_of_a_hundred_cells(
+    deviation: float, seed: int
+) -> None:
+    random_ = random.Random(seed)
+    histories = [[random_.gauss(1, deviation) for _ in range(10)] for _ in range(100)]
+    common = rule.spread(histories)
+    verdicts = [
+        rule.decide(
+            one,
+            random_.gauss(1, deviation),
+            common,
+            lambda: [random_.gauss(1, deviation) for _ in range(rule.AGAIN)],
+        )[0]
+        for one in histories
+    ]
+    assert sum(v in (Change.SLOWER, Change.FASTER) for v in verdicts) <= 5
+
+
+@pytest.mark.parametrize(("deviation", "slower", "least"), [(0.01, 1.1, 0.99), (0.03, 1.2, 0.9)])
+def test_slower_runs_are_found(deviation: float, slower: float, least: float) -> None:
+    random_ = random.Random(3)
+    histories = [[random_.gauss(0, deviation) for _ in range(10)] for _ in range(400)]
+    common = rule.spread(histories)
+
+    def value() -> float:
+        return random_.gauss(math.log(slower), deviation)
+
+    found = [
+        rule.decide(one, value(), common, lambda: [value(), value()])[0] is Change.SLOWER
+        for one in histories
+    ]
+    assert sum(found) >= least * len(found)
+
+
+@given(st.lists(st.floats(-3, 3), min_size=0, max_size=30), st.floats(-3, 3), st.floats(0, 1))
+def test_a_shift_of_everything_changes_no_verdict(
+    history: list[float], value: float, common: float
+) -> None:
+    one = rule.decide(history, value, common, lambda: None)
+    two = rule.decide([h + 4 for h in history], value + 4, common, lambda: None)
+    assert one[0] is two[0] or abs(abs(one[1]) - abs(two[1])) < 1e-9
+    assert math.isclose(one[1], two[1], abs_tol=1e-9)
+
+
+def test_a_cell_says_what_it_would_have_seen() -> None:
+    told = change(nights(10, 0.03), after(10.0))
+    assert told.change is Change.UNCHANGED and "would have seen" in told.detail
+    noisy = change(nights(10, 0.6), after(10.0))
+    assert noisy.change is Change.TOO_NOISY and noisy.visible > 0.5
+
+
+def test_nothing_is_said_of_times_before_the_fifth_run() -> None:
+    told = change(nights(4, 0.01), after(30.0))
+    assert told.change is Change.INSUFFICIENT and "4 earlier runs" in told.detail
+
+
+# ---- runs
+
+
+def test_a_suspect_is_slower_only_when_it_was_timed_again() -> None:
+    history = nights(10, 0.01)
+    alone = change(history, after(13.0))
+    assert alone.change is Change.SUSPECT and "not timed again" in alone.detail
+    slower = change(history, after(13.0), again=[after(12.8), after(13.2)])
+    assert slower.change is Change.SLOWER and 0.25 < slower.moved < 0.35
+    assert "so the machine did" in slower.detail
+    assert change(history, after(13.0), again=[after(10.0), after(10.1)]).change is Change.UNCHANGED
+    assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is Change.FASTER
+
+
+def test_what_else_changed_stands_beside_the_verdict() -> None:
+    driver = HERE.model_copy(update={"driver": "560", "toolchain": {"c++": "g++ 13"}})
+    given = {"environment": driver, "source_hash": "relu-2", "key": "other"}
+    told = change(
+        nights(10, 0.01), after(13.0, **given), again=[after(13.0, **given), after(13.0, **given)]
+    )
+    assert told.because == ("the kernel's source", "driver none → 560", "c++ none → g++ 13")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"environment": HERE.model_copy(update={"machine": "other"})}, "machine .* → other"),
+        ({"venue": "hardware: GPU"}, "venue hardware: CPU → hardware: GPU"),
+        ({"timing": timing(10.0, noisy="the machine was busy")}, "the machine was busy"),
+    ],
+)
+def test_times_of_other_circumstances_are_not_compared(changes: dict[str, Any], said: str) -> None:
+    told = change(nights(10, 0.01), after(30.0, **changes))
+    assert told.change is Change.NOT_COMPARABLE and re.search(said, told.detail)
+
+
+UNAVAILABLE: dict[str, Any] = {
+    "verdict": Verdict.UNAVAILABLE,
+    "evidence": Evidence.NONE,
+    "timing": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (record(), failed(night=20), Change.NEW_FAILURE),
+        (failed(), failed(night=20), Change.STILL_FAILING),
+        (failed(), after(10.0), Change.FIXED),
+        (record(), after(1.0, **UNAVAILABLE, baselines={}, missing="no GPU"), Change.LOST),
+        (record(**UNAVAILABLE, baselines={}), after(10.0), Change.GAINED),
+        (record(), None, Change.LOST),
+        (None, after(10.0), Change.GAINED),
+        (None, failed(night=20), Change.NEW_FAILURE),
+        (record(**UNAVAILABLE), after(1.0, **UNAVAILABLE), None),
+    ],
+)
+def test_verdicts_and_coverage(
+    old: Record | None, new: Record | None, expected: Change | None
+) -> None:
+    comparison = Comparison(
+        Night.of("a", [old] if old else []), Night.of("b", [new] if new else []), []
+    )
+    assert [one.change for one in comparison.cells] == ([expected] if expected else [])
+    regressed = (Change.NEW_FAILURE, Change.LOST)
+    assert comparison.regressed == (expected in regressed)
+
+
+def test_what_the_command_line_left_out_is_not_missed() -> None:
+    before = Night.of("a", [record("relu"), record("sum"), record("sum", target="gfx942")])
+    now = Night.of("b", [record("sum", night=20)])
+
+    def left(fields: Sequence[str]) -> list[tuple[str, str]]:
+        return [(one.op, one.target) for one in before.within(now, fields).cells]
+
+    assert left(["op"]) == [("sum", "x86_64"), ("sum", "gfx942")]
+    assert left(["op", "target"]) == [("sum", "x86_64")]
+    assert len(left([])) == 3
+
+
+def test_a_night_on_which_everything_moved_gets_no_verdicts_of_times() -> None:
+    ops = [f"op{n}" for n in range(12)]
+    history = nights(10, 0.01, ops)
+    slow = [record(op, 14.0, 20) for op in ops[:6]] + [record(op, 10.0, 20) for op in ops[6:]]
+    told = Comparison(history[-1], Night.of("after", slow), history)
+    assert told.counts == {"not comparable": 6, "unchanged": 6} and not told.regressed
+    one = [record(op, 14.0 if op == "op3" else 10.0, 20) for op in ops]
+    assert Comparison(history[-1], Night.of("after", one), history).suspects[0].op == "op3"
+
+
+def test_the_steadier_of_two_figures_is_compared() -> None:
+    """A GPU's own time is steady, eager's there less so."""
+    random_ = random.Random(1)
+
+    def gpu(us: float, night: int) -> Record:
+        eager = {"eager": timing(20 * math.exp(random_.gauss(0, 0.2)))}
+        return record(us=us, night=night, baselines=eager, venue="hardware: GPU")
+
+    history = [Night.of(f"n{n}", [gpu(10 + n % 2 * 0.05, n)]) for n in range(10)]
+    assert "time, against" in change(history, gpu(11.0, 20)).detail
+
+
+# ---- what people decide
+
+
+def decided(text: str, tmp_path: Path) -> Decisions:
+    (tmp_path / "decisions.yaml").write_text(text)
+    return Decisions.read(tmp_path)
+
+
+def test_an_accepted_change_is_the_new_measure_and_the_spread_stays(tmp_path: Path) -> None:
+    history = nights(8, 0.02)
+    slower = [Night.of(f"late-{n}", [record(us=13.0, night=10 + n)]) for n in range(2)]
+    decisions = decided("accepted: [{op: relu, from: late-0, why: exact now}]", tmp_path)
+    before = [*history, *slower]
+
+    def told(us: float, decisions: Decisions = decisions) -> Change:
+        again = [after(us), after(us)]
+        night = Night.of("after", [after(us)], again)
+        [one] = Comparison(before[-1], night, before, (), decisions).cells
+        return one.change
+
+    assert told(13.1, Decisions()) is Change.SLOWER
+    assert told(13.1) is Change.UNCHANGED
+    assert told(10.0) is Change.FASTER and told(17.0) is Change.SLOWER
+    other = decided("accepted: [{op: sum, from: late-0, why: x}]", tmp_path)
+    assert told(13.1, other) is Change.SLOWER
+    first = decided("accepted: [{op: relu, from: after, why: x}]", tmp_path)
+    assert told(30.0, first) is Change.UNCHANGED, "it is this run's change that is accepted"
+
+
+def test_a_cell_in_quarantine_fails_nothing_until_its_day_is_over(tmp_path: Path) -> None:
+    decisions = decided(
+        "quarantine: [{target: x86_64, until: 2026-01-21, why: the runner moves}]", tmp_path
+    )
+
+    def compared(night: int) -> Comparison:
+        bad = Night.of("after", [failed(night=night)])
+        return Comparison(Night.of("before", [record()]), bad, [], (), decisions)
+
+    on_its_last_day, later = compared(20), compared(21)
+    assert not on_its_last_day.regressed and later.regressed
+    assert "in quarantine until 2026-01-21: the runner moves" in str(on_its_last_day.cells[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "accepted: [{op: relu, why: x}]",
+        "quarantine: [{op: relu, until: soon, why: x}]",
+        "quarantine: [{operator: relu, until: 2026-01-01, why: x}]",
+        "quarantine: [{op: relu, until: 2026-01-01}]",
+        "[",
+        "- 3",
+    ],
+)
+def test_decisions_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"decisions\.yaml"):
+        decided(text, tmp_path)
+
+
+# ---- the verbs
+
+
+def written(folder: Path, several: Mapping[str, Sequence[Record]]) -> Path:
+    for name, records in several.items():
+        (folder / name).mkdir(parents=True)
+        RecordFile(folder / name / "records.jsonl").append(records)
+    return folder
+
+
+@pytest.fixture
+def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten quiet nights, and one with a wrong kernel and a suspect."""
+    monkeypatch.chdir(tmp_path)
+    several = {
+        night.name: [one for one in night.cells.values() if isinstance(one, Record)]
+        for night in nights(10, 0.01, ["relu", "sum"])
+    }
+    several["after"] = [failed("relu", night=20), record("sum", 14.0, 20)]
+    return written(tmp_path / "reports", several)
+
+
+def test_diff_lists_the_worst_first(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["diff", "night-09", "after"]) == 1
+    first, second, counts = capsys.readouterr().out.splitlines()
+    assert first.startswith("cpu/c++@x86_64 relu[ci/1000, float32]: new failure: wrong")
+    assert ": suspicious: +4" in second and "against the median of 10 runs" in second
+    assert counts == "after against night-09: 1 new failure, 1 suspicious"
+    assert main.run(["diff", "night-03", "night-09"]) == 0
+    assert capsys.readouterr().out == "night-09 against night-03: 2 unchanged\n"
+    assert main.run(["diff", "night-09", "after", "json=true"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["counts"] == {"new failure": 1, "suspicious": 1}
+    assert document["cells"][1]["moved"] > 0.3 and len(document["history"]) == 10
+
+
+def test_runs_that_cannot_be_compared_are_told(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["diff", "night-09", "absent"]) == 2
+    assert "No records in reports/absent" in capsys.readouterr().err
+    written(reports, {"elsewhere": [record("softmax", 1.0, 25)]})
+    assert main.run(["diff", "after", "elsewhere"]) == 3
+    capsys.readouterr()
+    (reports / "night-04" / "records.jsonl").write_text('{"schema": 99}\n{torn')
+    main.run(["diff", "night-09", "after"])
+    assert "night-04" in capsys.readouterr().err
+
+
+RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];
+    return 0;
+}
+"""
+
+
+QUICK = ["matrix", "kernels=kernels", "targets=host", "rounds=2", "budget_s=0.05", "track=false"]
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one that is right."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "relu.cpp").write_text(RELU)
+    return folder
+
+
+def test_a_matrix_fails_for_what_got_worse_since_the_last_green_run(
+    kernels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run([*QUICK, "run=one", "baseline=last_green"]) == 2
+    assert "No earlier run in reports" in capsys.readouterr().err
+    assert main.run([*QUICK, "run=one", "baseline=window:0"]) == 2
+    assert main.run([*QUICK, "run=one"]) == 0
+    assert main.run([*QUICK, "run=two", "baseline=last_green"]) == 0
+    assert (
+        "two against one: " in capsys.readouterr().out
+    )  # of one earlier run, or of a busy machine
+    (kernels / "relu.cpp").write_text(RELU.replace("scalar_t(0)", "scalar_t(1)"))
+    assert main.run([*QUICK, "run=three", "baseline=last_green"]) == 1
+    said = json.loads((tmp_path / "reports" / "three" / "regressions.json").read_text())
+    assert said["before"] == "two" and said["counts"] == {"new failure": 2}
+    assert said["cells"][0]["because"] == ["the kernel's source"]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("kernels")
+def test_suspects_of_a_matrix_are_timed_again(tmp_path: Path) -> None:
+    """Earlier runs that were far quicker make suspects of all cells; there are few, so that it is
+    not the machine."""
+    assert main.run([*QUICK, "run=base"]) == 0
+    records, _ = RecordFile(tmp_path / "reports" / "base" / "records.jsonl").read()
+    for night in range(6):
+        earlier = [
+            one.model_copy(
+                update={
+                    "time": f"2025-01-0{night + 1}T00:00:00+00:00",
+                    "timing": one.timing.model_copy(
+                        update={"p20_us": one.timing.p20_us / 50, "noisy": ""}
+                    ),
+                    "source_hash": "quicker",
+                }
+            )
+            for one in records
+            if one.timing is not None
+        ]
+        written(tmp_path / "reports", {f"night-{night}": earlier})
+    assert main.run([*QUICK, "run=now", "baseline=night-5"]) in (0, 1)
+    again = tmp_path / "reports" / "now" / "again.jsonl"
+    said = json.loads((tmp_path / "reports" / "now" / "regressions.json").read_text())
+    changes = [one["change"] for one in said["cells"]]
+    assert len(changes) == 2 and {*changes} <= {"slower", "suspicious", "not comparable"}
+    suspects = len(changes) - changes.count("not comparable")  # as cells of a busy machine are
+    if suspects:
+        assert len(RecordFile(again).read()[0]) == rule.AGAIN * suspects
+
+
+@pytest.mark.full
+def test_in_a_workflow_of_github_the_kernels_line_is_annotated(
+    kernels: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    (kernels / "relu.cpp").write_text(RELU.replace("return 0", "return no_such_name"))
+    assert main.run([*QUICK, "run=one"]) == 1
+    command = next(
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("::error")
+    )
+    assert command.startswith("::error file=kernels/relu.cpp,line=3,title=build_failed%3A relu ")
+    assert "# one" in (tmp_path / "summary.md").read_text()
