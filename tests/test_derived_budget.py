@@ -154,6 +154,38 @@ def test_an_imported_matmul_passes_and_a_bfloat16_one_fails_on_all_inputs(
     assert problems(case, rounded) or distribution in exact
 
 
+def of_layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.linear(x, weight, bias)
+
+
+def of_deep_layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return (x @ weight.T).reshape(2, -1, len(bias)) + bias
+
+
+def of_convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Of a window that is the whole image."""
+    windows, weights = x.reshape(len(x), -1, 8, 8), weight.reshape(len(weight), -1, 8, 8)
+    return torch.conv2d(windows, weights, bias)
+
+
+@pytest.mark.parametrize("reference", [of_layer, of_deep_layer, of_convolution])
+def test_accumulators_may_begin_with_what_is_added_to_a_product(reference: Reference) -> None:
+    """Where it is larger than the product by far, partial sums are rounded to its grid."""
+    needed = 0
+    for seed in range(20):
+        x, weight = normal(4, K, seed=seed), normal(10, K, seed=seed + 100)
+        inputs = [x * 1e-3, weight / 64, normal(10, seed=seed + 200)]
+        case = undeclared(reference, inputs, seed)
+        terms = (inputs[0][:, None] * inputs[1]).numpy()
+        begun = np.concatenate([np.broadcast_to(inputs[2].numpy()[:, None], (4, 10, 1)), terms], 2)
+        sums = torch.from_numpy(np.add.accumulate(begun, axis=2, dtype=np.float32)[..., -1])
+        assert problems(case, sums.reshape(case.own[0].shape)) == ""
+        needed += bool(tight_problems(case, sums.reshape(case.own[0].shape)))
+        short = torch.from_numpy(begun[..., :-1].sum(2, dtype=np.float32))
+        assert problems(case, short.reshape(case.own[0].shape))
+    assert needed > 5
+
+
 def test_a_reference_that_casts_to_float32_is_replayed_in_float64() -> None:
     """As Definitions do whose inputs may be of 16 bits."""
     source = "def run(a, b):\n    return a.to(torch.float32) @ b.float() + torch.zeros(16)"

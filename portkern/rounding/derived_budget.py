@@ -10,7 +10,7 @@ Bounds. At most ``1 + MOST_REPLAYS`` runs with noise or without for outputs of f
 for each of two further questions (outputs of integers, few elements of 16 bits). Above
 :data:`WORK` elements made by operations, replays are fewer, but no fewer than the least of
 :data:`REPLAYS`. Beside what the reference needs itself, by parts, memory holds the inputs and
-outputs twice, one copy of the largest tensor that is summed, and
+outputs twice, one copy of the largest tensor that is summed, the last product, and
 :data:`replay.SIZES_KEPT` sizes of errors; further ones are kept as one number each.
 
 It cannot see: a less stable algorithm than the reference's (judged wrong), orders of addition made

@@ -22,7 +22,7 @@ from torch._decomp import decomposition_table  # noqa: TID253
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: TID253
 
-from portkern.rounding.sum_errors import SUM_ERRORS, UNIT, dims_of
+from portkern.rounding.sum_errors import SUM_ERRORS, UNIT, begun, dims_of, terms_of
 
 aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -55,6 +55,8 @@ EXACT = frozenset(
     split_copy unbind_copy _reshape_copy unfold_copy _unsafe_view _unsafe_index
     """.split()
 )
+#: Whose sums may begin with what is added to them.
+_PRODUCTS = frozenset(("mm", "bmm", "convolution"))
 #: Pointwise operations that others compute by parts, whose errors may cancel.
 _COMPOSED = frozenset(("mse_loss", "huber_loss", "smooth_l1_loss", "addcmul", "addcdiv", "lerp"))
 #: The framework's wide stand-in for its float32.
@@ -174,6 +176,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace, self.noise, self.unit = trace, noise, UNIT * strength
         self._place = 0
+        self._product: tuple[Tensor, int] | None = None  # the last, and its sums' terms
 
     def near(self, inputs: Iterable[Tensor]) -> list[Tensor]:
         """Copies of the inputs, off by as much as a stable algorithm may be."""
@@ -207,16 +210,32 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             first = out[0] if isinstance(out, tuple) else out
             given = {key: value for key, value in kwargs.items() if key != "out"}
             self._absolute(first, lambda: rule(func, first, before, *args[1:], **given))
+            if name in _PRODUCTS:
+                self._product = first, terms_of(func, *args)
         elif is_pointwise(func):
             roundoffs = CORRECT if name in CORRECTLY_ROUNDED else OTHER
             for one in filter(_is_float, tree_leaves(out)):
                 self._relative(one, roundoffs, rounded=name in CORRECTLY_ROUNDED)
+            if name == "add":
+                self._begun(out, args)
         else:
             self.trace.unruled[str(func)] = None
             most = max(x.numel() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
             for one in filter(_is_float, tree_leaves(out)):
                 self._absolute(one, partial(_mean_square, one, most))
         return out
+
+    def _begun(self, out: Tensor, added: tuple[Any, ...]) -> None:
+        """What is added to a product may as well be what its sums began with."""
+        if self._product is None or not _is_float(out):
+            return
+        product, n = self._product
+        for one, other in (added[:2], added[1::-1]):
+            if _is_float(one) and isinstance(other, Tensor) and _is_view_of_all(one, product):
+                # The product itself may be what an addition in place has written to.
+                self._absolute(out, partial(begun, out.detach() - other, other, n))
+                self._product = None
+                return
 
     def _absolute(self, out: Tensor, find: Callable[[], Tensor]) -> None:
         place, self._place = self._place, self._place + 1
@@ -355,6 +374,12 @@ def _is_held(x: Tensor) -> Tensor:
     return x == x.float()
 
 
+def _is_view_of_all(one: Tensor, whole: Tensor) -> bool:
+    """Or the same tensor."""
+    same = one.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+    return same and one.numel() == whole.numel()
+
+
 def _is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
@@ -394,7 +419,8 @@ def _vector_norm(
 
 
 def _addmm(c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    out: Tensor = c * beta + (a @ b) * alpha
+    product = a @ b
+    out: Tensor = (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
     return out
 
 

@@ -152,11 +152,11 @@ def of_product(func: Any, out: Tensor, a: Tensor, b: Tensor, *_: Any, **__: Any)
 def of_convolution(
     func: Any, out: Tensor, x: Tensor, weight: Tensor, bias: Any, *rest: Any
 ) -> Tensor:
-    """Parts are channels; those of groups and of transposed convolutions come as one."""
+    """Parts are channels; those of groups and of transposed convolutions come as one. Sums may
+    begin with the bias."""
     (x, scale_x), (w, scale_w) = _normalised(x), _normalised(weight)
-    transposed, groups = rest[3], rest[-1]
-    channels = w.shape[0] // groups if transposed else w.shape[1]
-    n = max(math.prod(w.shape[2:]) * channels, 1)
+    n = terms_of(func, x, w, bias, *rest)
+    transposed, groups, channels = rest[3], rest[-1], w.shape[1]
     norm = func(x.square(), w.square(), None, *rest).clamp_(min=0).sqrt_()
     scale = scale_x * scale_w
     largest = out.detach().abs().double() / (scale or 1.0)
@@ -166,7 +166,27 @@ def of_convolution(
         for c in range(0, channels, step):
             running += func(x[:, c : c + step], w[:, c : c + step], None, *rest)
             torch.maximum(largest, running.abs().double(), out=largest)
-    return chain(n, float(n), largest, norm.double()) * scale
+    size = chain(n, float(n), largest, norm.double()) * scale
+    if bias is None:
+        return size
+    start = bias.detach().reshape(-1, *(1,) * (w.ndim - 2))
+    return size + begun(out.detach() - start, start, n)
+
+
+def terms_of(func: Any, a: Tensor, b: Tensor, *rest: Any) -> int:
+    """How many products an element of a matrix product or of a convolution is the sum of."""
+    if func.overloadpacket is not torch.ops.aten.convolution:
+        return a.shape[-1]
+    transposed, groups = rest[4], rest[-1]
+    channels = b.shape[0] // groups if transposed else b.shape[1]
+    return max(math.prod(b.shape[2:]) * channels, 1)
+
+
+def begun(product: Tensor, start: Tensor, n: int) -> Tensor:
+    """By how much more a sum of ``n`` terms errs that begins with ``start``, as accumulators are
+    often set to a bias: its partial sums are larger by as much, from the first to the last."""
+    more = (product + start).abs().maximum(start.abs()) - product.abs()
+    return more.double().clamp_(min=0) * math.sqrt(n)
 
 
 def _normalised(x: Tensor) -> tuple[Tensor, float]:
