@@ -1,0 +1,236 @@
+"""What `portkern matrix … baseline=window:10` says of real nights: of identical ones, and of ones
+on which a third of the kernels are slower by a known share. Writes results/nights.json.
+
+.venv/bin/python -m benchmarks.nights [busy=0] [nights=26] [repeats=3] [seed=1] [folder=DIR]
+
+The kernels are a folder as users have it: those for C++ and OpenCL that ship, of :data:`OPS`. Runs
+are whole commands, one after another, beside ``busy`` processes that compute; a quiet study needs
+a machine with nothing else on it. The first six nights are history only, since nothing is said of
+times under five. A slowed C++ kernel times itself and waits for the share that is asked, so that
+the slowdown is the same at all sizes; OpenCL's are timed by the device's events, where nothing
+could wait, and stay as they are. A slowed night is removed from the history once it is counted.
+With ``folder`` an interrupted study goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _script
+from portkern.cells.selection import default_target
+from portkern.regression import document, rule
+from portkern.regression.comparison import CellChange
+from portkern.regression.rule import Change
+from portkern.spec import registry
+from portkern.toolchain import host
+
+RESULTS = "nights.json"
+OPS = (
+    *("add", "argmax", "bias_gelu", "cross_entropy", "cumsum", "gelu", "layernorm", "matmul"),
+    *("relu", "rmsnorm", "silu_mul", "softmax", "sum", "topk", "transpose"),
+)
+LEVELS = (5, 10, 20, 50)
+#: Nights of which nothing is counted.
+FIRST = rule.LEAST + 1
+#: By the quantile of one run of ten: what may be seen, in deviations from run to run.
+IN_DEVIATIONS = rule.limit([-1.0, 1.0] * 5, math.sqrt(10 / 9), rule.SUSPECT) / math.sqrt(10 / 9)
+ALARMS = (Change.SLOWER, Change.FASTER, Change.NEW_FAILURE, Change.LOST)
+_KERNELS = Path(__file__).parent.parent / "backends"
+_ENTRY = re.compile(r'extern "C" int (\w+)\(([^)]*)\)')
+
+
+@dataclass(frozen=True)
+class Study:
+    folder: Path
+    busy: int
+    nights: int
+    repeats: int
+    seed: int
+
+    def run(self) -> dict[str, Any]:
+        """Raises SystemExit where a night comes to nothing."""
+        begin = time.time()
+        with _busy(self.busy):
+            quiet = [self._night(f"night-{n:02}", {}) for n in range(self.nights)]
+            slowed = {level: list(self._slowed(level)) for level in LEVELS}
+        counted = [cell for night in quiet[FIRST:] for cell in night]
+        return {
+            "busy": self.busy,
+            "nights": self.nights,
+            "cells": len(quiet[-1]),
+            "minutes": round((time.time() - begin) / 60, 1),
+            "identical": {
+                "counted": _counted(counted),
+                "judged": len(_judged(counted)),
+                "alarms": [_said(cell) for cell in counted if cell.change in ALARMS],
+                "visible": _quantiles([cell.visible for cell in _judged(counted)]),
+            },
+            "slowed": {level: _found(cells) for level, cells in slowed.items()},
+        }
+
+    def _slowed(self, level: int) -> Iterator[CellChange]:
+        """The cells of the slowed kernels, of all repeats."""
+        for repeat in range(self.repeats):
+            drawn = random.Random(f"{self.seed} {level} {repeat}").sample(OPS, len(OPS) // 3)
+            name = f"slowed-{level}-{repeat}"
+            for cell in self._night(name, dict.fromkeys(drawn, level)):
+                if cell.series.op in drawn and cell.series.backend == "cpu":
+                    yield cell
+
+    def _night(self, name: str, percent: Mapping[str, int]) -> Sequence[CellChange]:
+        """With the kernels of some ops slower by so much; what became of each cell."""
+        reports = self.folder / "reports"
+        away = self.folder / "slowed"
+        kept = [place / name for place in (reports, away) if (place / name / "done").exists()]
+        if not kept:
+            kernels = self.folder / "kernels"
+            shutil.rmtree(kernels, ignore_errors=True)
+            write_kernels(kernels, percent)
+            baseline = "baseline=[window:10,none]"
+            words = [
+                f"kernels={kernels}",
+                f"targets=[{targets()}]",
+                f"run={name}",
+                f"reports={reports}",
+            ]
+            command = [sys.executable, "-m", "portkern.cli", "matrix", *words, baseline]
+            done = subprocess.run(
+                [*command, "track=false"], capture_output=True, text=True, check=False
+            )
+            if done.returncode not in (0, 1):
+                raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr}")
+            (reports / name / "done").touch()
+            kept = [reports / name]
+        changes = document.read(kept[0])
+        print(f"{name}: {changes or 'no history'}", flush=True)
+        if percent and kept[0].parent == reports:
+            away.mkdir(exist_ok=True)
+            shutil.move(kept[0], away / name)
+        return [] if changes is None else changes.cells
+
+
+def targets() -> str:
+    """Of each backend the one that is this machine."""
+    backends = (registry.load(name) for name in ("cpu", "opencl"))
+    return ",".join(default_target(backend).name for backend in backends)
+
+
+def write_kernels(folder: Path, percent: Mapping[str, int]) -> None:
+    """Those of :data:`OPS` as a user's folder, of C++ and OpenCL."""
+    for backend, suffix in (("cpu", "cpp"), ("opencl", "py")):
+        (folder / backend).mkdir(parents=True)
+        for op in OPS:
+            source = (_KERNELS / backend / "kernels" / f"{op}.{suffix}").read_text()
+            if backend == "cpu" and op in percent:
+                source = slower(source, percent[op])
+            (folder / backend / f"{op}.{suffix}").write_text(source)
+
+
+def slower(source: str, percent: int) -> str:
+    """The same C++ kernel, whose calls take so much longer."""
+    match = _ENTRY.search(source)
+    if match is None:
+        raise SystemExit(f"no entry in\n{source}")
+    entry, parameters = match.groups()
+    names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
+    itself = source.replace(f'extern "C" int {entry}(', f"static int {entry}_itself(")
+    return (
+        f"#include <chrono>\n{itself}\n"
+        f'extern "C" int {entry}({parameters}) {{\n'
+        "  using clock = std::chrono::steady_clock;\n"
+        "  const auto begin = clock::now();\n"
+        f"  const int status = {entry}_itself({names});\n"
+        "  const auto end = clock::now();\n"
+        f"  const auto until = end + (end - begin) * {percent} / 100;\n"
+        "  while (clock::now() < until) {}\n"
+        "  return status;\n}\n"
+    )
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def _judged(cells: Sequence[CellChange]) -> list[CellChange]:
+    """Of whose time something is said."""
+    silent = (Change.INSUFFICIENT, Change.NOT_COMPARABLE)
+    return [cell for cell in cells if cell.visible is not None and cell.change not in silent]
+
+
+def _found(cells: Sequence[CellChange]) -> dict[str, Any]:
+    """Of slowed cells: how many were called slower, all and those with a small deviation."""
+    steady = [cell for cell in _judged(cells) if _deviation(cell) <= 0.03]
+    return {
+        "counted": _counted(cells),
+        "judged": len(_judged(cells)),
+        "slower": _slower(_judged(cells)),
+        "steady": len(steady),
+        "steady slower": _slower(steady),
+        "missed": [_said(cell) for cell in _judged(cells) if cell.change is not Change.SLOWER],
+    }
+
+
+def _deviation(cell: CellChange) -> float:
+    return (cell.visible or 0.0) / IN_DEVIATIONS
+
+
+def _slower(cells: Sequence[CellChange]) -> int:
+    return sum(cell.change is Change.SLOWER for cell in cells)
+
+
+def _counted(cells: Sequence[CellChange]) -> dict[str, int]:
+    return dict(Counter(str(cell.change) for cell in cells))
+
+
+def _said(cell: CellChange) -> dict[str, Any]:
+    series = cell.series
+    return {
+        "cell": f"{series.op} {series.workload} {series.backend}",
+        "change": str(cell.change),
+        "moved": round(cell.moved or 0.0, 3),
+        "visible": round(cell.visible or 0.0, 3),
+    }
+
+
+def _quantiles(values: Sequence[float | None]) -> dict[str, float]:
+    known = sorted(value for value in values if value is not None)
+    return {f"{q}%": round(known[len(known) * q // 100], 3) for q in (10, 50, 90)} if known else {}
+
+
+def main() -> None:
+    words = _script.words(("busy", "nights", "repeats", "seed", "folder"), __doc__)
+    folder = Path(words.get("folder") or tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = {"busy": 0, "nights": 26, "repeats": 3, "seed": 1}
+    study = Study(folder, **{key: int(words.get(key, n)) for key, n in numbers.items()})
+    row = study.run()
+    machine = {"host": host.machine()}
+    others = _script.earlier(RESULTS, machine, [row["busy"]], "busy")
+    rows = sorted([*others, row], key=lambda one: one["busy"])
+    _script.write(RESULTS, {"machine": machine, "seed": study.seed, "rows": rows})
+    print(json.dumps({**row, "slowed": {k: v["counted"] for k, v in row["slowed"].items()}}))
+
+
+if __name__ == "__main__":
+    main()
