@@ -59,7 +59,8 @@ def _embeddable(data: object) -> str:
 
 
 class _Interned:
-    """Strings that many records share, once each; a record refers to them by number."""
+    """Strings that many records share, once each; a record refers to them by number. They may be
+    anything, and become printable where they are listed."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -69,7 +70,7 @@ class _Interned:
 
     @property
     def strings(self) -> list[str]:
-        return list(self._numbers)
+        return list(map(printable, self._numbers))
 
 
 def payload(table: Table) -> JsonObject:
@@ -117,38 +118,38 @@ def _record(
     w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
     size = {**w.dims, **w.scalars}
     return {
-        "op": intern(printable(record.row)),
+        "op": intern(record.row),
         "column": column,
-        "set": intern(printable(w.set)),
-        "workload": intern(printable(w.name)),
-        "size": intern(printable(" ".join(f"{k}={v}" for k, v in size.items()))),
+        "set": intern(w.set),
+        "workload": intern(w.name),
+        "size": intern(" ".join(f"{k}={v}" for k, v in size.items())),
         "elements": math.prod(w.dims.values()),
-        "dtype": intern(printable(w.dtype)),
+        "dtype": intern(w.dtype),
         "verdict": intern(str(record.verdict)),
         "evidence": int(record.evidence),
         "reason": intern(reason_of(record)),
-        "detail": intern(_capped(printable(record.detail))),
+        "detail": intern(_capped(record.detail)),
         "errors": _numbers(errors.vs_fp64, errors.reference_vs_fp64, errors.max_abs, errors.max_rel)
         if errors
         else None,
-        "tolerance": intern(printable((errors and errors.tolerance) or "")),
-        "precision": intern(printable(record.precision)),
+        "tolerance": intern((errors and errors.tolerance) or ""),
+        "precision": intern(record.precision),
         "timing": [*_numbers(timing.median_us, timing.p20_us, timing.p80_us), timing.n]
         if timing
         else None,
-        "noisy": intern(printable(timing.noisy if timing else "")),
-        "method": intern(printable(timing.method if timing else "")),
+        "noisy": intern(timing.noisy if timing else ""),
+        "method": intern(timing.method if timing else ""),
         "baselines": {printable(k): _number(t.median_us) for k, t in record.baselines.items()},
         "speedup": {printable(k): _numbers(s.value, *s.ci95) for k, s in record.speedup.items()},
         "bytes": roof.bytes if roof else None,
         "roofline": _number(roof.fraction) if timing and roof and roof.fraction else None,
-        "basis": intern(printable(roof.basis if roof else "")),
-        "venue": intern(printable(record.venue)),
+        "basis": intern(roof.basis if roof else ""),
+        "venue": intern(record.venue),
         "environment": environment,
-        "author": intern(printable(record.author)),
-        "source": intern(printable(record.source_hash[:12])),
-        "guard": [intern(printable(remark)) for remark in record.guard],
-        "findings": [intern(printable(str(finding))) for finding in record.findings],
+        "author": intern(record.author),
+        "source": intern(record.source_hash[:12]),
+        "guard": [intern(remark) for remark in record.guard],
+        "findings": [intern(str(finding)) for finding in record.findings],
         "file": intern(ci_annotations.file_of(table, record)),
         "seconds": _number(sum(record.seconds.values())),
     }
@@ -178,11 +179,10 @@ def _environment(environment: MachineFacts) -> str:
 def _resources(table: Table) -> list[Sequence[Json]]:
     """One row per distinct build: workloads share a kernel, so do most dtypes."""
     columns = {column: i for i, column in enumerate(table.columns)}
-    rows: dict[str, Sequence[Json]] = {}
+    rows: dict[tuple[Json, ...], None] = {}
     for record in table.records:
         for b in record.resources:
             place = [printable(b.kernel), printable(record.row), printable(record.workload.dtype)]
             used = [b.registers, b.agprs, b.sgprs, b.spills, b.shared_bytes, b.threads]
-            row = [*place, columns[table.column(record)], *used, b.occupancy]
-            rows.setdefault(json.dumps(row), row)
-    return list(rows.values())
+            rows[(*place, columns[table.column(record)], *used, b.occupancy)] = None
+    return list(rows)

@@ -292,7 +292,12 @@ class Table:
 
     def column(self, record: Record) -> Column:
         language = record.language if record.backend in self.polyglots else ""
-        return Column(printable(record.backend), printable(record.target), printable(language))
+        return _column(record.backend, record.target, language)
+
+
+@lru_cache(4096)
+def _column(backend: str, target: str, language: str) -> Column:
+    return Column(printable(backend), printable(target), printable(language))
 
 
 def identity(e: Environment) -> tuple[object, ...]:

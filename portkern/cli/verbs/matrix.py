@@ -93,6 +93,7 @@ class MatrixAnswer:
 
     options: MatrixOptions
     records: Sequence[Record]
+    table: Table
     folder: Path
     project: Project | None
     gaps: Sequence[str]
@@ -122,7 +123,7 @@ def main(overrides: Sequence[str]) -> int:
     if answer.comparison:
         more["regressions"] = document.content(answer.comparison)
     run_folder.show(
-        answer.records,
+        answer.table,
         answer.folder,
         exit_code=answer.exit_code,
         as_json=answer.options.json,
@@ -200,13 +201,13 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     for line in gaps:
         print(f"portkern: gap: {printable(line)}", file=sys.stderr)
     comparison = _compared(request, cells, records, runner)
-    run_folder.report(
+    table = run_folder.report(
         records,
         folder,
         sink=lambda: _track(records, folder, options, comparison),
         sources=project.kernels.root if project and project.kernels else None,
     )
-    return MatrixAnswer(options, records, folder, project, gaps, comparison)
+    return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
 
 
 def _compared(

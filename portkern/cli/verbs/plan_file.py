@@ -68,10 +68,10 @@ def take(path: Path, *, plan: str, run: str, reports: str, as_json: bool) -> int
         file=sys.stderr,
     )
     records = run_folder.latest(folder)
-    run_folder.report(records, folder)
+    table = run_folder.report(records, folder)
     code = exit_code.of_records(records)
     run_folder.show(
-        records, folder, exit_code=code, as_json=as_json, more={"new": len(new), "left": left}
+        table, folder, exit_code=code, as_json=as_json, more={"new": len(new), "left": left}
     )
     return code
 

@@ -24,7 +24,7 @@ def main(overrides: Sequence[str]) -> int:
     options = resolve("report", ReportOptions, named)
     folder = run_folder.run_folder(options.reports, options.run)
     latest = run_folder.latest(folder)
-    run_folder.report(latest, folder)
+    table = run_folder.report(latest, folder)
     code = exit_code.of_records(latest)
-    run_folder.show(latest, folder, exit_code=code, as_json=options.json)
+    run_folder.show(table, folder, exit_code=code, as_json=options.json)
     return code

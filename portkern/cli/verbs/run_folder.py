@@ -178,7 +178,7 @@ def report(
     sink: Callable[[], Sequence[str]] = tuple,
     *,
     sources: Path | None = None,
-) -> None:
+) -> Table:
     """Write its views, and hand it to ``sink``; what is to be noted of either is said. Paths of
     kernels are from the folder ``sources``."""
     from portkern import report as views
@@ -190,6 +190,7 @@ def report(
     for note in [*skipped, *sink()]:
         print(f"portkern: note: {note}", file=sys.stderr)
     _tell_github(written.table, folder)
+    return written.table
 
 
 def _tell_github(table: Table, folder: Path) -> None:
@@ -212,7 +213,7 @@ def _tell_github(table: Table, folder: Path) -> None:
 
 
 def show(
-    records: Sequence[Record],
+    table: Table,
     folder: Path,
     *,
     exit_code: int,
@@ -223,9 +224,7 @@ def show(
     from rich.console import Console
 
     from portkern.report import summary, terminal
-    from portkern.report.table import Table
 
-    table = Table.of(records)
     if as_json:
         document = summary.document(table, title=folder.name)
         json_output.show(document | {"folder": str(folder), "exit_code": exit_code, **more})
