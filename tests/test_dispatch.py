@@ -43,6 +43,7 @@ class Task:
     document: str
     until: float
     lost: str = ""
+    begins: float = 0.0
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Fake:
     tasks: list[Task] = field(default_factory=list)
     cancelled: list[Task] = field(default_factory=list)
     settled: bool = True
+    queued_s: Mapping[str, float] = field(default_factory=dict)
 
     def nodes(self) -> Sequence[Node]:
         return [*self.fleet, *(new for at, new in self.joins.items() if at <= self.now)]
@@ -68,9 +70,14 @@ class Fake:
         assert not set(busy) - set(self.cancelled), "a node has one owner"
         lost = "it was shot" if self.losses.get(node.name, 0) > 0 else ""
         self.losses[node.name] = self.losses.get(node.name, 0) - 1
-        task = Task(node, document, self.now + self.seconds.get(node.name, 1.0), lost)
+        begins = self.now + self.queued_s.get(node.name, 0.0)
+        task = Task(node, document, begins + self.seconds.get(node.name, 1.0), lost, begins)
         self.tasks.append(task)
         return task
+
+    def begun(self, handle: object) -> bool:
+        assert isinstance(handle, Task)
+        return handle.begins <= self.now
 
     def wait(self, handles: Sequence[object], timeout_s: float) -> Collection[object]:
         tasks = [handle for handle in handles if isinstance(handle, Task)]
@@ -154,6 +161,13 @@ def test_a_slice_is_slow_only_beside_what_others_take() -> None:
     fake = Fake([node("a"), node("b")], seconds={"a": 30.0, "b": 30.0})
     said = Outcome(fake).run(parts(5))
     assert len(fake.tasks) == len(said.answers) == 5
+
+
+def test_a_slice_that_is_queued_is_not_slow() -> None:
+    fake = Fake([node("a"), node("b")], queued_s={"a": 500.0})
+    said = Outcome(fake).run(parts(3))
+    assert len(fake.tasks) == len(said.answers) == 3
+    assert not said.notes
 
 
 def test_a_slice_waits_for_a_node_that_joins_later() -> None:

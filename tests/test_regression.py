@@ -25,8 +25,8 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
-from portkern.regression import rule
-from portkern.regression.comparison import Comparison
+from portkern.regression import document, rule
+from portkern.regression.comparison import CellChange, Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
@@ -164,6 +164,47 @@ def test_a_suspect_is_slower_only_when_it_was_timed_again() -> None:
     assert "so the machine did" in slower.detail
     assert change(history, after(13.0), again=[after(10.0), after(10.1)]).change is Change.UNCHANGED
     assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is Change.FASTER
+
+
+def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> None:
+    """Against eager it is by 30 %; so is one that is slower while everything else is faster."""
+    random_ = random.Random(1)
+
+    def timed(op: str, us: float, eager: float, pace: float, night: int) -> Record:
+        mine = us * pace * math.exp(random_.gauss(0, 0.01))
+        return record(op, mine, night, baselines={"eager": timing(eager * pace)})
+
+    def all_at(night: int, pace: float, ops: Sequence[str]) -> list[Record]:
+        return [timed(op, 10.0, 20.0, pace, night) for op in ops]
+
+    others = ("add", "sum", "gelu", "softmax")
+    history = [
+        Night.of(f"night-{n:02}", all_at(n, math.exp(random_.gauss(0, 0.1)), ("relu", *others)))
+        for n in range(8)
+    ]
+
+    def told(us: float, eager: float, pace: float) -> CellChange:
+        races = [timed("relu", us, eager, 1.0, 20) for _ in range(3)]
+        night = Night.of("after", [races[0], *all_at(20, pace, others)], races[1:])
+        cells = Comparison(history[-1], night, history).cells
+        [one] = [cell for cell in cells if cell.series.op == "relu"]
+        return one
+
+    quick = told(us=10.0, eager=20 / 1.3, pace=1.0)
+    assert quick.change is Change.SUSPECT
+    assert "eager moved, the kernel's own time by " in quick.detail
+    assert told(us=13.0, eager=20.0, pace=1.0).change is Change.SLOWER
+    assert told(us=10.0, eager=20 / 1.3, pace=1 / 1.3).change is Change.SLOWER
+
+
+def test_a_cell_keeps_what_it_was_in_earlier_runs(tmp_path: Path) -> None:
+    history = nights(3, 0.0)
+    comparison = Comparison(history[-1], Night.of("after", [after(12.0)]), history)
+    [one] = comparison.cells
+    assert one.recent == pytest.approx((1.0, 1.0, 1.0, 1.2))
+    document.write(comparison, tmp_path)
+    read = document.read(tmp_path)
+    assert read is not None and read.cells[0].recent == pytest.approx(one.recent)
 
 
 def test_what_else_changed_stands_beside_the_verdict() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 import runpy
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import scale
 from portkern.records.record import Evidence, Record
+from portkern.regression.comparison import CellChange
+from portkern.regression.document import Changes
+from portkern.regression.rule import Change
+from portkern.regression.series import Series
 from portkern.report import html
 from portkern.report.table import Table
 
@@ -120,6 +127,50 @@ def test_the_address_opens_a_cell_with_its_records_and_curve(page: Path) -> None
     assert "max error 0.31" in panel
 
 
+def test_the_panel_shows_what_a_cell_was_in_earlier_runs(table: Table, tmp_path: Path) -> None:
+    cell = next(r for r in table.records if r.op == "relu" and r.target == "h200" and r.timing)
+    moved = CellChange(
+        Series.of(cell), Change.SLOWER, "+31 % against eager", recent=(1.0, 0.98, 1.02, 1.31)
+    )
+    path = tmp_path / "matrix.html"
+    changes = Changes("monday", "tuesday", [moved])
+    path.write_text(html.render(replace(table, changes=changes), title="t"), encoding="utf-8")
+    shown = dom(path, f"cell=relu:{table.column(cell)}")
+    panel = shown[shown.index('<aside id="panel"') : shown.index("</aside>")]
+    assert "Since earlier runs" in panel
+    assert "1.00×, 0.98×, 1.02×, 1.31×" in panel and "+31 % against eager" in panel
+    assert "Since earlier runs" not in dom(path, "cell=gelu:cuda@h200").partition("<script")[0]
+
+
+def test_an_opened_cell_has_its_operators_roofline_too(page: Path) -> None:
+    shown = dom(page, "cell=relu:cuda@h200")
+    assert "Share of the roofline of relu over size" in shown
+    assert re.search(r"<title>cuda@h200 \w+ [^<]*: \d+ % of the bound by ", shown)
+    emulated = dom(page, "backend=hip&find=gfx942&cell=relu:hip@gfx942")
+    assert "<h3>Share of the roofline" not in emulated and "<h3>Share of the roofline" in shown
+
+
+def test_portability_counts_targets_and_takes_the_harmonic_mean(page: Path, table: Table) -> None:
+    shown = dom(page, "find=relu")
+    start = shown.index('<table id="portability"')
+    part = shown[start : shown.index("</table>", start)]
+    rows = [re.sub("<[^>]+>", " ", row).split() for row in part.split("<tr")[2:]]
+    by_tool = {row[row.index("plain") + 1] if "plain" in row else row[1]: row for row in rows}
+    shares = [
+        record.roofline.fraction
+        for record in table.records
+        if record.op == "relu" and record.backend == "triton" and record.target == "h200"
+        if record.timing and record.comparable and record.roofline and record.roofline.fraction
+    ]
+    efficiency = math.exp(math.fsum(map(math.log, shares)) / len(shares))
+    triton = " ".join(by_tool["triton"])
+    assert "1 measured" in triton and "1 emulated" in triton
+    assert triton.endswith(f"{efficiency:.2f} not known")
+    assert "with failures" not in triton
+    failing = dom(page, "find=transpose")
+    assert "1 with failures" in failing[failing.index('<table id="portability"') :]
+
+
 def test_a_products_name_finds_its_architectures_evidence(page: Path) -> None:
     shown = dom(page, "find=mi300x")
     assert {key.partition("@")[2] for key in _cells(shown)} == {"gfx942"}
@@ -195,6 +246,31 @@ def test_clearing_a_filter_brings_everything_back(page: Path) -> None:
       return `${filtered} ${count()} [${location.hash}]`;
     """
     assert act(page, script) == "351 #dtype=bfloat16 702 []"
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
+    script = "return [document.documentElement.scrollWidth, innerWidth].join(' ')"
+    acted = page.with_name("phone.html")
+    text = page.read_text(encoding="utf-8")
+    run = f"<script>document.body.dataset.result = (() => {{ {script} }})();</script></body>"
+    acted.write_text(text.replace("</body>", run), encoding="utf-8")
+    for fragment in ("", "cell=relu:cuda@h200"):
+        shown = browse(acted, "--window-size=500,900", "--dump-dom", fragment=fragment)
+        found = re.search(r'data-result="(\d+) (\d+)"', shown)
+        assert found is not None
+        assert int(found[1]) <= int(found[2])
+
+
+def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path) -> None:
+    """Of as many as a nightly has, with the builds and findings of each."""
+    path = tmp_path / "matrix.html"
+    path.write_text(html.render(Table.of(scale.cells(5_000)), title="night"), encoding="utf-8")
+    assert path.stat().st_size < 5 << 20
+    script = """
+      const [paint] = performance.getEntriesByType("navigation");
+      return Math.round(performance.now() - paint.startTime);
+    """
+    assert int(act(path, script)) < 5_000  # a second on a machine with nothing else to do
 
 
 def test_light_and_dark_are_both_drawn(page: Path, tmp_path: Path) -> None:

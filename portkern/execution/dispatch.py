@@ -51,6 +51,9 @@ class Fleet(Protocol):
     def submit(self, node: Node, document: str) -> object:
         """A handle, which can be hashed."""
 
+    def begun(self, handle: object) -> bool:
+        """Whether it runs, or has; until then it is queued."""
+
     def wait(self, handles: Sequence[object], timeout_s: float) -> Collection[object]:
         """Those that have ended."""
 
@@ -81,6 +84,7 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
     _waiting: list[Slice] = field(default_factory=list)
     _sent: dict[object, Sent] = field(default_factory=dict)
+    _begun: dict[object, float] = field(default_factory=dict)
     _tries: Counter[int] = field(default_factory=Counter)
     _failed: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     _homeless: dict[int, float] = field(default_factory=dict)
@@ -102,6 +106,7 @@ class Dispatch:
         try:
             while self._waiting or self._sent:
                 nodes = self.fleet.nodes()
+                self._look_who_runs()
                 self._send(nodes)
                 self._give_up_homeless(nodes)
                 if self._waiting or self._sent:
@@ -116,6 +121,11 @@ class Dispatch:
             return self.fleet.wait(list(self._sent), POLL_S)
         self.sleep(POLL_S)
         return ()
+
+    def _look_who_runs(self) -> None:
+        for handle in self._sent.keys() - self._begun.keys():
+            if self.fleet.begun(handle):
+                self._begun[handle] = self.clock()
 
     def _send(self, nodes: Sequence[Node]) -> None:
         busy = {sent.node.id for sent in self._sent.values()}
@@ -143,10 +153,11 @@ class Dispatch:
         """Those that run once and take much longer than others; the oldest first."""
         copies = Counter(id(sent.slice) for sent in self._sent.values())
         usual = statistics.median(self._cell_s) if self._cell_s else 0.0
-        for sent in sorted(self._sent.values(), key=lambda sent: sent.since):
-            limit = max(self.straggler_s, SLOW * usual * len(sent.slice.cells))
-            if copies[id(sent.slice)] == 1 and self.clock() - sent.since > limit:
-                yield sent.slice
+        for handle, since in sorted(self._begun.items(), key=lambda item: item[1]):
+            part = self._sent[handle].slice
+            limit = max(self.straggler_s, SLOW * usual * len(part.cells))
+            if copies[id(part)] == 1 and self.clock() - since > limit:
+                yield part
 
     def _give_up_homeless(self, nodes: Sequence[Node]) -> None:
         for waiting in list(self._waiting):
@@ -166,11 +177,12 @@ class Dispatch:
 
     def _take(self, handle: object) -> None:
         sent = self._sent.pop(handle)
+        since = self._begun.pop(handle, sent.since)
         result = self.fleet.result(handle)
         if not isinstance(result, Lost):
             wrong = self.answered(sent.slice, sent.node, result)
             if not wrong:
-                self._cell_s.append((self.clock() - sent.since) / len(sent.slice.cells))
+                self._cell_s.append((self.clock() - since) / len(sent.slice.cells))
                 self._recall(sent.slice)
                 return
             result = Lost(wrong)
@@ -190,3 +202,4 @@ class Dispatch:
         for handle in [h for h, sent in self._sent.items() if sent.slice is answered]:
             self.fleet.cancel(handle)
             del self._sent[handle]
+            self._begun.pop(handle, None)

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from portkern.cells.run import Matrix
@@ -64,6 +64,18 @@ def run_slice(document: str) -> list[str]:
             plan.trial_options,
         )
         return [record.to_json() for record in matrix.execute()]
+
+
+def run_job(document: str, promised: Sequence[str], begun: str) -> list[str]:
+    """The same as a batch job; the file ``begun`` says that it is no longer queued. Raises
+    ConfigError on a machine that is not what was ``promised``."""
+    Path(begun).touch()
+    missing = set(promised) - set(targets())
+    if missing:
+        raise ConfigError(
+            f"{platform.node()} is no {min(missing)}; correct the partition's targets"
+        )
+    return run_slice(document)
 
 
 def _all_threads() -> None:

@@ -25,12 +25,18 @@ STATISTICS: tuple[Statistic, ...] = ("against eager", "time")
 MOST_SUSPECTS = 0.25
 #: Fewer suspects are none.
 FEW_SUSPECTS = 4
+#: Of a change, how much the kernel's own time must have moved with it.
+OWN_SHARE = 0.5
+#: Of so many unchanged cells of other operators a night's own pace is taken.
+FEWEST_OTHERS = 4
 
 
 @dataclass(frozen=True)
 class CellChange:
     """``detail`` is one line. ``moved``: the relative change of the time that was compared, +0.2 is
-    20 % more; ``visible``: the least that could have been seen. ``because``: what else changed."""
+    20 % more; ``visible``: the least that could have been seen. ``because``: what else changed.
+    ``recent``: the figure that was compared, of earlier runs and this one, oldest first, as
+    multiples of the earlier ones' median."""
 
     series: Series
     change: Change
@@ -39,6 +45,7 @@ class CellChange:
     visible: float | None = None
     because: tuple[str, ...] = ()
     quarantined: str = ""
+    recent: tuple[float, ...] = ()
 
     @property
     def regressed(self) -> bool:
@@ -108,11 +115,11 @@ class Comparison:
             why = incomparable(list(timed.values())[-1], new)
             return CellChange(series, Change.NOT_COMPARABLE, why, because=because)
         statistic, common = self._statistic(new)
-        history = self._restarted(series, alike, statistic)
         value = log_time(new, statistic)
         if value is None:
             why = "eager was not timed beside it"
             return CellChange(series, Change.NOT_COMPARABLE, why, because=because)
+        history = self._restarted(series, _by_name(alike, statistic), value)
         races = [one for one in self.after.again.get(series, ()) if one.comparable]
         again = list(_values(races, statistic))
         change, moved = rule.decide(
@@ -120,10 +127,47 @@ class Comparison:
         )
         least = rule.visible(history, common) if len(history) >= rule.LEAST else None
         told = _told(change, moved, least, len(history), statistic)
+        if change in (Change.SLOWER, Change.FASTER) and statistic == "against eager":
+            own = self._own_move(series, alike, [new, *races])
+            if own * moved <= 0 or abs(own) < OWN_SHARE * abs(moved):
+                change = Change.SUSPECT
+                told = f"{told}; eager moved, the kernel's own time by {math.expm1(own):+.0%}"
         if change in (Change.SLOWER, Change.FASTER) and not because:
             told += "; nothing that decides the result changed, so the machine did"
         relative = None if least is None else math.expm1(least)
-        return CellChange(series, change, told, math.expm1(moved), relative, because)
+        recent = _as_multiples(history[-rule.LONGEST :], value)
+        return CellChange(series, change, told, math.expm1(moved), relative, because, recent=recent)
+
+    def _own_move(
+        self, series: Series, alike: Mapping[str, Outcome], races: Sequence[Outcome]
+    ) -> float:
+        """The logarithm of how much the kernel's own time moved, beside what those of other
+        operators did that night."""
+        pace = self._pace(series)
+        before = {name: v - pace[name] for name, v in _by_name(alike, "time").items()}
+        after = statistics.median(_values(races, "time")) - pace[self.after.name]
+        return after - statistics.median(self._restarted(series, before, after)[-rule.LONGEST :])
+
+    def _pace(self, like: Series) -> Mapping[str, float]:
+        """By night, how far the times of other operators' unchanged kernels are from their median,
+        on the same device; 0 where there are few."""
+        new = self.after.cells[like]
+        nights = (*self.history, self.after)
+        found: dict[str, list[float]] = {night.name: [] for night in nights}
+        for series, one in self.after.cells.items():
+            old = self.before.cells.get(series)
+            if series.op == like.op or old is None or old.source_hash != one.source_hash:
+                continue
+            if (one.venue, one.environment.device) != (new.venue, new.environment.device):
+                continue
+            known = {night.name: night.cells[series] for night in nights if series in night.cells}
+            values = _by_name({n: o for n, o in known.items() if o.comparable}, "time")
+            if len(values) == len(nights):
+                usual = statistics.median(values.values())
+                for name, value in values.items():
+                    found[name].append(value - usual)
+        few = len(found[self.after.name]) < FEWEST_OTHERS
+        return {name: 0.0 if few else statistics.median(moved) for name, moved in found.items()}
 
     def _decided(self, one: CellChange) -> CellChange:
         if not one.change.regressed:
@@ -132,21 +176,20 @@ class Comparison:
         return replace(one, quarantined=why)
 
     def _restarted(
-        self, series: Series, alike: Mapping[str, Outcome], statistic: Statistic
-    ) -> list[float]:
-        """The values of earlier runs; those before an accepted change are moved to the median of
-        those after it, so that they still tell how far runs differ."""
+        self, series: Series, values: Mapping[str, float], now: float
+    ) -> Sequence[float]:
+        """The values of earlier runs, by their names; those before an accepted change are moved to
+        the median of those after it, so that they still tell how far runs differ."""
         runs = [night.name for night in (*self.history, self.after)]
         since = self.decisions.accepted_in(series, runs)
         if not since:
-            return list(_values(alike.values(), statistic))
+            return list(values.values())
         late = {*runs[runs.index(since) :]}
-        old = list(_values((one for name, one in alike.items() if name not in late), statistic))
-        new = list(_values((one for name, one in alike.items() if name in late), statistic))
-        start = new or list(_values([self.after.cells[series]], statistic))
-        if not old or not start:
+        old = [value for name, value in values.items() if name not in late]
+        new = [value for name, value in values.items() if name in late]
+        if not old:
             return new
-        moved = statistics.median(start) - statistics.median(old)
+        moved = statistics.median(new or [now]) - statistics.median(old)
         return [*(value + moved for value in old), *new]
 
     def _statistic(self, like: Outcome) -> tuple[Statistic, float]:
@@ -180,7 +223,7 @@ class Comparison:
                 why = (
                     f"{len(suspects)} of {len(same)} unchanged kernels moved: the machine was busy"
                 )
-                yield CellChange(one.series, Change.NOT_COMPARABLE, why, one.moved, one.visible)
+                yield replace(one, change=Change.NOT_COMPARABLE, detail=why, because=())
             else:
                 yield one
 
@@ -218,6 +261,16 @@ def log_time(record: Outcome, statistic: Statistic) -> float | None:
     if eager is None or eager.p20_us <= 0:
         return None
     return math.log(record.timing.p20_us / eager.p20_us)
+
+
+def _by_name(outcomes: Mapping[str, Outcome], statistic: Statistic) -> Mapping[str, float]:
+    found = ((name, log_time(one, statistic)) for name, one in outcomes.items())
+    return {name: value for name, value in found if value is not None}
+
+
+def _as_multiples(history: Sequence[float], value: float) -> tuple[float, ...]:
+    usual = statistics.median(history) if history else value
+    return tuple(math.exp(one - usual) for one in (*history, value))
 
 
 def _values(records: Iterable[Outcome], statistic: Statistic) -> Iterator[float]:

@@ -90,6 +90,7 @@ def _cell(cell: CellChange) -> dict[str, object]:
         **{k: round(v, 4) for k, v in moved.items() if v is not None and math.isfinite(v)},
         "because": list(cell.because),
         **({"quarantined": cell.quarantined} if cell.quarantined else {}),
+        **({"recent": [round(v, 4) for v in cell.recent]} if cell.recent else {}),
     }
 
 
@@ -102,4 +103,5 @@ def _change(said: Mapping[str, Any]) -> CellChange:
         said.get("visible"),
         tuple(said["because"]),
         said.get("quarantined", ""),
+        tuple(said.get("recent", ())),
     )

@@ -98,6 +98,7 @@ def payload(table: Table) -> JsonObject:
         "fields": list(records[0]) if records else [],
         "rows": [list(record.values()) for record in records],
         "resources": _resources(table),
+        "changes": _changes(table),
         "strings": intern.strings,
     }
 
@@ -153,6 +154,25 @@ def _record(
         "file": intern(ci_annotations.file_of(table, record)),
         "seconds": _number(sum(record.seconds.values())),
     }
+
+
+def _changes(table: Table) -> list[Sequence[Json]]:
+    """What became of each cell since an earlier run, with what it was in the runs before."""
+    if table.changes is None:
+        return []
+    columns = {(c.backend, c.target, c.language): i for i, c in enumerate(table.columns)}
+    rows: list[Sequence[Json]] = []
+    for cell in table.changes.cells:
+        series = cell.series
+        language = series.language if series.backend in table.polyglots else ""
+        column = columns.get((series.backend, series.target, language))
+        if column is not None:
+            row = f"{series.op}.{series.variant}" if series.variant else series.op
+            place = map(printable, (row, series.workload_set, series.workload, series.dtype))
+            said: list[Json] = [str(cell.change), cell.regressed, printable(cell.detail)]
+            recent: list[Json] = [*_numbers(*cell.recent)]
+            rows.append([*place, column, *said, recent])
+    return rows
 
 
 def _capped(text: str) -> str:

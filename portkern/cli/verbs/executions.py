@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell
@@ -15,7 +17,11 @@ from portkern.printable import printable
 from portkern.records.record import Record, RecordFile
 from portkern.toolchain.run_tool import cache_root
 
-NAMES = ("local", "ray")
+if TYPE_CHECKING:
+    from portkern.execution.ray_fleet import RayFleet
+    from portkern.execution.slurm_fleet import SlurmFleet
+
+NAMES = ("local", "ray", "slurm")
 #: Runs cells into a file of records: a run's name, options, whether all anew, and who is told.
 Runner = Callable[
     [Sequence[Cell], str, RecordFile, TrialOptions, bool, Callable[[Progress], None]],
@@ -28,7 +34,9 @@ def check(execution: str, address: str) -> None:
     if execution not in NAMES:
         raise no_such("execution", execution, NAMES)
     if address and execution == "local":
-        raise ConfigError(f"Got address={address} with execution=local, expected execution=ray")
+        raise ConfigError(f"Got address={address} with execution=local, expected ray or slurm")
+    if execution == "slurm" and not address:
+        raise ConfigError("execution=slurm needs address=FILE, which says what the cluster has")
 
 
 def here(
@@ -57,10 +65,9 @@ def runner(
         yield here
         return
     from portkern.execution.distributed import DistributedMatrix
-    from portkern.execution.ray_fleet import RayFleet
 
     # Ray prints what it notices, such as a lost node, where JSON or a table is to come.
-    with redirect_stdout(sys.stderr), RayFleet(address, _note) as fleet:
+    with redirect_stdout(sys.stderr), _fleet(execution, address) as fleet:
 
         def there(
             cells: Sequence[Cell],
@@ -79,6 +86,16 @@ def runner(
             return records
 
         yield there
+
+
+def _fleet(execution: str, address: str) -> RayFleet | SlurmFleet:
+    if execution == "slurm":
+        from portkern.execution.slurm_fleet import SlurmCluster, SlurmFleet
+
+        return SlurmFleet(SlurmCluster.read(Path(address)))
+    from portkern.execution.ray_fleet import RayFleet
+
+    return RayFleet(address, _note)
 
 
 def _note(text: str) -> None:

@@ -493,40 +493,52 @@ function drawResources(records) {
   }), { sortable: true, compare: byValue });
 }
 
-// ---- the shape curve
+// ---- charts over size
 
-function shapeCurve(op, selected, records) {
-  const measured = byOp(records, op).filter((r) => speedupOf(r) !== null);
+// What a chart shows of a record: its value or null, the interval's ends, and where that is on an
+// axis with a mark at each integer.
+const SPEEDUP = {
+  value: (r) => speedupOf(r), ends: (r) => r.speedup[state.baseline].slice(1), at: Math.log2, mark: (e) => `${2 ** e}×`,
+  one: 0, least: [-0.6, 0.6], pad: 0.15, said: (r) => interval(r.speedup[state.baseline]), title: (op) => `Speedup of ${op} over size`,
+};
+const ROOFLINE = {
+  value: (r) => (typeof r.roofline === "number" && r.evidence === 4 && !r.noisy ? r.roofline : null), ends: () => [], at: (v) => v * 5, mark: (e) => `${e * 20} %`,
+  one: 5, least: [0, 5], pad: 0.2, said: (r) => `${Math.round(r.roofline * 100)} % of the bound by ${r.basis}`, title: (op) => `Share of the roofline of ${op} over size`,
+};
+
+function overSize(op, selected, records, shown) {
+  const measured = byOp(records, op).filter((r) => shown.value(r) !== null);
   if (!measured.length) return el("p", { class: "quiet small" }, "No measured cell of this op yet: nothing to draw.");
   const inBytes = measured.every((r) => r.bytes);
   const x = (r) => Math.max(1, inBytes ? r.bytes : r.elements);
   const W = 610, H = 250, L = 52, R = 14, T = 12, B = 36;
   const span = (values, pad) => { const a = Math.min(...values), b = Math.max(...values); return [a - pad, b + pad]; };
   const [x0, x1] = span(measured.map((r) => Math.log2(x(r))), 0.6);
-  const edges = measured.flatMap((r) => r.speedup[state.baseline]).filter((v) => typeof v === "number" && v > 0).map(Math.log2);
-  const [y0, y1] = span([...edges, -0.6, 0.6], 0.15);
+  const edges = measured.flatMap((r) => [shown.value(r), ...shown.ends(r)]).filter((v) => typeof v === "number" && v > 0).map(shown.at);
+  const [y0, y1] = span([...edges, ...shown.least], shown.pad);
   const px = (v) => L + ((Math.log2(v) - x0) / (x1 - x0)) * (W - L - R);
-  const py = (v) => T + (1 - (Math.log2(v) - y0) / (y1 - y0)) * (H - T - B);
-  const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Speedup of ${op} over size` });
-  axes(chart, { W, H, L, R, T, B, x0, x1, y0, y1, px, py, inBytes });
+  const mark = (e) => T + (1 - (e - y0) / (y1 - y0)) * (H - T - B);
+  const py = (v) => mark(shown.at(v));
+  const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": shown.title(op) });
+  axes(chart, { W, H, L, R, T, B, x0, x1, y0, y1, px, mark, inBytes, shown });
   const columns = distinct(measured.map((r) => r.column)).sort((a, b) => a.index - b.index);
   const colour = (column) => SERIES[columns.indexOf(column) % SERIES.length];
   const order = [...columns].sort((a, b) => (a === selected) - (b === selected));
   for (const column of order) for (const dtype of DTYPES) {
     const points = measured.filter((r) => r.column === column && r.dtype === dtype).sort((a, b) => x(a) - x(b));
-    if (points.length) series(chart, points, { px, py, x, colour: colour(column), dash: DASHES[dtype] || "", strong: column === selected || !columns.includes(selected) });
+    if (points.length) series(chart, points, { px, py, x, shown, colour: colour(column), dash: DASHES[dtype] || "", strong: column === selected || !columns.includes(selected) });
   }
   return el("div", {}, chart, curveKey(columns, selected, colour, distinct(measured.map((r) => r.dtype))));
 }
 
-function axes(chart, { W, H, L, R, T, B, x0, x1, y0, y1, px, py, inBytes }) {
+function axes(chart, { W, H, L, R, T, B, x0, x1, y0, y1, px, mark, inBytes, shown }) {
   const step = Math.max(1, Math.ceil((y1 - y0) / 6));
   for (let e = Math.ceil(y0); e <= y1; e += 1) {
     if (e % step) continue;
-    const y = py(2 ** e);
-    chart.append(svg("line", { x1: L, x2: W - R, y1: y, y2: y, class: e === 0 ? "one" : "axis" }));
+    const y = mark(e);
+    chart.append(svg("line", { x1: L, x2: W - R, y1: y, y2: y, class: e === shown.one ? "one" : "axis" }));
     const label = svg("text", { x: L - 6, y: y + 4, "text-anchor": "end" });
-    label.textContent = `${2 ** e}×`;
+    label.textContent = shown.mark(e);
     chart.append(label);
   }
   const stride = Math.max(1, Math.ceil((x1 - x0) / 7));
@@ -541,17 +553,17 @@ function axes(chart, { W, H, L, R, T, B, x0, x1, y0, y1, px, py, inBytes }) {
   chart.append(title);
 }
 
-function series(chart, points, { px, py, x, colour, dash, strong }) {
+function series(chart, points, { px, py, x, shown, colour, dash, strong }) {
   const group = svg("g", { opacity: strong ? 1 : 0.38 });
-  const path = points.map((r) => `${px(x(r)).toFixed(1)},${py(speedupOf(r)).toFixed(1)}`).join(" ");
+  const path = points.map((r) => `${px(x(r)).toFixed(1)},${py(shown.value(r)).toFixed(1)}`).join(" ");
   group.append(svg("polyline", { points: path, fill: "none", stroke: colour, "stroke-width": strong ? 2 : 1.2, "stroke-dasharray": dash }));
   for (const r of points) {
-    const [value, low, high] = r.speedup[state.baseline];
+    const [low, high] = shown.ends(r);
     const cx = px(x(r));
     if (strong && low > 0 && high > 0) group.append(svg("line", { x1: cx, x2: cx, y1: py(low), y2: py(high), stroke: colour, "stroke-width": 1 }));
     const title = svg("title");
-    title.textContent = `${r.column.label} ${r.dtype} ${r.workload}: ${interval(r.speedup[state.baseline])}`;
-    group.append(svg("circle", { cx, cy: py(value), r: strong ? 3.2 : 2.2, fill: colour }, title));
+    title.textContent = `${r.column.label} ${r.dtype} ${r.workload}: ${shown.said(r)}`;
+    group.append(svg("circle", { cx, cy: py(shown.value(r)), r: strong ? 3.2 : 2.2, fill: colour }, title));
   }
   chart.append(group);
 }
@@ -561,6 +573,59 @@ function curveKey(columns, selected, colour, dtypes) {
   return el("div", { class: "key" },
     ...columns.map((c) => el("span", { class: c === selected || !columns.includes(selected) ? "item" : "item faded" }, sample(colour(c), ""), c.label)),
     ...(dtypes.length > 1 ? dtypes.map((d) => el("span", { class: "item quiet" }, sample("currentColor", DASHES[d] || ""), d)) : []));
+}
+
+// ---- portability: of each backend, what is shown on its targets
+
+// A target's efficiency is the geometric mean of the shares of the roofline of its measured cells.
+function efficiency(records) {
+  const logs = records.map((r) => ROOFLINE.value(r)).filter((v) => v > 0).map(Math.log);
+  return logs.length ? Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) : null;
+}
+
+function targetsOf(records) {
+  const parts = new Map(records.map((r) => [r.column, []]));
+  for (const r of records) parts.get(r.column).push(r);
+  return [...parts].map(([column, part]) => ({ column, cell: summarize(part), efficiency: efficiency(part) }));
+}
+
+// Pennycook, Sewall and Lee's PP: the harmonic mean of the efficiencies, 0 where a target fails.
+function pennycook(targets) {
+  if (targets.some((t) => t.cell.failed)) return 0;
+  return targets.length / targets.reduce((sum, t) => sum + 1 / t.efficiency, 0);
+}
+
+function drawPortability(records) {
+  const possible = records.filter((r) => r.verdict !== "unsupported");
+  const tools = distinct(possible.map((r) => r.column.tool));
+  $("s-portability").hidden = distinct(possible.map((r) => r.column.target)).length < 2;
+  table($("portability"), [["Backend"], ["Targets", true], ["Passed by all cells", true], ["Targets by their weakest evidence"], ["Measured targets, the most efficient first"], ["PP of the measured", true, "harmonic mean of the efficiencies; 0 where one fails"], ["PP of all", true, "0 where one fails; not known until all are measured"]], tools.map((tool) => {
+    const targets = targetsOf(possible.filter((r) => r.column.tool === tool));
+    const clean = targets.filter((t) => t.cell.passed === t.cell.records.length);
+    const measured = targets.filter((t) => t.efficiency !== null).sort((a, b) => b.efficiency - a.efficiency);
+    const rungs = RUNGS.map((name, e) => [e, name, targets.filter((t) => !t.cell.failed && t.cell.evidence === e).length]).reverse().filter(([, , n]) => n);
+    const failed = targets.filter((t) => t.cell.failed).length;
+    const all = failed ? "0" : measured.length === targets.length ? pennycook(targets).toFixed(2) : "not known";
+    return row([], [
+      text(tool, "tight"), text(targets.length, "num"), text(clean.length, "num"),
+      text([...rungs.map(([e, name, n]) => `${GLYPHS[e]} ${n} ${name}`), ...(failed ? [`✕ ${failed} with failures`] : [])].join(", ")),
+      text(cascade(measured)), text(measured.length ? pennycook(measured).toFixed(2) : null, "num"), text(all, "num"),
+    ]);
+  }));
+}
+
+// As a cascade plot has it: efficiencies in falling order, one bar each.
+function cascade(measured) {
+  if (!measured.length) return null;
+  const W = 26, H = 34;
+  const chart = svg("svg", { viewBox: `0 0 ${W * measured.length} ${H}`, role: "img", style: `width:${W * measured.length}px`, "aria-label": measured.map((t) => `${t.column.target} ${Math.round(t.efficiency * 100)} %`).join(", ") });
+  measured.forEach((t, i) => {
+    const height = Math.max(1, Math.min(1, t.efficiency) * H);
+    const title = svg("title");
+    title.textContent = `${t.column.target}: ${Math.round(t.efficiency * 100)} % of the roofline`;
+    chart.append(svg("rect", { x: i * W + 2, width: W - 4, y: 0, height: H, class: "room" }), svg("rect", { x: i * W + 2, width: W - 4, y: H - height, height, fill: SERIES[0] }, title));
+  });
+  return el("div", { class: "cascade" }, chart, el("span", { class: "quiet" }, measured.map((t) => t.column.target).join(", ")));
 }
 
 // ---- the panel
@@ -589,10 +654,16 @@ function drawPanel(records) {
   panel.replaceChildren(
     el("button", { type: "button", class: "close", "aria-label": "Close", onclick: close }, "×"),
     el("h2", {}, `${op} on ${column.label}`), facts(cell),
-    el("h3", {}, `Speedup vs ${state.baseline} over size`), shapeCurve(op, column, records),
-    el("h3", {}, plural(cell.records.length, "workload")), workloadTable(cell), ...resourceTable(op, column), ...logs(cell));
+    el("h3", {}, `Speedup vs ${state.baseline} over size`), overSize(op, column, records, SPEEDUP),
+    ...rooflineChart(op, column, records),
+    el("h3", {}, plural(cell.records.length, "workload")), workloadTable(cell), ...changeTable(op, column), ...resourceTable(op, column), ...logs(cell));
   panel.scrollTop = 0;
   $("grid").querySelector(`[aria-expanded="true"]`).scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+function rooflineChart(op, column, records) {
+  if (!byOp(records, op).some((r) => ROOFLINE.value(r) !== null)) return [];
+  return [el("h3", {}, "Share of the roofline over size"), overSize(op, column, records, ROOFLINE)];
 }
 
 function facts(cell) {
@@ -644,6 +715,35 @@ function resourceTable(op, column) {
   return [el("h3", {}, "Build"), el("div", { class: "scroll" }, node)];
 }
 
+function changeTable(op, column) {
+  const rows = DATA.changes.filter(([of, , , , index]) => of === op && DATA.columns[index] === column);
+  if (!rows.length) return [];
+  const node = el("table", { class: "plain" });
+  table(node, [["Workload"], ["Dtype"], ["Earlier runs and this one", false, "of the time that was compared, as multiples of the earlier runs' median"], ["Since"], ["Detail"]], rows.map(([, set, workload, dtype, , change, regressed, detail, recent]) => row([], [
+    text(`${set}/${workload}`, "tight"), text(dtype), text(recent.length > 1 ? trend(recent) : null),
+    text(regressed ? el("span", { class: "bad-text" }, change) : change, "tight"), text(detail),
+  ])));
+  return [el("h3", {}, "Since earlier runs"), el("div", { class: "scroll" }, node)];
+}
+
+// The last run is the dot; the line is the median of those before.
+function trend(values) {
+  const W = 90, H = 24, pad = 3;
+  const low = Math.min(...values, 0.9), high = Math.max(...values, 1.1);
+  const x = (i) => pad + (i / (values.length - 1)) * (W - 2 * pad);
+  const y = (v) => pad + (1 - (v - low) / (high - low)) * (H - 2 * pad);
+  const last = values.length - 1;
+  const said = values.map((v) => `${v.toFixed(2)}×`).join(", ");
+  const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", class: "trend", "aria-label": said },
+    svg("line", { x1: 0, x2: W, y1: y(1), y2: y(1), class: "axis" }),
+    svg("polyline", { points: values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.2 }),
+    svg("circle", { cx: x(last), cy: y(values[last]), r: 2.6, fill: SERIES[1] }));
+  const title = svg("title");
+  title.textContent = said;
+  chart.append(title);
+  return chart;
+}
+
 function workloadTable(cell) {
   const base = state.baseline;
   const node = el("table", { class: "plain" });
@@ -684,6 +784,7 @@ function draw() {
   drawPanel(records);
   drawFailures(records);
   drawReasons(records);
+  drawPortability(records);
   drawResources(records);
   writeHash();
 }
