@@ -193,12 +193,13 @@ function reasonsOf(records) {
 
 // ---- cards, filters, legend
 
+// A mean over a CPU's kernels and a GPU's would say nothing of either.
+const oneKind = (records) => distinct(records.filter((r) => speedupOf(r) !== null).map((r) => r.column)).length < 2;
+
 function drawCards(records) {
   const all = summarize(records);
   const card = (value, label, bad) => el("div", { class: bad ? "card bad" : "card" }, el("b", {}, String(value)), el("span", {}, label));
   const measured = all.rungs.get(4) || 0;
-  // A mean over a CPU's kernels and a GPU's would say nothing of either.
-  const oneKind = distinct(records.filter((r) => speedupOf(r) !== null).map((r) => r.column)).length < 2;
   $("cards").replaceChildren(
     card(records.length === RECORDS.length ? records.length : `${records.length} / ${RECORDS.length}`, "cells"),
     card(`${all.passed + all.failed} / ${records.length}`, "judged"),
@@ -208,7 +209,7 @@ function drawCards(records) {
     card((all.rungs.get(3) || 0) + (all.rungs.get(2) || 0), "verified or emulated"),
     card(records.filter((r) => r.evidence === 1 && !BAD.has(r.verdict)).length, "built only"),
     ...(all.noisy ? [card(all.noisy, "measured, noisy: in no mean")] : []),
-    ...(oneKind ? [card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`)] : []),
+    ...(oneKind(records) ? [card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`)] : []),
   );
 }
 
@@ -308,7 +309,7 @@ function slot(cells, op, column) {
 
 function total(records) {
   const all = summarize(records);
-  const speed = all.speedup === null ? null : el("b", {}, times(all.speedup));
+  const speed = all.speedup === null || !oneKind(records) ? null : el("b", {}, times(all.speedup));
   const best = Math.max(...all.rungs.keys());
   const good = records.filter((r) => r.evidence === best && !BAD.has(r.verdict)).length;
   const rest = all.passed || !best || !good ? `${all.passed}/${all.records.length}` : `${good}/${all.records.length} ${RUNGS[best]}`;
@@ -353,7 +354,7 @@ function gridOpsDown(grid, cells, ops, columns, records) {
   const targets = distinct(columns.map((c) => c.target));
   const head = el("thead", {},
     el("tr", {}, el("th", { class: "item" }, ""), ...targets.map((t) => el("th", { scope: "colgroup", colspan: String(columns.filter((c) => c.target === t).length) }, t)), el("th", {}, "")),
-    el("tr", {}, el("th", { class: "item" }, ""), ...columns.map((c) => el("th", { scope: "col" }, c.tool)), el("th", { scope: "col" }, "geomean, passed")));
+    el("tr", {}, el("th", { class: "item" }, ""), ...columns.map((c) => el("th", { scope: "col" }, c.tool)), el("th", { scope: "col" }, "passed")));
   const body = el("tbody", {}, ...ops.map((op) => el("tr", {}, el("th", { class: "item", scope: "row" }, op),
     ...columns.map((column) => slot(cells, op, column)), total(byOp(records, op)))));
   const foot = el("tfoot", {}, el("tr", {}, el("th", { class: "item", scope: "row" }, "all"), ...columns.map((c) => total(byColumn(records, c))), el("td", {})));
@@ -498,7 +499,7 @@ function drawResources(records) {
 // What a chart shows of a record: its value or null, the interval's ends, and where that is on an
 // axis with a mark at each integer.
 const SPEEDUP = {
-  value: (r) => speedupOf(r), ends: (r) => r.speedup[state.baseline].slice(1), at: Math.log2, mark: (e) => `${2 ** e}×`,
+  value: (r) => speedupOf(r), ends: (r) => r.speedup[state.baseline].slice(1), at: Math.log2, mark: (e) => (e < -3 ? `1/${2 ** -e}×` : `${2 ** e}×`),
   one: 0, least: [-0.6, 0.6], pad: 0.15, said: (r) => interval(r.speedup[state.baseline]), title: (op) => `Speedup of ${op} over size`,
 };
 const ROOFLINE = {
