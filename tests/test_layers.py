@@ -19,7 +19,7 @@ LAYERS = [
     "worker",
     "evaluator",
     "cells",
-    "agent execution project",
+    "agent execution port project",
     "experiment tracking",
     "cli testing",
     "api",

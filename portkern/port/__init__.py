@@ -1,0 +1,1 @@
+"""Takes CUDA kernels to other GPUs: found, translated, built, and shown to compute the same."""

@@ -1,0 +1,1 @@
+"""Pitfalls of a port that can be read off the text: rules by theme."""
