@@ -1,0 +1,197 @@
+"""What a maintainer builds the ported tree by: ``BUILD.md``, and ``plan.sh`` for the machine that
+has the GPU."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkern.port.result import PortResult
+from portkern.printable import printable
+from portkern.records import atomic_write
+
+
+@dataclass(frozen=True)
+class BuildNotes:
+    """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``."""
+
+    sources: tuple[str, ...]
+    programs: tuple[str, ...]
+    include: tuple[str, ...]
+    defines: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"-I{folder}" for folder in self.include] + [f"-D{item}" for item in self.defines]
+
+
+def write(result: PortResult, notes: BuildNotes, folder: Path) -> None:
+    if result.to != "hip":
+        return
+    atomic_write.write(folder / "BUILD.md", markdown(result, notes))
+    plan = folder / "plan.sh"
+    atomic_write.write(plan, script(result, notes, folder))
+    plan.chmod(0o755)
+
+
+def markdown(result: PortResult, notes: BuildNotes) -> str:
+    return "\n".join(
+        [
+            f"# Building {printable(result.name)} for AMD GPUs",
+            "",
+            "Files keep their names: hipcc takes `.cu` as HIP, and the patch stays small. Lines",
+            f"are for ROCm 6 or newer, from the ported tree (`{printable(str(result.tree))}`).",
+            "",
+            "## hipcc",
+            "",
+            *_indented(_hipcc(result.targets, notes)),
+            "",
+            "## CMake (3.21 or newer)",
+            "",
+            *_indented(_cmake(result.targets, notes)),
+            "",
+            "## An extension of PyTorch (setup.py, a ROCm build of torch)",
+            "",
+            *_indented(_setup(result.targets, notes)),
+            *_left_out(notes.left_out),
+            "",
+        ]
+    )
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {printable(line)}".rstrip() for line in lines]
+
+
+def _hipcc(targets: Sequence[str], notes: BuildNotes) -> list[str]:
+    arch = [f"--offload-arch={target}" for target in targets]
+    lines = []
+    for source in notes.sources:
+        stem = Path(source).stem
+        made = (
+            [source, "-o", stem] if source in notes.programs else ["-c", source, "-o", f"{stem}.o"]
+        )
+        lines.append(shlex.join(["hipcc", "-O3", *arch, *notes.flags, *made]))
+    return lines or ["# no sources with kernels or launches"]
+
+
+def _cmake(targets: Sequence[str], notes: BuildNotes) -> list[str]:
+    listed = "\n    ".join(_cmake_text(source) for source in notes.sources)
+    lines = [
+        "project(ported LANGUAGES CXX HIP)",
+        f"set(CMAKE_HIP_ARCHITECTURES {';'.join(targets)})",
+        f"set(PORTED\n    {listed})",
+        "set_source_files_properties(${PORTED} PROPERTIES LANGUAGE HIP)",
+        "add_library(ported ${PORTED})",
+    ]
+    folders, macros = (" ".join(map(_cmake_text, n)) for n in (notes.include, notes.defines))
+    lines += [f"target_include_directories(ported PUBLIC {folders})"] if folders else []
+    lines += [f"target_compile_definitions(ported PRIVATE {macros})"] if macros else []
+    return "\n".join(lines).split("\n")
+
+
+def _cmake_text(text: str) -> str:
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"' if set(plain) & set(' ;"()#$\\') else plain
+
+
+def _setup(targets: Sequence[str], notes: BuildNotes) -> list[str]:
+    return [
+        f"# PYTORCH_ROCM_ARCH='{';'.join(targets)}' pip install --no-build-isolation .",
+        "CUDAExtension(  # builds HIP where torch is a ROCm build",
+        '    name="ported",',
+        f"    sources={list(notes.sources)!r},",
+        f"    include_dirs={list(notes.include)!r},",
+        f"    define_macros={[_macro(item) for item in notes.defines]!r},",
+        ")",
+    ]
+
+
+def _macro(item: str) -> tuple[str, str | None]:
+    name, mark, value = item.partition("=")
+    return name, value if mark else None
+
+
+def _left_out(files: Sequence[str]) -> list[str]:
+    if not files:
+        return []
+    listed = [f"- `{printable(name)}`" for name in files[:50]]
+    more = [f"- and {len(files) - 50} more"] if len(files) > 50 else []
+    return [
+        "",
+        "## Not copied",
+        "",
+        "Too large for source; copy them if the build needs them.",
+        "",
+        *listed,
+        *more,
+    ]
+
+
+def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
+    """For a machine with the GPU: the library's sources and programs are built there, programs and
+    counter-examples are run, and what they print is held against what was recorded, if it was."""
+    tree = Path(result.tree)
+    where = tree.relative_to(folder) if tree.is_relative_to(folder) else tree.resolve()
+    flags = shlex.join(notes.flags)
+    objects = [
+        f"object {shlex.quote(source)}" for source in notes.sources if source not in notes.programs
+    ]
+    programs = [f"program {shlex.quote(source)}" for source in notes.programs]
+    return _PLAN.format(
+        name=printable(result.name).replace("\n", " "),
+        arch=result.targets[0] if result.targets else "gfx942",
+        targets=" ".join(result.targets),
+        tree=shlex.quote(str(where)),
+        flags=flags,
+        steps="\n".join([*objects, *programs]) or "# no sources with kernels",
+    )
+
+
+_PLAN = """\
+#!/usr/bin/env bash
+# {name} on a machine with one of: {targets}. Written by portkern port; needs hipcc (ROCm).
+#   GPU=gfx90a ./plan.sh          another GPU; default: {arch}
+# Copy this folder there. Exit code: how many steps failed. Logs: hardware/*.log
+set -u
+cd "$(dirname "$0")"
+GPU="${{GPU:-{arch}}}"
+HERE="$PWD"
+TREE="$(cd {tree} && pwd)" || exit 2
+OUT="$HERE/hardware"
+mkdir -p "$OUT"
+command -v hipcc > /dev/null || {{ echo "no hipcc on PATH: install ROCm" >&2; exit 2; }}
+failed=0
+
+step() {{ # NAME COMMAND...
+  local name="$1"; shift
+  if (cd "$TREE" && "$@") > "$OUT/$name.log" 2>&1; then echo "ok      $name"
+  else echo "FAILED  $name (hardware/$name.log)"; failed=$((failed + 1)); return 1; fi
+}}
+label() {{ echo "${{1//\\//_}}"; }}
+build() {{ hipcc -O3 --offload-arch="$GPU" {flags} "$@"; }}
+object() {{ step "build-$(label "$1")" build -c "$1" -o "$OUT/$(label "$1").o"; }}
+program() {{ # built, run, and compared with expected/NAME.txt where that was recorded
+  local name; name="$(label "$1")"
+  step "build-$name" build "$1" -o "$OUT/$name.exe" || return
+  step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe"
+  if [ -f "$HERE/expected/$name.txt" ]; then
+    step "same-$name" diff "$HERE/expected/$name.txt" "$OUT/run-$name.log"
+  fi
+}}
+case_file() {{ # a counter-example is a program that says itself whether it is right
+  local name; name="case-$(basename "$1")"
+  step "build-$name" build -x hip "$HERE/$1" -o "$OUT/$name.exe" || return
+  step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe"
+}}
+
+{steps}
+for file in cases/*.hip cases/*.cu cases/*/*.hip cases/*/*.cu; do
+  if [ -f "$file" ]; then case_file "$file"; fi
+done
+echo "$failed steps failed"
+exit $((failed > 125 ? 125 : failed))
+"""

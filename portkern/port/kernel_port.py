@@ -1,0 +1,130 @@
+"""What is known of one kernel's port to one target: a line of ``port.jsonl``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from pydantic import model_validator
+
+from portkern.records.jsonl import Line, LineFile, Part
+from portkern.records.record import Text
+
+SCHEMA: Final = 1
+FILE = "port.jsonl"
+#: Of a kernel that no proof was asked for.
+NOT_ASKED = "not asked"
+PROVEN = "proven in emulation"
+
+
+class Rung(StrEnum):
+    """What stands behind a port; each needs the one before it."""
+
+    LINTED = "linted"  # translated, and read for what differs between the two
+    BUILT = "built"  # an object for the real instruction set
+    EMULATED = "emulated"  # ran at the target's width, and did what the original does
+
+
+class HazardLine(Part):
+    code: Text
+    severity: Text
+    message: Text
+    line: int
+
+
+class Resources(Part):
+    """As the object of the real instruction set says; ``occupancy`` is 0..1."""
+
+    vgprs: int | None = None
+    sgprs: int | None = None
+    agprs: int | None = None
+    spills: int | None = None
+    scratch_bytes: int | None = None
+    lds_bytes: int | None = None
+    occupancy: float | None = None
+
+
+class Coverage(Part):
+    """How much of the kernel the inputs reached."""
+
+    lines: int = 0
+    lines_run: int = 0
+    branches: int = 0
+    branches_run: int = 0
+
+    def __str__(self) -> str:
+        if not self.lines:
+            return "not known"
+        lines = f"{self.lines_run}/{self.lines} lines"
+        return f"{lines}, {self.branches_run}/{self.branches} branches" if self.branches else lines
+
+
+class ProofLine(Part):
+    """``findings`` are of the port, ``original_findings`` of what it was made from;
+    ``counterexample`` is a file in the run's folder."""
+
+    outcome: Text
+    why: Text = ""
+    inputs: Text = ""
+    coverage: Coverage | None = None
+    findings: tuple[Text, ...] = ()
+    original_findings: tuple[Text, ...] = ()
+    counterexample: Text = ""
+    command: Text = ""
+
+
+class KernelPort(Line):
+    """``key`` is of all that the answer follows from: the texts of the library, the target, the
+    options, portkern's own code. ``not_built`` says why there are no ``resources``."""
+
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = SCHEMA
+    key: Text
+    path: Text
+    line: int
+    kernel: Text
+    target: Text
+    width: int
+    hazards: tuple[HazardLine, ...] = ()
+    resources: Resources | None = None
+    not_built: Text = ""
+    proof: ProofLine
+    seconds: float = 0.0
+
+    @model_validator(mode="after")
+    def _built_or_why(self) -> KernelPort:
+        if (self.resources is None) != bool(self.not_built):
+            raise ValueError(
+                f"A kernel has resources or a reason, got {self.resources} {self.not_built!r}"
+            )
+        return self
+
+    @property
+    def built(self) -> bool:
+        return self.resources is not None
+
+    @property
+    def proven(self) -> bool:
+        return self.proof.outcome == PROVEN
+
+    @property
+    def rung(self) -> Rung:
+        if not self.built:
+            return Rung.LINTED
+        return Rung.EMULATED if self.proven else Rung.BUILT
+
+    @property
+    def missing(self) -> str:
+        """Why there is no higher rung."""
+        if not self.built:
+            return f"not built: {self.not_built}"
+        if not self.proven:
+            return f"{self.proof.outcome}: {self.proof.why}".removesuffix(": ")
+        return "no GPU of this target here"
+
+
+class PortFile(LineFile[KernelPort]):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / FILE, KernelPort.from_json)

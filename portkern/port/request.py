@@ -1,0 +1,40 @@
+"""What a port is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from portkern.spec.target import Target
+
+Way = Literal["hip", "cuda"]
+
+
+@dataclass(frozen=True)
+class PortRequest:
+    """``avoid`` are folders that belong to no library, as the one of reports; without ``build``,
+    the library is only read, translated and looked at."""
+
+    path: Path
+    to: Way
+    targets: tuple[Target, ...]
+    out: Path
+    in_place: bool = False
+    sanitize: frozenset[str] = frozenset()
+    build: bool = True
+    prove: bool = True
+    jobs: int = 1
+    include: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    case: Path | None = None
+    timeout_s: float = 120.0
+    fresh: bool = False
+    avoid: tuple[Path, ...] = ()
+
+    @property
+    def by_width(self) -> Mapping[int, Target]:
+        """The first target of each width: a kernel is proven once at each."""
+        return {target.warp or 32: target for target in reversed(self.targets)}
