@@ -133,9 +133,22 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal, nothing elsewhere."""
+    with bar(quiet) as update:
+
+        def show(progress: Progress) -> None:
+            latest = progress.record
+            what = f"{latest.op} · {latest.backend} · {latest.target}" if latest else "reused"
+            update(progress.done, total, what)
+
+        yield show
+
+
+@contextmanager
+def bar(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal, nothing elsewhere; it is told what is done, of how many, and the last
+    thing that was."""
     if quiet or not (sys.stderr.isatty() or os.environ.keys() & _TERMINAL):
-        yield lambda _: None
+        yield lambda *_: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -143,7 +156,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield lambda *_: None
         return
     columns = (
         BarColumn(),
@@ -151,15 +164,13 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
+    with Bar(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("", total=None)
 
-        def show(progress: Progress) -> None:
-            latest = progress.record
-            what = f"{latest.op} · {latest.backend} · {latest.target}" if latest else "reused"
-            bar.update(task, completed=progress.done, description=what)
+        def update(done: int, total: int, what: str) -> None:
+            shown.update(task, completed=done, total=total, description=what)
 
-        yield show
+        yield update
 
 
 def latest(folder: Path) -> list[Record]:
