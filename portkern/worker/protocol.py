@@ -19,6 +19,8 @@ from portkern.spec.from_torch.traced import PlainKernel, Tracing
 from portkern.spec.imported import ImportedInputs, ImportedReference
 from portkern.spec.op import Precision, Scalar, Signature
 
+#: The name of what launches did to memory among the files of :class:`Executed`.
+RECORD = "record"
 #: Microseconds and seconds below this are times, whatever was measured.
 MOST_TIME = 1e18
 
@@ -173,11 +175,13 @@ class Derived:
 @dataclass(frozen=True)
 class Executed:
     """Of a process that opens the SIMT executor's runtime, as
-    :class:`portkern.simt.execute.program.ProgramOutcome` has it; ``output`` in pieces."""
+    :class:`portkern.simt.execute.program.ProgramOutcome` has it; ``output`` in pieces. ``files``:
+    names and sizes of what was asked for, whose bytes follow each other in the shared memory."""
 
     status: int | None
     output: tuple[str, ...]
     findings: tuple[Diagnostic, ...]
+    files: tuple[tuple[str, int], ...] = ()
 
 
 # ---- requests
@@ -357,7 +361,9 @@ class WritePlain(Request[PlainKernel]):
 @dataclass(frozen=True)
 class Execute(Request[Executed]):
     """Run ``argv`` in a copy of the folder ``cwd`` with the SIMT executor's checkers for a target,
-    by its name; it is killed after ``timeout_s``."""
+    by its name; it is killed after ``timeout_s``. ``warp`` overrides the target's width.
+    ``record_bytes`` of what launches did to memory come back as the file RECORD, with ``coverage``
+    also what the program counted of itself."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -365,6 +371,11 @@ class Execute(Request[Executed]):
     language: Literal["cuda", "hip"]
     checkers: tuple[str, ...]
     timeout_s: float
+    warp: int = 0
+    order: Literal["forward", "lockstep", "reverse", "random", "priority"] = "forward"
+    seed: int = 1
+    record_bytes: int = 0
+    coverage: bool = False
 
 
 AnyRequest = (

@@ -118,7 +118,7 @@ class Worker:
             case protocol.WritePlain():
                 return request.answer(references.write_plain(request))
             case protocol.Execute():
-                return request.answer(execution.run(request))
+                return request.answer(execution.run(request, self._memory))
             case _:
                 assert_never(request)
 

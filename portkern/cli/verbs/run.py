@@ -16,8 +16,8 @@ from omegaconf import MISSING
 
 from portkern.cli import json_output
 from portkern.cli.config import names, resolve
-from portkern.cli.verbs import run_jailed
 from portkern.errors import BuildError, ConfigError
+from portkern.evaluator import jailed_process
 from portkern.printable import printable
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute import options as executor
@@ -157,7 +157,7 @@ def _run(
             arguments=arguments,
         )
     folder.chmod(0o755)  # in the jail, root's processes are nobody's
-    with run_jailed.readable(Path.cwd()) as here:
+    with jailed_process.readable(Path.cwd()) as here:
         execute = Execute(
             (str(built), *arguments),
             str(here),
@@ -166,7 +166,7 @@ def _run(
             tuple(sorted(chosen)),
             options.timeout_s,
         )
-        return run_jailed.run(execute, [folder, runtime_library.ready().folder, here])
+        return jailed_process.run(execute, [folder, runtime_library.ready().folder, here])
 
 
 def _run_script(
@@ -183,7 +183,7 @@ def _run_script(
     with ExitStack() as copies:
 
         def shown(folder: Path) -> Path:
-            return copies.enter_context(run_jailed.readable(folder.absolute()))
+            return copies.enter_context(jailed_process.readable(folder.absolute()))
 
         beside, here = shown(script.parent), shown(Path.cwd())
         include = [shown(Path(folder)) for folder in options.include]
@@ -204,7 +204,7 @@ def _run_script(
             options.timeout_s + options.build_timeout_s,  # it builds while it runs
         )
         made = inline.prepare(["check" if chosen else "fast"])
-        return run_jailed.run(execute, [*made, beside, here, *include])
+        return jailed_process.run(execute, [*made, beside, here, *include])
 
 
 def _not_built(error: BuildError, options: RunOptions) -> int:

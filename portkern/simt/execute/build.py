@@ -104,8 +104,7 @@ def build_program(
         part = out.with_name(f"{out.name}-{n}")
         compile_ = _compile_host if _is_host(file) else _compile_tree
         objects.append(compile_(box, file, part, options))
-    extra = ["-fsanitize=address"] if options.mode == "asan" else []
-    extra += _openmp(box, _joined([path, *further]))
+    extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
     try:
         run_tool(
@@ -118,6 +117,12 @@ def build_program(
             raise UnmodelledSource(diagnostics, log=error.log) from error
         raise
     return out
+
+
+_LINKED: Mapping[Mode, tuple[str, ...]] = {
+    "asan": ("-fsanitize=address",),
+    "cover": ("--coverage",),
+}
 
 
 def build_extension(

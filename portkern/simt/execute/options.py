@@ -10,7 +10,8 @@ from typing import Literal
 from portkern.errors import no_such
 
 Order = Literal["forward", "lockstep", "reverse", "random", "priority"]
-Mode = Literal["fast", "check", "asan"]
+#: ``cover`` counts lines and branches, where the compiler is GCC.
+Mode = Literal["fast", "check", "asan", "cover"]
 
 #: What ``sanitize=`` may name. The first four need a checked build and run together in it.
 CHECKERS: Mapping[str, str] = {
@@ -42,7 +43,8 @@ class ExecutorOptions:
     threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
     ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``account``: what host code reads of
     managed and pinned memory is counted too. ``findings`` is the file that
-    findings are appended to."""
+    findings are appended to, ``record`` the one to which each launch appends what it did to device
+    memory, with at most ``record_bytes`` of contents."""
 
     order: Order = "forward"
     seed: int = 1
@@ -59,6 +61,8 @@ class ExecutorOptions:
     widen: bool = False
     account: bool = False
     findings: Path | None = None
+    record: Path | None = None
+    record_bytes: int = 64 << 20
 
     def checked(self, chosen: frozenset[str]) -> ExecutorOptions:
         return replace(
@@ -73,7 +77,8 @@ class ExecutorOptions:
         )
 
     def settings(self) -> dict[str, str | int | float]:
-        values = asdict(self) | {"findings": str(self.findings or "")}
+        files = {"findings": str(self.findings or ""), "record": str(self.record or "")}
+        values = asdict(self) | files
         return {k: int(v) if isinstance(v, bool) else v for k, v in values.items()}
 
 

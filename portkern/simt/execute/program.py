@@ -68,14 +68,16 @@ def run_command(
     warp: int | None = None,
     timeout_s: float = 60.0,
     cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> ProgramOutcome:
-    """The same for any process that opens the executor's runtime."""
+    """The same for any process that opens the executor's runtime; ``environment`` is added to
+    ours."""
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
         findings = Path(folder) / "findings.jsonl"
         facts = settings(target, language) if target else {"hip": int(language == "hip")}
         chosen = replace(how or ExecutorOptions(), findings=findings).settings()
         chosen |= facts | ({"warp": warp} if warp else {})
-        status, output = _run(list(argv), spell(chosen), timeout_s, cwd)
+        status, output = _run(list(argv), spell(chosen), timeout_s, cwd, environment or {})
         diagnostics, counters = source_lines.read(findings)
     if status is None and not any(diagnostic.code == "SX405" for diagnostic in diagnostics):
         diagnostics.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
@@ -83,10 +85,14 @@ def run_command(
 
 
 def _run(
-    argv: list[str], spelled: str, timeout_s: float, cwd: Path | None
+    argv: list[str],
+    spelled: str,
+    timeout_s: float,
+    cwd: Path | None,
+    added: Mapping[str, str],
 ) -> tuple[int | None, str]:
     # A program's own leaks are not what it is run for.
-    environment = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, "PORTKERN_SIMT": spelled}
+    common = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, **added}
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -94,7 +100,7 @@ def _run(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=environment,
+        env={**common, "PORTKERN_SIMT": spelled},
         cwd=cwd,
         start_new_session=True,
     )

@@ -140,6 +140,7 @@ void admit(Region* r, Opened access) {
         open_ones = r;
     }
     r->open = std::max(r->open, access);
+    r->changed |= access == Opened::write;
     protect(r, r->open);
 }
 

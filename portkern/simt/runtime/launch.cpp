@@ -27,6 +27,7 @@
 #include "context.h"
 #include "host.h"
 #include "memory.h"
+#include "record.h"
 #include "simt/graph.h"
 
 namespace simt {
@@ -546,14 +547,18 @@ void launch(const Shape& shape, const Call& call) {
         last_error = refused;
         return;
     }
-    if (!acceptable(shape, call)) return;
+    if (!acceptable(shape, call)) {
+        if (record::wanted()) record::refused(shape, call);
+        return;
+    }
     install_signals();
     running_kernel = call.kernel;
-    close_buffers();
-    take_launch_wrote();
     Launch l{shape, call, layouts++, (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z,
              0, shape.dynamic, false};
     l.shared_top = shape.dynamic ? (shape.dynamic + 15) / 16 * 16 + red_zone : 0;
+    if (record::wanted()) record::begin_launch(l);
+    close_buffers();
+    take_launch_wrote();
     if (checking()) check::begin_launch(l);
     const bool alone = checking() || shape.cooperative || l.blocks < 2;
     Team& t = team();
@@ -565,6 +570,7 @@ void launch(const Shape& shape, const Call& call) {
     if (checking()) check::end_launch();
     if (l.failed && !last_error) last_error = launch_failure;
     check_canaries();
+    if (record::wanted()) record::end_launch(l);
     close_buffers();
     if (take_launch_wrote()) count_launch(call.kernel);
     flush_findings();

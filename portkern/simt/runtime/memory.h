@@ -46,6 +46,7 @@ struct Region {
     bool device_wrote = false;  // in this call: a kernel, a memset, a copy of what a kernel wrote
     bool unread = false;        // written by the device since host code last looked
     size_t from_host = 0;       // bytes that host code has copied here in this call
+    bool changed = false;       // open for writes since record.cpp last looked
 };
 
 Region* region_of(const void* p);    // null: unknown

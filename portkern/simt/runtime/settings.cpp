@@ -23,6 +23,8 @@ bool set(const std::string& key, const std::string& value) {
     }
     if (key == "findings") return snprintf(config.findings, sizeof config.findings, "%s",
                                            value.c_str()) < (int)sizeof config.findings;
+    if (key == "record") return snprintf(config.record, sizeof config.record, "%s",
+                                         value.c_str()) < (int)sizeof config.record;
     if (key == "name") return snprintf(facts.name, sizeof facts.name, "%s", value.c_str()) >= 0;
     if (key == "arch") return snprintf(facts.arch, sizeof facts.arch, "%s", value.c_str()) >= 0;
     if (key == "fp8") {
@@ -55,7 +57,8 @@ bool set(const std::string& key, const std::string& value) {
         {"shared_dynamic", &facts.shared_dynamic}, {"shared_unit", &facts.shared_unit},
         {"shared_reserved", &facts.shared_reserved}, {"l2_bytes", &facts.l2_bytes},
         {"memory_bytes", &facts.memory_bytes}, {"constant_bytes", &facts.constant_bytes},
-        {"stack_bytes", &config.stack_bytes}, {"seed", &config.seed}};
+        {"stack_bytes", &config.stack_bytes}, {"seed", &config.seed},
+        {"record_bytes", &config.record_bytes}};
     for (const auto& s : sizes)
         if (key == s.key) return *s.to = whole, true;
     if (key == "workers") return config.workers = (int)whole, true;

@@ -1,0 +1,187 @@
+// One JSON line per launch, followed by `blob` bytes: the contents of the buffers in `after` that
+// have some, in their order. Buffers go by the order of their allocation, so that the runs of two
+// programs that do the same line up; words that point into buffers are written as their number and
+// offset, because addresses differ from run to run.
+#include "record.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "context.h"
+#include "memory.h"
+
+namespace simt::record {
+namespace {
+
+constexpr long beyond_bound = -1, as_before = -2;
+
+struct Known {
+    uint64_t digest = 0;  // of the contents when last looked at
+    uint64_t stored = 0;  // of those last written to the file
+    bool any_digest = false, any_stored = false;
+};
+std::map<unsigned, Known> known;  // by the buffer's number
+size_t written_bytes;
+unsigned launches;
+std::string line;  // of the launch that runs
+
+Region* buffer_at(uint64_t address) {
+    if (address >> 47 || address < 1 << 16) return nullptr;
+    Region* r = region_of(reinterpret_cast<void*>(address));
+    if (!r || r->where != Where::buffer) return nullptr;
+    const uint64_t begin = (uint64_t)r->buffer.begin;
+    return address >= begin && address < begin + r->buffer.bytes ? r : nullptr;
+}
+
+uint64_t portable_word(const char* at) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+    const Region* r = buffer_at(word);
+    if (!r) return word;
+    return uint64_t{0xB0FFull} << 48 | (uint64_t)(r->number & 0xFFFF) << 32 |
+           (uint32_t)(word - (uint64_t)r->buffer.begin);
+}
+
+uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+    return hash ^ hash >> 29;
+}
+
+uint64_t digest_of(const Buffer& b) {
+    uint64_t hash = b.bytes;
+    size_t i = 0;
+    for (; i + 8 <= b.bytes; i += 8) hash = mixed(hash, portable_word(b.begin + i));
+    uint64_t rest = 0;
+    memcpy(&rest, b.begin + i, b.bytes - i);
+    return mixed(hash, rest);
+}
+
+void append_contents(std::string& blob, const Buffer& b) {
+    const size_t begin = blob.size();
+    blob.append(b.begin, b.bytes);
+    for (size_t i = 0; i + 8 <= b.bytes; i += 8) {
+        const uint64_t word = portable_word(b.begin + i);
+        memcpy(&blob[begin + i], &word, 8);
+    }
+}
+
+std::vector<Region*> live_buffers() {
+    static std::vector<Region*> all;
+    all.clear();
+    each_buffer([](Region* r) { all.push_back(r); });
+    std::sort(all.begin(), all.end(), [](Region* a, Region* b) { return a->number < b->number; });
+    return all;
+}
+
+// Those whose contents are others than when they were last looked at.
+std::vector<Region*> changed_buffers() {
+    std::vector<Region*> result;
+    for (Region* r : live_buffers()) {
+        if (r->buffer.kind == Kind::host) continue;
+        if (r->buffer.kind == Kind::device && !r->changed) continue;
+        admit(r, Opened::read);
+        r->changed = false;
+        Known& k = known[r->number];
+        const uint64_t digest = digest_of(r->buffer);
+        if (k.any_digest && k.digest == digest) continue;
+        k.digest = digest;
+        k.any_digest = true;
+        result.push_back(r);
+    }
+    return result;
+}
+
+std::string quoted(const char* text) {
+    std::string out = "\"";
+    for (; *text; ++text) {
+        if (*text == '"' || *text == '\\') out += '\\';
+        out += (unsigned char)*text < 32 ? ' ' : *text;
+    }
+    return out + '"';
+}
+
+std::string entry(const Region* r) {
+    char text[96];
+    snprintf(text, sizeof text, "[%u, %zu, \"%016llx\"", r->number, r->buffer.bytes,
+             (unsigned long long)known[r->number].digest);
+    return text;
+}
+
+std::string head(const Shape& s, const Call& call) {
+    char text[256];
+    snprintf(text, sizeof text,
+             ", \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared\": %zu", s.grid.x,
+             s.grid.y, s.grid.z, s.block.x, s.block.y, s.block.z, s.dynamic);
+    return "{\"launch\": " + std::to_string(launches++) + ", \"kernel\": " + quoted(call.kernel) +
+           text;
+}
+
+// The buffers that the kernel's arguments point into, in the order of its closure.
+std::string pointers(const Call& call) {
+    std::string out;
+    for (size_t i = 0; i + 8 <= call.bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, static_cast<const char*>(call.closure) + i, 8);
+        const Region* r = buffer_at(word);
+        if (!r) continue;
+        out += (out.empty() ? "[" : ", [") + std::to_string(r->number) + ", " +
+               std::to_string(word - (uint64_t)r->buffer.begin) + "]";
+    }
+    return out;
+}
+
+void append(const std::string& text, const std::string& blob) {
+    FILE* file = fopen(config.record, "ab");
+    if (!file) return perror("simt: record");
+    fwrite(text.data(), 1, text.size(), file);
+    fwrite(blob.data(), 1, blob.size(), file);
+    fclose(file);
+}
+
+}  // namespace
+
+bool wanted() { return config.record[0]; }
+
+void begin_launch(const Launch& launch) {
+    line = head(launch.shape, launch.call) + ", \"arguments\": [" + pointers(launch.call) +
+           "], \"before\": [";
+    bool first = true;
+    for (const Region* r : changed_buffers()) {
+        line += (first ? "" : ", ") + entry(r) + "]";
+        first = false;
+    }
+    line += "]";
+}
+
+void end_launch(const Launch& launch) {
+    std::string blob;
+    line += ", \"failed\": " + std::string(launch.failed ? "true" : "false") + ", \"after\": [";
+    bool first = true;
+    for (const Region* r : changed_buffers()) {
+        Known& k = known[r->number];
+        long stored = as_before;
+        if (!k.any_stored || k.stored != k.digest) {
+            const bool room = written_bytes + r->buffer.bytes <= config.record_bytes;
+            stored = room ? (long)r->buffer.bytes : beyond_bound;
+            if (room) {
+                append_contents(blob, r->buffer);
+                written_bytes += r->buffer.bytes;
+                k.stored = k.digest;
+                k.any_stored = true;
+            }
+        }
+        line += (first ? "" : ", ") + entry(r) + ", " + std::to_string(stored) + "]";
+        first = false;
+    }
+    append(line + "], \"blob\": " + std::to_string(blob.size()) + "}\n", blob);
+}
+
+void refused(const Shape& shape, const Call& call) {
+    append(head(shape, call) + ", \"refused\": true, \"blob\": 0}\n", "");
+}
+
+}  // namespace simt::record
