@@ -1,0 +1,56 @@
+"""What a library's build files say of include folders and macros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkern.port import cmake_lists, makefile, setup_script, source_text
+
+NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """``sources`` are files that a build file names; ``problem`` says why it cannot be read."""
+
+    include: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
+    problem: str = ""
+
+    def joined(self, others: Iterable[BuildSettings]) -> BuildSettings:
+        parts = [self, *others]
+        return BuildSettings(
+            tuple(dict.fromkeys(path for part in parts for path in part.include)),
+            tuple(dict.fromkeys(text for part in parts for text in part.defines)),
+            tuple(dict.fromkeys(path for part in parts for path in part.sources)),
+        )
+
+
+def read(file: Path, root: Path) -> BuildSettings:
+    """Folders that are not there are left out."""
+    source = source_text.read(file)
+    if isinstance(source, source_text.Unreadable):
+        return BuildSettings(problem=source.reason)
+    sources: list[Path] = []
+    if file.name == "setup.py":
+        extensions = setup_script.read(source.text, file)
+        if isinstance(extensions, str):
+            return BuildSettings(problem=extensions)
+        include, defines = extensions.include, extensions.defines
+        sources = extensions.sources
+    elif file.name == "CMakeLists.txt":
+        include, defines = cmake_lists.settings(source.text, file.parent, root)
+    else:
+        include, defines = makefile.settings(source.text, file.parent)
+    folders = dict.fromkeys(path.resolve() for path in include if _is_dir(path))
+    return BuildSettings(tuple(folders), tuple(dict.fromkeys(defines)), tuple(sources))
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,99 @@
+"""Include folders and definitions of a ``CMakeLists.txt``, read and never run.
+
+Commands are taken whatever ``if()`` they stand in; what only a run could know is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_TOKEN = re.compile(
+    r"""
+      \#\[(?P<mark>=*)\[ .*? \](?P=mark)\]         # a comment in brackets
+    | \# [^\n]*
+    | \[(?P<level>=*)\[ (?P<bracket> .*?) \](?P=level)\]
+    | " (?P<quoted> (?: [^"\\] | \\. )* ) "
+    | (?P<paren> [()] )
+    | (?P<bare> (?: [^\s()\#"\\] | \\. )+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_INCLUDES = frozenset(["include_directories", "target_include_directories"])
+_DEFINES = frozenset(["add_definitions", "add_compile_definitions", "target_compile_definitions"])
+_OPTIONS = frozenset(["add_compile_options", "target_compile_options"])
+_KEYWORDS = frozenset(["PUBLIC", "PRIVATE", "INTERFACE", "SYSTEM", "BEFORE", "AFTER"])
+_BUILD_INTERFACE = re.compile(r"^\$<BUILD_INTERFACE:(.*)>$")
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command's name in small letters, and its arguments without quotation marks."""
+    name, arguments, depth = "", list[str](), 0
+    for match in _TOKEN.finditer(text):
+        paren = match["paren"]
+        if paren == "(":
+            depth += 1
+        elif paren == ")":
+            depth = max(depth - 1, 0)
+            if depth == 0 and name:
+                yield name.lower(), arguments
+                name, arguments = "", []
+        else:
+            part = match["bare"] or match["quoted"] or match["bracket"]
+            if part is None:
+                continue
+            if depth:
+                arguments.append(part)
+            else:
+                name = part
+
+
+def settings(text: str, folder: Path, root: Path) -> tuple[list[Path], list[str]]:
+    """Include folders and definitions (``NAME`` or ``NAME=VALUE``)."""
+    variables = {
+        "CMAKE_CURRENT_SOURCE_DIR": str(folder),
+        "CMAKE_CURRENT_LIST_DIR": str(folder),
+        "CMAKE_SOURCE_DIR": str(root),
+        "PROJECT_SOURCE_DIR": str(folder),
+    }
+    include: list[Path] = []
+    defines: list[str] = []
+    for name, given in commands(text):
+        arguments = [part for a in given for part in _expanded(a, variables).split(";") if part]
+        if name == "set" and len(arguments) > 1:
+            variables[arguments[0]] = ";".join(arguments[1:])
+        elif name in _INCLUDES:
+            listed = arguments[1:] if name.startswith("target_") else arguments
+            include += [folder / path for path in map(_path, listed) if path]
+        elif name in _DEFINES | _OPTIONS:
+            listed = arguments[1:] if name.startswith("target_") else arguments
+            defines += list(_defined(listed, bare=name not in _OPTIONS and "add_d" not in name))
+    return include, defines
+
+
+def _expanded(text: str, variables: dict[str, str]) -> str:
+    for _ in range(8):  # a variable may be of others, and of itself
+        expanded = _VARIABLE.sub(lambda m: variables.get(m[1], m[0]), text)
+        if expanded == text:
+            break
+        text = expanded
+    return text
+
+
+def _path(text: str) -> str:
+    """'' for what is no folder that is known here."""
+    match = _BUILD_INTERFACE.match(text)
+    text = match[1] if match else text
+    return "" if text in _KEYWORDS or "$" in text else text
+
+
+def _defined(listed: list[str], *, bare: bool) -> Iterator[str]:
+    for text in listed:
+        if "$" in text or text in _KEYWORDS:
+            continue
+        if text.startswith(("-D", "/D")) and len(text) > 2:
+            yield text[2:]
+        elif bare and re.match(r"[A-Za-z_]", text):
+            yield text

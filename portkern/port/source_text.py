@@ -1,0 +1,79 @@
+"""Text files of others: which encoding and ends of lines they have, and back again."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Larger ones are data, or generated.
+MOST_BYTES = 4 << 20
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """``text`` has lines that end in ``\\n``, and no byte order mark; ``newline`` is what most of
+    the file's lines ended in."""
+
+    text: str
+    encoding: str
+    newline: str
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    reason: str
+
+
+def read(path: Path) -> SourceText | Unreadable:
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            return Unreadable(
+                f"{size} bytes, more than the {MOST_BYTES >> 20} MiB that a source may have; "
+                "split it, or leave it out"
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        return Unreadable(f"cannot be read: {error.strerror or error}")
+    return decode(data)
+
+
+def decode(data: bytes) -> SourceText | Unreadable:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            try:
+                text = data.removeprefix(mark).decode(encoding.removesuffix("-sig"))
+            except UnicodeDecodeError as error:
+                return Unreadable(f"begins as {encoding}, and is not: {error.reason}")
+            return _lines(text, encoding)
+    if b"\0" in data:
+        return Unreadable("a binary file, expected source code as text")
+    try:
+        return _lines(data.decode(), "utf-8")
+    except UnicodeDecodeError:
+        return _lines(data.decode("latin-1"), "latin-1")
+
+
+def encode(text: str, like: SourceText) -> bytes:
+    """``text`` as the file that ``like`` was read from would have it.
+
+    What its encoding cannot express is written as UTF-8, by a whole file at a time.
+    """
+    text = text.replace("\r\n", "\n").replace("\n", like.newline)
+    mark = next((mark for mark, name in _MARKS if name == like.encoding), b"")
+    try:
+        return mark + text.encode(like.encoding.removesuffix("-sig"))
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+
+
+def _lines(text: str, encoding: str) -> SourceText:
+    windows = text.count("\r\n")
+    newline = "\r\n" if windows * 2 > text.count("\n") else "\n"
+    return SourceText(text.replace("\r\n", "\n"), encoding, newline)
