@@ -1,1 +1,65 @@
-"""CUDA source as HIP and back: names, types, launches and what only looks alike."""
+"""CUDA source as HIP, and the way back.
+
+Names, types and headers change by a table (:mod:`.names`), warp functions by the rule of
+:mod:`.warps`, what else differs by :mod:`.device` and :mod:`.inline_ptx`. Edits are of tokens: strings,
+comments and names of the user's own stay as they are, and so do launches, which hipcc takes.
+Everything stays on its line; at most one line is added, the include of HIP's runtime.
+
+What cannot be decided gets no edit; the lint reads the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from portkern.port.hazard import Hazard
+from portkern.port.translate.back import translate_back
+from portkern.port.translate.device import translate_conditions, translate_device
+from portkern.port.translate.draft import Change, Draft
+from portkern.port.translate.inline_ptx import translate_ptx
+from portkern.port.translate.names import table
+from portkern.port.translate.renaming import (
+    add_runtime,
+    is_ported,
+    rename_back,
+    rename_headers,
+    rename_names,
+)
+from portkern.port.translate.warps import translate_warps
+from portkern.simt.translate.lexer import SourceCode
+
+__all__ = ["Change", "Translation", "translate"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    text: str
+    changes: tuple[Change, ...]
+    hazards: tuple[Hazard, ...]
+
+
+def translate(text: str, name: str, *, to: Literal["hip", "cuda"] = "hip") -> Translation:
+    """The source of a file called ``name`` in the other language. What is in it already comes
+    back as it is, so that translating twice is translating once."""
+    draft = Draft(SourceCode(text), name)
+    ported = is_ported(draft, table())
+    if to == "hip":
+        if ported:
+            return Translation(text, (), ())
+        _to_hip(draft)
+    elif ported:
+        rename_back(draft, table())
+        translate_back(draft)
+    changes = tuple(sorted(draft.changes, key=lambda change: change.line))
+    return Translation(draft.render() if changes else text, changes, tuple(sorted(draft.hazards)))
+
+
+def _to_hip(draft: Draft) -> None:
+    present = rename_headers(draft, table())
+    translate_conditions(draft)
+    translate_device(draft)
+    translate_warps(draft)
+    translate_ptx(draft)
+    rename_names(draft, table())
+    add_runtime(draft, present)

@@ -22,6 +22,14 @@ typedef enum {
     HIPBLAS_POINTER_MODE_DEVICE = 1,
 } hipblasPointerMode_t;
 typedef enum { HIPBLAS_ATOMICS_NOT_ALLOWED = 0, HIPBLAS_ATOMICS_ALLOWED = 1 } hipblasAtomicsMode_t;
+typedef enum {
+    HIPBLAS_DEFAULT_MATH = 0,
+    HIPBLAS_XF32_XDL_MATH = 1,
+    HIPBLAS_PEDANTIC_MATH = 2,
+    HIPBLAS_TF32_TENSOR_OP_MATH = 3,
+    HIPBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 4,
+    HIPBLAS_TENSOR_OP_MATH = 5,
+} hipblasMath_t;
 typedef enum { HIPBLAS_GEMM_DEFAULT = 160 } hipblasGemmAlgo_t;
 typedef enum {
     HIPBLAS_COMPUTE_16F = 0,
@@ -98,6 +106,23 @@ static inline bool hipblas_compute(hipDataType compute, blas::Sum* sum, blas::Ty
 #undef SIMT_BLAS_DATA
 
 typedef int64_t hipblasStride;
+static inline hipblasStatus_t hipblasSetMathMode(hipblasHandle_t handle, hipblasMath_t mode) {
+    if (const int bad = ::simt::blas::check(handle)) return ::simt::detail::hipblas_status(bad);
+    handle->math = mode;
+    return HIPBLAS_STATUS_SUCCESS;
+}
+static inline hipblasStatus_t hipblasGetMathMode(hipblasHandle_t handle, hipblasMath_t* mode) {
+    if (const int bad = ::simt::blas::check(handle)) return ::simt::detail::hipblas_status(bad);
+    *mode = (hipblasMath_t)handle->math;
+    return HIPBLAS_STATUS_SUCCESS;
+}
+static inline hipblasStatus_t hipblasSetWorkspace(hipblasHandle_t handle, void* workspace,
+                                                  size_t bytes) {
+    if (const int bad = ::simt::blas::check(handle)) return ::simt::detail::hipblas_status(bad);
+    handle->workspace = workspace;
+    handle->workspace_bytes = bytes;
+    return HIPBLAS_STATUS_SUCCESS;
+}
 static inline const char* hipblasStatusToString(hipblasStatus_t status) {
     switch (status) {
 #define SIMT_STATUS(name) case HIPBLAS_STATUS_##name: return "HIPBLAS_STATUS_" #name;

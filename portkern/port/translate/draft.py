@@ -1,0 +1,125 @@
+"""A file while it is translated: edits of its tokens, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from portkern.port.hazard import Hazard
+from portkern.simt.translate.lexer import Kind, SourceCode
+
+#: More of a line than this is cut where it is quoted.
+_QUOTED = 160
+
+
+@dataclass(frozen=True)
+class Change:
+    """One rewrite: ``before`` and ``after`` are source on one line, ``line`` is the original's."""
+
+    line: int
+    before: str
+    after: str
+    why: str
+
+
+@dataclass
+class _Edit:
+    last: int
+    text: str
+
+
+@dataclass
+class Draft:
+    """Edits are decided in any order and carried out by ``render``. What stands in a replaced
+    range is gone, insertions within it too; its line breaks stay."""
+
+    code: SourceCode
+    name: str
+    changes: list[Change] = field(default_factory=list)
+    hazards: list[Hazard] = field(default_factory=list)
+    gaps: dict[int, str] = field(default_factory=dict)  # what stands before a token, if changed
+    _replaced: dict[int, _Edit] = field(default_factory=dict)
+    _before: dict[int, str] = field(default_factory=dict)
+    _after: dict[int, str] = field(default_factory=dict)
+
+    def replace(self, first: int, last: int, text: str) -> None:
+        """Put ``text`` in place of the tokens [first, last); a longer range replaces a shorter."""
+        old = self._replaced.get(first)
+        if old is None or old.last <= last:
+            self._replaced[first] = _Edit(last, text)
+
+    def insert_before(self, i: int, text: str) -> None:
+        """Within what was inserted there before: constructs are translated from the outside in."""
+        self._before[i] = self._before.get(i, "") + text
+
+    def insert_after(self, i: int, text: str) -> None:
+        """Within what was inserted there before."""
+        self._after[i] = text + self._after.get(i, "")
+
+    def note(self, i: int, before: str, after: str, why: str) -> None:
+        self.changes.append(Change(self.code.tokens[i].line, _short(before), _short(after), why))
+
+    def rename(self, i: int, text: str, why: str) -> None:
+        self.note(i, self.code.text[i], text, why)
+        self.replace(i, i + 1, text)
+
+    def warn(self, i: int, code: str, message: str) -> None:
+        token = self.code.tokens[i]
+        column = token.begin - (self.code.source.rfind("\n", 0, token.begin) + 1) + 1
+        self.hazards.append(Hazard(code, message, self.name, token.line, column))
+
+    def edited(self, first: int, last: int) -> bool:
+        """Whether any edit lies in the range so far."""
+        marks = self._replaced.keys() | self._before.keys() | self._after.keys()
+        return any(first <= i < last for i in marks)
+
+    def render(self) -> str:
+        parts: list[str] = []
+        tokens, i = self.code.tokens, 0
+        while i < len(tokens):
+            parts += [self.gaps.get(i, tokens[i].gap), self._before.get(i, "")]
+            edit = self._replaced.get(i)
+            if edit is None:
+                parts += [tokens[i].text, self._after.get(i, "")]
+                i += 1
+                continue
+            end = edit.last - 1
+            parts += [edit.text, self._after.get(end, ""), self._breaks(i, edit.last)]
+            i = edit.last
+        return "".join(parts)
+
+    def _breaks(self, first: int, last: int) -> str:
+        """The line breaks in the range, for what follows to stay on its line."""
+        tokens = self.code.tokens
+        lines = tokens[last - 1].line - tokens[first].line + self.code.text[last - 1].count("\n")
+        directive = self.code.directive(first)
+        return (" \\\n" if directive is not None else "\n") * lines
+
+    # ---- what stands where ----------------------------------------------------------------
+
+    def arguments(self, i: int) -> list[tuple[int, int]] | None:
+        """The argument ranges of the call whose name is token ``i``; None: it is no call."""
+        code = self.code
+        if code.text[i + 1] != "(" or code.partner[i + 1] < 0:
+            return None
+        return code.split(i + 2, code.partner[i + 1])
+
+    def is_free_name(self, i: int) -> bool:
+        """Whether token ``i`` is a name by itself: no member, and in no namespace of others."""
+        code = self.code
+        if code.tokens[i].kind is not Kind.NAME:
+            return False
+        before = code.text[i - 1] if i else ""
+        if before in (".", "->"):
+            return False
+        if before == "::" and i > 1:
+            scope = code.tokens[i - 2]
+            return scope.kind is not Kind.NAME and scope.text != ">"
+        return True
+
+    def words_of_directive(self, name: str) -> list[tuple[int, int]]:
+        """The operand ranges of all directives called ``name``."""
+        return [(d.begin + 2, d.end) for d in self.code.directives if d.name == name]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."

@@ -1,0 +1,218 @@
+"""Names and headers by the table: CUDA's as HIP's and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from portkern.port.translate.draft import Draft
+from portkern.port.translate.names import Table, is_hip_header
+from portkern.simt.translate.lexer import Directive, Kind
+
+#: What HIP has no header for and needs none, once its functions are written otherwise.
+_DROPPED = frozenset(["cooperative_groups/reduce.h"])
+#: The lint has hazards of their own for what these declare.
+_LINTED = frozenset(
+    "mma.h cuda_pipeline.h cuda_pipeline_primitives.h cuda_awbarrier.h "
+    "cuda_awbarrier_primitives.h".split()
+)
+_FOREIGN_FOLDER = re.compile(r"(?:cuda|cute|cutlass|cudnn\w*|nvbench|raft|cuco|cutensor)/")
+_FOREIGN_NAME = re.compile(r"cudnn[A-Z]\w*|CUDNN_\w+|cutensor[A-Z]\w*|nvml[A-Z]\w*|NVML_\w+")
+#: Namespaces, by what they are called: only before '::' or after 'namespace'.
+_NAMESPACES = frozenset(["cub", "hipcub"])
+_INCLUDES = ("include", "include_next", "import")
+RUNTIME = "hip/hip_runtime.h"
+#: Words of code for a device.
+_OF_DEVICES = frozenset(
+    "__global__ __device__ __shared__ __constant__ __managed__ <<< threadIdx blockIdx blockDim "
+    "gridDim dim3".split()
+)
+#: hipFuncSetAttribute and its kin take the kernel as a pointer to void: which argument it is.
+_KERNEL_POINTERS = {"cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0}
+_KERNEL_POINTERS |= {"cudaFuncGetAttributes": 1, "cudaLaunchKernel": 0}
+
+
+def included(draft: Draft, d: Directive) -> str:
+    """The path that an #include names; "" when a macro gives it."""
+    code = draft.code
+    if d.begin + 2 >= d.end:
+        return ""
+    first, last = code.tokens[d.begin + 2], code.tokens[d.end - 1]
+    text = code.source[first.begin : last.end]
+    quoted = len(text) > 2 and (text[0], text[-1]) in (("<", ">"), ('"', '"'))
+    return text[1:-1].strip() if quoted else ""
+
+
+def includes(draft: Draft) -> list[tuple[Directive, str]]:
+    return [(d, included(draft, d)) for d in draft.code.directives if d.name in _INCLUDES]
+
+
+def is_ported(draft: Draft, table: Table) -> bool:
+    """Whether the file names HIP: its headers, its platform's macros or its functions."""
+    if any(is_hip_header(path) for _, path in includes(draft)):
+        return True
+    marks = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "USE_ROCM", "__HIP_PLATFORM_HCC__"}
+    marks |= {"__HIP_DEVICE_COMPILE__", "hipLaunchKernelGGL"}
+    return any(
+        token.kind is Kind.NAME
+        and (token.text in marks or (token.text.startswith("hip") and token.text in table.back))
+        for token in draft.code.tokens
+    )
+
+
+def rename_headers(draft: Draft, table: Table) -> set[str]:
+    """Returns the HIP headers that the file includes then."""
+    present: set[str] = set()
+    for d, path in includes(draft):
+        name = table.headers.get(path)
+        hip = name.hip if name is not None else _by_folder(path)
+        if hip:
+            present.add(hip)
+            why = f"HIP's header for <{path}>"
+            _include(draft, d, path, hip, why)
+        elif path in _DROPPED:
+            draft.note(d.begin, f"#include <{path}>", "", "HIP has no such header; see PK104")
+            draft.replace(d.begin, d.end, "")
+        elif path not in _LINTED and (name is not None or _FOREIGN_FOLDER.match(path)):
+            draft.warn(d.begin, "PK102", f"HIP has no counterpart of <{path}>")
+    return present
+
+
+def _by_folder(path: str) -> str:
+    if path.startswith("cub/"):
+        return "hipcub/hipcub.hpp"
+    if path.startswith("thrust/system/cuda/"):
+        return path.replace("/cuda/", "/hip/", 1)
+    return ""
+
+
+def _include(draft: Draft, d: Directive, before: str, after: str, why: str) -> None:
+    first = d.begin + 2
+    quotes = '""' if draft.code.tokens[first].kind is Kind.STRING else "<>"
+    text = f"{quotes[0]}{after}{quotes[1]}"
+    draft.note(d.begin, f"#include {quotes[0]}{before}{quotes[1]}", f"#include {text}", why)
+    draft.replace(first, d.end, text)
+
+
+def rename_names(draft: Draft, table: Table) -> None:
+    code, seen = draft.code, set[str]()
+    skipped = _in_includes(draft)
+    for i, token in enumerate(code.tokens):
+        if token.kind is not Kind.NAME or i in skipped:
+            continue
+        text = token.text
+        if text == "cuda" and code.text[i - 2 : i] == ["thrust", "::"]:
+            draft.rename(i, "hip", "Thrust's policy for AMD")
+            continue
+        name = table.names.get(text)
+        if name is None:
+            if _FOREIGN_NAME.fullmatch(text) and draft.is_free_name(i) and "foreign" not in seen:
+                seen.add("foreign")
+                draft.warn(i, "PK102", f"{text} and its library have no counterpart in HIP")
+            continue
+        if not draft.is_free_name(i) or (text in _NAMESPACES and not _is_namespace(draft, i)):
+            continue
+        if name.hip == name.cuda:
+            continue
+        if name.hip:
+            draft.rename(i, name.hip, f"HIP's name of {text}")
+            _cast_kernel(draft, i)
+        elif name.kind != "device" and text not in seen:
+            seen.add(text)
+            draft.warn(i, "PK101", f"{text} has no counterpart in HIP")
+
+
+def _in_includes(draft: Draft) -> set[int]:
+    return {i for d, _ in includes(draft) for i in range(d.begin, d.end)}
+
+
+def _is_namespace(draft: Draft, i: int) -> bool:
+    text = draft.code.text
+    return text[i + 1] == "::" or text[i - 1] == "namespace"
+
+
+def _cast_kernel(draft: Draft, i: int) -> None:
+    code = draft.code
+    at, parts = _KERNEL_POINTERS.get(code.text[i]), draft.arguments(i)
+    if at is None or parts is None or at >= len(parts):
+        return
+    first, last = parts[at]
+    if first >= last or code.text[first] in ("(", "reinterpret_cast", "static_cast", "&"):
+        return
+    draft.insert_before(first, "(const void*)")
+    draft.note(
+        first,
+        code.flat(first, last),
+        f"(const void*){code.flat(first, last)}",
+        "HIP takes the kernel as a pointer to void",
+    )
+
+
+def add_runtime(draft: Draft, present: set[str]) -> None:
+    """nvcc includes CUDA's runtime by itself; hipcc leaves HIP's to the source."""
+    if RUNTIME in present or _OF_DEVICES.isdisjoint(draft.code.text) and not draft.changes:
+        return
+    i, text = _top(draft), f"#include <{RUNTIME}>"
+    why = "nvcc includes its runtime by itself, hipcc does not"
+    draft.note(i, "", text, why)
+    gap = draft.code.tokens[i].gap
+    tail = re.search(r"\n[ \t]*\n(?=\s*\Z)", gap[_after_comments(gap) :])
+    if tail is not None:
+        # A blank line is there to take it, so that all else stays on its line.
+        at = _after_comments(gap) + tail.end() - 1
+        draft.gaps[i] = gap[:at].rstrip(" \t") + text + gap[at:]
+    else:
+        lead = "" if gap.endswith("\n") or not gap else "\n"
+        draft.gaps[i] = f"{gap}{lead}{text}\n"
+
+
+def _after_comments(gap: str) -> int:
+    """Where the last comment or line continuation of ``gap`` ends."""
+    end = max(gap.rfind("*/") + 2 if "*/" in gap else 0, 0)
+    for match in re.finditer(r"//[^\n]*(?=\n|\Z)|\\[ \t]*\n", gap):
+        end = max(end, match.end())
+    return end
+
+
+def _top(draft: Draft) -> int:
+    """The token before which an #include may stand: after the include guard."""
+    code = draft.code
+    for n, d in enumerate(code.directives):
+        operands = code.text[d.begin + 2 : d.end]
+        if d.begin != (code.directives[n - 1].end if n else 0):
+            break
+        following = code.directives[n + 1] if n + 1 < len(code.directives) else None
+        if d.name == "pragma" and operands == ["once"]:
+            return d.end
+        guard = following is not None and following.name == "define" and d.end == following.begin
+        if d.name in ("ifndef", "if") and guard and following is not None:
+            if code.text[following.begin + 2 : following.end] == operands[-1:]:
+                return following.end
+        break
+    return 0
+
+
+# ---- the way back -------------------------------------------------------------------------
+
+
+def rename_back(draft: Draft, table: Table) -> None:
+    skipped = _in_includes(draft)
+    for d, path in includes(draft):
+        cuda = table.headers_back.get(path)
+        if cuda:
+            _include(draft, d, path, cuda, f"CUDA's header for <{path}>")
+        elif is_hip_header(path):
+            draft.warn(d.begin, "PK102", f"CUDA has no counterpart of <{path}>")
+    _rename_by(draft, table.back, skipped)
+
+
+def _rename_by(draft: Draft, names: Mapping[str, str], skipped: set[int]) -> None:
+    text = draft.code.text
+    for i, token in enumerate(draft.code.tokens):
+        if token.kind is not Kind.NAME or i in skipped:
+            continue
+        if token.text == "hip" and text[i - 2 : i] == ["thrust", "::"]:
+            draft.rename(i, "cuda", "Thrust's policy for NVIDIA")
+        elif token.text in names and draft.is_free_name(i):
+            if token.text not in _NAMESPACES or _is_namespace(draft, i):
+                draft.rename(i, names[token.text], f"CUDA's name of {token.text}")
