@@ -1,1 +1,61 @@
 """Pitfalls of a port that can be read off the text: rules by theme."""
+
+from __future__ import annotations
+
+from portkern.port.hazard import Hazard
+from portkern.port.lint import (
+    build_files,
+    divergence,
+    libraries,
+    masks,
+    names,
+    nvidia,
+    resources,
+    triton_files,
+    waiting,
+    width,
+)
+from portkern.port.lint.rule import Platform, Rule
+from portkern.port.lint.source import Source
+from portkern.spec.target import Target
+
+_CODE: tuple[Rule, ...] = (
+    *width.RULES,
+    *masks.RULES,
+    *divergence.RULES,
+    *waiting.RULES,
+    *resources.RULES,
+    *names.RULES,
+    *nvidia.RULES,
+    *libraries.RULES,
+)
+_BUILD: tuple[Rule, ...] = (*build_files.RULES, *triton_files.RULES)
+
+
+def lint(text: str, name: str, *, target: Target | None = None) -> tuple[Hazard, ...]:
+    """What a port of ``text`` must heed, by line; ``name`` tells kernels from build files.
+
+    CUDA and HIP are both read, and what is right at every width gives nothing. Without a target,
+    what is a hazard on some AMD device is one; for NVIDIA, what is a hazard on every device.
+    """
+    platform = Platform(target)
+    source = Source(text, name, amd=platform.amd)
+    hazards = set()
+    for rule in _BUILD if source.build_file else _CODE:
+        for match in rule(source, platform):
+            function = None if source.build_file else source.function_at(match.at)
+            hazards.add(
+                Hazard(
+                    match.code,
+                    " ".join(match.message.split()),
+                    name,
+                    source.line(match.at),
+                    source.column(match.at),
+                    function.name if function and function.kernel else "",
+                    match.level,
+                )
+            )
+    return tuple(sorted(hazards, key=lambda h: (h.line, h.column, h.code, h.message)))
+
+
+__all__ = ["lint"]
