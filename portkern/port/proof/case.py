@@ -1,0 +1,197 @@
+"""One launch of a kernel with its inputs: ``kernel.yaml``, proposed or written by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from portkern.errors import ConfigError
+from portkern.port.proof.recording import Size
+
+_RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
+_KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
+_BUFFER_KEYS = frozenset(["name", "kind", "dtype", "size", "values", "output"])
+_SCALAR_KEYS = frozenset(["name", "kind", "dtype", "value"])
+#: What a case may ask for, so that a slip of the pen does not fill the memory.
+MOST_ELEMENTS = 1 << 26
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """``dtype`` is the type of C++ that the parameter points to, ``size`` counts those. ``values``:
+    ``normal``, ``uniform`` (0 to 1), ``zeros`` or ``range(lo,hi)``, integers without hi."""
+
+    name: str
+    dtype: str
+    size: int
+    values: str
+    output: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size <= MOST_ELEMENTS:
+            raise ConfigError(
+                f"Got size {self.size} of {self.name!r}, expected 1 to {MOST_ELEMENTS}"
+            )
+        if self.values not in ("normal", "uniform", "zeros") and self.range is None:
+            raise ConfigError(
+                f"Got values {self.values!r} of {self.name!r}, expected normal, uniform, zeros or "
+                "range(lo,hi)"
+            )
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        match = _RANGE.fullmatch(self.values)
+        return (int(match[1]), int(match[2])) if match and int(match[1]) < int(match[2]) else None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """``value`` is an expression of C++."""
+
+    name: str
+    dtype: str
+    value: str
+
+
+Argument = Buffer | Scalar
+
+
+@dataclass(frozen=True)
+class Case:
+    kernel: str
+    template: tuple[str, ...]
+    grid: Size
+    block: Size
+    shared: int
+    arguments: tuple[Argument, ...]
+
+    def with_types(self, types: Sequence[str]) -> Case:
+        """The same with the types of another text's kernel, one per argument."""
+        if len(types) != len(self.arguments):
+            raise ConfigError(
+                f"Got {len(self.arguments)} arguments of {self.kernel}, expected {len(types)}"
+            )
+        pairs = zip(self.arguments, types, strict=True)
+        return replace(self, arguments=tuple(replace(a, dtype=t) for a, t in pairs))
+
+    def __str__(self) -> str:
+        scalars = [f"{a.name}={a.value}" for a in self.arguments if isinstance(a, Scalar)]
+        buffers = [f"{a.name}[{a.size}]" for a in self.arguments if isinstance(a, Buffer)]
+        template = f"<{', '.join(self.template)}>" if self.template else ""
+        shape = f"grid {_shape(self.grid)}, block {_shape(self.block)}"
+        return ", ".join([f"{self.kernel}{template}: {shape}", *scalars, *buffers])
+
+
+def _shape(size: Size) -> str:
+    return "x".join(map(str, size)).removesuffix("x1").removesuffix("x1")
+
+
+def to_yaml(case: Case) -> str:
+    arguments: list[dict[str, object]] = []
+    for argument in case.arguments:
+        entry: dict[str, object] = {"name": argument.name}
+        if isinstance(argument, Scalar):
+            entry |= {"kind": "scalar", "dtype": argument.dtype, "value": argument.value}
+        else:
+            entry |= {"kind": "buffer", "dtype": argument.dtype}
+            entry |= {"size": argument.size, "values": argument.values}
+            entry |= {"output": True} if argument.output else {}
+        arguments.append(entry)
+    return yaml.safe_dump(
+        {
+            "kernel": case.kernel,
+            "template": list(case.template),
+            "grid": list(case.grid),
+            "block": list(case.block),
+            "shared": case.shared,
+            "arguments": arguments,
+        },
+        sort_keys=False,
+        default_flow_style=None,
+    )
+
+
+def read_cases(path: Path) -> Mapping[str, Case]:
+    """By kernel: one case, or a list of them. Raises ConfigError with what is wrong in it."""
+    try:
+        data = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    entries = data if isinstance(data, list) else [data]
+    cases: dict[str, Case] = {}
+    for entry in entries:
+        try:
+            case = _case(_mapping(entry, _KEYS, "a case"))
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        cases[case.kernel] = case
+    return cases
+
+
+def _case(entry: Mapping[str, object]) -> Case:
+    arguments = entry.get("arguments", [])
+    if not isinstance(arguments, list):
+        raise ConfigError(f"Got arguments {arguments!r}, expected a list")
+    template = entry.get("template") or []
+    if not isinstance(template, list):
+        raise ConfigError(f"Got template {template!r}, expected a list")
+    return Case(
+        str(entry.get("kernel", "")),
+        tuple(map(str, template)),
+        _size(entry.get("grid", 1), "grid"),
+        _size(entry.get("block", 256), "block"),
+        _integer(entry.get("shared", 0), "shared"),
+        tuple(map(_argument, arguments)),
+    )
+
+
+def _argument(entry: object) -> Argument:
+    kind = cast("Mapping[str, object]", entry).get("kind") if isinstance(entry, dict) else None
+    if kind == "scalar":
+        scalar = _mapping(entry, _SCALAR_KEYS, "a scalar")
+        value = scalar.get("value", 0)
+        spelled = str(value).lower() if isinstance(value, bool) else str(value)
+        return Scalar(str(scalar["name"]), str(scalar.get("dtype", "int")), spelled)
+    if kind != "buffer":
+        raise ConfigError(f"Got an argument {entry!r}, expected kind: buffer or kind: scalar")
+    buffer = _mapping(entry, _BUFFER_KEYS, "a buffer")
+    return Buffer(
+        str(buffer["name"]),
+        str(buffer.get("dtype", "float")),
+        _integer(buffer.get("size", 1), "size"),
+        str(buffer.get("values", "normal")),
+        bool(buffer.get("output", False)),
+    )
+
+
+def _mapping(entry: object, keys: frozenset[str], what: str) -> Mapping[str, object]:
+    if not isinstance(entry, dict) or ("name" in keys and "name" not in entry):
+        raise ConfigError(f"Got {entry!r} for {what}, expected {', '.join(sorted(keys))}")
+    unknown = {str(key) for key in entry} - keys
+    if unknown:
+        raise ConfigError(
+            f"Got {', '.join(sorted(unknown))} in {what}, expected {', '.join(sorted(keys))}"
+        )
+    return cast("Mapping[str, object]", entry)
+
+
+def _integer(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"Got {name} {value!r}, expected a number of at least 0")
+    return value
+
+
+def _size(value: object, name: str) -> Size:
+    parts = value if isinstance(value, list) else [value]
+    numbers = [_integer(part, name) for part in parts]
+    if not 1 <= len(numbers) <= 3 or 0 in numbers:
+        raise ConfigError(f"Got {name} {value!r}, expected one to three numbers above 0")
+    x, y, z = [*numbers, 1, 1][:3]
+    return x, y, z

@@ -1,0 +1,281 @@
+"""Two recordings of a program, launch by launch.
+
+Each launch is judged by what it wrote. One that reads what an earlier launch got wrong, or what
+the host filled otherwise, is not judged where its results differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from portkern.port.proof.element import Element, aliases, element_of, plain_type
+from portkern.port.proof.recording import Content, LaunchRecord
+from portkern.port.syntax import Kernel
+
+#: A reordered sum that enters the next launch's: its error grows as a walk does.
+_MOST_GROWTH = 64.0
+
+
+class Judged(StrEnum):
+    EQUAL = "equal"
+    ROUNDED = "equal but for the order of sums"
+    REORDERED = "the same values in another order"
+    DIFFERENT = "different"
+    UNJUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``buffer`` is the number of the allocation, ``name`` the parameter that points to it."""
+
+    buffer: int
+    name: str
+    index: int
+    original: str
+    ported: str
+    count: int
+    total: int
+    kind: Judged = Judged.DIFFERENT
+
+    def __str__(self) -> str:
+        what = f"'{self.name}'" if self.name else f"buffer {self.buffer}"
+        return (
+            f"{what}[{self.index}] is {self.ported}, expected {self.original} "
+            f"({self.count} of {self.total} elements differ)"
+        )
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """One launch of the original and its counterpart."""
+
+    number: int
+    kernel: str
+    judged: Judged
+    why: str = ""
+    difference: Difference | None = None
+    written: int = 0
+
+
+@dataclass
+class _State:
+    """``wrong`` are buffers whose contents differ by now, ``rounded`` how many launches so far
+    had a result that was only nearly equal."""
+
+    contents: dict[int, tuple[Content | None, Content | None]] = field(default_factory=dict)
+    wrong: set[int] = field(default_factory=set)
+    host: set[int] = field(default_factory=set)
+    rounded: int = 0
+
+
+class Types:
+    """The element types of a kernel's pointers."""
+
+    def __init__(self, kernels: Sequence[Kernel], text: str) -> None:
+        self._kernels = {kernel.name: kernel for kernel in kernels}
+        self._aliases = aliases(text)
+
+    def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Element | None]]:
+        """By buffer: parameter and element; None where it is not known."""
+        kernel = self._kernels.get(launch.name)
+        if kernel is None:
+            return {}
+        bound = {**self._aliases, **_bound(kernel, launch.kernel)}
+        pointers = [p for p in kernel.parameters if plain_type(p.type).endswith(("*", "]"))]
+        elements = [element_of(plain_type(p.type).rstrip("*[]"), bound) for p in pointers]
+        if len(pointers) == len(launch.arguments):
+            return {
+                number: (p.name, element[0] if element else None)
+                for (number, _), p, element in zip(
+                    launch.arguments, pointers, elements, strict=True
+                )
+            }
+        known = {element[0] for element in elements if element}
+        floats = {element for element in known if element.is_float}
+        only = floats.pop() if len(floats) == 1 else None
+        return {number: ("", only) for number, _ in launch.arguments}
+
+
+def _bound(kernel: Kernel, expression: str) -> dict[str, str]:
+    """What the template's types are in ``k<float, 4>``."""
+    begin, end = expression.find("<"), expression.rfind(">")
+    if begin < 0 or end < begin:
+        return {}
+    given, depth = [""], 0
+    for character in expression[begin + 1 : end]:
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            given.append("")
+        else:
+            given[-1] += character
+    names = [parameter.name for parameter in kernel.template]
+    return {name: text.strip() for name, text in zip(names, given, strict=False)}
+
+
+def compare(
+    original: Sequence[LaunchRecord],
+    ported: Sequence[LaunchRecord],
+    types: Types,
+    *,
+    same_program: bool = False,
+) -> tuple[LaunchResult, ...]:
+    """One result per launch of the original, and one for the first that only the port has.
+    ``same_program``: two runs of one text, whose launches have the same shapes."""
+    state = _State()
+    results: list[LaunchResult] = []
+    for position, launch in enumerate(original):
+        if position >= len(ported):
+            why = "the port ended before this launch"
+            results.append(LaunchResult(launch.number, launch.name, Judged.DIFFERENT, why))
+            return tuple(results)
+        other = ported[position]
+        if launch.name != other.name:
+            why = f"the port launches {other.name!r} here"
+            results.append(LaunchResult(launch.number, launch.name, Judged.DIFFERENT, why))
+            return tuple(results)
+        results.append(_compare_launch(launch, other, types, state))
+    for extra in ported[len(original) : len(original) + 1]:
+        why = "the original has no such launch"
+        results.append(LaunchResult(extra.number, extra.name, Judged.DIFFERENT, why))
+    return tuple(results)
+
+
+def _compare_launch(
+    original: LaunchRecord, ported: LaunchRecord, types: Types, state: _State
+) -> LaunchResult:
+    def result(judged: Judged, why: str = "", difference: Difference | None = None) -> LaunchResult:
+        written = len(ported.after)
+        return LaunchResult(original.number, original.name, judged, why, difference, written)
+
+    _note_host(original, ported, state)
+    read = {number for number, _ in ported.arguments} | set(original.after)
+    doubtful, from_host = bool(read & state.wrong), bool(read & state.host)
+    if original.refused or ported.refused:
+        if original.refused and ported.refused:
+            return result(
+                Judged.UNJUDGED, "the target refuses the launch, as it does the original's"
+            )
+        who = "original's" if original.refused else "port's"
+        return result(Judged.DIFFERENT, f"the {who} launch is refused")
+    if original.failed or ported.failed:
+        state.wrong |= read
+        if original.failed:
+            return result(Judged.UNJUDGED, "the original's launch failed")
+        return result(Judged.DIFFERENT, "the launch failed")
+    differences = list(_differences(original, ported, types, state))
+    if not differences:
+        return result(Judged.EQUAL)
+    worst = max(differences, key=lambda difference: _ORDER.index(difference.kind))
+    if worst.kind is Judged.ROUNDED:
+        state.rounded += 1
+        return result(Judged.ROUNDED, "", worst)
+    if worst.kind is Judged.UNJUDGED:
+        return result(Judged.UNJUDGED, "results beyond the recording's bound differ")
+    if doubtful:
+        return result(Judged.UNJUDGED, "an earlier launch differs, whose results it reads")
+    if from_host:
+        return result(Judged.UNJUDGED, "the two programs gave it different inputs")
+    return result(worst.kind, str(worst), worst)
+
+
+_ORDER = (Judged.EQUAL, Judged.ROUNDED, Judged.UNJUDGED, Judged.REORDERED, Judged.DIFFERENT)
+
+
+def _note_host(original: LaunchRecord, ported: LaunchRecord, state: _State) -> None:
+    """What other than kernels wrote: equal, or a reason for doubt."""
+    for number in original.before.keys() | ported.before.keys():
+        before = (original.before.get(number), ported.before.get(number))
+        left, right = state.contents.get(number, (None, None))
+        a = before[0] or (left.digest if left else None)
+        b = before[1] or (right.digest if right else None)
+        (state.host.discard if a == b else state.host.add)(number)
+        if a == b:
+            state.wrong.discard(number)
+        state.contents[number] = (
+            Content(0, before[0]) if before[0] else left,
+            Content(0, before[1]) if before[1] else right,
+        )
+
+
+def _differences(
+    original: LaunchRecord, ported: LaunchRecord, types: Types, state: _State
+) -> list[Difference]:
+    known = types.of(ported) or types.of(original)
+    growth = min(math.sqrt(1 + state.rounded), _MOST_GROWTH)
+    differences = []
+    for number in sorted(original.after.keys() | ported.after.keys()):
+        left, right = state.contents.get(number, (None, None))
+        left, right = original.after.get(number, left), ported.after.get(number, right)
+        state.contents[number] = (left, right)
+        name, element = known.get(number, ("", None))
+        difference = _difference(number, name, element, left, right, growth)
+        if difference is None:
+            state.wrong.discard(number)
+            state.host.discard(number)
+            continue
+        if difference.kind is not Judged.ROUNDED:
+            state.wrong.add(number)
+        differences.append(difference)
+    return differences
+
+
+def _difference(
+    number: int,
+    name: str,
+    element: Element | None,
+    left: Content | None,
+    right: Content | None,
+    growth: float,
+) -> Difference | None:
+    if left is not None and right is not None and left.digest == right.digest:
+        return None
+    if left is None or right is None:
+        who = "original" if right is None else "port"
+        return Difference(number, name, 0, "unchanged", f"written by the {who} alone", 1, 1)
+    if left.data is None or right.data is None or len(left.data) != len(right.data):
+        kind = Judged.UNJUDGED
+        return Difference(number, name, 0, f"{left.size} bytes", f"{right.size} bytes", 1, 1, kind)
+    if element is not None and element.is_float:
+        return _floats(number, name, element, left.data, right.data, growth)
+    return _integers(number, name, element, left.data, right.data)
+
+
+def _floats(
+    number: int, name: str, element: Element, left: bytes, right: bytes, growth: float
+) -> Difference | None:
+    a, b = element.values(left), element.values(right)
+    finite = np.isfinite(a)
+    scale = float(np.abs(a[finite]).max()) if finite.any() else 0.0
+    allowed = element.ulps * element.rounding * scale * growth
+    with np.errstate(invalid="ignore"):
+        near = np.abs(a - b) <= allowed
+    equal = (a == b) | (np.isnan(a) & np.isnan(b)) | near
+    wrong = np.flatnonzero(~equal)
+    if len(wrong) == 0:
+        moved = np.flatnonzero(~((a == b) | (np.isnan(a) & np.isnan(b))))
+        if len(moved) == 0:
+            return None  # -0 and 0, or NaNs of other bits
+        at, kind, count = int(moved[0]), Judged.ROUNDED, len(moved)
+    else:
+        at, kind, count = int(wrong[0]), Judged.DIFFERENT, len(wrong)
+        close = np.isclose(np.sort(a), np.sort(b), rtol=0, atol=allowed, equal_nan=True)
+        if bool(close.all()):
+            kind = Judged.REORDERED
+    return Difference(number, name, at, f"{a[at]:.9g}", f"{b[at]:.9g}", count, len(a), kind)
+
+
+def _integers(
+    number: int, name: str, element: Element | None, left: bytes, right: bytes
+) -> Difference | None:
+    kind = element.name if element else "int32" if len(left) % 4 == 0 else "uint8"
+    a, b = np.frombuffer(left, np.dtype(kind)), np.frombuffer(right, np.dtype(kind))
+    wrong = np.flatnonzero(a != b)
+    at = int(wrong[0])
+    same = bool(np.array_equal(np.sort(a), np.sort(b)))
+    judged = Judged.REORDERED if same else Judged.DIFFERENT
+    return Difference(number, name, at, str(a[at]), str(b[at]), len(wrong), len(a), judged)

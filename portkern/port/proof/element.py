@@ -1,0 +1,154 @@
+"""Elements of buffers: the type that a kernel's parameter points to, and what rounding may do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Element:
+    """``ulps`` of the largest value of a buffer are what another order of a sum may change, for
+    that is what another width of the warp changes: 64 roundings where sums are kept in the type
+    itself; 8 and 4 of the narrow types, whose sums are kept in float and rounded once or a few
+    times. 0 for integers, which no order changes."""
+
+    name: str
+    size: int
+    ulps: int = 0
+    mantissa: int = 0
+
+    @property
+    def rounding(self) -> float:
+        """Of a value of 1, upwards: half of what its last bit is worth."""
+        return 2.0 ** -(self.mantissa + 1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.ulps > 0
+
+    def values(self, content: bytes) -> npt.NDArray[np.float64]:
+        """As float64; a rest that is shorter than an element is left out."""
+        whole = content[: len(content) // self.size * self.size]
+        if self.name == "bfloat16":
+            wide = np.frombuffer(whole, np.uint16).astype(np.uint32) << 16
+            return wide.view(np.float32).astype(np.float64)
+        return np.frombuffer(whole, np.dtype(self.name)).astype(np.float64)
+
+
+ELEMENTS: Mapping[str, Element] = {
+    element.name: element
+    for element in (
+        Element("float64", 8, 64, 52),
+        Element("float32", 4, 64, 23),
+        Element("float16", 2, 8, 10),
+        Element("bfloat16", 2, 4, 7),
+        *(Element(f"{kind}int{bits}", bits // 8) for kind in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+}
+
+#: Spellings of types, without vector lengths.
+_NAMES: Mapping[str, str] = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "_Float16": "float16",
+    "nv_bfloat16": "bfloat16",
+    "__nv_bfloat16": "bfloat16",
+    "hip_bfloat16": "bfloat16",
+    "__hip_bfloat16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "uchar": "uint8",
+    "bool": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "ushort": "uint16",
+    "int": "int32",
+    "signed": "int32",
+    "signed int": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "uint": "uint32",
+    "long": "int64",
+    "long int": "int64",
+    "long long": "int64",
+    "long long int": "int64",
+    "unsigned long": "uint64",
+    "ulong": "uint64",
+    "unsigned long long": "uint64",
+    "unsigned long long int": "uint64",
+    "size_t": "uint64",
+    "std::size_t": "uint64",
+    "ssize_t": "int64",
+    "ptrdiff_t": "int64",
+    "cuFloatComplex": "float32",
+    "cuComplex": "float32",
+    "cuDoubleComplex": "float64",
+    **{f"{kind}int{bits}_t": f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_VECTOR = re.compile(
+    r"^(?:HIP_vector_type<)?"
+    r"(float|double|int|uint|char|uchar|short|ushort|long|ulong|longlong|ulonglong)([1234])$"
+)
+_VECTORS = {"longlong": "int64", "ulonglong": "uint64"}
+_PAIRS = {
+    "half2": "float16",
+    "__half2": "float16",
+    "nv_bfloat162": "bfloat16",
+    "__nv_bfloat162": "bfloat16",
+    "__hip_bfloat162": "bfloat16",
+    "dim3": "uint32",
+}
+_QUALIFIERS = re.compile(
+    r"\b(const|volatile|__restrict__|__restrict|restrict|struct|typename|__grid_constant__)\b"
+)
+
+
+def plain_type(type_: str) -> str:
+    """``const T *__restrict__`` is ``T*``."""
+    return re.sub(r"\s*([*&])\s*", r"\1", " ".join(_QUALIFIERS.sub(" ", type_).split()))
+
+
+def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | None:
+    """The element and the vector's length of a type that is no pointer; ``bound`` says what names
+    of a template or of ``typedef`` stand for. None for a type that is not known."""
+    name = plain_type(type_)
+    for _ in range(4):
+        if name not in bound or bound[name] == name:
+            break
+        name = plain_type(bound[name])
+    if name in _NAMES:
+        return ELEMENTS[_NAMES[name]], 1
+    if name in _PAIRS:
+        return ELEMENTS[_PAIRS[name]], 2
+    if match := _VECTOR.match(name):
+        kind, length = match.groups()
+        return ELEMENTS[_VECTORS.get(kind) or _NAMES[kind]], int(length)
+    return None
+
+
+def aliases(text: str) -> dict[str, str]:
+    """What ``typedef`` and ``using`` of a text call simple types; the first of each name."""
+    names: dict[str, str] = {}
+    for match in _TYPEDEF.finditer(text):
+        names.setdefault(match[2], match[1].strip())
+    for match in _USING.finditer(text):
+        names.setdefault(match[1], match[2].strip())
+    for match in _DEFINE.finditer(text):
+        names.setdefault(match[1], match[2].strip())
+    return names
+
+
+_TYPEDEF = re.compile(r"^[ \t]*typedef\s+([\w:<> ]+?)\s+(\w+)\s*;", re.MULTILINE)
+_USING = re.compile(r"^[ \t]*using\s+(\w+)\s*=\s*([\w:<> ]+?)\s*;", re.MULTILINE)
+_DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([A-Za-z_][\w ]*?)[ \t]*$", re.MULTILINE
+)

@@ -1,0 +1,256 @@
+"""One program and its port, run against each other: at both widths, in other orders of threads and
+under the sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from portkern.port.proof import coverage, text_output
+from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
+from portkern.port.proof.findings import Inheritance, Text, errors
+from portkern.port.proof.outcome import Coverage, ProofSource
+from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
+from portkern.simt.diagnostics import Diagnostic
+from portkern.simt.execute.options import Mode, Order
+from portkern.spec.target import Target
+
+#: Beside the order that all runs have first.
+ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1), ("priority", 2))
+#: A launch that does not end accuses a port only where its original ends at once.
+_LATE, _QUICK_S = "SX405", 2.0
+_BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The two texts, each as what is built and as the file that its kernels stand in;
+    ``ported_other`` is what is built for the other width."""
+
+    original: ProofSource
+    ported: ProofSource
+    ported_other: ProofSource
+    original_text: Text
+    ported_text: Text
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run of the port beside the original's first; ``how`` names it."""
+
+    how: str
+    results: tuple[LaunchResult, ...]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """``problem``: why nothing is known of any kernel; ``unmodelled`` where the executor lacks
+    something. ``unstable`` are launches of the original whose results change with the order of its
+    threads. ``notes`` are of the program as a whole."""
+
+    problem: str = ""
+    unmodelled: tuple[Diagnostic, ...] = ()
+    compared: tuple[Compared, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
+    original_findings: tuple[Diagnostic, ...] = ()
+    unstable: Mapping[int, LaunchResult] = field(default_factory=dict)
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+@dataclass
+class _Progress:
+    compared: list[Compared] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
+    original_findings: list[Diagnostic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+
+class Examiner:
+    """``mode`` is that of the runs which are compared; sanitizers have a checked build."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        subject: Subject,
+        *,
+        vendor: Target,
+        target: Target,
+        other: Target | None,
+        mode: Mode,
+        limit_s: float,
+        arguments: Sequence[str] | None = None,
+    ) -> None:
+        self._runs, self._subject, self._mode = runs, subject, mode
+        self._vendor, self._target, self._other = vendor, target, other
+        self._limit_s, self._arguments = limit_s, arguments
+        kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
+        self._types = Types(kernels, subject.original_text.text)
+        self._progress = _Progress()
+
+    def examine(self) -> Examination:
+        wanted = self._wanted()
+        built = dict(zip(wanted, self._runs.build_all(list(wanted.values())), strict=True))
+        for name in ("original", "port"):
+            program = built[name]
+            if isinstance(program, NotBuilt):
+                whose = "the original" if name == "original" else "the port"
+                why = f"{whose} is not built for the executor: {program.reason}"
+                return Examination(why, program.unmodelled)
+        programs = {n: p for n, p in built.items() if isinstance(p, Program)}
+        first = self._run(programs["original"])
+        if problem := self._cannot_serve(first):
+            found = errors(first.outcome.findings)
+            return Examination(problem, original_findings=found)
+        self._progress.original_findings += errors(first.outcome.findings)
+        self._compare_widths(first, programs)
+        unstable = self._unstable(first, programs["original"])
+        self._sanitize(programs)
+        return self._concluded(unstable, self._covered(programs))
+
+    def _wanted(self) -> dict[str, Wanted]:
+        original, ported = self._subject.original, self._subject.ported
+        wanted = {
+            "original": Wanted(original, self._vendor, self._mode, "original"),
+            "port": Wanted(ported, self._target, self._mode, "port"),
+        }
+        if self._other is not None:
+            source = self._subject.ported_other
+            wanted["other"] = Wanted(source, self._other, self._mode, "other")
+        if self._mode != "check":
+            wanted["original checked"] = Wanted(original, self._vendor, "check", "original")
+            wanted["port checked"] = Wanted(ported, self._target, "check", "port")
+        wanted["port counted"] = Wanted(ported, self._target, "cover", "port")
+        return wanted
+
+    def _run(
+        self, program: Program, order: Order = "forward", seed: int = 1, *, record: bool = True
+    ) -> Run:
+        return self._runs.run(
+            program, order=order, seed=seed, arguments=self._arguments, record=record
+        )
+
+    def _cannot_serve(self, run: Run) -> str:
+        """Why the original's run says nothing about a port."""
+        if run.is_late:
+            return f"the program did not end in {self._limit_s:g} s"
+        if run.outcome.status != 0 and not run.launches:
+            tail = run.outcome.output.strip().splitlines()[-1:] or [""]
+            return f"the original {_ended(run)} before its first launch: {tail[0][:200]}"
+        if not run.launches:
+            return "the original launches no kernel"
+        return ""
+
+    # ---- the port's runs
+
+    def _compare_widths(self, first: Run, programs: Mapping[str, Program]) -> None:
+        port = self._run(programs["port"])
+        self._compare(first, port, f"{self._target.arch}, {self._target.warp} lanes")
+        for order, seed in ORDERS:
+            self._compare(
+                first,
+                self._run(programs["port"], order, seed),
+                f"{self._target.arch}, order {order}",
+            )
+        if self._other is not None:
+            other = programs.get("other")
+            name = f"{self._other.arch}, {self._other.warp} lanes"
+            if other is None:
+                self._progress.unfinished.append(f"the port is not built for {name}")
+            else:
+                self._compare(first, self._run(other), name)
+
+    def _compare(self, first: Run, run: Run, how: str) -> None:
+        progress = self._progress
+        found = errors(run.outcome.findings)
+        if any(f.code == _LATE for f in found) and first.seconds > _QUICK_S:
+            progress.unfinished.append(f"on {how} a launch did not end in time")
+            found = tuple(f for f in found if f.code != _LATE)
+        progress.findings += found
+        if run.is_late:
+            progress.unfinished.append(f"on {how} the program did not end in {self._limit_s:g} s")
+        progress.compared.append(Compared(how, compare(first.launches, run.launches, self._types)))
+        if run.is_late:
+            return
+        if run.outcome.status != first.outcome.status:
+            progress.notes.append(f"on {how} the port {_ended(run)}, the original {_ended(first)}")
+        elif difference := text_output.difference(first.outcome.output, run.outcome.output):
+            progress.notes.append(f"on {how} {difference}")
+
+    def _unstable(self, first: Run, program: Program) -> Mapping[int, LaunchResult]:
+        """Asked only where a result of the port needs the excuse."""
+        differ = any(
+            result.judged in _BY_SCHEDULE
+            for compared in self._progress.compared
+            for result in compared.results
+        )
+        if not differ:
+            return {}
+        unstable: dict[int, LaunchResult] = {}
+        for order, seed in ORDERS:
+            run = self._run(program, order, seed)
+            for result in compare(first.launches, run.launches, self._types):
+                if result.judged in _BY_SCHEDULE:
+                    before = unstable.get(result.number)
+                    if before is None or before.judged is Judged.REORDERED:
+                        unstable[result.number] = result
+        return unstable
+
+    def _sanitize(self, programs: Mapping[str, Program]) -> None:
+        checked = {"original": "original checked", "port": "port checked"}
+        for name, of_checked in checked.items():
+            program = programs.get(name if self._mode == "check" else of_checked)
+            if program is None:
+                self._progress.unfinished.append(f"no checked build of the {name}")
+                continue
+            run = self._run(program, record=False)
+            found = self._progress.findings if name == "port" else self._progress.original_findings
+            found += errors(run.outcome.findings)
+            if run.is_late and name == "port":
+                why = f"with sanitizers the program did not end in {self._limit_s:g} s"
+                self._progress.unfinished.append(why)
+
+    def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, Coverage]:
+        program = programs.get("port counted")
+        if program is None:
+            return {}
+        text = self._subject.ported_text
+        run = self._run(program, record=False)
+        return coverage.of_kernels(text.kernels, text.path, program.objects, run.counts)
+
+    def _concluded(
+        self, unstable: Mapping[int, LaunchResult], covered: Mapping[str, Coverage]
+    ) -> Examination:
+        progress = self._progress
+        originals = _distinct(progress.original_findings)
+        inheritance = Inheritance(self._subject.original_text, self._subject.ported_text)
+        own = inheritance.own(_distinct(progress.findings), originals)
+        return Examination(
+            "",
+            (),
+            tuple(progress.compared),
+            own,
+            originals,
+            unstable,
+            covered,
+            tuple(progress.notes),
+            tuple(progress.unfinished),
+        )
+
+
+def _ended(run: Run) -> str:
+    status = run.outcome.status
+    if status is None:
+        return "did not end"
+    return f"exits {status}" if status >= 0 else f"dies of signal {-status}"
+
+
+def _distinct(findings: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """One of each code and place."""
+    kept: dict[tuple[str, str, int, str], Diagnostic] = {}
+    for finding in findings:
+        key = (finding.code, finding.file, finding.line, "" if finding.line else finding.kernel)
+        kept.setdefault(key, finding)
+    return tuple(kept.values())

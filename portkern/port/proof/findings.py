@@ -1,0 +1,73 @@
+"""Whose a finding is: the kernel it belongs to, and whether the original has it too."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkern.port.proof.recording import kernel_name
+from portkern.port.syntax import Kernel, Launch
+from portkern.simt.diagnostics import Diagnostic, Severity
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file of a program, with its kernels and launches."""
+
+    path: Path
+    text: str
+    kernels: tuple[Kernel, ...]
+    launches: tuple[Launch, ...]
+
+    def kernel_of(self, finding: Diagnostic) -> str:
+        """'' for one of the host's code."""
+        if finding.kernel:
+            return kernel_name(finding.kernel)
+        if Path(finding.file).name != self.path.name:
+            return ""
+        inside = (k.name for k in self.kernels if k.line <= finding.line <= k.last_line)
+        launched = (launch.kernel for launch in self.launches if launch.line == finding.line)
+        return next(inside, next(launched, ""))
+
+
+def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+
+
+class Inheritance:
+    """Lines of a port as lines of its original."""
+
+    def __init__(self, original: Text, ported: Text) -> None:
+        self._name = ported.path.name
+        self._lines = _line_map(ported.text.splitlines(), original.text.splitlines())
+        self._original = original
+
+    def own(
+        self, ported: Sequence[Diagnostic], originals: Sequence[Diagnostic]
+    ) -> tuple[Diagnostic, ...]:
+        """The errors of the port that its original does not have in the same place."""
+        known = {(finding.code, finding.line) for finding in originals}
+        # A race is reported at either of its two places.
+        known |= {(f.code, int(f.also.rpartition(":")[2])) for f in originals if f.also}
+        return tuple(
+            finding
+            for finding in errors(ported)
+            if (finding.code, self._line(finding)) not in known
+        )
+
+    def _line(self, finding: Diagnostic) -> int:
+        if Path(finding.file).name == self._name:
+            return self._lines.get(finding.line, finding.line)
+        return finding.line
+
+
+def _line_map(ported: Sequence[str], original: Sequence[str]) -> dict[int, int]:
+    """Lines that were changed correspond in their order."""
+    lines: dict[int, int] = {}
+    matcher = difflib.SequenceMatcher(None, ported, original, autojunk=False)
+    for _, begin, end, other, last in matcher.get_opcodes():
+        for offset in range(end - begin):
+            lines[begin + offset + 1] = min(other + offset, max(last - 1, other)) + 1
+    return lines

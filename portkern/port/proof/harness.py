@@ -1,0 +1,139 @@
+"""A program of one file around a source's kernels: it fills buffers, launches, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import jinja2
+
+from portkern.port.proof.case import Buffer, Case
+from portkern.port.proof.element import Element, element_of
+from portkern.port.syntax import Kernel, Syntax
+from portkern.simt.execute.machine import Language
+
+_TEMPLATE = "case.cu.j2"
+#: Without cudaFuncSetAttribute a launch gets no more.
+_GRANTED_SHARED = 48 << 10
+_HOST_TYPES: Mapping[str, str] = {
+    "float64": "double",
+    "float32": "float",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+}
+
+
+@dataclass(frozen=True)
+class _Filled:
+    number: int
+    fill: str
+    elements: int
+    values: str
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class _Written:
+    kernel: str
+    grid: str
+    block: str
+    shared: int
+    raises_shared: bool
+    buffers: tuple[_Filled, ...]
+    arguments: tuple[str, ...]
+
+
+def render(
+    cases: Sequence[Case],
+    source: str,
+    language: Language,
+    *,
+    known: Mapping[str, str],
+    scopes: Mapping[str, str],
+    title: str,
+    command: str,
+) -> str:
+    """The program launches the case that its argument numbers, the first without one. ``source``
+    is the text before its own, ``known`` says what names of types stand for, ``scopes`` the
+    kernels' namespaces."""
+    launches = [_written(case, known, scopes.get(case.kernel, "")) for case in cases]
+    api = "hip" if language == "hip" else "cuda"
+    return _template().render(
+        launches=launches, source=source, api=api, title=title, command=command
+    )
+
+
+def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
+    buffers: list[_Filled] = []
+    arguments: list[str] = []
+    for number, argument in enumerate(case.arguments):
+        if isinstance(argument, Buffer):
+            buffers.append(_filled(number, argument, known))
+            arguments.append(f"({argument.dtype}*)buffer_{number}")
+        else:
+            arguments.append(f"({argument.dtype})({argument.value})")
+    template = f"<{', '.join(case.template)}>" if case.template else ""
+    return _Written(
+        f"{scope}{case.kernel}{template}",
+        ", ".join(map(str, case.grid)),
+        ", ".join(map(str, case.block)),
+        case.shared,
+        case.shared > _GRANTED_SHARED,
+        tuple(buffers),
+        tuple(arguments),
+    )
+
+
+def _filled(number: int, buffer: Buffer, known: Mapping[str, str]) -> _Filled:
+    found = element_of(buffer.dtype, known)
+    element, lanes = found if found else (None, 1)
+    lo, hi = buffer.range or (0, 1)
+    values = "range" if buffer.range else buffer.values
+    return _Filled(number, _fill(element), buffer.size * lanes, values, lo, hi)
+
+
+def _fill(element: Element | None) -> str:
+    if element is None:
+        return "Plain<float>"
+    if element.name in ("float16", "bfloat16"):
+        return "Half" if element.name == "float16" else "Bfloat16"
+    return f"Plain<{_HOST_TYPES[element.name]}>"
+
+
+def scopes(kernels: Sequence[Kernel], syntax: Syntax) -> Mapping[str, str]:
+    """``ns::`` of each kernel within a named namespace."""
+    spans = []
+    for node in syntax.nodes("namespace_definition"):
+        name = syntax.text_of(node.child_by_field_name("name"))
+        spans.append((*syntax.span(node), name))
+    return {
+        kernel.name: "".join(
+            f"{name}::" for begin, end, name in spans if name and begin < kernel.start < end
+        )
+        for kernel in kernels
+    }
+
+
+def suffix(language: Language) -> str:
+    return ".hip" if language == "hip" else ".cu"
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("portkern.port.proof"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    return environment.get_template(_TEMPLATE)

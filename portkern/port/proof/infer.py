@@ -1,0 +1,344 @@
+"""A case for a kernel from its signature, its text and the launch in the host's code."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from portkern.port.proof.case import Argument, Buffer, Case, Scalar
+from portkern.port.proof.element import aliases, element_of, plain_type
+from portkern.port.proof.expression import Names
+from portkern.port.proof.recording import Size
+from portkern.port.syntax import Kernel, Launch, Parameter, Syntax
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No case can be made up. ``hardware``: nor could the executor run one."""
+
+    reason: str
+    hardware: bool = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
+    product of the dimensions."""
+
+    total: int
+    batch: int
+    heads: int
+    rows: int
+    inner: int
+    room: int = 1
+
+
+#: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
+#: it reads past its buffers, larger buffers.
+SCALES = (
+    Scale(1000, 2, 3, 7, 100),
+    Scale(1024, 2, 4, 8, 128),
+    Scale(4096, 2, 4, 64, 64),
+    Scale(1024, 2, 4, 8, 128, room=16),
+    Scale(256, 1, 2, 16, 256, room=64),
+    Scale(2048, 4, 4, 32, 1024, room=4),
+)
+_MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
+_SHARED_BYTES = 16 << 10
+
+_BATCH = re.compile(r"(b|bs|n?_?batch\w*|num_batch\w*)", re.IGNORECASE)
+_HEADS = re.compile(r"(nh|n_?heads?|num_heads?|heads?|groups?|g)", re.IGNORECASE)
+_INNER = re.compile(
+    r"(c|d|k|v|vp|w|n?_?cols?|columns?|n?_?col|num_cols|dims?|hidden\w*|width|vocab\w*|"
+    r"n?_?channels?|head_?dim|hs|n?_?features?|embed\w*|stride\w*|ld\w?|pitch|inner\w*)",
+    re.IGNORECASE,
+)
+_ROWS = re.compile(
+    r"(m|h|t|oc|n?_?rows?|num_rows|height|seq\w*|outer\w*|length_q|nx|ny|nz)", re.IGNORECASE
+)
+_TOTAL = re.compile(
+    r"(n|size|len\w*|numel|total\w*|elements|count|num\w*|n_?\w+|\w*_?size|\w*_len|\w*count|end)",
+    re.IGNORECASE,
+)
+_ZERO = re.compile(
+    r"(\w*offset\w*|start\w*|begin\w*|first\w*|axis|seed|mode|flag\w*)", re.IGNORECASE
+)
+_EPSILON = re.compile(r"(eps\w*)", re.IGNORECASE)
+_DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
+_TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
+
+
+def propose(
+    kernel: Kernel, syntax: Syntax, scale: Scale, *, warp: int, fresh: Sequence[str] = ()
+) -> Case | Refused:
+    """``fresh`` are the template's arguments where no launch names them."""
+    launch = _launch_of(kernel, syntax)
+    template = _template(kernel, launch, syntax, fresh)
+    if isinstance(template, Refused):
+        return template
+    known = {**aliases(syntax.text), **dict(zip(_names(kernel.template), template, strict=False))}
+    problem = _impossible(kernel, known)
+    if problem is not None:
+        return problem
+    proposal = _Proposal(kernel, syntax, launch, scale, warp, template, known)
+    return proposal.case()
+
+
+def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
+    for parameter in kernel.parameters:
+        type_ = plain_type(parameter.type)
+        if _TEXTURE.search(type_):
+            return Refused(f"'{parameter.name}' is {type_}, of which there is no model here", True)
+        if type_.endswith("**"):
+            return Refused(f"'{parameter.name}' points to pointers, of which none are made up")
+        if type_.endswith("..."):
+            return Refused(f"'{parameter.name}' is a pack of parameters")
+        if element_of(type_.rstrip("*&[]"), known) is None:
+            return Refused(f"'{parameter.name}' is of type {type_}, for which no value is known")
+    return None
+
+
+def _launch_of(kernel: Kernel, syntax: Syntax) -> Launch | None:
+    """The first with as many arguments as there are parameters."""
+    own = [launch for launch in syntax.launches if launch.kernel == kernel.name]
+    whole = [launch for launch in own if len(launch.arguments) == len(kernel.parameters)]
+    return next(iter([*whole, *own]), None)
+
+
+def _names(parameters: Sequence[Parameter]) -> list[str]:
+    return [parameter.name for parameter in parameters]
+
+
+def _template(
+    kernel: Kernel, launch: Launch | None, syntax: Syntax, fresh: Sequence[str]
+) -> tuple[str, ...] | Refused:
+    if fresh:
+        return tuple(fresh)
+    given = launch.template_arguments if launch else ()
+    arguments: list[str] = []
+    names = Names(syntax.text, {})
+    offset = _offset(syntax, launch)
+    for n, parameter in enumerate(kernel.template):
+        text = given[n] if n < len(given) else ""
+        if parameter.type.split()[0] in ("typename", "class"):
+            known = element_of(text, aliases(syntax.text)) if text else None
+            arguments.append(text if known else "float")
+        elif "..." in parameter.type or parameter.type.startswith("template"):
+            return Refused(f"its template has the parameter {parameter.type} {parameter.name}")
+        elif parameter.type in ("bool", "const bool"):
+            arguments.append(text if text in ("true", "false") else "true")
+        else:
+            value = names.value(text, offset) if text else None
+            arguments.append(str(value if value is not None else _constant(parameter.name)))
+    return tuple(arguments)
+
+
+def _constant(name: str) -> int:
+    lowered = name.lower()
+    if "warp" in lowered:
+        return 32
+    if "tile" in lowered or lowered.endswith(("dim", "width")):
+        return 16
+    if "block" in lowered or "thread" in lowered or lowered in ("bs", "n"):
+        return _BLOCK
+    return 4
+
+
+def _offset(syntax: Syntax, launch: Launch | None) -> int:
+    if launch is None:
+        return len(syntax.text)
+    lines = syntax.text.splitlines(keepends=True)
+    return sum(map(len, lines[: launch.line]))
+
+
+class _Proposal:
+    """The names that sizes depend on get a value by what they are called; all else follows."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        syntax: Syntax,
+        launch: Launch | None,
+        scale: Scale,
+        warp: int,
+        template: tuple[str, ...],
+        known: Mapping[str, str],
+    ) -> None:
+        self._kernel, self._launch, self._scale = kernel, launch, scale
+        self._template, self._known = template, known
+        self._text = syntax.text[kernel.start : kernel.stop]
+        constants = {
+            name: int(value)
+            for name, value in zip(_names(kernel.template), template, strict=False)
+            if value.isdigit()
+        }
+        self._names = Names(syntax.text, {"warpSize": warp, **constants})
+        self._offset = _offset(syntax, launch)
+        self._arguments = self._argument_texts()
+        self._block_names()
+        self._dimensions = self._sized()
+        self._names.given |= self._dimensions
+
+    def case(self) -> Case:
+        block = self._block()
+        arguments = tuple(map(self._argument, self._kernel.parameters))
+        return Case(
+            self._kernel.name,
+            self._template,
+            self._grid(block),
+            block,
+            self._shared(block),
+            arguments,
+        )
+
+    # ---- dimensions
+
+    def _argument_texts(self) -> dict[str, str]:
+        """The launch's expression of each parameter; its own name where there is none."""
+        names = _names(self._kernel.parameters)
+        if self._launch is None or len(self._launch.arguments) != len(names):
+            return {name: name for name in names}
+        return dict(zip(names, self._launch.arguments, strict=True))
+
+    def _block_names(self) -> None:
+        """Parameters of a launching function that say how large blocks are."""
+        if self._launch is None:
+            return
+        declared = self._names.before(self._offset)
+        for name in self._names.free(f"{self._launch.block},{self._launch.grid}"):
+            if name not in declared and re.search(r"block|thread|tpb|nthr", name, re.IGNORECASE):
+                self._names.given.setdefault(name, _BLOCK)
+
+    def _integers(self) -> list[Parameter]:
+        return [p for p in self._kernel.parameters if self._is_integer(plain_type(p.type))]
+
+    def _is_integer(self, type_: str) -> bool:
+        element = element_of(type_.rstrip("&"), self._known) if "*" not in type_ else None
+        return element is not None and not element[0].is_float and element[1] == 1
+
+    def _sized(self) -> dict[str, int]:
+        """A value for each name that an integer argument consists of."""
+        names: dict[str, None] = {}
+        for parameter in self._integers():
+            text = self._arguments[parameter.name]
+            if re.fullmatch(r"[\w:.>\- ]+", text) and not text.isdigit():
+                names[text] = None
+            else:
+                names.update(dict.fromkeys(self._names.free(text)))
+        sizes = {
+            name: self._dimension(name.split(".")[-1].split(">")[-1], alone=len(names) == 1)
+            for name in names
+            if name not in self._names.given
+        }
+        return sizes
+
+    def _dimension(self, name: str, *, alone: bool) -> int:
+        scale = self._scale
+        if _ZERO.fullmatch(name):
+            return 0
+        if alone and (_TOTAL.fullmatch(name) or self._is_guard(name)):
+            return scale.total
+        for pattern, size in (
+            (_BATCH, scale.batch),
+            (_HEADS, scale.heads),
+            (_INNER, scale.inner),
+            (_ROWS, scale.rows),
+            (_TOTAL, scale.inner),
+        ):
+            if pattern.fullmatch(name):
+                return size
+        return scale.inner if self._is_guard(name) else 4
+
+    def _is_guard(self, name: str) -> bool:
+        return re.search(rf"(<=?|>=?)\s*\(?{re.escape(name)}\b", self._text) is not None
+
+    # ---- arguments
+
+    def _argument(self, parameter: Parameter) -> Argument:
+        type_ = plain_type(parameter.type)
+        spelled = type_.rstrip("*&[]")
+        found = element_of(spelled, self._known)
+        assert found is not None, parameter  # _impossible() has looked
+        element, lanes = found
+        dtype = self._known.get(spelled, spelled)
+        if not type_.endswith(("*", "]")):
+            if self._is_integer(type_):
+                return Scalar(parameter.name, dtype, str(self._value(parameter.name)))
+            return Scalar(parameter.name, dtype, _real(parameter.name))
+        constant = re.search(r"\bconst\b", parameter.type) is not None
+        elements = max(1, math.prod(max(1, size) for size in self._spans()))
+        size = min(elements, _MOST_ELEMENTS) * self._scale.room
+        if element.is_float:
+            values = "normal"
+        elif constant:
+            values = f"range(0,{self._index_bound()})"
+        else:
+            values = "zeros"
+        size = min(size, _MOST_ELEMENTS // lanes)
+        return Buffer(parameter.name, dtype, size, values, output=not constant)
+
+    def _spans(self) -> list[int]:
+        return list(self._dimensions.values()) or [self._scale.total]
+
+    def _index_bound(self) -> int:
+        """What an integer input may point at: anything within the smallest dimension."""
+        spans = [size for size in self._spans() if size > 1]
+        bound = min(spans, default=2)
+        return bound if self._scale.room == 1 else min(bound, 4)
+
+    def _value(self, name: str) -> int:
+        text = self._arguments[name]
+        value = self._dimensions.get(text)
+        if value is None:
+            value = self._names.value(text, self._offset)
+        return 4 if value is None else value
+
+    # ---- the launch
+
+    def _block(self) -> Size:
+        block = None
+        if self._launch is not None and self._launch.block:
+            block = self._names.shape(self._launch.block, self._offset)
+        if block is None or math.prod(block) > 1024:
+            bound = self._names.value(self._kernel.bounds[0], 0) if self._kernel.bounds else None
+            two = "threadIdx.y" in self._text
+            block = (16, 16, 1) if two else (min(bound or _BLOCK, 1024), 1, 1)
+        return block
+
+    def _grid(self, block: Size) -> Size:
+        grid = None
+        if self._launch is not None and self._launch.grid:
+            grid = self._names.shape(self._launch.grid, self._offset)
+        if grid is None or math.prod(grid) > _MOST_BLOCKS:
+            grid = self._covering(block)
+        return grid
+
+    def _covering(self, block: Size) -> Size:
+        """A thread for each element where threads count through the grid, else a block for each
+        of the first dimension."""
+        spans = self._spans()
+        if "blockIdx.y" in self._text or "threadIdx.y" in self._text:
+            y, x = (spans[0], spans[-1]) if len(spans) > 1 else (spans[0], spans[0])
+            z = 2 if "blockIdx.z" in self._text else 1
+            return (-(-x // block[0]), min(-(-y // block[1]), 256), z)
+        if re.search(r"blockIdx\.x\s*\*\s*(blockDim\.x|\w+)\s*\+\s*threadIdx\.x", self._text):
+            return (min(-(-math.prod(spans) // block[0]), _MOST_BLOCKS), 1, 1)
+        return (min(spans[0], 64), 1, 1)
+
+    def _shared(self, block: Size) -> int:
+        if self._launch is not None and self._launch.shared:
+            size = self._names.value(self._launch.shared, self._offset)
+            if size is not None:
+                return size
+        declares = re.search(r"extern\s+(?:\w+\s+)*__shared__", self._text)
+        return _SHARED_BYTES if declares or "HIP_DYNAMIC_SHARED" in self._text else 0
+
+
+def _real(name: str) -> str:
+    if _EPSILON.fullmatch(name):
+        return "1e-5f"
+    if _DECAY.fullmatch(name):
+        return "0.9f"
+    return "0.5f"

@@ -1,0 +1,144 @@
+"""What an examination says of each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from portkern.port.hazard import Hazard
+from portkern.port.proof.compare import Judged, LaunchResult
+from portkern.port.proof.examine import Examination, Subject
+from portkern.port.proof.findings import Text
+from portkern.port.proof.outcome import Coverage, KernelProof, Outcome
+from portkern.port.syntax import Kernel
+from portkern.simt.diagnostics import Diagnostic, Severity
+
+#: A missing header or an undefined function is no lack of a model.
+_NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
+#: Below, a proof says that its inputs reached little.
+ENOUGH = 0.8
+
+
+def judge(
+    kernel: Kernel,
+    examination: Examination,
+    subject: Subject,
+    hazards: Sequence[Hazard],
+    inputs: str,
+) -> KernelProof:
+    """Without a command and a counter-example."""
+    ported, original = subject.ported_text, subject.original_text
+    path = ported.path
+
+    def proof(outcome: Outcome, why: str) -> KernelProof:
+        return KernelProof(
+            kernel.name,
+            path,
+            kernel.line,
+            outcome,
+            why,
+            inputs,
+            examination.coverage.get(kernel.name),
+            _of(kernel, examination.findings, ported),
+            _of(kernel, examination.original_findings, original),
+        )
+
+    if examination.problem:
+        return proof(outcome_of(examination.unmodelled), examination.problem)
+    if own := _of(kernel, examination.findings, ported):
+        return proof(Outcome.WRONG, str(own[0]))
+    results = [
+        (compared.how, result)
+        for compared in examination.compared
+        for result in compared.results
+        if result.kernel == kernel.name
+    ]
+    doubt = ""
+    for how, result in results:
+        outcome, why = _of_result(result, examination)
+        if outcome is Outcome.WRONG:
+            return proof(outcome, f"on {how}, launch {result.number}: {why}")
+        if outcome is Outcome.UNPROVEN:
+            doubt = doubt or f"on {how}, launch {result.number}: {why}"
+    if errors := _errors(kernel, hazards):
+        codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
+        return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
+    doubt = doubt or _doubt(examination, results, ported)
+    if doubt:
+        return proof(Outcome.UNPROVEN, doubt)
+    return proof(Outcome.PROVEN, "; ".join(_remarks(kernel, examination, results, original)))
+
+
+def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:
+    """Of what could not be built."""
+    lacking = any(finding.code not in _NOT_OF_HARDWARE for finding in unmodelled)
+    return Outcome.NEEDS_HARDWARE if lacking else Outcome.UNPROVEN
+
+
+def _of(kernel: Kernel, findings: Sequence[Diagnostic], text: Text) -> tuple[Diagnostic, ...]:
+    return tuple(finding for finding in findings if text.kernel_of(finding) == kernel.name)
+
+
+def _errors(kernel: Kernel, hazards: Sequence[Hazard]) -> list[Hazard]:
+    """Those of the kernel's own lines, or that name it."""
+    return [
+        hazard
+        for hazard in hazards
+        if hazard.severity is Severity.ERROR
+        and (hazard.kernel == kernel.name or kernel.line <= hazard.line <= kernel.last_line)
+    ]
+
+
+def _of_result(result: LaunchResult, examination: Examination) -> tuple[Outcome, str]:
+    if result.judged in (Judged.EQUAL, Judged.ROUNDED):
+        return Outcome.PROVEN, ""
+    if result.judged is Judged.UNJUDGED:
+        return Outcome.UNPROVEN, result.why
+    unstable = examination.unstable.get(result.number)
+    if unstable is None:
+        return Outcome.WRONG, result.why
+    if result.judged is Judged.REORDERED:
+        return Outcome.PROVEN, ""
+    if unstable.judged is Judged.DIFFERENT:
+        return Outcome.UNPROVEN, "the original's own result depends on the order of its threads"
+    return Outcome.WRONG, result.why
+
+
+def _doubt(
+    examination: Examination, results: Sequence[tuple[str, LaunchResult]], ported: Text
+) -> str:
+    if examination.unfinished:
+        return examination.unfinished[0]
+    runs = {how for how, _ in results}
+    missing = [compared.how for compared in examination.compared if compared.how not in runs]
+    if not results or missing:
+        return "the program does not launch it" + (f" on {missing[0]}" if runs else "")
+    if not any(result.written for _, result in results):
+        return "it wrote no buffer"
+    host = [finding for finding in examination.findings if not ported.kernel_of(finding)]
+    if host:
+        return f"the port's host code: {host[0]}"
+    exits = [note for note in examination.notes if "the original exits" in note]
+    return exits[0] if exits else ""
+
+
+def _remarks(
+    kernel: Kernel,
+    examination: Examination,
+    results: Sequence[tuple[str, LaunchResult]],
+    original: Text,
+) -> list[str]:
+    remarks = []
+    coverage: Coverage | None = examination.coverage.get(kernel.name)
+    if coverage is not None and coverage.part < ENOUGH:
+        remarks.append(f"its inputs reached {coverage}")
+    if any(result.judged is Judged.REORDERED for _, result in results):
+        remarks.append("its results come in any order, as the original's do")
+    inherited = _of(kernel, examination.original_findings, original)
+    if inherited:
+        remarks.append(f"the original has {inherited[0].code} at {place(inherited[0])}")
+    return remarks + [note for note in examination.notes if "printed" in note][:1]
+
+
+def place(finding: Diagnostic) -> str:
+    return f"{Path(finding.file).name}:{finding.line}"

@@ -1,0 +1,278 @@
+"""Kernels without a program: each gets a case, and a program of one file around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from portkern.errors import ConfigError
+from portkern.port.hazard import Hazard
+from portkern.port.proof import harness
+from portkern.port.proof.case import Buffer, Case, to_yaml
+from portkern.port.proof.element import aliases, plain_type
+from portkern.port.proof.examine import Examiner, Subject
+from portkern.port.proof.findings import Text, errors
+from portkern.port.proof.infer import SCALES, Refused, propose
+from portkern.port.proof.judge import judge, outcome_of
+from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.programs import command_of
+from portkern.port.proof.runs import NotBuilt, Runs, Wanted
+from portkern.port.syntax import Kernel, Syntax, parse
+from portkern.spec.target import Target
+
+#: A case that an original of any quality can be run on is the first of these without a finding.
+_LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case of a kernel, in each text: the original's, the port's, the port's at the other
+    width."""
+
+    kernel: Kernel
+    original: Case
+    ported: Case
+    other: Case
+
+
+_Sources = tuple[ProofSource, ProofSource, ProofSource]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A text whose kernels are launched."""
+
+    source: ProofSource
+    text: Text
+    syntax: Syntax
+
+
+class KernelProver:
+    def __init__(
+        self,
+        original: ProofSource,
+        ported: ProofSource,
+        *,
+        vendor: Target,
+        target: Target,
+        other: Target | None,
+        hazards: Sequence[Hazard],
+        cases: Mapping[str, Case],
+        workdir: Path,
+        runs: Runs,
+        limits: Limits,
+    ) -> None:
+        self._original, self._ported = _file(original), _file(ported)
+        self._vendor, self._target, self._other = vendor, target, other
+        self._hazards, self._cases = hazards, cases
+        self._workdir, self._runs, self._limits = workdir, runs, limits
+
+    def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
+        """All in one program; each in one of its own where that cannot be built."""
+        proofs: dict[str, KernelProof] = {}
+        trials: dict[str, list[Trial]] = {}
+        for kernel in kernels:
+            proposed = self._trials(kernel)
+            if isinstance(proposed, Refused):
+                proofs[kernel.name] = self._refused(kernel, proposed)
+            else:
+                trials[kernel.name] = proposed
+        groups = [trials] if len(trials) > 1 and self._builds_together(trials) else []
+        groups = groups or [{name: of_kernel} for name, of_kernel in trials.items()]
+        for group in groups:
+            for proof in self._prove_group(group):
+                proofs[proof.kernel] = proof
+        return tuple(proofs[kernel.name] for kernel in kernels)
+
+    # ---- cases
+
+    def _trials(self, kernel: Kernel) -> list[Trial] | Refused:
+        original = next((k for k in self._original.text.kernels if k.name == kernel.name), None)
+        ported = next((k for k in self._ported.text.kernels if k.name == kernel.name), None)
+        if original is None or ported is None:
+            return Refused(f"the {'port' if original else 'original'} has no kernel of this name")
+        if kernel.name in self._cases:
+            return self._given(original, ported, self._cases[kernel.name])
+        trials = []
+        for scale in SCALES:
+            width = (self._other or self._target).warp or 32
+            cases = [
+                propose(original, self._original.syntax, scale, warp=32),
+                propose(ported, self._ported.syntax, scale, warp=self._target.warp or 64),
+                propose(ported, self._ported.syntax, scale, warp=width),
+            ]
+            refused = next((case for case in cases if isinstance(case, Refused)), None)
+            if refused is not None:
+                return refused
+            whole = [case for case in cases if isinstance(case, Case)]
+            trials.append(Trial(ported, *whole))
+        return trials
+
+    def _given(self, original: Kernel, ported: Kernel, case: Case) -> list[Trial] | Refused:
+        try:
+            own = case.with_types(_types(original, case))
+            other = case.with_types(_types(ported, case))
+        except ConfigError as error:
+            return Refused(str(error))
+        return [Trial(ported, own, other, other)]
+
+    def _refused(self, kernel: Kernel, refused: Refused) -> KernelProof:
+        outcome = Outcome.NEEDS_HARDWARE if refused.hardware else Outcome.UNPROVEN
+        return KernelProof(
+            kernel.name, self._ported.source.path, kernel.line, outcome, refused.reason
+        )
+
+    # ---- programs
+
+    def _sources(self, group: Mapping[str, list[Trial]]) -> _Sources:
+        """The original's, the port's and that for the other width; which case is which is their
+        order in the group."""
+        trials = [trial for of_kernel in group.values() for trial in of_kernel]
+        name = next(iter(group)) if len(group) == 1 else "all"
+        return (
+            self._written(self._original, [trial.original for trial in trials], name, "original"),
+            self._written(self._ported, [trial.ported for trial in trials], name, "port"),
+            self._written(self._ported, [trial.other for trial in trials], name, "other"),
+        )
+
+    def _written(
+        self, file: _File, cases: Sequence[Case], name: str, role: str, title: str = ""
+    ) -> ProofSource:
+        path = self._workdir / "cases" / role / f"case_{name}{harness.suffix(file.source.language)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = harness.render(
+            cases,
+            f'#include "{file.source.path.name}"',
+            file.source.language,
+            known=_known(file, cases),
+            scopes=harness.scopes(file.text.kernels, file.syntax),
+            title=title or f"Kernels of {file.source.path.name}",
+            command="",
+        )
+        path.write_text(text, encoding="utf-8")
+        include = (*file.source.include, file.source.path.parent.absolute())
+        return replace(file.source, path=path, include=include)
+
+    def _builds_together(self, group: Mapping[str, list[Trial]]) -> bool:
+        original, ported, _ = self._sources(group)
+        wanted = [
+            Wanted(original, self._vendor, "check", "original"),
+            Wanted(ported, self._target, "check", "port"),
+        ]
+        return not any(isinstance(p, NotBuilt) for p in self._runs.build_all(wanted))
+
+    def _prove_group(self, group: Mapping[str, list[Trial]]) -> list[KernelProof]:
+        sources = self._sources(group)
+        first = 0
+        proofs = []
+        for trials in group.values():
+            proofs.append(self._prove_kernel(trials, sources, first))
+            first += len(trials)
+        return proofs
+
+    def _prove_kernel(self, trials: Sequence[Trial], sources: _Sources, first: int) -> KernelProof:
+        kernel = trials[0].kernel
+        chosen, remark = self._choose(trials, sources[0], first)
+        if isinstance(chosen, NotBuilt):
+            why = f"the original's case is not built: {chosen.reason}"
+            outcome = outcome_of(chosen.unmodelled) if chosen.unmodelled else Outcome.UNPROVEN
+            return KernelProof(
+                kernel.name,
+                self._ported.source.path,
+                kernel.line,
+                outcome,
+                why,
+                str(trials[0].original),
+            )
+        trial = trials[chosen]
+        subject = Subject(*sources, self._original.text, self._ported.text)
+        examination = Examiner(
+            self._runs,
+            subject,
+            vendor=self._vendor,
+            target=self._target,
+            other=self._other,
+            mode="check",
+            limit_s=self._limits.run_s,
+            arguments=[str(first + chosen)],
+        ).examine()
+        inputs = f"{trial.original}{remark}"
+        proof = judge(kernel, examination, subject, self._hazards, inputs)
+        return self._saved(proof, trial)
+
+    def _choose(
+        self, trials: Sequence[Trial], original: ProofSource, first: int
+    ) -> tuple[int | NotBuilt, str]:
+        """The first that the original does without a finding; else the one with the fewest."""
+        program = self._runs.build_all([Wanted(original, self._vendor, "check", "original")])[0]
+        if isinstance(program, NotBuilt):
+            return program, ""
+        best, fewest, remark = 0, 1 << 30, ""
+        for number in range(len(trials)):
+            run = self._runs.run(program, arguments=[str(first + number)], record=False)
+            found = errors(run.outcome.findings)
+            if run.outcome.status == 0 and not found:
+                return number, remark
+            if not remark and found:
+                remark = f"; not on the sizes tried first: {found[0]}"
+            problems = len(found) + (100 if run.outcome.status else 0)
+            if problems < fewest:
+                best, fewest = number, problems
+        return best, ""
+
+    # ---- what is left for the user
+
+    def _saved(self, proof: KernelProof, trial: Trial) -> KernelProof:
+        proposal = self._workdir / f"{proof.kernel}.yaml"
+        if proof.kernel not in self._cases:
+            proposal.write_text(to_yaml(trial.original), encoding="utf-8")
+        case = self._one_file(trial, f"{proof.kernel}: {proof.why}")
+        command = command_of(case, self._target)
+        is_wrong = proof.outcome is Outcome.WRONG
+        return replace(proof, command=command, counterexample=case.path if is_wrong else None)
+
+    def _one_file(self, trial: Trial, title: str) -> ProofSource:
+        """The port's case with the port's text in it, unless that has includes beside it."""
+        file = self._ported
+        path = self._workdir / f"case_{trial.kernel.name}{harness.suffix(file.source.language)}"
+        text = harness.render(
+            [trial.ported],
+            _text_of(file),
+            file.source.language,
+            known=_known(file, [trial.ported]),
+            scopes=harness.scopes(file.text.kernels, file.syntax),
+            title=" ".join(title.split()),
+            command=f"portkern run {path.name} target={self._target} sanitize=all",
+        )
+        path.write_text(text, encoding="utf-8")
+        include = (*file.source.include, file.source.path.parent.absolute())
+        return replace(file.source, path=path, include=include)
+
+
+def _file(source: ProofSource) -> _File:
+    text = source.path.read_text(encoding="utf-8", errors="replace")
+    syntax = parse(text)
+    return _File(source, Text(source.path, text, syntax.kernels, syntax.launches), syntax)
+
+
+def _text_of(file: _File) -> str:
+    if _LOCAL_INCLUDE.search(file.text.text):
+        return f'#include "{file.source.path.name}"'
+    return f'#line 1 "{file.source.path.name}"\n{file.text.text}'
+
+
+def _known(file: _File, cases: Sequence[Case]) -> Mapping[str, str]:
+    return aliases(file.text.text)
+
+
+def _types(kernel: Kernel, case: Case) -> list[str]:
+    """What each parameter points to or is, with the case's arguments of the template."""
+    bound = dict(zip((p.name for p in kernel.template), case.template, strict=False))
+    types = []
+    for parameter, argument in zip(kernel.parameters, case.arguments, strict=False):
+        spelled = plain_type(parameter.type)
+        name = spelled.rstrip("*&[]") if isinstance(argument, Buffer) else spelled.rstrip("&")
+        types.append(bound.get(name, name))
+    return types + [""] * (len(kernel.parameters) - len(types))

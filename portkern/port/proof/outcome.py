@@ -1,0 +1,89 @@
+"""What is asked of a proof, and how it ends for each kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from portkern.simt.diagnostics import Diagnostic
+from portkern.simt.execute.machine import Language
+
+
+class Outcome(StrEnum):
+    PROVEN = "proven in emulation"
+    NEEDS_HARDWARE = "needs hardware"
+    NEEDS_HUMAN = "needs a human"
+    WRONG = "wrong"
+    UNPROVEN = "not proven"
+
+
+@dataclass(frozen=True)
+class ProofSource:
+    """One text of a program or of a file of kernels. ``further`` are its other files, ``include``
+    folders of headers, ``defines`` macros, as ``-D`` takes them."""
+
+    path: Path
+    language: Language
+    include: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    further: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``run_s`` is for each run of a program, ``build_s`` for each file. ``arguments`` are those of
+    whole programs. ``record_bytes``: contents of buffers that a recording holds; what is beyond is
+    compared by its digest."""
+
+    run_s: float = 60.0
+    build_s: float = 180.0
+    arguments: tuple[str, ...] = ()
+    record_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a kernel's text its inputs reached; ``total`` is what there is."""
+
+    lines: int
+    lines_total: int
+    branches: int
+    branches_total: int
+
+    @property
+    def part(self) -> float:
+        """Of the branches; of the lines where there are no branches."""
+        if self.branches_total:
+            return self.branches / self.branches_total
+        return self.lines / self.lines_total if self.lines_total else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lines} of {self.lines_total} lines, "
+            f"{self.branches} of {self.branches_total} branches"
+        )
+
+
+@dataclass(frozen=True)
+class KernelProof:
+    """``path`` and ``line`` are the ported kernel's. ``findings`` are the port's own,
+    ``original_findings`` the original's, which the port may share. ``counterexample`` is one file,
+    ``command`` what runs it, or the program, again."""
+
+    kernel: str
+    path: Path
+    line: int
+    outcome: Outcome
+    why: str
+    inputs: str = ""
+    coverage: Coverage | None = None
+    findings: tuple[Diagnostic, ...] = ()
+    original_findings: tuple[Diagnostic, ...] = ()
+    counterexample: Path | None = None
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.kernel}: {self.outcome}" + (
+            f" ({self.why})" if self.why else ""
+        )

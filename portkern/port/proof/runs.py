@@ -1,0 +1,163 @@
+"""Builds programs for the SIMT executor and runs them in the jail, recording what launches did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from portkern.errors import BuildError
+from portkern.evaluator.jailed_process import JailedProcesses, readable
+from portkern.port.proof.outcome import Limits, ProofSource
+from portkern.port.proof.recording import LaunchRecord, read
+from portkern.simt.diagnostics import Diagnostic
+from portkern.simt.execute import build, runtime_library
+from portkern.simt.execute.build import CompileOptions, UnmodelledSource
+from portkern.simt.execute.options import Mode, Order
+from portkern.simt.execute.program import ProgramOutcome
+from portkern.spec.target import Target
+from portkern.worker.protocol import RECORD, Execute
+
+#: What is asked of an original and its port where there is a checked build.
+CHECKERS = ("arithmetic", "bounds", "races", "uninitialised")
+_COMPILERS_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class NotBuilt:
+    """``unmodelled``: what the executor has no model of, where that is why."""
+
+    reason: str
+    unmodelled: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """``objects`` is where the compiler's notes for coverage lie."""
+
+    path: Path
+    source: ProofSource
+    target: Target
+    mode: Mode
+
+    @property
+    def objects(self) -> Path:
+        return self.path.parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """``counts`` are the files of GCC's coverage, by name."""
+
+    outcome: ProgramOutcome
+    launches: tuple[LaunchRecord, ...]
+    counts: Mapping[str, bytes]
+    seconds: float = 0.0
+
+    @property
+    def is_late(self) -> bool:
+        return self.outcome.status is None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    source: ProofSource
+    target: Target
+    mode: Mode
+    name: str
+
+
+class Runs:
+    """Programs in a folder of their own, run in one jail. ``data`` is the folder that they find
+    themselves in, a copy of which they may write to."""
+
+    def __init__(self, workdir: Path, data: Path, limits: Limits) -> None:
+        self._limits = limits
+        self._folder = workdir
+        self._built: dict[Wanted, Program | NotBuilt] = {}
+        self._copies = ExitStack()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o755)  # in the jail, root's processes are nobody's
+        self._data = self._copies.enter_context(readable(data))
+        box = runtime_library.ready()
+        self._processes = JailedProcesses([self._folder, box.folder, self._data])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._processes.close()
+        self._copies.close()
+
+    def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:
+        """Each once, whoever asks."""
+        new = list(dict.fromkeys(item for item in wanted if item not in self._built))
+        with ThreadPoolExecutor(_COMPILERS_AT_ONCE) as pool:
+            self._built.update(zip(new, pool.map(self._build, new), strict=True))
+        return [self._built[item] for item in wanted]
+
+    def _build(self, wanted: Wanted) -> Program | NotBuilt:
+        source = wanted.source
+        folder = self._folder / f"{wanted.name}-{wanted.target.arch}-{wanted.mode}"
+        folder.mkdir(exist_ok=True)
+        options = CompileOptions(
+            target=wanted.target,
+            language=source.language,
+            mode=wanted.mode,
+            defines=source.defines,
+            search=source.include,
+            timeout_s=self._limits.build_s,
+        )
+        try:
+            path = build.build_program(
+                source.path, folder / source.path.stem, options, further=source.further
+            )
+        except UnmodelledSource as error:
+            return NotBuilt(str(error.diagnostics[0]), error.diagnostics)
+        except BuildError as error:
+            return NotBuilt(_first_error(error))
+        return Program(path, source, wanted.target, wanted.mode)
+
+    def run(
+        self,
+        program: Program,
+        *,
+        order: Order = "forward",
+        seed: int = 1,
+        arguments: Sequence[str] | None = None,
+        record: bool = True,
+    ) -> Run:
+        """With all checkers in a checked build that is not recorded."""
+        checked = program.mode == "check" and not record
+        asked = Execute(
+            (str(program.path), *(self._limits.arguments if arguments is None else arguments)),
+            str(self._data),
+            str(program.target),
+            program.source.language,
+            CHECKERS if checked else (),
+            self._limits.run_s,
+            order=order,
+            seed=seed,
+            record_bytes=self._limits.record_bytes if record else 0,
+            coverage=program.mode == "cover",
+        )
+        begin = time.monotonic()
+        ended = self._processes.run(asked)
+        seconds = time.monotonic() - begin
+        counts = {name: data for name, data in ended.files.items() if name != RECORD}
+        return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
+
+
+def _first_error(error: BuildError) -> str:
+    lines = [line for line in error.log.splitlines() if "error" in line.lower()]
+    return lines[0].strip()[:300] if lines else str(error)
