@@ -14,6 +14,7 @@ from portkern.simt.torch_extension import module
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
 from portkern.spec.candidate import Candidate
+from portkern.spec.file_build import FileBuild, FileObject
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
 from portkern.toolchain import host, source_tree
@@ -22,7 +23,7 @@ from portkern.toolchain.torch_device import TorchDevice
 
 from ..cuda import CudaBackend, gpu, nvcc, source
 from ..gpu import INCLUDE as PORTABLE
-from . import clang, rocm
+from . import clang, rocm, whole_file
 
 TYPES = source.TYPES | {"bfloat16": "__hip_bfloat16"}
 _HEADERS = {"float16": "hip/hip_fp16.h", "bfloat16": "hip/hip_bf16.h"}
@@ -112,6 +113,9 @@ class HipBackend(Backend):
         text = source.numbered(request, before, ".hip", tree)
         file = source.write(request, text, workdir, ".hip")
         return clang.build(fallback, request, file, workdir, tree.flags)
+
+    def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
+        return whole_file.build(request, workdir)
 
     def declaration(self, signature: Signature, language: str) -> str:
         return abi.declaration(signature, signature.name, TYPES, stream="hipStream_t")

@@ -45,6 +45,34 @@ class Clang:
             self.amd / "include",
         )
 
+    def flags(
+        self, site: Path = OURS / "libcxx_site.h", first: Sequence[Path] = ()
+    ) -> Sequence[str]:
+        """Whatever is compiled: where everything lies, and an object as output. ``site`` is what
+        libc++ is told, ``first`` are folders to look in before all others."""
+        folders = (*first, *self.includes)
+        return (
+            "-nogpulib",
+            "-nogpuinc",
+            "-nostdinc",
+            "-resource-dir",
+            str(self.headers),
+            "-mcode-object-version=6",
+            "-include",
+            str(site),
+            *(flag for folder in folders for flag in ("-isystem", str(folder))),
+            "-include",
+            "__clang_hip_runtime_wrapper.h",
+            *_builtin(self.amd / "lib" / "ocml.bc"),
+            *_builtin(self.amd / "lib" / "ockl.bc"),
+            # An object, not assembly: only then is inline assembly read, with the author's lines.
+            # -emit-llvm keeps the driver from linking with tools that zig does not have.
+            "-c",
+            "-emit-llvm",
+            "-Xclang",
+            "-emit-obj",
+        )
+
 
 @lru_cache
 def find() -> Clang | Missing:
@@ -73,46 +101,23 @@ def build(
         raise BuildError("PyPI's HIP compiler makes device code only; install ROCm to run it here")
     # zig insists on cache folders, and may write nowhere else
     env = {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
-    includes = [flag for folder in clang.includes for flag in ("-isystem", str(folder))]
     compiled, output = source.with_suffix(".o"), source.with_suffix(".hsaco")
-    log = run_tool(
-        [
-            str(clang.zig),
-            "clang",
-            "-x",
-            "hip",
-            f"--offload-arch={request.target.arch}",
-            "--offload-device-only",
-            "-nogpulib",
-            "-nogpuinc",
-            "-nostdinc",
-            "-resource-dir",
-            str(clang.headers),
-            "-mcode-object-version=6",
-            "-O3",
-            "-std=c++17",
-            "-include",
-            str(OURS / "libcxx_site.h"),
-            *flags,
-            *includes,
-            "-include",
-            "__clang_hip_runtime_wrapper.h",
-            *_builtin(clang.amd / "lib" / "ocml.bc"),
-            *_builtin(clang.amd / "lib" / "ockl.bc"),
-            # An object, not assembly: only then is inline assembly read, with the author's lines.
-            # -emit-llvm keeps the driver from linking with tools that zig does not have.
-            "-c",
-            "-emit-llvm",
-            "-Xclang",
-            "-emit-obj",
-            str(source),
-            "-o",
-            str(compiled),
-        ],
-        timeout_s=BUILD_S,
-        cwd=workdir,
-        env=env,
-    )
+    compile_line: list[str | Path] = [
+        clang.zig,
+        "clang",
+        "-x",
+        "hip",
+        f"--offload-arch={request.target.arch}",
+        "--offload-device-only",
+        "-O3",
+        "-std=c++17",
+        *flags,
+        *clang.flags(),
+        source,
+        "-o",
+        compiled,
+    ]
+    log = run_tool(compile_line, timeout_s=BUILD_S, cwd=workdir, env=env)
     link: list[str | Path] = [
         clang.zig,
         "ld.lld",

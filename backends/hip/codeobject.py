@@ -8,6 +8,7 @@ from typing import Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Resources
+from portkern.spec.file_build import KernelObject
 from portkern.toolchain import elf
 
 from ..cuda.ptxas import readable
@@ -36,10 +37,37 @@ _MAPS = {0xDE: ">H", 0xDF: ">I"}
 
 def resources(path: Path) -> tuple[Resources, ...]:
     """One value per kernel, in the file's order. Raises BuildError for a file without metadata."""
+    return tuple(map(_kernel, _facts(path)))
+
+
+def kernels(path: Path) -> tuple[KernelObject, ...]:
+    """The same in full."""
+    return tuple(map(_object, _facts(path)))
+
+
+def _facts(path: Path) -> list[dict[str, Any]]:
     metadata = elf.note(path, _METADATA)
     if metadata is None:
         raise BuildError(f"{path.name} has no AMDGPU metadata, expected an AMD code object")
-    return tuple(_kernel(k) for k in _Reader(metadata).value()["amdhsa.kernels"])
+    listed: list[dict[str, Any]] = _Reader(metadata).value().get("amdhsa.kernels", [])
+    return listed
+
+
+def _object(facts: dict[str, Any]) -> KernelObject:
+    agprs = facts.get(".agpr_count", 0)
+    return KernelObject(
+        readable(facts[".name"]),
+        facts[".name"],
+        facts[".vgpr_count"] - agprs,  # both kinds are in that count, from gfx90a on
+        agprs,
+        facts[".sgpr_count"],
+        facts[".group_segment_fixed_size"],
+        facts[".private_segment_fixed_size"],
+        facts[".vgpr_spill_count"],
+        facts[".sgpr_spill_count"],
+        facts[".max_flat_workgroup_size"],
+        facts[".wavefront_size"],
+    )
 
 
 def _kernel(facts: dict[str, Any]) -> Resources:

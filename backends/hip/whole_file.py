@@ -1,0 +1,126 @@
+"""Builds the device side of a whole HIP file, host code and all: what a port's files are.
+
+Host code is parsed, as device compilation does, and not compiled: its headers must be there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from portkern.errors import BackendUnavailable, BuildError
+from portkern.spec.backend import Missing
+from portkern.spec.file_build import FileBuild, FileObject
+from portkern.toolchain.run_tool import run_tool
+
+from ..gpu import INCLUDE as PORTABLE
+from . import clang, codeobject, rocm
+
+#: What host code includes and device code does without: declarations, and libc++ in full.
+HOST = Path(__file__).parent / "include" / "host"
+
+
+def build(request: FileBuild, workdir: Path) -> FileObject:
+    hipcc, fallback = rocm.find(), clang.find()
+    if isinstance(hipcc, rocm.Hipcc):
+        return _with_hipcc(hipcc, request, workdir)
+    if isinstance(fallback, Missing):
+        raise BackendUnavailable(str(fallback))
+    return _with_clang(fallback, request, workdir)
+
+
+def _flags(request: FileBuild, listed: Path) -> list[str]:
+    """``-w``: warnings of a library that is not ours would fill the log."""
+    return [
+        f"--offload-arch={request.target.arch}",
+        "--offload-device-only",
+        "-O3",
+        f"-std={request.standard}",
+        "-w",
+        "-ferror-limit=20",
+        # The compiler's own options: the driver leaves -MF out for one side of a compilation.
+        *(
+            part
+            for option in ("-dependency-file", str(listed), "-MT", "object")
+            for part in ("-Xclang", option)
+        ),
+        *(f"-D{text}" for text in request.defines),
+        *(flag for folder in request.include for flag in ("-I", str(folder))),
+    ]
+
+
+def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> FileObject:
+    target = request.target
+    before = workdir / f"{target.arch}_constants.h"
+    before.write_text(clang.constants(target.arch, target.warp or 64))
+    output, listed = _outputs(request, workdir)
+    compiled = output.with_suffix(".o")
+    env = {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
+    compile_line: list[str | Path] = [
+        compiler.zig,
+        "clang",
+        "-x",
+        "hip",
+        *_flags(request, listed),
+        *compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,)),
+        "-include",
+        HOST / "declarations.h",
+        "-include",
+        before,
+        request.file,
+        "-o",
+        compiled,
+    ]
+    log = run_tool(compile_line, timeout_s=request.timeout_s, cwd=workdir, env=env)
+    link: list[str | Path] = [
+        compiler.zig,
+        "ld.lld",
+        "-shared",
+        "--no-undefined",
+        compiled,
+        "-o",
+        output,
+    ]
+    log += run_tool(link, timeout_s=request.timeout_s, cwd=workdir, env=env)
+    return FileObject(output, codeobject.kernels(output), _headers(listed, before), log)
+
+
+def _with_hipcc(hipcc: rocm.Hipcc, request: FileBuild, workdir: Path) -> FileObject:
+    output, listed = _outputs(request, workdir)
+    log = run_tool(
+        [
+            hipcc.path,
+            "-x",
+            "hip",
+            *_flags(request, listed),
+            "--no-gpu-bundle-output",
+            "-I",
+            PORTABLE,
+            request.file,
+            "-o",
+            output,
+        ],
+        timeout_s=request.timeout_s,
+        cwd=workdir,
+        env={"TMPDIR": str(workdir)},
+    )
+    return FileObject(output, codeobject.kernels(output), _headers(listed), log)
+
+
+def _outputs(request: FileBuild, workdir: Path) -> tuple[Path, Path]:
+    """The object and the list of headers, under names of their own for each file and target."""
+    mark = hashlib.sha256(repr(request).encode()).hexdigest()[:8]
+    name = f"{request.file.stem}.{request.target.arch}.{mark}"
+    return workdir / f"{name}.hsaco", workdir / f"{name}.d"
+
+
+def _headers(listed: Path, *ours: Path) -> tuple[Path, ...]:
+    """Of a list as make reads it. Raises BuildError where the compiler wrote none."""
+    try:
+        text = listed.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise BuildError(f"The compiler did not list what it included: {error}") from error
+    _, _, after = text.replace("\\\n", " ").partition(": ")
+    paths = (Path(part.replace("\\ ", " ")) for part in re.split(r"(?<!\\)\s+", after) if part)
+    return tuple(p for p in paths if p not in ours and not p.is_relative_to(HOST))

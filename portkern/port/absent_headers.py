@@ -1,0 +1,82 @@
+"""Headers that a compiler does not find: whose they are, and what would bring them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+_NOT_FOUND = re.compile(r"'([^']+)' file not found")
+_ROCM = "install ROCm, whose hipcc is used where it is found"
+#: Path's beginning → what it belongs to and how it is had.
+_OF_ROCM = {
+    "hipcub/": "hipCUB",
+    "rocprim/": "rocPRIM",
+    "thrust/": "rocThrust",
+    "hiprand": "hipRAND",
+    "rocrand": "rocRAND",
+    "hipblas": "hipBLAS",
+    "rocblas": "rocBLAS",
+    "hipfft": "hipFFT",
+    "rocfft": "rocFFT",
+    "hipsparse": "hipSPARSE",
+    "rocsparse": "rocSPARSE",
+    "hipsolver": "hipSOLVER",
+    "rocsolver": "rocSOLVER",
+    "hiptensor": "hipTensor",
+    "miopen": "MIOpen",
+    "rccl": "RCCL",
+    "rocwmma": "rocWMMA",
+    "ck/": "Composable Kernel",
+    "ck_tile/": "Composable Kernel",
+    "roctracer": "ROCTracer",
+    "roctx": "ROCTX",
+    "rocm": "ROCm",
+    "hip/": "HIP",
+    "hsa/": "ROCr",
+}
+_OF_OTHERS = {
+    "torch/": ("PyTorch's C++ headers", "give their folder with include="),
+    "ATen/": ("PyTorch's C++ headers", "give their folder with include="),
+    "c10/": ("PyTorch's C++ headers", "give their folder with include="),
+    "pybind11/": ("pybind11", "give its folder with include="),
+    "Python.h": ("Python's C headers", "give their folder with include="),
+    "mpi.h": ("MPI", "install an MPI, and give its folder with include="),
+    "boost/": ("Boost", "install it, and give its folder with include="),
+    "gtest/": ("GoogleTest", "install it, and give its folder with include="),
+    "Eigen/": ("Eigen", "install it, and give its folder with include="),
+    "gsl/": ("GSL", "install it, and give its folder with include="),
+}
+_OF_CUDA = re.compile(
+    r"^(cuda|cu[A-Z]|cub/|cublas|cufft|curand|cusparse|cusolver|cudnn|cutlass|cute/|nvToolsExt|"
+    r"nvtx|nccl|mma\.h|cooperative_groups|device_launch_parameters|crt/|helper_cuda|nv/|nvrtc|"
+    r"thrust/system/cuda|sm_\d)"
+)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """``code``: a HIP file has no business with the header; ``machine``: it has."""
+
+    reason: str
+    cause: Literal["machine", "code"]
+
+
+def named(message: str) -> str:
+    """The header that a compiler's error says is absent; '' when it says something else."""
+    match = _NOT_FOUND.search(message)
+    return match[1] if match else ""
+
+
+def reason(header: str, target: str) -> Absent:
+    if _OF_CUDA.match(header):
+        return Absent(f"{header} is CUDA's, and {target} has none: it is to be translated", "code")
+    for start, name in _OF_ROCM.items():
+        if header.startswith(start):
+            return Absent(f"this machine lacks {header} of {name}: {_ROCM}", "machine")
+    for start, (name, remedy) in _OF_OTHERS.items():
+        if header.startswith(start):
+            return Absent(f"this machine lacks {header} of {name}: {remedy}", "machine")
+    return Absent(
+        f"{header} is not found: give its folder with include=, or install what has it", "machine"
+    )

@@ -1,0 +1,61 @@
+"""A source file of somebody's own, built as it is: no operator, no entry point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from portkern.spec.target import Target
+
+
+@dataclass(frozen=True)
+class FileBuild:
+    """``include`` are folders, ``defines`` are ``NAME`` or ``NAME=VALUE``."""
+
+    file: Path
+    target: Target
+    include: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    standard: str = "c++17"
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class KernelObject:
+    """What an object file says of one kernel. ``name`` is readable, ``symbol`` the linker's.
+
+    Registers are a thread's (VGPRs, AGPRs) or a wave's (SGPRs); spills count registers.
+    ``threads`` is the block size that it was compiled for at most.
+    """
+
+    name: str
+    symbol: str
+    vgprs: int
+    agprs: int
+    sgprs: int
+    lds_bytes: int
+    scratch_bytes: int
+    vgpr_spills: int
+    sgpr_spills: int
+    threads: int
+    wave: int
+
+
+@dataclass(frozen=True)
+class FileObject:
+    """``headers`` are the files that were included, without the toolchain's own."""
+
+    object: Path
+    kernels: tuple[KernelObject, ...]
+    headers: tuple[Path, ...]
+    log: str
+
+
+@runtime_checkable
+class FileBuilder(Protocol):
+    """A backend that builds whole files for a target; host code in them is only read."""
+
+    def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
+        """Into ``workdir``. Raises BuildError with the compiler's log, BackendUnavailable."""
+        ...
