@@ -32,6 +32,7 @@ VERBS = {
     "init": "a project file for a folder of kernels: init [DIR]",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
     "node": "this machine as a node of a Ray cluster that matrices run on: address=HOST:PORT",
+    "port": "a CUDA library to AMD (or back), with proof and no GPU: port PATH to=gfx942",
     "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
     "report": "write a run's report again from its records: report RUN",
     "diff": "what regressed from one run to another, told from noise: diff RUN_A RUN_B",

@@ -34,7 +34,8 @@ class HazardLine(Part):
 
 
 class Resources(Part):
-    """As the object of the real instruction set says; ``occupancy`` is 0..1."""
+    """As the object of the real instruction set says, of the instance with most registers where a
+    template has several; ``occupancy`` is 0..1. With ``exceeded`` no launch can succeed."""
 
     vgprs: int | None = None
     sgprs: int | None = None
@@ -43,21 +44,23 @@ class Resources(Part):
     scratch_bytes: int | None = None
     lds_bytes: int | None = None
     occupancy: float | None = None
+    instances: int = 1
+    exceeded: tuple[Text, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
 
 class Coverage(Part):
     """How much of the kernel the inputs reached."""
 
-    lines: int = 0
-    lines_run: int = 0
-    branches: int = 0
-    branches_run: int = 0
+    lines: int
+    lines_total: int
+    branches: int
+    branches_total: int
 
     def __str__(self) -> str:
-        if not self.lines:
-            return "not known"
-        lines = f"{self.lines_run}/{self.lines} lines"
-        return f"{lines}, {self.branches_run}/{self.branches} branches" if self.branches else lines
+        lines = f"{self.lines}/{self.lines_total} lines"
+        branches = f", {self.branches}/{self.branches_total} branches"
+        return lines + branches if self.branches_total else lines
 
 
 class ProofLine(Part):
@@ -76,11 +79,12 @@ class ProofLine(Part):
 
 class KernelPort(Line):
     """``key`` is of all that the answer follows from: the texts of the library, the target, the
-    options, portkern's own code. ``not_built`` says why there are no ``resources``."""
+    options, portkern's own code. ``not_built`` says why there are no ``resources``; ``lacking``:
+    this machine has no compiler for the target, which is no fault of the port."""
 
     SCHEMA: ClassVar[int] = SCHEMA
 
-    schema_: Literal[1] = SCHEMA
+    schema_: Literal[1] = 1
     key: Text
     path: Text
     line: int
@@ -90,6 +94,7 @@ class KernelPort(Line):
     hazards: tuple[HazardLine, ...] = ()
     resources: Resources | None = None
     not_built: Text = ""
+    lacking: bool = False
     proof: ProofLine
     seconds: float = 0.0
 
@@ -106,20 +111,27 @@ class KernelPort(Line):
         return self.resources is not None
 
     @property
+    def fits(self) -> bool:
+        """Built, and within what the target lets a launch have."""
+        return self.resources is not None and not self.resources.exceeded
+
+    @property
     def proven(self) -> bool:
         return self.proof.outcome == PROVEN
 
     @property
     def rung(self) -> Rung:
-        if not self.built:
+        if not self.fits:
             return Rung.LINTED
         return Rung.EMULATED if self.proven else Rung.BUILT
 
     @property
     def missing(self) -> str:
         """Why there is no higher rung."""
-        if not self.built:
+        if self.resources is None:
             return f"not built: {self.not_built}"
+        if self.resources.exceeded:
+            return f"no launch can succeed: {self.resources.exceeded[0]}"
         if not self.proven:
             return f"{self.proof.outcome}: {self.proof.why}".removesuffix(": ")
         return "no GPU of this target here"

@@ -76,14 +76,26 @@ def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> list[Opcode]:
     if len(old) != len(new) and max(len(old), len(new)) <= _MOST_LINES:
         return list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
     common = min(len(old), len(new))
+    same = next((n for n in range(common) if old[n] != new[n]), common)
+    more = len(new) - len(old)
+    if more > 0:  # as when an include was added
+        inserted: list[Opcode] = [
+            ("equal", 0, same, 0, same),
+            ("insert", same, same, same, same + more),
+        ]
+        return inserted + _by_line(old, new, same, same + more)
+    codes = _by_line(old, new[: len(old)], 0, 0)
+    return codes if not more else [*codes, ("delete", len(new), len(old), len(new), len(new))]
+
+
+def _by_line(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> list[Opcode]:
     codes: list[Opcode] = []
-    start = 0
-    for equal, run in groupby(range(common), key=lambda n: old[n] == new[n]):
-        stop = start + sum(1 for _ in run)
-        codes.append(("equal" if equal else "replace", start, stop, start, stop))
-        start = stop
-    if len(old) != len(new):
-        codes.append(("replace", common, len(old), common, len(new)))
+    common = min(len(old) - i, len(new) - j)
+    for equal, run in groupby(range(common), key=lambda n: old[i + n] == new[j + n]):
+        count = sum(1 for _ in run)
+        last = codes[-1] if codes else ("", i, i, j, j)
+        tag = "equal" if equal else "replace"
+        codes.append((tag, last[2], last[2] + count, last[4], last[4] + count))
     return codes
 
 

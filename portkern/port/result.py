@@ -52,6 +52,10 @@ class KernelRow:
         return all(port.built for port in self.ports)
 
     @property
+    def fits(self) -> bool:
+        return all(port.fits for port in self.ports)
+
+    @property
     def hazards(self) -> tuple[HazardLine, ...]:
         return tuple(dict.fromkeys(hazard for port in self.ports for hazard in port.hazards))
 
@@ -60,12 +64,12 @@ class KernelRow:
         """Built for each target and, where that was asked, proven."""
         errors = any(hazard.severity == "error" for hazard in self.hazards)
         asked = self.outcome != NOT_ASKED
-        return self.built and (self.outcome == PROVEN if asked else not errors)
+        return self.fits and (self.outcome == PROVEN if asked else not errors)
 
     @property
     def why(self) -> str:
         """What is missing, of the worst target first."""
-        reasons = [f"{p.target}: {p.not_built}" for p in self.ports if not p.built]
+        reasons = [f"{p.target}: {p.missing}" for p in self.ports if not p.fits]
         proof = self.worst.proof
         reasons += [proof.why] if proof.why else []
         return "; ".join(dict.fromkeys(reasons))
@@ -104,9 +108,8 @@ class PortResult:
         rows = self.rows
         if rows and all(row.good for row in rows) and not self.unread:
             return 0
-        if rows and not any(port.built or _ran(port) for port in self.ports):
-            return 3 if all(port.not_built.startswith("no compiler") for port in self.ports) else 1
-        return 1
+        lacking = rows and all(port.lacking and not _ran(port) for port in self.ports)
+        return 3 if lacking else 1
 
 
 def _ran(port: KernelPort) -> bool:

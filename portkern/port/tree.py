@@ -3,6 +3,7 @@ with their own ends of lines; and the patch from the one to the other."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError, StorageError
 from portkern.port import patch
+from portkern.port.library import SourceFile
 from portkern.records import atomic_write
 
 #: Files beyond these are data more often than source; they are named, and not copied.
@@ -47,15 +49,20 @@ class Tree:
     left_out: tuple[str, ...] = ()
 
 
-def encoded(text: str, *, before: bytes, encoding: str, newline: str) -> bytes:
-    """A translation as its file had it: a mark of the encoding stays, each line keeps its own end
+def encoded(text: str, before: bytes, file: SourceFile) -> bytes:
+    """A translation as its file has it: a mark of the encoding stays, each line keeps its own end
     where as many lines came out as went in."""
-    mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
-    lines = text.replace("\r\n", "\n").removeprefix("\ufeff").split("\n")
-    data = [line.encode(encoding.removesuffix("-sig"), errors="surrogateescape") for line in lines]
+    if file.encoding.startswith("utf-16"):
+        return file.encoded(text)
+    lines = text.replace("\r\n", "\n").split("\n")
     ends = [match[0] for match in _ENDS.finditer(before)]
+    try:
+        data = [line.encode(file.encoding.removesuffix("-sig")) for line in lines]
+    except UnicodeEncodeError:
+        return file.encoded(text)
     if len(ends) != len(lines) - 1:
-        ends = [newline.encode()] * (len(lines) - 1)
+        return file.encoded(text)
+    mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     return mark + b"".join(line + end for line, end in zip(data, [*ends, b""], strict=True))
 
 

@@ -1,0 +1,193 @@
+"""Ports public CUDA libraries and counts: kernels found, built, proven, and why not for the rest.
+
+.venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH … [to=gfx942,gfx1100]
+    [programs=NAME,NAME] [work=FOLDER] [limit_s=420] [write=true] [page=true]
+
+Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
+programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. What is known in the
+work folder (reports/port-table) is not done again. With write=true, results/port-table.json and
+port-table.md are written, with page=true also the table in docs/port.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _script import RESULTS
+
+from portkern.errors import PortkernError
+from portkern.port import run
+from portkern.port.kernel_port import PROVEN
+from portkern.port.request import PortRequest
+from portkern.port.result import KernelRow, PortResult
+from portkern.simt.execute import options as executor
+from portkern.spec import target
+from portkern.toolchain import host
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "port.md"
+OWN = ("to", "programs", "work", "limit_s", "write", "page")
+#: Reasons are alike when they differ in names, numbers and places alone.
+_PARTICULARS = re.compile(
+    r"'[^']*'|\"[^\"]*\"|\b[\w./-]+\.(?:cuh?|h|hpp|hip)(?::\d+)*|\b\d[\w.]*\b"
+)
+#: What a library is ported with besides, where its build says it elsewhere.
+_MOST_REASON = 90
+
+
+@dataclass
+class Row:
+    """One library. ``good`` kernels are built for every target and proven."""
+
+    library: str
+    targets: tuple[str, ...]
+    files: int = 0
+    kernels: int = 0
+    hazards: int = 0
+    good: int = 0
+    built: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    proven_of_built: int = 0
+    built_everywhere: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, result: PortResult) -> None:
+        self.files += len(result.files)
+        self.seconds += result.seconds
+        for row in result.rows:
+            self._add(row)
+
+    def _add(self, row: KernelRow) -> None:
+        self.kernels += 1
+        self.good += row.good
+        self.hazards += len(row.hazards)
+        self.outcomes[row.outcome] += 1
+        self.built.update(port.target for port in row.ports if port.built)
+        self.built_everywhere += row.built
+        self.proven_of_built += row.built and row.outcome == PROVEN
+        if not row.good:
+            self.reasons[f"{row.outcome}: {reason(row.why)}"] += 1
+
+
+def reason(text: str) -> str:
+    first = _PARTICULARS.sub("…", " ".join(text.split()))
+    return first if len(first) <= _MOST_REASON else f"{first[:_MOST_REASON]}…"
+
+
+def main() -> None:
+    given = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    libraries = {name: Path(path) for name, path in given.items() if name not in OWN}
+    if not libraries or "" in given.values():
+        raise SystemExit(__doc__)
+    names = tuple(given.get("to", "gfx942,gfx90a,gfx1100,gfx1201").split(","))
+    programs = [name for name in given.get("programs", "").split(",") if name]
+    work = Path(given.get("work", "reports/port-table"))
+    ends = time.monotonic() + float(given.get("limit_s", "420"))
+    rows = []
+    for library, path in libraries.items():
+        row = Row(library, names)
+        for place in places(path, programs):
+            if time.monotonic() > ends:
+                row.failed.append(f"{place.name}: not begun within limit_s")
+                continue
+            port(place, row, work)
+        rows.append(row)
+        print(json.dumps(document(row), indent=1))
+    print(markdown(rows))
+    if given.get("write") == "true":
+        write(rows, page=given.get("page") == "true")
+
+
+def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
+    """The folder itself, or the programs that it has of those that are named."""
+    named = [path / name for name in programs if (path / name).is_dir()]
+    yield from named or [path]
+
+
+def port(place: Path, row: Row, work: Path) -> None:
+    """Nothing that becomes of one program ends the others."""
+    folder = work / f"{row.library}-{place.name}"
+    request = PortRequest(
+        path=place,
+        to="hip",
+        targets=tuple(map(target.load, row.targets)),
+        out=folder / "tree",
+        sanitize=executor.checkers(["all"]),
+        jobs=len(os.sched_getaffinity(0)),
+        timeout_s=60.0,
+        avoid=(work,),
+    )
+    try:
+        result = run.run(request, folder, lambda progress: show(place, progress))
+    except PortkernError as error:
+        row.failed.append(f"{place.name}: {error}")
+        return
+    row.add(result)
+
+
+def show(place: Path, progress: run.Progress) -> None:
+    for line in progress.lines:
+        print(f"{place.name}: {line}", file=sys.stderr, flush=True)
+
+
+def document(row: Row) -> dict[str, object]:
+    return {
+        "library": row.library,
+        "targets": list(row.targets),
+        "files": row.files,
+        "kernels": row.kernels,
+        "hazards": row.hazards,
+        "built": {name: row.built[name] for name in row.targets},
+        "built_everywhere": row.built_everywhere,
+        "outcomes": dict(row.outcomes.most_common()),
+        "proven_and_built": row.proven_of_built,
+        "reasons": dict(row.reasons.most_common()),
+        "failed": row.failed,
+        "seconds": round(row.seconds, 1),
+    }
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    targets = rows[0].targets
+    head = ["library", "kernels", *(f"built {name}" for name in targets), "proven and built"]
+    lines = ["| " + " | ".join([*head, "wrong", "needs a human", "not proven"]) + " |"]
+    lines.append("|" + "---|" * (len(head) + 3))
+    for row in rows:
+        built = [str(row.built[name]) for name in targets]
+        outcomes = [str(row.outcomes[name]) for name in ("wrong", "needs a human", "not proven")]
+        cells = [row.library, str(row.kernels), *built, str(row.proven_of_built), *outcomes]
+        lines.append("| " + " | ".join(cells) + " |")
+    for row in rows:
+        if row.reasons or row.failed:
+            lines += ["", f"Why not, in {row.library}:", ""]
+            lines += [f"- {count} × {why}" for why, count in row.reasons.most_common(12)]
+            rest = row.reasons.total() - sum(n for _, n in row.reasons.most_common(12))
+            lines += [f"- {rest} for other reasons"] if rest else []
+            lines += [f"- {line}" for line in row.failed]
+    return "\n".join(lines) + "\n"
+
+
+def write(rows: Sequence[Row], *, page: bool) -> None:
+    said = {"host": host.machine(), "rows": [document(row) for row in rows]}
+    text = json.dumps(said, indent=1) + "\n"
+    RESULTS.joinpath("port-table.json").write_text(text, encoding="utf-8")
+    table = markdown(rows)
+    RESULTS.joinpath("port-table.md").write_text(table, encoding="utf-8")
+    if page:
+        begin, end = "<!-- table: benchmarks/port_table.py -->\n", "<!-- /table -->"
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+        PAGE.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""``portkern port``: a CUDA library as HIP (or back), and what is known of each kernel then."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omegaconf import MISSING
+
+from portkern.cli import json_output
+from portkern.cli.config import Names, names, resolve
+from portkern.cli.verbs import run_folder
+from portkern.errors import ConfigError, no_such
+from portkern.port import hazard, report, result, run
+from portkern.port.request import PortRequest, Way
+from portkern.port.result import PortResult
+from portkern.printable import printable
+from portkern.simt.execute import options as executor
+from portkern.spec import target as targets
+from portkern.spec.target import Target
+
+#: Ways that are asked for and not there yet, with what is there instead.
+_NOT_YET = {
+    "opencl": "OpenCL source is not emitted yet",
+    "cpu": "C++ for CPUs is not emitted yet",
+}
+#: The GPU that a way to CUDA is proven for.
+_CUDA_TARGET = "sm_90"
+_LINT = ("full", "only")
+#: Spellings of compilers, and options that are lists.
+_SHORT = {"-I": "include", "-D": "define"}
+_LISTS = ("to", "include", "define")
+#: Free text, which Hydra wants in quotes.
+_TEXTS = ("path", "out", "case", "arguments", "reports", "run")
+
+
+@dataclass
+class PortOptions:
+    path: str = MISSING
+    to: Names = "gfx942"
+    out: str = ""
+    in_place: bool = False
+    sanitize: Names = "all"
+    lint: str = "full"
+    prove: bool = True
+    jobs: int = 0
+    include: list[str] = field(default_factory=list)
+    define: list[str] = field(default_factory=list)
+    arguments: str = ""
+    case: str = ""
+    timeout_s: float = 120.0
+    run: str = ""
+    reports: str = "reports"
+    fresh: bool = False
+    explain: str = ""
+    json: bool = False
+
+
+def main(overrides: Sequence[str]) -> int:
+    options = resolve("port", PortOptions, _spelled(overrides))
+    if options.explain:
+        return _explain(options)
+    request, folder = _requested(options)
+    with run_folder.writing(folder), _progress(options.json) as show:
+        ported = run.run(request, folder, show)
+    report.write(ported, folder)
+    code = _exit_code(ported, request)
+    if options.json:
+        json_output.show(result.document(ported) | {"folder": str(folder), "exit_code": code})
+    else:
+        _show(ported, folder, request)
+    return code
+
+
+def _explain(options: PortOptions) -> int:
+    text = hazard.explain(options.explain)
+    if options.json:
+        json_output.show({"code": options.explain.upper(), "text": text, "exit_code": 0})
+    else:
+        print(text)
+    return 0
+
+
+def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
+    """Raises ConfigError."""
+    path = Path(options.path)
+    if not path.exists():
+        raise ConfigError(f"Cannot read {path}: no such file or folder")
+    if options.lint not in _LINT:
+        raise no_such("choice of lint", options.lint, _LINT)
+    to, chosen = _targets(names(options.to))
+    name = path.resolve().name or "root"
+    folder = run_folder.run_folder(options.reports, options.run or f"port-{name}")
+    case = Path(options.case) if options.case else None
+    if case and not case.is_file():
+        raise ConfigError(f"Cannot read case={case}: no such file")
+    request = PortRequest(
+        path=path,
+        to=to,
+        targets=chosen,
+        out=Path(options.out) if options.out else folder / "tree",
+        in_place=options.in_place,
+        sanitize=frozenset(executor.checkers(names(options.sanitize))),
+        build=options.lint == "full",
+        prove=options.prove and options.lint == "full",
+        jobs=options.jobs or len(os.sched_getaffinity(0)),
+        include=tuple(map(Path, options.include)),
+        defines=tuple(options.define),
+        arguments=_words(options.arguments),
+        case=case,
+        timeout_s=options.timeout_s,
+        fresh=options.fresh,
+        avoid=(Path(options.reports),),
+    )
+    return request, folder
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        said = f"Got arguments={text!r}: {error}; expected words as in a shell"
+        raise ConfigError(said) from error
+
+
+def _targets(asked: Sequence[str]) -> tuple[Way, tuple[Target, ...]]:
+    """Raises ConfigError."""
+    for name in asked:
+        if name in _NOT_YET:
+            raise ConfigError(
+                f"Got to={name}: {_NOT_YET[name]}; expected gfx942, other AMD GPUs, or cuda"
+            )
+    if "cuda" in asked:
+        if len(asked) > 1:
+            raise ConfigError(f"Got to=[{','.join(asked)}], expected cuda alone, or AMD GPUs")
+        return "cuda", (targets.load(_CUDA_TARGET),)
+    chosen = tuple(dict.fromkeys(targets.load(name) for name in asked))
+    for target in chosen:
+        if target.vendor != "amd":
+            raise ConfigError(f"Got to={target}, expected AMD GPUs such as gfx942, or cuda")
+    if not chosen:
+        raise ConfigError("Got to=[], expected AMD GPUs such as gfx942, or cuda")
+    return "hip", chosen
+
+
+def _exit_code(ported: PortResult, request: PortRequest) -> int:
+    if request.build:
+        return ported.exit_code
+    hazards = [h for file in ported.files for h in file.hazards]
+    hazards += [h for row in ported.rows for h in row.hazards]
+    return 1 if ported.unread or any(h.severity == "error" for h in hazards) else 0
+
+
+def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
+    if not request.build:
+        placed = [(file.path, item) for file in ported.files for item in file.hazards]
+        placed += [(row.first.path, item) for row in ported.rows for item in row.hazards]
+        for path, item in sorted(dict.fromkeys(placed), key=lambda p: (p[0], p[1].line)):
+            print(printable(report.hazard_line(path, item)))
+    for file in ported.unread:
+        print(printable(f"{file.path}:{file.line}: {file.problem}"), file=sys.stderr)
+    for problem in ported.problems:
+        print(printable(f"portkern: note: {problem}"), file=sys.stderr)
+    if request.build:
+        _table(ported)
+    print(printable(result.summary_line(ported)))
+    print(f"tree: {printable(str(ported.tree))}; patch, table, cases: {printable(str(folder))}/")
+
+
+def _table(ported: PortResult) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    console.width = max(console.width, run_folder.LEAST_WIDTH if not console.is_terminal else 0)
+    table = Table(box=None, pad_edge=False)
+    for title in ("kernel", "outcome", *ported.targets, "hazards", "why"):
+        table.add_column(title, overflow="fold")
+    for row in ported.rows:
+        by_target = {port.target: port for port in row.ports}
+        built = [report.resources(by_target[t]) if t in by_target else "" for t in ported.targets]
+        colour = "green" if row.good else "red" if row.outcome == "wrong" else "yellow"
+        texts = [f"{row.first.kernel} ({row.place})", row.outcome, *built]
+        texts += [result.counted(row.hazards), report.short(row.why)]
+        cells = [Text(printable(text)) for text in texts]
+        cells[1].stylize(colour)
+        table.add_row(*cells)
+    console.print(table)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[run.Progress], None]]:
+    """A bar on a terminal, and a line for each file elsewhere."""
+    with run_folder.bar(quiet) as update:
+
+        def show(progress: run.Progress) -> None:
+            for line in progress.lines if not quiet else ():
+                print(printable(line), file=sys.stderr, flush=True)
+            update(progress.done, progress.total, progress.lines[-1] if progress.lines else "")
+
+        yield show
+
+
+def _spelled(given: Sequence[str]) -> list[str]:
+    """``PATH … --explain CODE -I folder -D N=4 to=a,b`` as Hydra takes it. Raises ConfigError for
+    an option with nothing behind it."""
+    own: list[str] = []
+    lists: dict[str, list[str]] = {name: [] for name in _LISTS}
+    left = iter(given)
+    for text in left:
+        name, mark, value = text.partition("=")
+        if text[:2] in _SHORT:
+            lists[_SHORT[text[:2]]].append(text[2:] or _behind(left, text))
+        elif name == "--explain":
+            own += ["path=''", f"explain={value or _behind(left, text)}"]
+        elif name == "explain":
+            own += ["path=''", text]
+        elif name in lists and mark:
+            lists[name] += [item.strip(" '\"") for item in value.strip("[]").split(",") if item]
+        elif name in _TEXTS and mark:
+            own.append(f"{name}={_quoted(value)}")
+        elif mark and "/" not in name:
+            own.append(text)
+        else:
+            own.append(f"path={_quoted(text)}")
+    own += [f"{name}=[{','.join(map(_quoted, items))}]" for name, items in lists.items() if items]
+    return own
+
+
+def _behind(left: Iterator[str], option: str) -> str:
+    value = next(left, "")
+    if not value:
+        raise ConfigError(f"Got {option} with nothing behind it, expected {option} VALUE")
+    return value
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'") if "'" in text else text
+    return f"'{escaped}'"

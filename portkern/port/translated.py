@@ -1,0 +1,111 @@
+"""The files of a library, translated and looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from portkern.port import syntax, tree
+from portkern.port.hazard import Hazard
+from portkern.port.kernel_port import HazardLine
+from portkern.port.library import Library, SourceFile
+from portkern.port.lint import lint
+from portkern.port.request import PortRequest
+from portkern.port.result import FileResult
+from portkern.port.syntax import Kernel
+from portkern.port.translate import Translation, translate
+from portkern.port.tree import PortedFile
+from portkern.spec.target import Target
+
+
+@dataclass(frozen=True)
+class TranslatedFile:
+    """``seen`` are the hazards of the translation, by target: what is left to be looked at."""
+
+    source: SourceFile
+    translation: Translation
+    ported: PortedFile
+    seen: dict[str, tuple[Hazard, ...]]
+
+    @property
+    def name(self) -> str:
+        return self.source.path.as_posix()
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Where the ported file has them."""
+        if self.translation.text == self.source.text or not self.source.kernels:
+            return self.source.kernels
+        known = {kernel.name for kernel in self.source.kernels}
+        again = syntax.parse(self.translation.text).kernels
+        ported = tuple(kernel for kernel in again if kernel.name in known)
+        return ported if len(ported) == len(self.source.kernels) else self.source.kernels
+
+    def hazards_of(self, kernel: Kernel, target: str) -> tuple[HazardLine, ...]:
+        return tuple(_line(hazard) for hazard in self.seen[target] if self._owner(hazard) is kernel)
+
+    def _owner(self, hazard: Hazard) -> Kernel | None:
+        within = [k for k in self.kernels if k.line <= hazard.line <= k.last_line]
+        named = [k for k in self.kernels if k.name == hazard.kernel]
+        return next(iter([*(k for k in within if k in named), *named, *within]), None)
+
+    @cached_property
+    def outside(self) -> tuple[HazardLine, ...]:
+        """Hazards of no kernel."""
+        hazards = [h for seen in self.seen.values() for h in seen if self._owner(h) is None]
+        return tuple(dict.fromkeys(map(_line, hazards)))
+
+    @property
+    def result(self) -> FileResult:
+        return FileResult(
+            path=self.name,
+            kernels=len(self.kernels),
+            changes=len(self.translation.changes),
+            hazards=self.outside,
+        )
+
+
+def _line(hazard: Hazard) -> HazardLine:
+    return HazardLine(
+        code=hazard.code,
+        severity=str(hazard.severity),
+        message=hazard.message,
+        line=hazard.line,
+    )
+
+
+def translated(read: Library, request: PortRequest) -> list[TranslatedFile]:
+    """Sources and headers, in the order of their names."""
+    files = sorted([*read.sources, *read.headers], key=lambda file: file.path)
+    avoid = [place.resolve() for place in (*request.avoid, request.out)]
+    return [
+        _translated(file, read.root, request)
+        for file in files
+        if not any((read.root / file.path).resolve().is_relative_to(place) for place in avoid)
+    ]
+
+
+def _translated(file: SourceFile, root: Path, request: PortRequest) -> TranslatedFile:
+    name = file.path.as_posix()
+    translation = translate(file.text, name, to=request.to)
+    before = (root / file.path).read_bytes()
+    after = (
+        before
+        if translation.text == file.text
+        else tree.encoded(translation.text, before, file)
+    )
+    ported = PortedFile(file.path, before, after)
+    seen = {
+        str(target): (*translation.hazards, *hazards)
+        for target, hazards in _linted(translation.text, name, request.targets)
+    }
+    return TranslatedFile(file, translation, ported, seen)
+
+
+def _linted(
+    text: str, name: str, targets: Sequence[Target]
+) -> Iterator[tuple[Target, tuple[Hazard, ...]]]:
+    for target in targets:
+        yield target, lint(text, name, target=target)
