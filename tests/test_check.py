@@ -322,6 +322,29 @@ def test_a_normaliser_summed_in_order_is_strict_arithmetic_too() -> None:
         assert problems(case, powers / total[:, None]) == "", distribution
 
 
+@pytest.mark.parametrize("lanes", [1, 4, 64])
+def test_a_row_may_be_shifted_by_its_one_large_element(lanes: int) -> None:
+    """Which leaves as many equal terms as the row is long, each as large as that element."""
+    op = ops.load("layernorm")
+    for _ in range(20):
+        case = make_case(op, Workload("w", {"rows": 32, "cols": 129}), "float32", "one-hot")
+        x, weight, bias = case.inputs
+        shift = x.gather(1, x.abs().argmax(1, keepdim=True))
+        terms = torch.nn.functional.pad(x - shift, (0, -129 % lanes)).view(32, -1, lanes)
+        total = in_order(in_order(terms)[:, :, None])
+        centred = x - (shift + total / 129)
+        scale = 1 / ((centred**2).mean(1, keepdim=True) + 1e-5).sqrt()
+        assert not problems(case, centred * scale * weight + bias)
+
+
+def in_order(terms: torch.Tensor) -> torch.Tensor:
+    """Of ``(rows, n, lanes)``, the sums over n, one addition after the other."""
+    total = torch.zeros_like(terms[:, 0])
+    for k in range(terms.shape[1]):
+        total = total + terms[:, k]
+    return total
+
+
 def test_a_lucky_sum_near_zero_is_evaluated_by_its_terms() -> None:
     x = torch.tensor([1.0, 2.0**-12, -1.0], dtype=torch.float32).repeat(999).reshape(1, -1, 1)
     exact = x.double().sum(1)

@@ -241,21 +241,25 @@ def _chain(
         for index, tensor in enumerate(wide):  # one by one: together they may cancel
             if not tensor.is_floating_point():
                 continue
-            nudged = [*wide[:index], _nudged(tensor), *wide[index + 1 :]]
+            nudged = [*wide[:index], _nudged(tensor, largest=repeats), *wide[index + 1 :]]
             moved = _reference(op, nudged, scalars)
             for total, other, want in zip(chain, moved, exact, strict=True):
                 total += (other - want).abs_() * roundoffs
     return tuple(chain)
 
 
-def _nudged(wide: torch.Tensor) -> torch.Tensor:
+def _nudged(wide: torch.Tensor, *, largest: bool) -> torch.Tensor:
     """Each element up or down by a roundoff of float32, of its own size and of its row's: an
-    error of the mean moves the small ones as far as the large."""
+    error of the mean moves the small ones as far as the large. The row's size is its mean one, or
+    its ``largest``: a kernel that subtracts some element of a row before it adds may have taken
+    the one that is far larger than all others."""
     import torch
 
     sign = torch.randint(0, 2, wide.shape, dtype=torch.int8, device=wide.device) * 2 - 1
     size = wide.abs()
-    size += size.mean(-1, keepdim=True)
+    if wide.numel():
+        row = size.amax(-1, keepdim=True) if largest else size.mean(-1, keepdim=True)
+        size = size + row
     return wide + sign * size * ROUNDOFF["float32"]
 
 
