@@ -1,9 +1,10 @@
 """CUDA source as HIP, and the way back.
 
 Names, types and headers change by a table (:mod:`.names`), warp functions by the rule of
-:mod:`.warps`, what else differs by :mod:`.device` and :mod:`.inline_ptx`. Edits are of tokens: strings,
-comments and names of the user's own stay as they are, and so do launches, which hipcc takes.
-Everything stays on its line; at most one line is added, the include of HIP's runtime.
+:mod:`.warps`, what else differs by :mod:`.device` and :mod:`.inline_ptx`. Edits are of tokens:
+strings, comments and names of the user's own stay as they are, and so do launches, which hipcc
+takes. Everything stays on its line, but for includes that HIP needs where no blank line is there to
+take them.
 
 What cannot be decided gets no edit; the lint reads the result.
 """
@@ -20,7 +21,7 @@ from portkern.port.translate.draft import Change, Draft
 from portkern.port.translate.inline_ptx import translate_ptx
 from portkern.port.translate.names import table
 from portkern.port.translate.renaming import (
-    add_runtime,
+    add_headers,
     is_ported,
     rename_back,
     rename_headers,
@@ -61,5 +62,5 @@ def _to_hip(draft: Draft) -> None:
     translate_device(draft)
     translate_warps(draft)
     translate_ptx(draft)
-    rename_names(draft, table())
-    add_runtime(draft, present)
+    used = rename_names(draft, table())
+    add_headers(draft, present, used=used)

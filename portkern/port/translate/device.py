@@ -44,6 +44,8 @@ def translate_device(draft: Draft) -> None:
             _launch_bounds(draft, i)
         elif text == "__grid_constant__":
             draft.rename(i, "", "HIP has no such attribute; the parameter is a constant as it is")
+        elif text == "register" and draft.code.tokens[i + 1].kind is Kind.NAME:
+            draft.rename(i, "", "C++17, which HIP is compiled as, has no register variables")
         elif text in _CUB_WARPS:
             _cub_warp(draft, i)
         elif not draft.is_free_name(i) and draft.code.text[i - 1] != "::":
@@ -116,8 +118,10 @@ def _pointee(draft: Draft, i: int) -> bool:
     text, i = draft.code.text, i - 1
     while text[i] in ("__restrict__", "__restrict", "restrict", "const"):
         i -= 1
-    return text[i] == "*" and text[i - 1] in _PLAIN | {"const"} and (
-        text[i - 1] != "const" or text[i - 2] in _PLAIN
+    return (
+        text[i] == "*"
+        and text[i - 1] in _PLAIN | {"const"}
+        and (text[i - 1] != "const" or text[i - 2] in _PLAIN)
     )
 
 
@@ -272,6 +276,14 @@ _OPERATIONS = {
 }
 
 
+#: The words of any type of plain data, shuffled one by one.
+_WORDS = (
+    "int p[(sizeof(v) + 3) / 4]; __builtin_memcpy(p, &v, sizeof(v)); "
+    "for (int& q : p) q = g.shfl_xor(q, o); auto w = v; __builtin_memcpy(&w, p, sizeof(v)); "
+    "v = f(v, w);"
+)
+
+
 def _tile_function(draft: Draft, i: int) -> None:
     code = draft.code
     if code.text[i - 1] != "::" or code.text[i - 2] not in ("cg", "cooperative_groups"):
@@ -279,19 +291,22 @@ def _tile_function(draft: Draft, i: int) -> None:
     parts = draft.arguments(i)
     if parts is None:
         return
-    operation = _operation(draft, *parts[2]) if len(parts) == 3 else ""
-    if code.text[i] != "reduce" or not operation:
+    if code.text[i] != "reduce" or len(parts) != 3:
         draft.warn(i, "PK104", f"HIP has no {code.flat(i - 2, i + 1)}")
         return
+    known = _operation(draft, *parts[2])
+    step = f"auto w = g.shfl_xor(v, o); {known}" if known else _WORDS
+    parameters = "auto g, auto v" if known else "auto g, auto v, auto f"
+    loop = f"for (int o = g.size() / 2; o > 0; o /= 2) {{ {step} }}"
+    text = f"[]({parameters}) {{ {loop} return v; }}"
     first, close = i - 2, code.partner[i + 1]
-    before = code.flat(first, close + 1)
-    step = f"auto w = g.shfl_xor(v, o); {operation}"
-    text = f"[](auto g, auto v) {{ for (int o = g.size() / 2; o > 0; o /= 2) {{ {step} }} return v; }}"
     draft.replace(first, i + 1, text)
-    draft.replace(parts[1][1], close, "")
-    arguments = code.flat(parts[0][0], parts[1][1])
+    end = parts[1][1] if known else close
+    if known:
+        draft.replace(end, close, "")
+    arguments = code.flat(parts[0][0], end)
     why = "HIP has no cooperative_groups/reduce.h: the same over the tile's shuffles"
-    draft.note(i, before, f"{text}({arguments})", why)
+    draft.note(i, code.flat(first, close + 1), f"{text}({arguments})", why)
 
 
 def _operation(draft: Draft, first: int, last: int) -> str:

@@ -10,7 +10,13 @@ from portkern.port.translate.names import Table, is_hip_header
 from portkern.simt.translate.lexer import Directive, Kind
 
 #: What HIP has no header for and needs none, once its functions are written otherwise.
-_DROPPED = frozenset(["cooperative_groups/reduce.h"])
+_DROPPED = frozenset(
+    [
+        "cooperative_groups/reduce.h",
+        "cooperative_groups/scan.h",
+        "cooperative_groups/memcpy_async.h",
+    ]
+)
 #: The lint has hazards of their own for what these declare.
 _LINTED = frozenset(
     "mma.h cuda_pipeline.h cuda_pipeline_primitives.h cuda_awbarrier.h "
@@ -27,6 +33,11 @@ _OF_DEVICES = frozenset(
     "__global__ __device__ __shared__ __constant__ __managed__ <<< threadIdx blockIdx blockDim "
     "gridDim dim3".split()
 )
+_BLAS = frozenset(["hipblas/hipblas.h", "hipblaslt/hipblaslt.h"])
+_FLOATS = {
+    "hip/hip_fp16.h": frozenset(["half", "__half", "half2", "__half2"]),
+    "hip/hip_bf16.h": frozenset(["__nv_bfloat16", "nv_bfloat16", "__nv_bfloat162"]),
+}
 #: hipFuncSetAttribute and its kin take the kernel as a pointer to void: which argument it is.
 _KERNEL_POINTERS = {"cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0}
 _KERNEL_POINTERS |= {"cudaFuncGetAttributes": 1, "cudaLaunchKernel": 0}
@@ -94,8 +105,9 @@ def _include(draft: Draft, d: Directive, before: str, after: str, why: str) -> N
     draft.replace(first, d.end, text)
 
 
-def rename_names(draft: Draft, table: Table) -> None:
-    code, seen = draft.code, set[str]()
+def rename_names(draft: Draft, table: Table) -> bool:
+    """Whether any name is HIP's then."""
+    code, seen, renamed = draft.code, set[str](), False
     skipped = _in_includes(draft)
     for i, token in enumerate(code.tokens):
         if token.kind is not Kind.NAME or i in skipped:
@@ -115,11 +127,13 @@ def rename_names(draft: Draft, table: Table) -> None:
         if name.hip == name.cuda:
             continue
         if name.hip:
+            renamed = True
             draft.rename(i, name.hip, f"HIP's name of {text}")
             _cast_kernel(draft, i)
         elif name.kind != "device" and text not in seen:
             seen.add(text)
             draft.warn(i, "PK101", f"{text} has no counterpart in HIP")
+    return renamed
 
 
 def _in_includes(draft: Draft) -> set[int]:
@@ -148,18 +162,32 @@ def _cast_kernel(draft: Draft, i: int) -> None:
     )
 
 
-def add_runtime(draft: Draft, present: set[str]) -> None:
-    """nvcc includes CUDA's runtime by itself; hipcc leaves HIP's to the source."""
-    if RUNTIME in present or _OF_DEVICES.isdisjoint(draft.code.text) and not draft.changes:
-        return
-    i, text = _top(draft), f"#include <{RUNTIME}>"
-    why = "nvcc includes its runtime by itself, hipcc does not"
-    draft.note(i, "", text, why)
+def add_headers(draft: Draft, present: set[str], *, used: bool) -> None:
+    """What CUDA's compiler and libraries include by themselves, HIP's leave to the source."""
+    headers: dict[str, str] = {}
+    used = used or not _OF_DEVICES.isdisjoint(draft.code.text)
+    if RUNTIME not in present and used:
+        headers[RUNTIME] = "nvcc includes its runtime by itself, hipcc does not"
+    if not present.isdisjoint(_BLAS):
+        words = set(draft.code.text)
+        for header, names in _FLOATS.items():
+            if header not in present and not names.isdisjoint(words):
+                headers[header] = "cuBLAS includes it by itself, hipBLAS does not"
+    if headers:
+        _insert(draft, headers)
+
+
+def _insert(draft: Draft, headers: Mapping[str, str]) -> None:
+    i = _top(draft)
+    for header, why in headers.items():
+        draft.note(i, "", f"#include <{header}>", why)
+    text = "\n".join(f"#include <{header}>" for header in headers)
     gap = draft.code.tokens[i].gap
-    tail = re.search(r"\n[ \t]*\n(?=\s*\Z)", gap[_after_comments(gap) :])
-    if tail is not None:
+    start = _after_comments(gap)
+    blank = re.search(r"\n[ \t]*\n(?=\s*\Z)", gap[start:])
+    if blank is not None:
         # A blank line is there to take it, so that all else stays on its line.
-        at = _after_comments(gap) + tail.end() - 1
+        at = start + blank.end() - 1
         draft.gaps[i] = gap[:at].rstrip(" \t") + text + gap[at:]
     else:
         lead = "" if gap.endswith("\n") or not gap else "\n"

@@ -6,11 +6,11 @@ lanes: on a wave of 64 each half is one. Shuffles get the width 32; ballots give
 as the 32 bits that CUDA gives, so that all that is done with them stays right; masks are moved to
 the caller's half; ``warpSize`` is 32. That is what the kernel did before, on either width.
 
-A function of all lanes of a warp becomes the one of HIP without a mask, which acts on the lanes that
-are there: a mask of 64 bits would name the other half too, which may be in another branch.
+A function of all lanes of a warp becomes the one of HIP without a mask, which acts on the lanes
+that are there: a mask of 64 bits would name the other half too, which may be in another branch.
 
-One exception: a file that takes all it knows of lanes from ``warpSize`` is written for any width. It
-keeps ``warpSize``, and its functions span the wave.
+One exception: a file that takes all it knows of lanes from ``warpSize`` is written for any width.
+It keeps ``warpSize``, and its functions span the wave.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _HALF_TOKENS = ["(", "__lane_id", "(", ")", "&", "32", ")"]
 _SHUFFLES = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"])
 _REDUCTIONS = frozenset(f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor"))
 _VOTES = frozenset(["__any", "__all", "__ballot"])
-_OTHERS = frozenset(
-    ["__match_any_sync", "__match_all_sync", "__activemask", "__syncwarp"]
-) | _REDUCTIONS
-WARP_FUNCTIONS = (
-    _SHUFFLES | _VOTES | _OTHERS | {f"{name}_sync" for name in _SHUFFLES | _VOTES}
+_OTHERS = (
+    frozenset(["__match_any_sync", "__match_all_sync", "__activemask", "__syncwarp"]) | _REDUCTIONS
 )
+WARP_FUNCTIONS = _SHUFFLES | _VOTES | _OTHERS | {f"{name}_sync" for name in _SHUFFLES | _VOTES}
 _FULL = frozenset(["-1", "~0", "UINT_MAX", "UINT32_MAX", "ULONG_MAX"])
-_CASTS = frozenset(["(", ")", "unsigned", "int", "uint32_t", "long", "static_cast", "<", ">", "{", "}"])
+_CASTS = frozenset(
+    ["(", ")", "unsigned", "int", "uint32_t", "long", "static_cast", "<", ">", "{", "}"]
+)
 #: Where 32 is a number of lanes, and not the size of an array.
 _BEFORE_LANES = frozenset(["/", "%", "*", "<", "=", "&", "-", "(", ","])
 _WHY = "a logical warp of 32 lanes, on waves of 32 and of 64"

@@ -256,7 +256,7 @@ static inline SIMT_B(Status_t) SIMT_LT(MatmulAlgoGetHeuristic)(
     SIMT_LT(MatmulPreference_t), int requested, SIMT_LT(MatmulHeuristicResult_t) results[],
     int* returned) {
     *returned = 0;
-    if (const int bad = ::simt::blas::check(handle)) return (SIMT_B(Status_t))bad;
+    if (const int bad = ::simt::blas::check(handle)) return ::simt::detail::SIMT_B(_status)(bad);
     ::simt::blas::Gemm call{};
     const SIMT_B(Status_t) status = ::simt::detail::lt_call(*desc, a, b, c, d, &call);
     if (status || requested < 1) return status;
@@ -285,5 +285,5 @@ static inline SIMT_B(Status_t) SIMT_LT(Matmul)(SIMT_LT(Handle_t) handle, SIMT_LT
     call.b = detail::lt_matrix(b, layout_b, desc->transposed[1]);
     call.c = detail::lt_matrix(c, layout_c, SIMT_BU(OP_N));
     call.d = detail::lt_matrix(d, layout_d, SIMT_BU(OP_N));
-    return (SIMT_B(Status_t))blas::gemm(handle, call, at);
+    return detail::SIMT_B(_status)(blas::gemm(handle, call, at));
 }
