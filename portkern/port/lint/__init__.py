@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from portkern.port.hazard import Hazard
 from portkern.port.lint import (
     build_files,
@@ -32,14 +35,19 @@ _CODE: tuple[Rule, ...] = (
 _BUILD: tuple[Rule, ...] = (*build_files.RULES, *triton_files.RULES)
 
 
-def lint(text: str, name: str, *, target: Target | None = None) -> tuple[Hazard, ...]:
+def lint(
+    text: str, name: str, *, target: Target | None = None, headers: Sequence[str] = ()
+) -> tuple[Hazard, ...]:
     """What a port of ``text`` must heed, by line; ``name`` tells kernels from build files.
 
     CUDA and HIP are both read, and what is right at every width gives nothing. Without a target,
     what is a hazard on some AMD device is one; for NVIDIA, what is a hazard on every device.
+    ``headers`` are the texts of the library's own headers: what they define is not missing, and
+    their constants are known.
     """
     platform = Platform(target)
-    source = Source(text, name, amd=platform.amd)
+    known = tuple(_header(header, platform.amd) for header in headers)
+    source = Source(text, name, amd=platform.amd, headers=known)
     hazards = set()
     for rule in _BUILD if source.build_file else _CODE:
         for match in rule(source, platform):
@@ -56,6 +64,11 @@ def lint(text: str, name: str, *, target: Target | None = None) -> tuple[Hazard,
                 )
             )
     return tuple(sorted(hazards, key=lambda h: (h.line, h.column, h.code, h.message)))
+
+
+@lru_cache(maxsize=64)
+def _header(text: str, amd: bool) -> Source:
+    return Source(text, "header.h", amd=amd)
 
 
 __all__ = ["lint"]

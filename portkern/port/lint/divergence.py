@@ -9,6 +9,7 @@ from portkern.port.lint.lanes import Collective, Lanes
 from portkern.port.lint.regions import Region, around, regions
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source
+from portkern.port.lint.varying import THREAD, WARP_NAME, WAVE_CALL
 from portkern.port.lint.width import lanes_of
 from portkern.simt.diagnostics import Severity
 
@@ -46,7 +47,7 @@ def barriers_missed(source: Source, platform: Platform) -> Iterator[Match]:
             for region in (*_returns_before(source, function, at), *around(source, function, at)):
                 if region.keyword != "if" or region.start in reported:
                     continue
-                if _varies(lanes, region.header):
+                if lanes.varying.in_block(region.header, region.start):
                     reported.add(region.start)
                     header = " ".join(region.header.split())
                     line = source.line(at)
@@ -56,13 +57,6 @@ def barriers_missed(source: Source, platform: Platform) -> Iterator[Match]:
                         f"{line}; guard the work and keep the barrier outside"
                     )
                     yield Match("PK014", region.start, message)
-
-
-def _varies(lanes: Lanes, condition: str) -> bool:
-    """Whether threads of a block may answer differently, and not for lack of knowledge."""
-    return lanes.is_varying(condition) and not re.search(
-        r"\bblockDim\b.*==|==.*\bblockDim\b", condition
-    )
 
 
 def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:
@@ -77,39 +71,58 @@ def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:
                 continue
             why = _uneven(lanes, region)
             if why:
-                message = f"a barrier in a loop whose trip count depends on the thread ({why}); count from a number that all threads share"
+                message = (
+                    f"a barrier in a loop whose trip count depends on the thread ({why}); "
+                    "count from a number that all threads share"
+                )
                 yield Match("PK015", region.start, message)
 
 
 def _uneven(lanes: Lanes, loop: Region) -> str:
     """What makes the trip count differ between threads; empty: nothing that can be seen."""
+    varying = lanes.varying
     if loop.keyword != "for":
-        return loop.header.strip() if _thread_decides(lanes, loop.header) else ""
+        return loop.header.strip() if _thread_decides(lanes, loop) else ""
     parts = loop.header.split(";")
     if len(parts) != 3:
         return ""
     first = re.search(r"(\w+)\s*=\s*(.+)", parts[0], re.DOTALL)
-    condition, step = parts[1].strip(), parts[2]
+    condition = parts[1].strip()
     if first is None or not re.search(rf"\b{first[1]}\b", condition):
-        return condition if _thread_decides(lanes, condition) else ""
+        return ""
     others = re.sub(rf"\b{first[1]}\b", "0", condition)
-    start_varies, bound_varies = lanes.is_varying(first[2]), lanes.is_varying(others)
-    if start_varies == bound_varies or _even_anyway(lanes, condition, step):
+    start, bound = varying.in_block(first[2], loop.start), varying.in_block(others, loop.start)
+    if start == bound or _even_anyway(lanes, condition, parts[2]):
         return ""
     return " ".join(f"{first[0].strip()}; {condition}".split())
 
 
-def _thread_decides(lanes: Lanes, condition: str) -> bool:
-    """A loop variable of the kind 'while (i < n)' with i a thread's own."""
-    return lanes.is_varying(condition) and not re.search(r"\[", condition)
+def _thread_decides(lanes: Lanes, loop: Region) -> bool:
+    """while (i < n) with i a thread's own number that the loop steps on."""
+    condition = re.fullmatch(r"\s*(\w+)\s*(?:<|>|<=|>=|!=)\s*[\w.]+\s*", loop.header)
+    if condition is None or not lanes.varying.in_block(condition[1], loop.body):
+        return False
+    last = lanes.varying.last_in(condition[1], loop.body, loop.stop)
+    first = lanes.varying.values.get(condition[1])
+    step = last is not None and re.match(
+        rf"{condition[1]}\s*[-+]=", lanes.source.code[last.at : last.at + 60]
+    )
+    return bool(step and first and lanes.varying.in_block(first[0].text, first[0].at))
+
+
+_ROUNDED = re.compile(r"(?i)\b\w*(?:round|pad|align|ceil)\w*\b")
+_ROUNDED_UP = re.compile(r"(?i)(?:/|div|ceil|round).*\*", re.DOTALL)
 
 
 def _even_anyway(lanes: Lanes, condition: str, step: str) -> bool:
-    """Whether bound and step are constants that divide without rest."""
-    bound = re.search(r"<\s*(.+)$", condition)
-    stride = re.search(r"\+=\s*(.+)$", step)
+    """Whether the bound is a multiple of the step: by constants, or rounded up to one."""
+    bound = re.search(r"<\s*(.+)$", condition, re.DOTALL)
+    stride = re.search(r"\+=\s*(.+)$", step, re.DOTALL)
     if bound is None or stride is None:
         return False
+    texts = [bound[1], *(value.text for value in lanes.varying.values.get(bound[1].strip(), []))]
+    if _ROUNDED.search(bound[1]) or any(_ROUNDED_UP.search(text) for text in texts):
+        return True
     size, by = lanes.source.integer(bound[1]), lanes.source.integer(stride[1])
     return bool(size and by and size % by == 0)
 
@@ -147,7 +160,7 @@ def _splits_wave(source: Source, function: Function, lanes: Lanes, at: int) -> R
         if region.keyword == "for":
             if _uneven_in_wave(lanes, region):
                 return region
-        elif lanes.differs_in_wave(region.header):
+        elif lanes.varying.in_wave(region.header, region.start):
             return region
     return None
 
@@ -157,8 +170,11 @@ def _uneven_in_wave(lanes: Lanes, loop: Region) -> bool:
     first = re.search(r"(\w+)\s*=\s*(.+)", parts[0], re.DOTALL) if len(parts) == 3 else None
     if first is None or not re.search(rf"\b{first[1]}\b", parts[1]):
         return False
+    if WAVE_CALL.search(parts[1]):
+        return False
     others = re.sub(rf"\b{first[1]}\b", "0", parts[1])
-    uneven = lanes.differs_in_wave(first[2]) != lanes.differs_in_wave(others)
+    varying = lanes.varying
+    uneven = varying.in_wave(first[2], loop.start) != varying.in_wave(others, loop.start)
     return uneven and not _even_anyway(lanes, parts[1], parts[2])
 
 
@@ -167,9 +183,9 @@ def _whole_warps(lanes: Lanes, region: Region) -> bool:
     limits = re.findall(r"(?:<|>=)(?!<)\s*=?\s*(\w+)", region.header)
     if len(limits) != 1 or "&&" in region.header:
         return False
-    if limits[0] == "warpSize":
-        return True
     size = lanes.source.integer(limits[0])
+    if size is None:
+        return WARP_NAME.fullmatch(limits[0]) is not None
     return size is not None and size > 0 and size % 32 == 0
 
 
@@ -238,7 +254,8 @@ def _unguarded_loads(lanes: Lanes, array: str) -> Iterator[Match]:
     body = lanes.body
     for match in store.finditer(body):
         mine = {_plain(match[1])}
-        if not _own_element(lanes, match[1]):
+        place = lanes.function.open + match.start()
+        if not _own_element(lanes, match[1], place) or _one_thread(lanes, place):
             continue
         at = match.end()
         while (end := body.find(";", at)) >= 0:
@@ -248,7 +265,7 @@ def _unguarded_loads(lanes: Lanes, array: str) -> Iterator[Match]:
             written = store.search(statement)
             reads = statement[written.end(1) - written.start() :] if written else statement
             for use in load.finditer(reads):
-                if _plain(use[1]) not in mine and _neighbour(lanes, use[1]):
+                if _plain(use[1]) not in mine and _neighbour(lanes, use[1], place):
                     message = (
                         f"{array}{use[1]} is read after {array}{match[1]} was stored, with no "
                         "barrier between; add __syncthreads()"
@@ -268,19 +285,31 @@ def _plain(index: str) -> str:
     return re.sub(r"\s+", "", index)
 
 
-def _own_element(lanes: Lanes, index: str) -> bool:
+def _own_element(lanes: Lanes, index: str, at: int) -> bool:
     """[t], [ty][tx]: a thread's own, by plain names."""
     parts = re.findall(r"\[\s*([\w.]+)\s*\]", index)
     whole = "".join(f"[{part}]" for part in parts) == _plain(index)
-    return whole and bool(parts) and any(lanes.is_varying(part) for part in parts)
+    return whole and any(_thread_number(lanes, part, at) for part in parts)
 
 
-def _neighbour(lanes: Lanes, index: str) -> bool:
+def _thread_number(lanes: Lanes, name: str, at: int) -> bool:
+    values = lanes.varying.values.get(name, [])
+    return THREAD.fullmatch(name) is not None or (
+        len(values) == 1 and lanes.varying.in_block(name, at)
+    )
+
+
+def _one_thread(lanes: Lanes, at: int) -> bool:
+    regions = around(lanes.source, lanes.function, at)
+    return any(r.keyword == "if" and re.search(r"==\s*0\b|\b0\s*==", r.header) for r in regions)
+
+
+def _neighbour(lanes: Lanes, index: str, at: int) -> bool:
     """A constant, or a thread's number plus, minus or xor something."""
     parts = [part.strip() for part in re.findall(r"\[([^\]]*)\]", index)]
     if all(lanes.source.integer(part) is not None for part in parts):
         return True
-    return any(re.search(r"[-+^]", part) and lanes.is_varying(part) for part in parts)
+    return any(re.search(r"[-+^]", part) and lanes.varying.in_block(part, at) for part in parts)
 
 
 def _calls(source: Source, statement: str) -> bool:

@@ -34,7 +34,7 @@ def _narrow_mask(source: Source, function: Function | None, text: str, depth: in
     """Why ``text`` is a mask of 32 bits; empty where it is none, or cannot be known."""
     literal = _LITERAL.fullmatch(text)
     if literal is not None:
-        if _WIDE_CAST.search(text) or len(re.findall("[lL]", literal[2])) == 2:
+        if _WIDE_CAST.search(text) or "l" in literal[2].lower():
             return ""
         return f"{text} has 32 bits" if not _wide(literal[1]) else ""
     if text in ("UINT_MAX", "UINT32_MAX"):
@@ -183,7 +183,7 @@ def lane_bits(source: Source, platform: Platform) -> Iterator[Match]:
         function = source.function_at(match.start())
         if function is None:
             continue
-        wide = len(re.findall("[lL]", match[2])) == 2
+        wide = "l" in match[2].lower()  # long has 64 bits wherever HIP runs
         operand = match[3].strip("() ")
         size = source.integer(operand)
         if operand == "warpSize" or size == (64 if wide else 32):

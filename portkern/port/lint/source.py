@@ -79,9 +79,12 @@ def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:
 class Source:
     """``code`` has neither comments nor strings nor dead branches; ``quoted`` keeps strings."""
 
-    def __init__(self, text: str, name: str, *, amd: bool = True) -> None:
+    def __init__(
+        self, text: str, name: str, *, amd: bool = True, headers: tuple[Source, ...] = ()
+    ) -> None:
         self.text = text
         self.name = name
+        self.headers = headers
         self.build_file = _BUILD.search(name) is not None
         comments: list[tuple[int, int]] = []
         strings: list[tuple[int, int]] = []
@@ -194,19 +197,31 @@ class Source:
     def defined(self) -> frozenset[str]:
         """The macros and device functions that the file brings itself."""
         names = {match[1] for match in _DEFINE.finditer(self.code)}
-        return frozenset(names | {function.name for function in self.functions})
+        names |= {function.name for function in self.functions}
+        return frozenset(names).union(*(header.defined for header in self.headers))
 
     @cached_property
     def macros(self) -> Mapping[str, str]:
         """Object-like macros with one definition in force, and named constants."""
         values: dict[str, set[str]] = {}
+        for header in self.headers:
+            for name, text in header.macros.items():
+                values.setdefault(name, set()).add(text)
         for match in _DEFINE.finditer(self.code):
             if not match[2]:
                 values.setdefault(match[1], set()).add(" ".join(match[3].split()))
         for match in _CONSTANT.finditer(self.code):
             text = (match[3] or match[4] or "").strip()
             values.setdefault(match[2], set()).add(text)
+        for match in re.finditer(r"\b(?:int|unsigned)\s+warpSize\s*=\s*(\w+)\s*;", self.code):
+            values.setdefault("warpSize", set()).add(match[1])
         return {name: texts.pop() for name, texts in values.items() if len(texts) == 1}
+
+    @cached_property
+    def own_warp_size(self) -> bool:
+        """Whether warpSize is a macro, a variable or a parameter of the file's own."""
+        declared = r"\b(?:int|auto|unsigned|size_t|uint32_t)\s+warpSize\b"
+        return "warpSize" in self.defined or re.search(declared, self.code) is not None
 
     def integer(self, expression: str) -> int | None:
         """The value of a constant expression; None where it is none."""

@@ -47,7 +47,9 @@ def _callees(source: Source, function: Function) -> list[Function]:
 
 def _ids(lanes: Lanes) -> set[Lane]:
     """What lane and warp numbers a function computes, named or in place."""
-    return {kind for _, kind in lanes.pieces(lanes.body)} | set(lanes.kinds.values())
+    # A lane of 32 that has no name is a mere condition, as in (t & 31) == 0.
+    places = {kind for _, kind in lanes.pieces(lanes.body)} - {Lane.LANE32}
+    return places | set(lanes.kinds.values())
 
 
 def _offsets(lanes: Lanes, shuffle: Collective) -> list[int]:
@@ -58,7 +60,7 @@ def _offsets(lanes: Lanes, shuffle: Collective) -> list[int]:
     for loop in _LOOP.finditer(lanes.body):
         if loop[1] == shuffle.operand:
             start = loop[2].strip()
-            if re.search(r"\bwarpSize\b", start) and "warpSize" not in lanes.source.macros:
+            if re.search(r"\bwarpSize\b", start) and not lanes.source.own_warp_size:
                 return [-1]
             first = lanes.source.integer(start)
             return [first] if first is not None else []
@@ -148,9 +150,11 @@ def partials(source: Source, platform: Platform) -> Iterator[Match]:
     """PK007: an array of one slot per warp has another width's size."""
     for function in source.functions:
         lanes = lanes_of(source, function)
-        for match in _SHARED.finditer(source.code, function.open, function.close):
+        arrays = list(_SHARED.finditer(source.code, function.open, function.close))
+        names = [match[2] for match in arrays]
+        for match in arrays:
             size = source.integer(match[3])
-            if size is None:
+            if size is None or names.count(match[2]) > 1:  # one of them is under an #else
                 continue
             yield from _slots_by_wave(lanes, match, size, platform)
             if platform.wave64 and size == 32:
@@ -166,7 +170,7 @@ def _slots_by_wave(
         return
     for use in re.finditer(rf"\b{array[2]}\s*\[([^\]]*)\]", lanes.body):
         kind = lanes.kinds.get(use[1].strip()) or lanes.kind(use[1])
-        by_size = any("warpSize" in e for n, e in lanes._assigned if n == use[1].strip())
+        by_size = any("warpSize" in e for n, e in lanes.values if n == use[1].strip())
         if kind is Lane.WARP and (by_size or "warpSize" in use[1]) and size in (8, 16):
             message = (
                 f"{array[2]}[{size}] has a slot for each warp of 64 threads, and warpSize may be "
@@ -182,8 +186,10 @@ def _slots_read_by_lane(lanes: Lanes, array: re.Match[str]) -> Iterator[Match]:
             continue
         at = lanes.function.open + use.start()
         regions = around(lanes.source, lanes.function, at)
-        guards = [region.header for region in regions] + [lanes.source.statement(at)]
-        if not any(re.search(rf"\b{use[1]}\b[^;]*[<>=!]|[<>]\s*{use[1]}\b", g) for g in guards):
+        statement = lanes.source.statement(at)
+        guards = [region.header for region in regions] + [statement]
+        compared = re.compile(rf"\b{use[1]}\b[^;]*[<>=!]|[<>]\s*{use[1]}\b")
+        if not re.search(r"[<>].*\?", statement) and not any(map(compared.search, guards)):
             message = (
                 f"{array[2]}[32] is read at [{use[1]}], which runs to 63 on a wave of 64; "
                 f"guard it with {use[1]} < blockDim.x / warpSize"
@@ -193,7 +199,7 @@ def _slots_read_by_lane(lanes: Lanes, array: re.Match[str]) -> Iterator[Match]:
 
 def constants(source: Source, platform: Platform) -> Iterator[Match]:
     """PK008: warpSize where the language wants a constant."""
-    if not platform.amd or "warpSize" not in source.words or "warpSize" in source.defined:
+    if not platform.amd or "warpSize" not in source.words or source.own_warp_size:
         return
     patterns = {
         r"__shared__[^;=()]*\[[^\];]*\bwarpSize\b": "an array's size",
@@ -207,8 +213,6 @@ def constants(source: Source, platform: Platform) -> Iterator[Match]:
         r"\benum\b[^;{}]*\{[^}]*=\s*[^,}]*\bwarpSize\b": "an enumerator",
         r"^[ \t]*(?:float|int|double|T)\s+\w+\s*\[[^\];]*\bwarpSize\b": "an array's size",
     }
-    if re.search(r"\b(?:int|auto|unsigned|size_t)\s+warpSize\b", source.code):
-        return  # a variable of its own
     for pattern, where in patterns.items():
         for match in re.finditer(pattern, source.code, re.MULTILINE):
             at = match.start() + match[0].rindex("warpSize")
