@@ -217,6 +217,7 @@ def test_a_file_of_a_plan_stays_in_its_folder(tmp_path: Path) -> None:
 # ---- there and back
 
 
+@pytest.mark.filterwarnings("default")  # of libraries below MLflow
 def test_a_plan_gives_the_verdicts_that_a_run_here_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,12 +243,22 @@ def test_a_plan_gives_the_verdicts_that_a_run_here_gives(
     assert {r.run for r in back} == {"night"}
     assert {r.verdict for r in back} == {Verdict.PASSED, Verdict.WRONG, Verdict.UNSUPPORTED}
     assert (folder / "reports/night/matrix.html").is_file()
+    assert {"night", "direct"} & names_in_mlflow(folder / "mlflow.db") == {"night"}
     assert portkern("diff", "direct", "night", "json=true") == 0
     said = capsys.readouterr().out
     assert "new failure" not in said
     before = (folder / "reports/night/records.jsonl").read_bytes()
     assert portkern("import", "records", str(brought)) == 1
     assert (folder / "reports/night/records.jsonl").read_bytes() == before
+
+
+def names_in_mlflow(database: Path) -> set[str]:
+    """Of the runs that are there."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{database}")
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    return {str(run.info.run_name) for run in client.search_runs(experiments)}
 
 
 def test_inputs_are_drawn_where_the_plan_runs_and_differ_each_time(

@@ -30,13 +30,15 @@ ID = re.compile(r"[0-9a-f]{16}")
 class Plan(Line):
     """``seeds`` are ``secret``: the evaluator draws those of all inputs where it runs, from the
     system's randomness, for each call. They are in no plan and no record, so that no author of a
-    kernel can know an input before. ``id`` is the digest of all the rest."""
+    kernel can know an input before. ``suite`` is what its ops were called, as tracking knows the
+    run. ``id`` is the digest of all the rest."""
 
     SCHEMA: ClassVar[int] = 1
 
     schema_: Literal[1] = 1
     id: str = ""
     run: str
+    suite: str = ""
     portkern: Portkern
     options: PlannedOptions
     seeds: Literal["secret"] = "secret"
@@ -48,7 +50,7 @@ class Plan(Line):
     cells: list[PlannedCell]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], options: TrialOptions, run: str) -> Plan:
+    def of(cls, cells: Sequence[Cell], options: TrialOptions, run: str, suite: str = "") -> Plan:
         """Raises ConfigError for no cells, and for what cannot be put into a document."""
         if not cells:
             raise ConfigError(
@@ -62,6 +64,7 @@ class Plan(Line):
                 kernels.setdefault(cell.candidate, f"{cell.candidate.digest}-{len(kernels)}")
         plan = cls(
             run=run,
+            suite=suite,
             portkern=Portkern.here(),
             options=PlannedOptions.of(options),
             stage=cells[0].stage,

@@ -54,6 +54,7 @@ class ImportOptions:
     run: str = ""
     plan: str = ""
     reports: str = "reports"
+    track: bool = True
     json: bool = False
 
 
@@ -109,6 +110,7 @@ def main(overrides: Sequence[str]) -> int:
             plan=options.plan,
             run=options.run,
             reports=options.reports,
+            track=options.track,
             as_json=options.json,
         )
     if options.format in KERNELS:

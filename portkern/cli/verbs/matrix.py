@@ -115,7 +115,9 @@ def main(overrides: Sequence[str]) -> int:
     options = request.options
     if options.plan:
         cells, path = request.question.cells(), Path(options.plan)
-        return plan_file.write(path, cells, request.chosen, request.folder, as_json=options.json)
+        return plan_file.write(
+            path, cells, request.chosen, request.folder, suite=_suite(options), as_json=options.json
+        )
     answer = _run(request)
     more: dict[str, object] = {}
     if answer.project:
@@ -309,15 +311,10 @@ def _not_covered(
 def _track(
     records: Sequence[Record], folder: Path, options: MatrixOptions, comparison: Comparison | None
 ) -> list[str]:
-    """Notes about tracking; losing it loses no result."""
     if not options.track:
         return []
-    from portkern.tracking import matrix_runs
-    from portkern.tracking.store import Skipped
+    return run_folder.tracked(records, folder, _suite(options), comparison)
 
-    suite = "-".join(names(options.ops))
-    tracked = matrix_runs.track(
-        records, experiment=suite, run_name=folder.name, folder=folder, comparison=comparison
-    )
-    again = "the records are kept; give the same command again to log them"
-    return [f"{tracked}; {again}" if isinstance(tracked, Skipped) else str(tracked)]
+
+def _suite(options: MatrixOptions) -> str:
+    return "-".join(names(options.ops))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from portkern.cells.selection import Cell
@@ -19,7 +20,13 @@ from portkern.regression.runs import RECORDS
 
 
 def write(
-    path: Path, cells: Sequence[Cell], chosen: TrialOptions, folder: Path, *, as_json: bool
+    path: Path,
+    cells: Sequence[Cell],
+    chosen: TrialOptions,
+    folder: Path,
+    *,
+    suite: str,
+    as_json: bool,
 ) -> int:
     """The plan of what would be run into ``folder``, which keeps a copy. Raises ConfigError where
     there is a file already, and StorageError."""
@@ -28,7 +35,7 @@ def write(
             f"{path} exists already; 'portkern execute {path}' runs a plan, another plan=FILE "
             "writes one"
         )
-    plan = Plan.of(cells, chosen, folder.name)
+    plan = Plan.of(cells, chosen, folder.name, suite)
     plan.write(kept(folder, plan.id))
     plan.write(path)
     if as_json:
@@ -44,9 +51,10 @@ def write(
     return 0
 
 
-def take(path: Path, *, plan: str, run: str, reports: str, as_json: bool) -> int:
-    """The records of a file into the run that its plan was written for, or into another. Raises
-    ConfigError and RecordError for what is not of the plan, and StorageError."""
+def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json: bool) -> int:
+    """The records of a file into the run that its plan was written for, or into another, which is
+    tracked as if it had been run here. Raises ConfigError and RecordError for what is not of the
+    plan, and StorageError."""
     returned = Returned.read(path)
     for note in filter(None, [returned.torn]):
         print(f"portkern: note: {note}", file=sys.stderr)
@@ -68,7 +76,9 @@ def take(path: Path, *, plan: str, run: str, reports: str, as_json: bool) -> int
         file=sys.stderr,
     )
     records = run_folder.latest(folder)
-    table = run_folder.report(records, folder)
+    suite = known.suite or "-".join(known.ops)
+    sink = partial(run_folder.tracked, records, folder, suite) if track else tuple
+    table = run_folder.report(records, folder, sink=sink)
     code = exit_code.of_records(records)
     run_folder.show(
         table, folder, exit_code=code, as_json=as_json, more={"new": len(new), "left": left}

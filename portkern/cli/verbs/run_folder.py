@@ -26,6 +26,7 @@ from portkern.regression.runs import RECORDS
 from portkern.sandbox import session
 
 if TYPE_CHECKING:
+    from portkern.regression.comparison import Comparison
     from portkern.report.table import Table
 
 #: Characters of a run's name; most file systems end at 255 bytes.
@@ -202,6 +203,20 @@ def report(
         print(f"portkern: note: {note}", file=sys.stderr)
     _tell_github(written.table, folder)
     return written.table
+
+
+def tracked(
+    records: Sequence[Record], folder: Path, suite: str, comparison: Comparison | None = None
+) -> list[str]:
+    """Logged to MLflow, with notes about it; losing it loses no result."""
+    from portkern.tracking import matrix_runs
+    from portkern.tracking.store import Skipped
+
+    answer = matrix_runs.track(
+        records, experiment=suite, run_name=folder.name, folder=folder, comparison=comparison
+    )
+    again = "the records are kept; give the same command again to log them"
+    return [f"{answer}; {again}" if isinstance(answer, Skipped) else str(answer)]
 
 
 def _tell_github(table: Table, folder: Path) -> None:
