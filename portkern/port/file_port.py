@@ -45,14 +45,6 @@ class FilePorter:
         units = [source.path for source in self._read.units(file.source.path)]
         return tuple(units[:_MOST_UNITS]) or (file.source.path,)
 
-    def unbuilt(self, file: TranslatedFile) -> list[KernelPort]:
-        """When neither objects nor proofs were asked for."""
-        return [
-            self._known(file, kernel, target, "", NotBuilt("not asked for"), _NOT_ASKED)
-            for kernel in file.kernels
-            for target in self._request.targets
-        ]
-
     def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
         """Every kernel of the file for every target, under the target's key."""
         began = time.monotonic()
@@ -116,13 +108,16 @@ class FilePorter:
             return NotBuilt("objects are made for AMD's GPUs alone; nvcc builds this file")
         include, defines = self._read.settings(unit)
         folders = tree.moved(
-            (*self._request.include, *include), root=self._read.root, folder=self._ported
+            (*self._request.include, *include),
+            root=self._read.root,
+            folder=self._ported,
+            complete=self._request.path.is_dir(),
         )
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
             return device_build.build(
                 self._ported / unit,
                 target,
-                include=(*folders, *self._request.include, *include),
+                include=folders,
                 defines=(*self._request.defines, *defines),
                 workdir=Path(workdir),
                 timeout_s=self._request.timeout_s,

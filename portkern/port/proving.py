@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import PortkernError
-from portkern.port import proof, tree
+from portkern.port import expected, proof, tree
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
@@ -18,6 +18,7 @@ from portkern.port.request import PortRequest
 from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
 from portkern.records import atomic_write
+from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import target as targets
 from portkern.spec.target import Target
 
@@ -27,6 +28,8 @@ _OTHER = {64: "gfx1100", 32: "gfx942"}
 #: What a proof leaves that is worth keeping: cases, and files that run one kernel.
 _KEPT = (".yaml", ".hip", ".cu")
 CASES = "cases"
+#: Inputs of a proof that ran the library's own program, and the GPU that it ran it as.
+_OF_PROGRAM, _ORIGINAL = "the program's own", "sm_90"
 _Proofs = Mapping[tuple[str, str], ProofLine]
 
 
@@ -67,6 +70,13 @@ class Prover:
                 failed = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
                 return {(file, kernel.name): failed for file, kernel in kernels}
             kept = self._kept(unit, workdir)
+            if any(
+                p.inputs.startswith(_OF_PROGRAM) and p.outcome is Outcome.PROVEN for p in proofs
+            ):
+                file = self._run / expected.FOLDER / f"{str(unit).replace('/', '_')}.txt"
+                source = self._source(unit, original=True)
+                arguments = self._request.arguments
+                expected.record(source, targets.load(_ORIGINAL), arguments, workdir / "build", file)
         return {
             (file, kernel.name): self._line(known, kept)
             for (file, kernel), known in zip(kernels, proofs, strict=True)
@@ -123,12 +133,14 @@ class Prover:
     def _source(self, unit: PurePosixPath, *, original: bool) -> ProofSource:
         request, root = self._request, self._read.root
         include, defines = self._read.settings(unit)
-        folders = (*request.include, *include)
-        moved = () if original else tree.moved(folders, root=root, folder=self._ported)
+        folders = tuple(folder.resolve() for folder in (*request.include, *include))
+        if not original:
+            complete = request.path.is_dir()
+            folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
         return ProofSource(
             (root if original else self._ported) / unit,
             "cuda" if (request.to == "hip") == original else "hip",
-            include=tuple(dict.fromkeys((*moved, *(f.resolve() for f in folders)))),
+            include=tuple(dict.fromkeys(folders)),
             defines=tuple(dict.fromkeys((*request.defines, *defines))),
         )
 
@@ -154,10 +166,13 @@ class Prover:
             inputs=known.inputs,
             coverage=Coverage(**asdict(known.coverage)) if known.coverage else None,
             findings=tuple(map(str, known.findings)),
-            original_findings=tuple(map(str, known.original_findings)),
+            original_findings=tuple(map(self._from_root, known.original_findings)),
             counterexample=kept.get(case, case),
             command=command,
         )
+
+    def _from_root(self, finding: Diagnostic) -> str:
+        return str(finding).replace(f"{self._read.root}/", "")
 
 
 def _is_program(file: TranslatedFile) -> bool:

@@ -40,11 +40,15 @@ def resources(port: KernelPort) -> str:
     agprs = f"+{used.agprs}" if used.agprs else ""
     parts = [f"{used.vgprs}{agprs} VGPR" if used.vgprs is not None else ""]
     parts.append(f"{used.sgprs} SGPR" if used.sgprs is not None else "")
-    parts.append(f"{used.lds_bytes / 1024:g} KiB LDS" if used.lds_bytes else "")
+    parts.append(f"{_size(used.lds_bytes)} LDS" if used.lds_bytes else "")
     parts.append(f"{used.spills} spills" if used.spills else "")
     parts.append(f"{used.scratch_bytes} B scratch" if used.scratch_bytes else "")
     parts.append(f"{used.occupancy:.0%} occupancy" if used.occupancy is not None else "")
     return ", ".join(part for part in parts if part) or "built"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024:.3g} KiB" if count >= 1024 else f"{count} B"
 
 
 def coverage(row: KernelRow) -> str:

@@ -15,7 +15,7 @@ OUTCOMES = ("wrong", "needs a human", "not proven", "needs hardware", NOT_ASKED,
 
 @dataclass(frozen=True)
 class FileResult:
-    """``hazards`` are those outside kernels; ``problem`` says why nothing more is known of it."""
+    """``hazards`` are those that no kernel's port has; ``problem``: why nothing more is known."""
 
     path: str
     kernels: int
@@ -69,10 +69,13 @@ class KernelRow:
     @property
     def why(self) -> str:
         """What is missing, of the worst target first."""
-        reasons = [f"{p.target}: {p.missing}" for p in self.ports if not p.fits]
+        by_reason: dict[str, list[str]] = {}
+        for port in self.ports:
+            if not port.fits:
+                by_reason.setdefault(port.missing, []).append(port.target)
+        reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
         proof = self.worst.proof
-        reasons += [proof.why] if proof.why else []
-        return "; ".join(dict.fromkeys(reasons))
+        return "; ".join([*reasons, *([proof.why] if proof.why else [])])
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ def _ran(port: KernelPort) -> bool:
 
 def summary_line(result: PortResult) -> str:
     rows = result.rows
+    if not rows:
+        return f"{result.name} → {result.to}: {_hazards(result)}"
     counts = Counter(row.outcome for row in rows)
     asked = counts[NOT_ASKED] < len(rows) or not rows
     parts = [f"{counts[PROVEN]} of {len(rows)} kernels proven in emulation"] if asked else []
@@ -129,6 +134,14 @@ def summary_line(result: PortResult) -> str:
     if result.unread:
         parts.append(f"{len(result.unread)} of {len(result.files)} files not read")
     return f"{result.name} → {result.to}: {', '.join(parts)}"
+
+
+def _hazards(result: PortResult) -> str:
+    """Of a library that was only looked at."""
+    levels = Counter(hazard.severity for file in result.files for hazard in file.hazards)
+    counts = ", ".join(f"{count} {level}s" for level, count in sorted(levels.items()))
+    kernels = sum(file.kernels for file in result.files)
+    return f"{kernels} kernels in {len(result.files)} files, {counts or 'no hazards'}"
 
 
 def document(result: PortResult) -> dict[str, object]:

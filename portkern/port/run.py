@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
@@ -50,6 +50,8 @@ def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> Port
     if not any(file.kernels for file in files):
         raise ConfigError(_no_kernels(request, read))
     ported = [file.ported for file in files]
+    if not request.build:
+        return _result(request, read, files, [], began)
     written = tree.write(
         read.root,
         ported,
@@ -63,21 +65,33 @@ def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> Port
     ports, reused = _ports(request, read, files, written, folder, show)
     if request.in_place:
         tree.write_in_place(read.root, ported)
-    result = PortResult(
+    result = replace(
+        _result(request, read, files, ports, began),
+        notes=tuple(f"{name} was not copied: it is large" for name in written.left_out),
+        reused=reused,
+    )
+    build_notes.write(result, _build_notes(request, read, files, written), folder)
+    return result
+
+
+def _result(
+    request: PortRequest,
+    read: Library,
+    files: Sequence[TranslatedFile],
+    ports: Sequence[KernelPort],
+    began: float,
+) -> PortResult:
+    return PortResult(
         name=read.root.name if request.path.is_dir() else request.path.name,
         root=read.root,
         tree=read.root if request.in_place else request.out,
         to=request.to,
-        targets=tuple(map(str, request.targets)) if request.build else (),
-        files=tuple(file.result for file in files),
+        targets=tuple(map(str, request.targets)),
+        files=tuple(file.result(whole=not request.build) for file in files),
         ports=tuple(ports),
         problems=tuple(map(str, read.problems)),
-        notes=tuple(f"{name} was not copied: it is large" for name in written.left_out),
-        reused=reused,
         seconds=time.monotonic() - began,
     )
-    build_notes.write(result, _build_notes(request, read, files, written), folder)
-    return result
 
 
 def _no_kernels(request: PortRequest, read: Library) -> str:
@@ -100,8 +114,6 @@ def _ports(
     wanted = [file for file in files if file.kernels]
     by_path = {file.source.path: file for file in files}
     porter = FilePorter(request, read, by_path, written.folder, folder)
-    if not request.build:
-        return [port for file in wanted for port in porter.unbuilt(file)], 0
     keys = Keys(read, by_path, request)
     records = PortFile(folder)
     known = {} if request.fresh else _known(records)
@@ -167,7 +179,10 @@ def _build_notes(
         if file.source.path not in included and (file.kernels or file.source.launches)
     ]
     include = tree.moved(
-        dict.fromkeys([*request.include, *read.include]), root=read.root, folder=written.folder
+        [*request.include, *read.include],
+        root=read.root,
+        folder=written.folder,
+        complete=request.path.is_dir(),
     )
     return BuildNotes(
         sources=tuple(file.name for file in sources),
@@ -180,5 +195,5 @@ def _build_notes(
 
 def _from(folder: Path, place: Path) -> str:
     """A folder as the tree's root sees it."""
-    inside = place.is_relative_to(folder)
-    return place.relative_to(folder).as_posix() if inside else str(place.resolve())
+    inside = place.is_relative_to(folder.resolve())
+    return place.relative_to(folder.resolve()).as_posix() if inside else str(place)

@@ -57,14 +57,29 @@ class TranslatedFile:
         hazards = [h for seen in self.seen.values() for h in seen if self._owner(h) is None]
         return tuple(dict.fromkeys(map(_line, hazards)))
 
-    @property
-    def result(self) -> FileResult:
+    def result(self, *, whole: bool) -> FileResult:
+        """With the hazards of its kernels too, or only with those outside them."""
+        everywhere = (_line(hazard) for seen in self.seen.values() for hazard in seen)
         return FileResult(
             path=self.name,
             kernels=len(self.kernels),
             changes=len(self.translation.changes),
-            hazards=self.outside,
+            hazards=tuple(dict.fromkeys(everywhere)) if whole else self.outside,
+            problem="does not parse: no kernel could be read" if self._broken_line else "",
+            line=self._broken_line,
         )
+
+    @cached_property
+    def _broken_line(self) -> int:
+        """Where the grammar stumbles in a file that has kernels, none of which could be read; 0 in
+        all others: it stumbles over many a macro that compilers take."""
+        if self.kernels or "__global__" not in self.source.text:
+            return 0
+        read = syntax.parse(self.source.text)
+        if read.macro_kernels or not read.root.has_error:
+            return 0
+        wrong = next((node for node in read.nodes() if node.is_error or node.is_missing), None)
+        return wrong.start_point.row + 1 if wrong else 1
 
 
 def _line(hazard: Hazard) -> HazardLine:
@@ -92,9 +107,7 @@ def _translated(file: SourceFile, root: Path, request: PortRequest) -> Translate
     translation = translate(file.text, name, to=request.to)
     before = (root / file.path).read_bytes()
     after = (
-        before
-        if translation.text == file.text
-        else tree.encoded(translation.text, before, file)
+        before if translation.text == file.text else tree.encoded(translation.text, before, file)
     )
     ported = PortedFile(file.path, before, after)
     seen = {

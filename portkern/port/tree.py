@@ -175,12 +175,16 @@ def _others(root: Path, avoid: Sequence[Path]) -> Iterator[str]:
                 yield path.relative_to(root).as_posix()
 
 
-def moved(folders: Iterable[Path], *, root: Path, folder: Path) -> tuple[Path, ...]:
-    """Folders of headers as the ported tree has them: those inside it, from there."""
+def moved(folders: Iterable[Path], *, root: Path, folder: Path, complete: bool) -> tuple[Path, ...]:
+    """Folders of headers as the ported tree has them: those inside it, from there. The tree of one
+    file has the headers alone that are ported; others are where they were."""
     whole = root.resolve()
-    return tuple(
-        folder / place.resolve().relative_to(whole)
-        if place.resolve().is_relative_to(whole)
-        else place
-        for place in folders
-    )
+    places: list[Path] = []
+    for place in (place.resolve() for place in folders):
+        if not place.is_relative_to(whole):
+            places.append(place)
+            continue
+        copy = folder.resolve() / place.relative_to(whole)
+        places += [copy] if copy.is_dir() else []
+        places += [] if complete else [place]
+    return tuple(dict.fromkeys(places))

@@ -68,7 +68,8 @@ def main(overrides: Sequence[str]) -> int:
     request, folder = _requested(options)
     with run_folder.writing(folder), _progress(options.json) as show:
         ported = run.run(request, folder, show)
-    report.write(ported, folder)
+        if request.build:
+            report.write(ported, folder)
     code = _exit_code(ported, request)
     if options.json:
         json_output.show(result.document(ported) | {"folder": str(folder), "exit_code": code})
@@ -151,17 +152,15 @@ def _targets(asked: Sequence[str]) -> tuple[Way, tuple[Target, ...]]:
 def _exit_code(ported: PortResult, request: PortRequest) -> int:
     if request.build:
         return ported.exit_code
-    hazards = [h for file in ported.files for h in file.hazards]
-    hazards += [h for row in ported.rows for h in row.hazards]
+    hazards = [hazard for file in ported.files for hazard in file.hazards]
     return 1 if ported.unread or any(h.severity == "error" for h in hazards) else 0
 
 
 def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
     if not request.build:
-        placed = [(file.path, item) for file in ported.files for item in file.hazards]
-        placed += [(row.first.path, item) for row in ported.rows for item in row.hazards]
-        for path, item in sorted(dict.fromkeys(placed), key=lambda p: (p[0], p[1].line)):
-            print(printable(report.hazard_line(path, item)))
+        for file in ported.files:
+            for item in sorted(file.hazards, key=lambda item: item.line):
+                print(printable(report.hazard_line(file.path, item)))
     for file in ported.unread:
         print(printable(f"{file.path}:{file.line}: {file.problem}"), file=sys.stderr)
     for problem in ported.problems:
@@ -169,7 +168,10 @@ def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
     if request.build:
         _table(ported)
     print(printable(result.summary_line(ported)))
-    print(f"tree: {printable(str(ported.tree))}; patch, table, cases: {printable(str(folder))}/")
+    if request.build:
+        print(
+            f"tree: {printable(str(ported.tree))}; patch, table, cases: {printable(str(folder))}/"
+        )
 
 
 def _table(ported: PortResult) -> None:
