@@ -11,6 +11,7 @@ from portkern.port.lint.launches import launches
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source
 from portkern.simt.diagnostics import Severity
+from portkern.spec.target import AmdLimits
 
 _ARRAY = re.compile(
     r"(?<!extern )__shared__\s+(?:__align__\s*\([^)]*\)\s*|alignas\s*\([^)]*\)\s*|volatile\s+)*"
@@ -99,12 +100,19 @@ def _recomputed(
     at: int, text: str, threads: int | None, second: int | None, platform: Platform
 ) -> Iterator[Match]:
     message = f"{text} blocks per multiprocessor become {text} waves per SIMD"
-    if threads and second and platform.target is not None and platform.target.warp:
-        waves = math.ceil(threads / platform.target.warp) * second
-        wanted = max(1, math.ceil(waves / 4))
-        if wanted == second:
+    limits = platform.target.limits if platform.target else None
+    if threads and second and isinstance(limits, AmdLimits) and platform.target is not None:
+        waves = math.ceil(threads / (platform.target.warp or 64)) * second
+        wanted = min(max(1, math.ceil(waves / limits.simds_unit)), limits.waves_simd)
+        if wanted == second and wanted < limits.waves_simd:
             return
-        message = f"{message}; write {min(wanted, platform.waves_simd)} for {platform.name}"
+        registers = limits.vgprs_simd // limits.waves_simd
+        if wanted == limits.waves_simd:
+            message = (
+                f"{message}, all that there are, with {registers} registers each; ask for less"
+            )
+        else:
+            message = f"{message}; write {wanted} for {platform.name}"
     else:
         message = f"{message}; recompute it or leave it out"
     yield Match("PK024", at, message)

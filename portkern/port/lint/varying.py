@@ -72,17 +72,15 @@ class Varying:
                     values[more[1]].append(Value(match.start(), more[2], declares))
         return values
 
-    def _in_scope(self, name: str, at: int) -> tuple[int, list[Value]]:
-        """The values that ``name`` may have at ``at``, and where it is declared."""
+    def _in_scope(self, name: str, at: int) -> list[Value]:
+        """The values that ``name`` may have at ``at``."""
         values = self.values[name]
-        declared = [value.at for value in values if value.declares]
-        if len(declared) < 2:
-            return 0, values
-        for start in reversed(declared):
-            stop = self._scope_end(start)
+        scopes = [(v.at, self._scope_end(v.at)) for v in values if v.declares]
+        for start, stop in reversed(scopes):
             if start <= at < stop:
-                return start, [value for value in values if start <= value.at < stop]
-        return 0, values
+                return [value for value in values if start <= value.at < stop]
+        # A parameter, or declared without a value: what inner scopes declare is another name.
+        return [v for v in values if not any(start <= v.at < stop for start, stop in scopes)]
 
     def _comes_again(self, after: int, at: int) -> bool:
         """Whether a loop leads from ``after`` back to ``at``."""
@@ -133,7 +131,7 @@ class Varying:
         )
 
     def _name_depends(self, name: str, at: int, wave: bool, trail: frozenset[str]) -> bool:
-        _, values = self._in_scope(name, at)
+        values = self._in_scope(name, at)
         key = name, at, wave
         if key not in self._memo:
             self._memo[key] = False  # while it is looked at, a cycle adds nothing
