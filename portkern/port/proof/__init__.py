@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from portkern.port.hazard import Hazard
-from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import (
+    NOT_LAUNCHED,
+    Coverage,
+    KernelProof,
+    Limits,
+    Outcome,
+    ProofSource,
+)
 from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
@@ -48,7 +56,7 @@ def prove(
     workdir.mkdir(parents=True, exist_ok=True)
     with Runs(workdir / "build", original.path.parent, limits) as runs:
         if has_main(original) and has_main(ported):
-            of_program, examination = prove_program(
+            of_program = prove_program(
                 original,
                 ported,
                 vendor=vendor,
@@ -60,10 +68,7 @@ def prove(
                 limits=limits,
             )
             proofs = {proof.kernel: proof for proof in of_program}
-            launched = {r.kernel for compared in examination.compared for r in compared.results}
-            alone = [k for k in kernels if k.name in cases]
-            if not examination.problem:
-                alone += [k for k in kernels if k.name not in launched and k not in alone]
+            alone = [k for k in kernels if k.name in cases or _is_open(proofs[k.name])]
         prover = KernelProver(
             original,
             ported,
@@ -76,5 +81,22 @@ def prove(
             runs=runs,
             limits=limits,
         )
-        proofs |= {proof.kernel: proof for proof in prover.prove(alone)}
+        for proof in prover.prove(alone):
+            before = proofs.get(proof.kernel)
+            proofs[proof.kernel] = _better(before, proof) if before else proof
     return tuple(proofs[kernel.name] for kernel in kernels)
+
+
+def _is_open(proof: KernelProof) -> bool:
+    """Whether another program may say more: this one did not end, or does not launch it."""
+    return proof.outcome is Outcome.UNPROVEN
+
+
+def _better(of_program: KernelProof, of_case: KernelProof) -> KernelProof:
+    """A case's proof, unless the case says no more; the program's reason stays in ``why``."""
+    if of_case.outcome is Outcome.UNPROVEN and of_program.coverage is not None:
+        return of_program
+    if of_program.why == NOT_LAUNCHED or of_case.outcome is Outcome.WRONG:
+        return of_case
+    reasons = [of_case.why, f"in a case of its own: {of_program.why}"]
+    return replace(of_case, why="; ".join(filter(None, reasons)))

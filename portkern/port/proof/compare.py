@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from portkern.port.proof.element import Element, aliases, element_of, plain_type
+from portkern.port.proof.element import Element, element_of, plain_type
 from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.port.syntax import Kernel
 
@@ -74,11 +74,11 @@ class _State:
 
 
 class Types:
-    """The element types of a kernel's pointers."""
+    """The element types of kernels' pointers; ``known`` is what names of types stand for."""
 
-    def __init__(self, kernels: Sequence[Kernel], text: str) -> None:
+    def __init__(self, kernels: Sequence[Kernel], known: Mapping[str, str]) -> None:
         self._kernels = {kernel.name: kernel for kernel in kernels}
-        self._aliases = aliases(text)
+        self._aliases = known
 
     def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Element | None]]:
         """By buffer: parameter and element; None where it is not known."""

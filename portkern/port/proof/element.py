@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,20 +135,59 @@ def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | No
     return None
 
 
-def aliases(text: str) -> dict[str, str]:
-    """What ``typedef`` and ``using`` of a text call simple types; the first of each name."""
+def aliases(text: str, defines: Sequence[str] = ()) -> dict[str, str]:
+    """What ``typedef``, ``using`` and macros of a text call simple types. Of two branches of an
+    ``#if`` that asks what is defined, the one that ``defines`` (``NAME`` or ``NAME=value``) and the
+    text's own macros choose; others count as not taken where there is an ``#else``."""
     names: dict[str, str] = {}
-    for match in _TYPEDEF.finditer(text):
-        names.setdefault(match[2], match[1].strip())
-    for match in _USING.finditer(text):
-        names.setdefault(match[1], match[2].strip())
-    for match in _DEFINE.finditer(text):
-        names.setdefault(match[1], match[2].strip())
+    macros = {define.partition("=")[0] for define in defines}
+    branches: list[tuple[bool, bool]] = []  # whether this one is taken; whether one before was
+    for line in text.splitlines():
+        if match := _CONDITION.match(line):
+            _enter(branches, match[1], match[2], macros)
+            continue
+        if not all(taken for taken, _ in branches):
+            continue
+        if match := _TYPEDEF.match(line):
+            names.setdefault(match[2], match[1].strip())
+        elif match := _USING.match(line):
+            names.setdefault(match[1], match[2].strip())
+        elif match := _DEFINE.match(line):
+            macros.add(match[1])
+            if match[2]:
+                names.setdefault(match[1], match[2].strip())
     return names
 
 
-_TYPEDEF = re.compile(r"^[ \t]*typedef\s+([\w:<> ]+?)\s+(\w+)\s*;", re.MULTILINE)
-_USING = re.compile(r"^[ \t]*using\s+(\w+)\s*=\s*([\w:<> ]+?)\s*;", re.MULTILINE)
-_DEFINE = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([A-Za-z_][\w ]*?)[ \t]*$", re.MULTILINE
-)
+def _enter(
+    branches: list[tuple[bool, bool]], directive: str, condition: str, macros: set[str]
+) -> None:
+    if directive == "endif":
+        del branches[-1:]
+    elif directive.startswith("if"):
+        holds = _holds(directive, condition, macros)
+        branches.append((holds, holds))
+    elif branches:
+        before = branches[-1][1]
+        holds = not before and (directive == "else" or _holds("if", condition, macros))
+        branches[-1] = (holds, before or holds)
+
+
+def _holds(directive: str, condition: str, macros: set[str]) -> bool:
+    """A condition that asks for more than what is defined holds where it stands alone: most are
+    guards of versions."""
+    if directive in ("ifdef", "ifndef"):
+        name = condition.split()[0] if condition.split() else ""
+        return (name in macros) == (directive == "ifdef")
+    asked = _ASKED.findall(condition)
+    if not asked:
+        return condition.strip() != "0"
+    answers = [(name in macros) != bool(negated) for negated, name in asked]
+    return any(answers) if "||" in condition else all(answers)
+
+
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b(.*)$")
+_ASKED = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)")
+_TYPEDEF = re.compile(r"^[ \t]*typedef\s+([\w:<> ]+?)\s+(\w+)\s*;")
+_USING = re.compile(r"^[ \t]*using\s+(\w+)\s*=\s*([\w:<> ]+?)\s*;")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([A-Za-z_][\w ]*?))?[ \t]*$")

@@ -16,7 +16,7 @@ from portkern.simt.execute.options import Mode, Order
 from portkern.spec.target import Target
 
 #: Beside the order that all runs have first.
-ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1), ("priority", 2))
+ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1))
 #: A launch that does not end accuses a port only where its original ends at once.
 _LATE, _QUICK_S = "SX405", 2.0
 _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
@@ -25,13 +25,15 @@ _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 @dataclass(frozen=True)
 class Subject:
     """The two texts, each as what is built and as the file that its kernels stand in;
-    ``ported_other`` is what is built for the other width."""
+    ``ported_other`` is what is built for the other width. ``known`` says what names of types stand
+    for."""
 
     original: ProofSource
     ported: ProofSource
     ported_other: ProofSource
     original_text: Text
     ported_text: Text
+    known: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Examiner:
         self._vendor, self._target, self._other = vendor, target, other
         self._limit_s, self._arguments = limit_s, arguments
         kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
-        self._types = Types(kernels, subject.original_text.text)
+        self._types = Types(kernels, subject.known)
         self._progress = _Progress()
 
     def examine(self) -> Examination:

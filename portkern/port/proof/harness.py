@@ -93,8 +93,7 @@ def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
 
 
 def _filled(number: int, buffer: Buffer, known: Mapping[str, str]) -> _Filled:
-    found = element_of(buffer.dtype, known)
-    element, lanes = found if found else (None, 1)
+    element, lanes = element_of(buffer.dtype, known) or (None, 1)
     lo, hi = buffer.range or (0, 1)
     values = "range" if buffer.range else buffer.values
     return _Filled(number, _fill(element), buffer.size * lanes, values, lo, hi)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
-from portkern.port.proof.element import aliases, element_of, plain_type
+from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
 from portkern.port.proof.recording import Size
+from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter, Syntax
 
 
@@ -70,19 +71,17 @@ _DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
 
 
-def propose(
-    kernel: Kernel, syntax: Syntax, scale: Scale, *, warp: int, fresh: Sequence[str] = ()
-) -> Case | Refused:
-    """``fresh`` are the template's arguments where no launch names them."""
-    launch = _launch_of(kernel, syntax)
-    template = _template(kernel, launch, syntax, fresh)
+def propose(kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int) -> Case | Refused:
+    """``warp`` is the width at which the host's code computes its launches."""
+    launch = _launch_of(kernel, texts.syntax)
+    template = _template(kernel, launch, texts)
     if isinstance(template, Refused):
         return template
-    known = {**aliases(syntax.text), **dict(zip(_names(kernel.template), template, strict=False))}
+    known = {**texts.aliases, **dict(zip(_names(kernel.template), template, strict=False))}
     problem = _impossible(kernel, known)
     if problem is not None:
         return problem
-    proposal = _Proposal(kernel, syntax, launch, scale, warp, template, known)
+    proposal = _Proposal(kernel, texts, launch, scale, warp, template, known)
     return proposal.case()
 
 
@@ -112,18 +111,16 @@ def _names(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def _template(
-    kernel: Kernel, launch: Launch | None, syntax: Syntax, fresh: Sequence[str]
+    kernel: Kernel, launch: Launch | None, texts: SourceTexts
 ) -> tuple[str, ...] | Refused:
-    if fresh:
-        return tuple(fresh)
     given = launch.template_arguments if launch else ()
     arguments: list[str] = []
-    names = Names(syntax.text, {})
-    offset = _offset(syntax, launch)
+    names = Names(texts.own.text, {})
+    offset = _offset(texts.syntax, launch)
     for n, parameter in enumerate(kernel.template):
         text = given[n] if n < len(given) else ""
         if parameter.type.split()[0] in ("typename", "class"):
-            known = element_of(text, aliases(syntax.text)) if text else None
+            known = element_of(text, texts.aliases) if text else None
             arguments.append(text if known else "float")
         elif "..." in parameter.type or parameter.type.startswith("template"):
             return Refused(f"its template has the parameter {parameter.type} {parameter.name}")
@@ -159,7 +156,7 @@ class _Proposal:
     def __init__(
         self,
         kernel: Kernel,
-        syntax: Syntax,
+        texts: SourceTexts,
         launch: Launch | None,
         scale: Scale,
         warp: int,
@@ -168,14 +165,14 @@ class _Proposal:
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
         self._template, self._known = template, known
-        self._text = syntax.text[kernel.start : kernel.stop]
+        self._text = texts.own.text[kernel.start : kernel.stop]
         constants = {
             name: int(value)
             for name, value in zip(_names(kernel.template), template, strict=False)
             if value.isdigit()
         }
-        self._names = Names(syntax.text, {"warpSize": warp, **constants})
-        self._offset = _offset(syntax, launch)
+        self._names = Names(texts.whole, {"warpSize": warp, **constants})
+        self._offset = _offset(texts.syntax, launch)
         self._arguments = self._argument_texts()
         self._block_names()
         self._dimensions = self._sized()
@@ -227,12 +224,9 @@ class _Proposal:
                 names[text] = None
             else:
                 names.update(dict.fromkeys(self._names.free(text)))
-        sizes = {
-            name: self._dimension(name.split(".")[-1].split(">")[-1], alone=len(names) == 1)
-            for name in names
-            if name not in self._names.given
-        }
-        return sizes
+        open_ = [name for name in names if name not in self._names.given]
+        sized = [name for name in open_ if not _ZERO.fullmatch(_last(name))]
+        return {name: self._dimension(_last(name), alone=len(sized) == 1) for name in open_}
 
     def _dimension(self, name: str, *, alone: bool) -> int:
         scale = self._scale
@@ -262,14 +256,14 @@ class _Proposal:
         found = element_of(spelled, self._known)
         assert found is not None, parameter  # _impossible() has looked
         element, lanes = found
-        dtype = self._known.get(spelled, spelled)
+        bound = dict(zip(_names(self._kernel.template), self._template, strict=False))
+        dtype = bound.get(spelled, spelled)
         if not type_.endswith(("*", "]")):
             if self._is_integer(type_):
                 return Scalar(parameter.name, dtype, str(self._value(parameter.name)))
             return Scalar(parameter.name, dtype, _real(parameter.name))
         constant = re.search(r"\bconst\b", parameter.type) is not None
-        elements = max(1, math.prod(max(1, size) for size in self._spans()))
-        size = min(elements, _MOST_ELEMENTS) * self._scale.room
+        size = min(math.prod(self._spans()), _MOST_ELEMENTS) * self._scale.room
         if element.is_float:
             values = "normal"
         elif constant:
@@ -280,7 +274,7 @@ class _Proposal:
         return Buffer(parameter.name, dtype, size, values, output=not constant)
 
     def _spans(self) -> list[int]:
-        return list(self._dimensions.values()) or [self._scale.total]
+        return [size for size in self._dimensions.values() if size] or [self._scale.total]
 
     def _index_bound(self) -> int:
         """What an integer input may point at: anything within the smallest dimension."""
@@ -342,3 +336,8 @@ def _real(name: str) -> str:
     if _DECAY.fullmatch(name):
         return "0.9f"
     return "0.5f"
+
+
+def _last(name: str) -> str:
+    """``p->size`` is called ``size``."""
+    return re.split(r"\.|->", name)[-1].strip()

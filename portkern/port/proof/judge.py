@@ -9,7 +9,7 @@ from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
 from portkern.port.proof.findings import Text
-from portkern.port.proof.outcome import Coverage, KernelProof, Outcome
+from portkern.port.proof.outcome import NOT_LAUNCHED, Coverage, KernelProof, Outcome
 from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic, Severity
 
@@ -46,7 +46,7 @@ def judge(
     if examination.problem:
         return proof(outcome_of(examination.unmodelled), examination.problem)
     if own := _of(kernel, examination.findings, ported):
-        return proof(Outcome.WRONG, str(own[0]))
+        return proof(Outcome.WRONG, str(min(own, key=lambda finding: not finding.line)))
     results = [
         (compared.how, result)
         for compared in examination.compared
@@ -112,7 +112,7 @@ def _doubt(
     runs = {how for how, _ in results}
     missing = [compared.how for compared in examination.compared if compared.how not in runs]
     if not results or missing:
-        return "the program does not launch it" + (f" on {missing[0]}" if runs else "")
+        return NOT_LAUNCHED + (f" on {missing[0]}" if runs else "")
     if not any(result.written for _, result in results):
         return "it wrote no buffer"
     host = [finding for finding in examination.findings if not ported.kernel_of(finding)]

@@ -11,15 +11,16 @@ from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
 from portkern.port.proof.case import Buffer, Case, to_yaml
-from portkern.port.proof.element import aliases, plain_type
+from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
-from portkern.port.proof.findings import Text, errors
+from portkern.port.proof.findings import errors
 from portkern.port.proof.infer import SCALES, Refused, propose
 from portkern.port.proof.judge import judge, outcome_of
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.runs import NotBuilt, Runs, Wanted
-from portkern.port.syntax import Kernel, Syntax, parse
+from portkern.port.proof.texts import SourceTexts
+from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 #: A case that an original of any quality can be run on is the first of these without a finding.
@@ -40,15 +41,6 @@ class Trial:
 _Sources = tuple[ProofSource, ProofSource, ProofSource]
 
 
-@dataclass(frozen=True)
-class _File:
-    """A text whose kernels are launched."""
-
-    source: ProofSource
-    text: Text
-    syntax: Syntax
-
-
 class KernelProver:
     def __init__(
         self,
@@ -64,13 +56,13 @@ class KernelProver:
         runs: Runs,
         limits: Limits,
     ) -> None:
-        self._original, self._ported = _file(original), _file(ported)
+        self._original, self._ported = SourceTexts(original), SourceTexts(ported)
         self._vendor, self._target, self._other = vendor, target, other
         self._hazards, self._cases = hazards, cases
         self._workdir, self._runs, self._limits = workdir, runs, limits
 
     def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
-        """All in one program; each in one of its own where that cannot be built."""
+        """All in one program, or in a few where some cannot be built."""
         proofs: dict[str, KernelProof] = {}
         trials: dict[str, list[Trial]] = {}
         for kernel in kernels:
@@ -79,18 +71,25 @@ class KernelProver:
                 proofs[kernel.name] = self._refused(kernel, proposed)
             else:
                 trials[kernel.name] = proposed
-        groups = [trials] if len(trials) > 1 and self._builds_together(trials) else []
-        groups = groups or [{name: of_kernel} for name, of_kernel in trials.items()]
-        for group in groups:
+        for group in self._groups(trials):
             for proof in self._prove_group(group):
                 proofs[proof.kernel] = proof
         return tuple(proofs[kernel.name] for kernel in kernels)
 
+    def _groups(self, trials: dict[str, list[Trial]]) -> list[dict[str, list[Trial]]]:
+        """As few as can be built."""
+        if len(trials) < 2 or self._builds_together(trials):
+            return [trials] if trials else []
+        names = list(trials)
+        half = len(names) // 2
+        parts = ({name: trials[name] for name in part} for part in (names[:half], names[half:]))
+        return [group for part in parts for group in self._groups(part)]
+
     # ---- cases
 
     def _trials(self, kernel: Kernel) -> list[Trial] | Refused:
-        original = next((k for k in self._original.text.kernels if k.name == kernel.name), None)
-        ported = next((k for k in self._ported.text.kernels if k.name == kernel.name), None)
+        original = next((k for k in self._original.own.kernels if k.name == kernel.name), None)
+        ported = next((k for k in self._ported.own.kernels if k.name == kernel.name), None)
         if original is None or ported is None:
             return Refused(f"the {'port' if original else 'original'} has no kernel of this name")
         if kernel.name in self._cases:
@@ -99,9 +98,9 @@ class KernelProver:
         for scale in SCALES:
             width = (self._other or self._target).warp or 32
             cases = [
-                propose(original, self._original.syntax, scale, warp=32),
-                propose(ported, self._ported.syntax, scale, warp=self._target.warp or 64),
-                propose(ported, self._ported.syntax, scale, warp=width),
+                propose(original, self._original, scale, warp=32),
+                propose(ported, self._ported, scale, warp=self._target.warp or 64),
+                propose(ported, self._ported, scale, warp=width),
             ]
             refused = next((case for case in cases if isinstance(case, Refused)), None)
             if refused is not None:
@@ -130,7 +129,7 @@ class KernelProver:
         """The original's, the port's and that for the other width; which case is which is their
         order in the group."""
         trials = [trial for of_kernel in group.values() for trial in of_kernel]
-        name = next(iter(group)) if len(group) == 1 else "all"
+        name = next(iter(group)) + (f"_and_{len(group) - 1}" if len(group) > 1 else "")
         return (
             self._written(self._original, [trial.original for trial in trials], name, "original"),
             self._written(self._ported, [trial.ported for trial in trials], name, "port"),
@@ -138,7 +137,7 @@ class KernelProver:
         )
 
     def _written(
-        self, file: _File, cases: Sequence[Case], name: str, role: str, title: str = ""
+        self, file: SourceTexts, cases: Sequence[Case], name: str, role: str, title: str = ""
     ) -> ProofSource:
         path = self._workdir / "cases" / role / f"case_{name}{harness.suffix(file.source.language)}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,8 +145,8 @@ class KernelProver:
             cases,
             f'#include "{file.source.path.name}"',
             file.source.language,
-            known=_known(file, cases),
-            scopes=harness.scopes(file.text.kernels, file.syntax),
+            known=file.aliases,
+            scopes=harness.scopes(file.own.kernels, file.syntax),
             title=title or f"Kernels of {file.source.path.name}",
             command="",
         )
@@ -187,7 +186,8 @@ class KernelProver:
                 str(trials[0].original),
             )
         trial = trials[chosen]
-        subject = Subject(*sources, self._original.text, self._ported.text)
+        known = {**self._ported.aliases, **self._original.aliases}
+        subject = Subject(*sources, self._original.own, self._ported.own, known)
         examination = Examiner(
             self._runs,
             subject,
@@ -241,8 +241,8 @@ class KernelProver:
             [trial.ported],
             _text_of(file),
             file.source.language,
-            known=_known(file, [trial.ported]),
-            scopes=harness.scopes(file.text.kernels, file.syntax),
+            known=file.aliases,
+            scopes=harness.scopes(file.own.kernels, file.syntax),
             title=" ".join(title.split()),
             command=f"portkern run {path.name} target={self._target} sanitize=all",
         )
@@ -251,20 +251,10 @@ class KernelProver:
         return replace(file.source, path=path, include=include)
 
 
-def _file(source: ProofSource) -> _File:
-    text = source.path.read_text(encoding="utf-8", errors="replace")
-    syntax = parse(text)
-    return _File(source, Text(source.path, text, syntax.kernels, syntax.launches), syntax)
-
-
-def _text_of(file: _File) -> str:
-    if _LOCAL_INCLUDE.search(file.text.text):
+def _text_of(file: SourceTexts) -> str:
+    if _LOCAL_INCLUDE.search(file.own.text):
         return f'#include "{file.source.path.name}"'
-    return f'#line 1 "{file.source.path.name}"\n{file.text.text}'
-
-
-def _known(file: _File, cases: Sequence[Case]) -> Mapping[str, str]:
-    return aliases(file.text.text)
+    return f'#line 1 "{file.source.path.name}"\n{file.own.text}'
 
 
 def _types(kernel: Kernel, case: Case) -> list[str]:

@@ -18,6 +18,10 @@ class Outcome(StrEnum):
     UNPROVEN = "not proven"
 
 
+#: Why a program says nothing of a kernel.
+NOT_LAUNCHED = "the program does not launch it"
+
+
 @dataclass(frozen=True)
 class ProofSource:
     """One text of a program or of a file of kernels. ``further`` are its other files, ``include``

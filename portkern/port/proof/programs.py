@@ -6,15 +6,14 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from portkern.port.hazard import Hazard
-from portkern.port.proof.examine import Examination, Examiner, Subject
-from portkern.port.proof.findings import Text
+from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.judge import judge
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.runs import Runs
-from portkern.port.syntax import Kernel, parse
+from portkern.port.proof.texts import SourceTexts, read
+from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 _MAIN = re.compile(
@@ -23,17 +22,7 @@ _MAIN = re.compile(
 
 
 def has_main(source: ProofSource) -> bool:
-    return any(_MAIN.search(text_of(path)) for path in (source.path, *source.further))
-
-
-def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def read_text(path: Path) -> Text:
-    text = text_of(path)
-    syntax = parse(text)
-    return Text(path, text, syntax.kernels, syntax.launches)
+    return any(_MAIN.search(read(path)) for path in (source.path, *source.further))
 
 
 def prove_program(
@@ -47,8 +36,10 @@ def prove_program(
     hazards: Sequence[Hazard],
     runs: Runs,
     limits: Limits,
-) -> tuple[tuple[KernelProof, ...], Examination]:
-    subject = Subject(original, ported, ported, read_text(original.path), read_text(ported.path))
+) -> tuple[KernelProof, ...]:
+    originals, ports = SourceTexts(original), SourceTexts(ported)
+    known = {**ports.aliases, **originals.aliases}
+    subject = Subject(original, ported, ported, originals.own, ports.own, known)
     examination = Examiner(
         runs,
         subject,
@@ -64,12 +55,8 @@ def prove_program(
         replace(judge(kernel, examination, subject, hazards, inputs), command=command)
         for kernel in kernels
     )
-    return (
-        tuple(
-            replace(p, counterexample=ported.path) if p.outcome is Outcome.WRONG else p
-            for p in proofs
-        ),
-        examination,
+    return tuple(
+        replace(p, counterexample=ported.path) if p.outcome is Outcome.WRONG else p for p in proofs
     )
 
 

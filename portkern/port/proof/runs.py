@@ -125,7 +125,7 @@ class Runs:
         except UnmodelledSource as error:
             return NotBuilt(str(error.diagnostics[0]), error.diagnostics)
         except BuildError as error:
-            return NotBuilt(_first_error(error))
+            return NotBuilt(_first_error(error, source.path.name))
         return Program(path, source, wanted.target, wanted.mode)
 
     def run(
@@ -158,6 +158,10 @@ class Runs:
         return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
 
 
-def _first_error(error: BuildError) -> str:
-    lines = [line for line in error.log.splitlines() if "error" in line.lower()]
-    return lines[0].strip()[:300] if lines else str(error)
+def _first_error(error: BuildError, name: str) -> str:
+    """The first, and from where in the source of that name a header was asked for it."""
+    lines = [line.strip() for line in error.log.splitlines()]
+    first = next((line for line in lines if "error" in line.lower()), str(error))[:300]
+    asked = (line for line in lines if f"{name}:" in line and "required from" in line)
+    place = next(asked, "").partition(":   ")[0]
+    return f"{place}: {first}" if place and name not in first else first

@@ -1,0 +1,551 @@
+"""Proof per kernel: an original at 32 lanes and its port at 64, in the SIMT executor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from portkern.errors import ConfigError
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.port.proof.case import read_cases
+from portkern.port.proof.compare import Judged, Types, compare
+from portkern.port.proof.element import aliases
+from portkern.port.proof.expression import Names
+from portkern.port.proof.recording import Content, LaunchRecord, read
+from portkern.port.proof.text_output import difference
+from portkern.port.syntax import parse
+from portkern.simt.execute import runtime_library
+from portkern.spec import target
+from portkern.spec.backend import Missing
+
+COMPILES = pytest.mark.skipif(
+    isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find())
+)
+
+#: Of each kernel: CUDA, a port that is right, one that is not, and what shows that; LINE marks the
+#: place that a finding must name.
+KERNELS: Mapping[str, tuple[str, str, str, str]] = {
+    "sum_by_shared_partials": (
+        """(float* out, const float* x, int n) {
+    float sum = threadIdx.x < n ? x[threadIdx.x] : 0;
+    for (int o = 16; o > 0; o /= 2) sum += __shfl_xor_sync(0xffffffff, sum, o);
+    __shared__ float part[32];
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < blockDim.x / 32; ++i) total += part[i];
+    if (threadIdx.x == 0) out[blockIdx.x] = total;
+}""",
+        """(float* out, const float* x, int n) {
+    float sum = threadIdx.x < n ? x[threadIdx.x] : 0;
+    for (int o = 16; o > 0; o /= 2) sum += __shfl_xor(sum, o, 32);
+    __shared__ float part[32];
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < blockDim.x / 32; ++i) total += part[i];
+    if (threadIdx.x == 0) out[blockIdx.x] = total;
+}""",
+        """(float* out, const float* x, int n) {
+    float sum = threadIdx.x < n ? x[threadIdx.x] : 0;
+    for (int o = warpSize / 2; o > 0; o /= 2) sum += __shfl_xor(sum, o);
+    __shared__ float part[32];
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < blockDim.x / 32; ++i) total += part[i];
+    if (threadIdx.x == 0) out[blockIdx.x] = total;
+}""",
+        "'out'[0] is",
+    ),
+    "count_by_leaders": (
+        """(int* count, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int mine = i < n && x[i] > 0;
+    for (int o = 16; o > 0; o /= 2) mine += __shfl_xor_sync(0xffffffff, mine, o);
+    if (threadIdx.x % 32 == 0) atomicAdd(count, mine);
+}""",
+        """(int* count, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int mine = i < n && x[i] > 0;
+    for (int o = warpSize / 2; o > 0; o /= 2) mine += __shfl_xor(mine, o);
+    if (threadIdx.x % warpSize == 0) atomicAdd(count, mine);
+}""",
+        """(int* count, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int mine = i < n && x[i] > 0;
+    for (int o = warpSize / 2; o > 0; o /= 2) mine += __shfl_xor(mine, o);
+    if ((threadIdx.x & 31) == 0) atomicAdd(count, mine);
+}""",
+        "'count'[0] is",
+    ),
+    "any_by_mask": (
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int any = __any_sync(0xffffffff, i < n && x[min(i, n - 1)] > 2.5f);
+    if (i < n) out[i] = any + 1;
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long votes = __ballot(i < n && x[min(i, n - 1)] > 2.5f);
+    if (i < n) out[i] = ((votes >> (threadIdx.x % warpSize / 32 * 32)) & 0xffffffff) != 0 ? 2 : 1;
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int any = __any_sync(0xffffffffull, i < n && x[min(i, n - 1)] > 2.5f);  // LINE
+    if (i < n) out[i] = any + 1;
+}""",
+        "SX310",
+    ),
+    "votes_in_32_bits": (
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned votes = __ballot_sync(0xffffffff, i < n && x[min(i, n - 1)] > 0);
+    if (i < n && threadIdx.x % 32 == 0) atomicAdd(out, __popc(votes));
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long votes = __ballot(i < n && x[min(i, n - 1)] > 0);
+    if (i < n && threadIdx.x % warpSize == 0) atomicAdd(out, __popcll(votes));
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned votes = __ballot(i < n && x[min(i, n - 1)] > 0);
+    if (i < n && threadIdx.x % warpSize == 0) atomicAdd(out, __popc(votes));
+}""",
+        "'out'[0] is",
+    ),
+    "rank_by_shifted_mask": (
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
+    unsigned votes = __ballot_sync(0xffffffff, i < n && x[min(i, n - 1)] > 0);
+    if (i < n) out[i] = __popc(votes & ((1u << lane) - 1));
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
+    unsigned votes = __ballot(i < n && x[min(i, n - 1)] > 0) >> (threadIdx.x % warpSize - lane);
+    if (i < n) out[i] = __popc(votes & ((1u << lane) - 1));
+}""",
+        """(int* out, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % warpSize;
+    unsigned long long votes = __ballot(i < n && x[min(i, n - 1)] > 0);
+    if (i < n) out[i] = __popcll(votes & ((1u << lane) - 1));  // LINE
+}""",
+        "SX502",
+    ),
+    "neighbour_through_shared": (
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;
+    __syncwarp();
+    float other = tile[threadIdx.x ^ 1];
+    if (i < n) out[i] = other;
+}""",
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    float other = tile[threadIdx.x ^ 1];
+    if (i < n) out[i] = other;
+}""",
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;
+
+    float other = tile[threadIdx.x ^ 1];  // LINE
+    if (i < n) out[i] = other;
+}""",
+        "SX",
+    ),
+    "lock_of_each_lane": (
+        """(int* lock, int* sum, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 64) return;
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    __threadfence();
+    *(volatile int*)sum = *(volatile int*)sum + n;
+    __threadfence();
+    atomicExch(lock, 0);
+}""",
+        """(int* lock, int* sum, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 64) return;
+    for (bool waits = true; waits;)
+        if (atomicCAS(lock, 0, 1) == 0) {
+            __threadfence();
+            *(volatile int*)sum = *(volatile int*)sum + n;
+            __threadfence();
+            atomicExch(lock, 0);
+            waits = false;
+        }
+}""",
+        """(int* lock, int* sum, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 64) return;
+    while (atomicCAS(lock, 0, 1) != 0) {}  // LINE
+    __threadfence();
+    *(volatile int*)sum = *(volatile int*)sum + n;
+    __threadfence();
+    atomicExch(lock, 0);
+}""",
+        "SX312",
+    ),
+    "barrier_after_return": (
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) out[i] = tile[255 - threadIdx.x];
+}""",
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) out[i] = tile[255 - threadIdx.x];
+}""",
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    tile[threadIdx.x] = x[i];
+    __syncthreads();  // LINE
+    out[i] = tile[255 - threadIdx.x];
+}""",
+        "SX",
+    ),
+    "gather": (
+        """(float* out, const float* x, const int* index, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[index[i]];
+}""",
+        """(float* out, const float* x, const int* index, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[index[i]];
+}""",
+        """(float* out, const float* x, const int* index, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) out[i] = x[index[min(i, n - 1)]];  // LINE
+}""",
+        "SX101",
+    ),
+    "shared_defect": (
+        """(float* out, const float* x, int n) {
+    __shared__ float tile[256];
+    tile[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x < 64) out[threadIdx.x] = tile[threadIdx.x + 64];  // LINE
+    if (n < 0) out[0] = 1;
+    if (n == -2) out[1] = 1;
+}""",
+    )
+    * 3
+    + ("SX",),
+}
+GOOD = [name for name in KERNELS if name != "shared_defect"]
+
+
+def source(which: int, header: str) -> str:
+    parts = (f"__global__ void {name}{texts[which]}\n" for name, texts in KERNELS.items())
+    return f"#include <{header}>\n" + "".join(parts)
+
+
+@functools.cache
+def proofs(which: int, folder: Path) -> Mapping[str, KernelProof]:
+    original, ported = folder / "kernels.cu", folder / f"kernels{which}.hip"
+    original.write_text(source(0, "cuda_runtime.h"), encoding="utf-8")
+    ported.write_text(source(which, "hip/hip_runtime.h"), encoding="utf-8")
+    return proven(original, ported, folder / f"work{which}")
+
+
+def proven(
+    original: Path, ported: Path, workdir: Path, *, case: Path | None = None, run_s: float = 30.0
+) -> Mapping[str, KernelProof]:
+    kernels = parse(ported.read_text("utf-8")).kernels
+    both = prove(
+        ProofSource(original, "cuda"),
+        ProofSource(ported, "hip"),
+        target=target.load("gfx942"),
+        other=target.load("gfx1100"),
+        kernels=kernels,
+        workdir=workdir,
+        case=case,
+        limits=Limits(run_s=run_s),
+    )
+    assert [proof.kernel for proof in both] == [kernel.name for kernel in kernels]
+    return {proof.kernel: proof for proof in both}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("proof")
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize("name", GOOD)
+def test_a_correct_port_is_proven(name: str, folder: Path) -> None:
+    proof = proofs(1, folder)[name]
+    assert (proof.outcome, proof.findings) == (Outcome.PROVEN, ()), proof
+    assert proof.coverage is not None and proof.coverage.part > 0.7
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize("name", GOOD)
+def test_a_bug_of_wide_waves_is_shown(name: str, folder: Path) -> None:
+    proof = proofs(2, folder)[name]
+    text, sign = KERNELS[name][2], KERNELS[name][3]
+    assert proof.outcome is Outcome.WRONG and sign in proof.why, proof
+    marked = next((n for n, line in enumerate(text.splitlines()) if "LINE" in line), None)
+    if marked is not None:
+        assert f"kernels2.hip:{proof.line + marked}: error" in proof.why
+    assert proof.counterexample is not None
+    case = proof.counterexample.read_text("utf-8")
+    assert "int main(" in case and f"{name}<<<" in case
+    assert f"portkern run {proof.counterexample} target=gfx942 sanitize=all" in proof.command
+
+
+@pytest.mark.full
+@COMPILES
+def test_a_defect_of_the_original_is_not_the_ports(folder: Path) -> None:
+    proof = proofs(1, folder)["shared_defect"]
+    assert proof.findings == () and proof.outcome is not Outcome.WRONG
+    assert any(f.file.endswith("kernels.cu") and f.line for f in proof.original_findings)
+
+
+@COMPILES
+def test_what_the_inputs_did_not_reach_is_said(folder: Path, tmp_path: Path) -> None:
+    text = """__global__ void clip(float* x, int n, int mode) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && x[i] < 0) x[i] = 0;
+    if (mode == 77)
+        x[i] = 1;
+    if (mode == 78 && i == 9)
+        x[i] = 2;
+}
+"""
+    original, ported = tmp_path / "clip.cu", tmp_path / "clip.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["clip"]
+    assert proof.outcome is Outcome.PROVEN and proof.coverage is not None
+    assert (proof.coverage.lines, proof.coverage.lines_total) == (6, 8)
+    assert proof.coverage.branches < proof.coverage.branches_total
+    assert "its inputs reached 6 of 8 lines" in proof.why
+    # The proposed case is edited, and then it reaches more.
+    case = tmp_path / "work" / "clip.yaml"
+    entry = yaml.safe_load(case.read_text("utf-8"))
+    assert [a["kind"] for a in entry["arguments"]] == ["buffer", "scalar", "scalar"]
+    entry["arguments"][2]["value"] = 77
+    entry["arguments"][0]["size"] = 2048
+    case.write_text(yaml.safe_dump(entry), encoding="utf-8")
+    again = proven(original, ported, tmp_path / "again", case=case)["clip"]
+    assert again.outcome is Outcome.PROVEN and again.coverage is not None
+    assert again.coverage.lines == 7 and "mode=77" in again.inputs
+
+
+PROGRAM = r"""#include <cstdio>
+#include <cstdlib>
+HEADER
+__global__ void first(float* x) { x[threadIdx.x] = threadIdx.x; }
+__global__ void second(float* x, float* y) {
+    float v = x[threadIdx.x];
+    for (int o = 16; o > 0; o /= 2) v += SHUFFLE;
+    y[threadIdx.x] = v;
+}
+__global__ void third(const float* y, float* z) { z[threadIdx.x] = y[threadIdx.x] * 2; }
+__global__ void apart(float* z) { z[threadIdx.x] = 5; }
+int main(int argc, char** argv) {
+    float *x, *y, *z, *w, host[64];
+    APIMalloc(&x, 256); APIMalloc(&y, 256); APIMalloc(&z, 256); APIMalloc(&w, 256);
+    BEFORE
+    first<<<1, 64>>>(x);
+    second<<<1, 64>>>(x, y);
+    third<<<1, 64>>>(y, z);
+    apart<<<1, 64>>>(w);
+    APIMemcpy(host, z, 256, APIMemcpyDeviceToHost);
+    printf("%g after %d ms\n", host[40], rand());
+    return 0;
+}
+"""
+
+
+def program(folder: Path, name: str, shuffle: str, *, before: str = "") -> Path:
+    api = "hip" if name.endswith("hip") else "cuda"
+    header = f"#include <{'hip/hip_runtime.h' if api == 'hip' else 'cuda_runtime.h'}>"
+    text = PROGRAM.replace("HEADER", header).replace("SHUFFLE", shuffle).replace("API", api)
+    path = folder / name
+    path.write_text(text.replace("BEFORE", before), encoding="utf-8")
+    return path
+
+
+CUDA_SHUFFLE = "__shfl_xor_sync(0xffffffff, v, o)"
+
+
+@COMPILES
+def test_a_program_is_compared_launch_by_launch(tmp_path: Path) -> None:
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE)
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o == 16 ? 32 : o)")
+    results = proven(original, ported, tmp_path / "work")
+    assert results["first"].outcome is Outcome.PROVEN
+    assert results["second"].outcome is Outcome.WRONG
+    assert "launch 1: 'y'[0] is" in results["second"].why
+    assert results["second"].counterexample == ported
+    assert results["third"].outcome is not Outcome.WRONG  # it reads what was wrong before it
+    assert results["apart"].outcome is Outcome.PROVEN
+    assert results["apart"].inputs == "the program's own"
+
+
+@pytest.mark.full
+@COMPILES
+def test_a_program_that_hangs_or_needs_arguments_leaves_its_kernels_to_cases(
+    tmp_path: Path,
+) -> None:
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE, before="for (volatile int i = 0;; ++i) {}")
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o, 32)")
+    results = proven(original, ported, tmp_path / "work", run_s=2)
+    assert results["third"].outcome is Outcome.PROVEN
+    assert "the program did not end in 2 s" in results["third"].why
+
+
+@pytest.mark.full
+@COMPILES
+def test_a_port_that_crashes_is_not_proven(tmp_path: Path) -> None:
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE)
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o, 32)", before="if (argc == 1) abort();")
+    results = proven(original, ported, tmp_path / "work")
+    assert results["first"].outcome is not Outcome.PROVEN
+
+
+@COMPILES
+def test_what_cannot_be_made_up_or_run_says_why(tmp_path: Path) -> None:
+    text = """struct Node { Node* next; };
+__global__ void chase(Node* list, int* out) { out[0] = list->next != nullptr; }
+__global__ void matrix(float** rows) { rows[0][0] = 1; }
+__global__ void sample(cudaTextureObject_t t, float* out) { out[0] = 1; }
+"""
+    original, ported = tmp_path / "k.cu", tmp_path / "k.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(text.replace("cudaTexture", "hipTexture"), encoding="utf-8")
+    results = proven(original, ported, tmp_path / "work")
+    assert results["chase"].outcome is Outcome.UNPROVEN and "Node*" in results["chase"].why
+    assert results["matrix"].outcome is Outcome.UNPROVEN
+    assert results["sample"].outcome is Outcome.NEEDS_HARDWARE
+
+
+# ---- the parts, without a compiler
+
+
+def launched(number: int, after: Mapping[int, bytes], kernel: str = "k<float>") -> LaunchRecord:
+    contents = {
+        buffer: Content(len(data), data.hex()[:64] or "0", data) for buffer, data in after.items()
+    }
+    arguments = tuple((buffer, 0) for buffer in after)
+    return LaunchRecord(number, kernel, (1, 1, 1), (64, 1, 1), 0, arguments, {}, contents)
+
+
+def floats(*values: float) -> bytes:
+    return np.array(values, np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "judged"),
+    [
+        (floats(1, 2, 3), floats(1, 2, 3), Judged.EQUAL),
+        (floats(1, 2, 1e6), floats(1.01, 2, 1e6), Judged.ROUNDED),
+        (floats(1, 2, 3), floats(1.01, 2, 3), Judged.DIFFERENT),
+        (floats(1, 2, 3), floats(3, 1, 2), Judged.REORDERED),
+        (floats(1, float("nan")), floats(1, float("nan")), Judged.EQUAL),
+        (floats(1, float("nan")), floats(1, 5), Judged.DIFFERENT),
+        (floats(1, float("inf")), floats(1, float("-inf")), Judged.DIFFERENT),
+    ],
+)
+def test_floats_may_differ_by_the_order_of_a_sum(a: bytes, b: bytes, judged: Judged) -> None:
+    kernels = parse("template <class T> __global__ void k(T* x) { *x = 1; }").kernels
+    results = compare([launched(0, {0: a})], [launched(0, {0: b})], Types(kernels, {}))
+    assert [result.judged for result in results] == [judged]
+
+
+def test_integers_may_not() -> None:
+    kernels = parse("__global__ void k(int* x) { *x = 1; }").kernels
+    a, b = (np.array([5, n], np.int32).tobytes() for n in (1_000_000, 1_000_001))
+    results = compare([launched(0, {0: a}, "k")], [launched(0, {0: b}, "k")], Types(kernels, {}))
+    assert str(results[0].difference).startswith("'x'[1] is 1000001, expected 1000000")
+
+
+def test_other_launches_and_missing_ones_differ() -> None:
+    types = Types((), {})
+    one, other = launched(0, {0: b"1234"}), launched(0, {0: b"1234"}, "m")
+    assert compare([one], [other], types)[0].why == "the port launches 'm' here"
+    assert compare([one, one], [one], types)[-1].why == "the port ended before this launch"
+
+
+def test_a_recording_that_is_cut_off_keeps_its_beginning() -> None:
+    line = (
+        b'{"launch": 0, "kernel": "k", "grid": [1, 1, 1], "block": [64, 1, 1], "shared": 0, '
+        b'"arguments": [[0, 0]], "before": [], "failed": false, '
+        b'"after": [[0, 4, "a", 4]], "blob": 4}\nabcd'
+    )
+    same = line.replace(b'"a", 4]', b'"a", -2]').replace(b'"blob": 4}\nabcd', b'"blob": 0}\n')
+    launches = read(line + same + line[:-2])
+    assert [launch.after[0].data for launch in launches] == [b"abcd", b"abcd"]
+    assert read(b"") == () and read(b"{}\n") == ()
+
+
+def test_printed_numbers_are_compared_and_times_are_not() -> None:
+    assert difference("sum 1.0000\ntook 3 ms\n", "sum 1.0001\ntook 9 ms\n") == ""
+    assert difference("PASS\n", "FAIL\n") == "it printed 'FAIL', the original 'PASS'"
+    assert difference("sum 1\n", "sum 2\n") and difference("a\n", "a\nb\n")
+
+
+def test_sizes_of_launches_are_computed_as_far_as_names_are_known() -> None:
+    text = """#define TPB 128
+    void f(int N) {
+        const int block = TPB * 2;
+        dim3 grid(CEIL_DIV(N, block), 3);
+    """
+    names = Names(text, {"N": 1000})
+    assert names.shape("grid", len(text)) == (4, 3, 1)
+    assert names.shape("dim3(block / 2, 2)", len(text)) == (128, 2, 1)
+    assert names.value("grid.x * sizeof(float)", len(text)) == 16
+    assert names.value("unknown(3)", len(text)) is None
+
+
+def test_a_type_that_a_macro_chooses_follows_the_macros() -> None:
+    text = """#if defined(ENABLE_BF16)
+typedef __nv_bfloat16 floatX;
+#elif defined(ENABLE_FP16)
+typedef half floatX;
+#else
+typedef float floatX;
+#endif
+"""
+    assert aliases(text)["floatX"] == "float"
+    assert aliases(text, ["ENABLE_FP16=1"])["floatX"] == "half"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1", "is no YAML"),
+        ("kernel: k\nsize: 3\n", "Got size in a case"),
+        ("kernel: k\ngrid: [0]\n", "expected one to three numbers above 0"),
+        ("kernel: k\narguments: [{name: x, kind: buffer, size: 0}]\n", "expected 1 to"),
+        ("kernel: k\narguments: [{name: x, kind: buffer, values: odd}]\n", "Got values 'odd'"),
+        ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer or kind: scalar"),
+    ],
+)
+def test_a_wrong_case_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
+    case = tmp_path / "kernel.yaml"
+    case.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message.replace("[", r"\[")):
+        read_cases(case)
