@@ -26,7 +26,7 @@ def _read(binary: Path, ptxas_log: str) -> Resources:
     name, shared_bytes = metadata["name"], metadata["shared"]
     threads = metadata["num_warps"] * metadata["target"]["warp_size"]
     if binary.suffix == ".hsaco":
-        return _amd(name, binary.with_suffix(".amdgcn").read_text(), shared_bytes, threads)
+        return amd_resources(name, binary.with_suffix(".amdgcn").read_text(), shared_bytes, threads)
     match = re.search(
         rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes spill stores, "
         r"(\d+) bytes spill loads\n.*?Used (\d+) registers",
@@ -40,7 +40,7 @@ def _read(binary: Path, ptxas_log: str) -> Resources:
     )
 
 
-def _amd(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:
+def amd_resources(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:
     """From the metadata at the end of the assembly; ``.vgpr_count`` there includes the AGPRs."""
 
     def number(pattern: str) -> int | None:

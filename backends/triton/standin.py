@@ -50,7 +50,7 @@ def compile_launches(
     """Compile into ``cache``. Raises BuildError with the candidate's part of the traceback."""
     kind = kind_of(request.target)
     log = io.StringIO()
-    with _driver(request.target), _first_configuration(), contextlib.redirect_stdout(log):
+    with driver(request.target), _first_configuration(), contextlib.redirect_stdout(log):
         try:
             entry = import_entry()
             with _StandIns():
@@ -196,7 +196,7 @@ class _Driver:
 
 
 @contextlib.contextmanager
-def _driver(target: Target) -> Iterator[None]:
+def driver(target: Target) -> Iterator[None]:
     import triton
 
     config = triton.runtime.driver

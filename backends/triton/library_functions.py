@@ -1,0 +1,133 @@
+"""Compiles ``@triton.jit`` functions of somebody's library, for a target that is not here.
+
+Run as a process of its own, in the jail, for it imports the library:
+``python -m portkern.backends.triton.library_functions REQUESTS.json``. It prints a line of JSON
+before and after each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from portkern.spec import target as targets
+from portkern.spec.target import Target
+
+from .binaries import amd_resources
+
+#: The last of a message's lines, which says what is wrong.
+_WORDS = 400
+
+
+def main() -> int:
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    os.environ["TRITON_CACHE_DIR"] = str(Path.cwd() / "triton-cache")
+    os.environ.pop("TRITON_INTERPRET", None)
+    for request in asked["requests"]:
+        if request["number"] not in asked["wanted"]:
+            continue
+        _say({"begins": request["number"]})
+        begin = time.monotonic()
+        try:
+            answer = _compiled(asked["root"], request)
+        # The library's code runs here, and the compiler on what it wrote: anything may be raised.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the process's outermost frame
+            answer = {"error": _words(error)}
+        answer |= {"number": request["number"], "seconds": round(time.monotonic() - begin, 3)}
+        _say(answer)
+    return 0
+
+
+def _say(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"\n{json.dumps(answer)}\n")
+    sys.stdout.flush()
+
+
+def _compiled(root: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    import triton
+    from triton.compiler import ASTSource
+
+    from .standin import driver, gpu_target
+
+    target = targets.load(request["target"])
+    with driver(target):
+        function: Any = getattr(_module(Path(root), request["path"]), request["kernel"])
+        while not isinstance(function, triton.runtime.JITFunction):
+            function = function.fn
+        constants = {name: _value(value) for name, value in request["constants"].items()}
+        types = request["signature"] | dict.fromkeys(constants, "constexpr")
+        source = ASTSource(
+            function,
+            {name: types[name] for name in function.arg_names},
+            {(function.arg_names.index(name),): value for name, value in constants.items()},
+        )
+        made = triton.compile(source, target=gpu_target(target), options=request["knobs"])
+    return {"resources": _resources(made, target)}
+
+
+def _resources(made: Any, target: Target) -> dict[str, Any]:
+    threads = made.metadata.num_warps * (target.warp or 64)
+    used = amd_resources(made.metadata.name, made.asm["amdgcn"], made.metadata.shared, threads)
+    return {
+        "vgprs": used.registers,
+        "agprs": used.agprs,
+        "sgprs": used.sgprs,
+        "spills": used.spills,
+        "lds_bytes": used.shared_bytes,
+        "threads": threads,
+        "bytes": len(made.asm["hsaco"]),
+    }
+
+
+def _value(value: object) -> object:
+    import triton.language as tl
+
+    if isinstance(value, dict):
+        names = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}
+        return names[value["dtype"]]
+    return value
+
+
+def _module(root: Path, path: str) -> ModuleType:
+    """As part of its package where it is one, else by itself."""
+    file = root / path
+    top = file.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    for folder in (str(file.parent), str(top)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    if top != file.parent:
+        return importlib.import_module(".".join(file.relative_to(top).with_suffix("").parts))
+    name = f"portkern_port_{file.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {file.name}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _words(error: BaseException) -> str:
+    """Triton's errors quote the kernel first; what is wrong stands last, or in their cause."""
+    chain = [error]
+    while chain[-1].__cause__ is not None and len(chain) < 8:
+        chain.append(chain[-1].__cause__)
+    last = chain[-1]
+    lines = [line.strip() for line in str(last).splitlines() if line.strip(" ^")]
+    return f"{type(last).__name__}: {lines[-1] if lines else ''}"[:_WORDS]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Triton kernels are compiled for AMD targets over their configurations, in the jail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkern.errors import WorkerError
+from portkern.port.library import read
+from portkern.port.triton_infer import infer
+from portkern.port.triton_library import TritonOutcome, TritonResult, compile_all, refused
+from portkern.port.triton_source import TritonConfig
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+
+HEAD = "import triton\nimport triton.language as tl\n"
+SOFTMAX = f"""{HEAD}
+MODE_FAST: tl.constexpr = tl.constexpr(3)
+
+@triton.jit
+def exponential(x):
+    return tl.exp(x)
+
+@triton.autotune(
+    configs=[triton.Config({{"BLOCK": b}}, num_warps=w) for b in [256, 512] for w in [4, 32]],
+    key=["n"])
+@triton.jit
+def softmax(out_ptr, in_ptr, stride, n, scale, mode: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    start = in_ptr + row * stride
+    x = tl.load(start + columns, mask=columns < n, other=-float("inf"))
+    if mode == MODE_FAST:
+        x = x * scale
+    e = exponential(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * stride + columns, e / tl.sum(e, axis=0), mask=columns < n)
+"""
+MATMUL = f"""{HEAD}
+@triton.autotune(configs=[triton.Config({{"BM": 16, "BN": 16, "BK": 1024}}, num_warps=8,
+                                        num_stages=4)], key=[])
+@triton.jit
+def matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for i in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + i + k[None, :])
+        y = tl.load(b + (i + k[:, None]) * BN + n[None, :])
+        acc += tl.dot(x, y)
+    tl.store(c + m[:, None] * BN + n[None, :], acc)
+"""
+
+
+def compiled(root: Path, text: str, *targets: str) -> list[TritonResult]:
+    """With Triton and in a jail, else a skip with the reason."""
+    (root / "kernels.py").write_text(text)
+    probe = registry.load("triton").probe(target.load("gfx942"))
+    if isinstance(probe, Missing):
+        pytest.skip(str(probe))
+    try:
+        return list(compile_all(read(root), [target.load(name) for name in targets]))
+    except WorkerError as error:
+        pytest.skip(str(error))
+
+
+def test_what_a_parameter_is_follows_from_its_use() -> None:
+    known = infer(SOFTMAX)["softmax"]
+    assert known.signature == {
+        "out_ptr": "*fp32",
+        "in_ptr": "*fp32",
+        "stride": "i32",
+        "n": "i32",
+        "scale": "fp32",
+    }
+    assert known.constants["mode"] == 3
+    assert any("scale" in assumption for assumption in known.assumed)
+
+
+@pytest.mark.parametrize(
+    ("body", "signature"),
+    [
+        ("tl.store(y + i, tl.load(x + i))", {"x": "*fp32", "y": "*fp32", "i": "i32"}),
+        ("x += i * 4\n    tl.store(y, tl.load(x))", {"x": "*fp32", "y": "*fp32", "i": "i32"}),
+        (
+            "p = x + i\n    q = p + 4\n    tl.atomic_add(q, y)",
+            {"x": "*fp32", "y": "i32", "i": "i32"},
+        ),
+        ("helper(x, i)", {"x": "*fp32", "y": "i32", "i": "i32"}),
+    ],
+)
+def test_addresses_are_followed_to_the_parameter(body: str, signature: dict[str, str]) -> None:
+    text = f"def helper(a, b):\n    tl.store(a + b, 1)\ndef k(x, y, i):\n    {body}\n"
+    assert infer(text)["k"].signature == signature
+
+
+@pytest.mark.parametrize(
+    ("knobs", "arch", "words"),
+    [
+        ({"num_warps": 32}, "gfx942", "at most num_warps=16"),
+        ({"num_warps": 32}, "gfx1100", ""),
+        ({"num_warps": 16}, "gfx942", ""),
+        ({"num_warps": 3}, "gfx942", "power of two"),
+        ({"num_ctas": 2}, "gfx942", "clusters"),
+        ({"num_stages": 0}, "gfx942", "num_stages"),
+        ({}, "sm_90", "not AMD's"),
+    ],
+)
+def test_knobs_that_no_launch_can_have_are_refused_by_data(
+    knobs: dict[str, int], arch: str, words: str
+) -> None:
+    reason = refused(TritonConfig({}, knobs), target.load(arch))
+    assert bool(reason) == bool(words)
+    assert words in reason
+
+
+def test_a_kernel_is_compiled_over_its_configurations_for_each_target(tmp_path: Path) -> None:
+    results = compiled(tmp_path, SOFTMAX, "gfx942", "gfx1100")
+    softmax = {
+        (r.target, r.config.values["BLOCK"], r.config.knobs["num_warps"]): r
+        for r in results
+        if r.kernel == "softmax"
+    }
+    assert len(softmax) == 8
+    assert {k for k, r in softmax.items() if r.outcome is TritonOutcome.REFUSED} == {
+        ("gfx942", 256, 32),
+        ("gfx942", 512, 32),
+    }
+    for result in softmax.values():
+        if result.outcome is TritonOutcome.REFUSED:
+            continue
+        assert result.outcome is TritonOutcome.COMPILED, result.why
+        assert result.resources is not None
+        assert result.resources.vgprs > 0
+    assert {r.outcome for r in results if r.kernel == "exponential"} == {TritonOutcome.HELPER}
+
+
+def test_what_fails_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+@triton.jit
+def bad(x):
+    tl.store(x, undefined_name)
+@triton.jit
+def good(x):
+    tl.store(x, 1.0)
+"""
+    ends = f"{HEAD}import os\nos.kill(os.getpid(), 11)\n@triton.jit\ndef crashes(x):\n    pass\n"
+    (tmp_path / "a_process_that_ends.py").write_text(ends)
+    results = {r.kernel: r for r in compiled(tmp_path, text, "gfx942")}
+    assert results["bad"].outcome is TritonOutcome.FAILED
+    assert "undefined_name" in results["bad"].why
+    assert results["crashes"].outcome is TritonOutcome.FAILED
+    assert "crashed" in results["crashes"].why
+    assert results["good"].outcome is TritonOutcome.COMPILED
+
+
+def test_the_library_runs_in_the_jail_alone(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+import os, pathlib
+pathlib.Path({str(tmp_path / "escaped")!r}).write_text("x")
+@triton.jit
+def k(x):
+    tl.store(x, 1.0)
+"""
+    (result,) = compiled(tmp_path, text, "gfx942")
+    assert result.outcome is TritonOutcome.FAILED
+    assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.full
+def test_lds_beyond_the_block_limit_is_refused(tmp_path: Path) -> None:
+    (result,) = compiled(tmp_path, MATMUL, "gfx942")
+    assert result.outcome in (TritonOutcome.REFUSED, TritonOutcome.FAILED)
+    assert "LDS" in result.why or "shared memory" in result.why or "resource" in result.why
