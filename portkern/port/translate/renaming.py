@@ -23,7 +23,7 @@ _LINTED = frozenset(
     "cuda_awbarrier_primitives.h".split()
 )
 _FOREIGN_FOLDER = re.compile(r"(?:cuda|cute|cutlass|cudnn\w*|nvbench|raft|cuco|cutensor)/")
-_FOREIGN_NAME = re.compile(r"cudnn[A-Z]\w*|CUDNN_\w+|cutensor[A-Z]\w*|nvml[A-Z]\w*|NVML_\w+")
+_FOREIGN_NAME = re.compile(r"(?:cudnn|cutensor|nvml)[A-Z]\w*")
 #: Namespaces, by what they are called: only before '::' or after 'namespace'.
 _NAMESPACES = frozenset(["cub", "hipcub"])
 _INCLUDES = ("include", "include_next", "import")

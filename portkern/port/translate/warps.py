@@ -62,7 +62,16 @@ def takes_any_width(draft: Draft) -> bool:
     shuffles = {f"{name}_sync" for name in _SHUFFLES} | _SHUFFLES
     if not used & shuffles or used - shuffles - {"__syncwarp", "__any_sync", "__all_sync"}:
         return False
-    return not any(_means_32_lanes(draft, i) for i in range(len(text)))
+    return not any(_means_32_lanes(draft, i) or _names_lanes(draft, i) for i in range(len(text)))
+
+
+def _names_lanes(draft: Draft, i: int) -> bool:
+    """Whether a call at token ``i`` has a mask of its own, which has 32 bits."""
+    name = draft.code.text[i]
+    if name not in WARP_FUNCTIONS or not (name.endswith("_sync") or name == "__syncwarp"):
+        return False
+    parts = draft.arguments(i)
+    return parts is None or (bool(parts) and not is_full(draft, *parts[0]))
 
 
 def _means_32_lanes(draft: Draft, i: int) -> bool:

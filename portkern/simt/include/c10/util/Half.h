@@ -4,8 +4,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "../../cuda_bf16.h"
-#include "../../cuda_fp16.h"
+#include "../../simt/bfloat16.h"
+#include "../../simt/half.h"
 #include "../../simt/narrow.h"
 
 namespace c10 {
