@@ -94,9 +94,9 @@ def _is_open(proof: KernelProof) -> bool:
 
 def _better(of_program: KernelProof, of_case: KernelProof) -> KernelProof:
     """A case's proof, unless the case says no more; the program's reason stays in ``why``."""
-    if of_case.outcome is Outcome.UNPROVEN and of_program.coverage is not None:
-        return of_program
     if of_program.why == NOT_LAUNCHED or of_case.outcome is Outcome.WRONG:
         return of_case
+    if of_case.outcome is Outcome.UNPROVEN and of_program.coverage is not None:
+        return of_program
     reasons = [of_case.why, f"in a case of its own: {of_program.why}"]
     return replace(of_case, why="; ".join(filter(None, reasons)))

@@ -172,7 +172,8 @@ class _Proposal:
             if value.isdigit()
         }
         self._names = Names(texts.whole, {"warpSize": warp, **constants})
-        self._offset = _offset(texts.syntax, launch)
+        headers = len(texts.whole) - len(texts.own.text)
+        self._offset = headers + _offset(texts.syntax, launch)
         self._arguments = self._argument_texts()
         self._block_names()
         self._dimensions = self._sized()
