@@ -28,6 +28,7 @@ from portkern.port import run
 from portkern.port.kernel_port import PROVEN
 from portkern.port.request import PortRequest
 from portkern.port.result import KernelRow, PortResult
+from portkern.sandbox import session
 from portkern.simt.execute import options as executor
 from portkern.spec import target
 from portkern.toolchain import host
@@ -103,6 +104,7 @@ def main() -> None:
             port(place, row, work)
         rows.append(row)
         print(json.dumps(document(row), indent=1))
+    session.close_servers()
     print(markdown(rows))
     if given.get("write") == "true":
         write(rows, page=given.get("page") == "true")
@@ -124,7 +126,8 @@ def port(place: Path, row: Row, work: Path) -> None:
         out=folder / "tree",
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
-        timeout_s=60.0,
+        timeout_s=90.0,
+        run_s=15.0,
         avoid=(work,),
     )
     try:

@@ -111,7 +111,7 @@ class FilePorter:
             (*self._request.include, *include),
             root=self._read.root,
             folder=self._ported,
-            complete=self._request.path.is_dir(),
+            complete=not self._request.path.is_file(),
         )
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
             return device_build.build(

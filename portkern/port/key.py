@@ -39,6 +39,7 @@ class Keys:
                 case,
                 sorted(request.by_width),
                 request.timeout_s,
+                request.run_s,
             ]
         )
 
@@ -54,6 +55,16 @@ class Keys:
             for data in (ported.before, ported.after):
                 digest.update(f"{name} {len(data)}\n".encode())
                 digest.update(data)
+        return digest.hexdigest()[:32]
+
+    def of_triton(self) -> str:
+        """Of all Triton kernels of the library."""
+        digest = hashlib.sha256(self._common.encode())
+        digest.update(" ".join(map(str, self._request.targets)).encode())
+        for path in sorted({kernel.path for kernel in self._read.triton}):
+            content = (self._read.root / path).read_bytes()
+            digest.update(f"{path} {len(content)}\n".encode())
+            digest.update(content)
         return digest.hexdigest()[:32]
 
     def _together(self, paths: Iterable[PurePosixPath]) -> set[PurePosixPath]:

@@ -114,7 +114,7 @@ class Prover:
             case=request.case,
             workdir=workdir,
             limits=Limits(
-                run_s=min(request.timeout_s, Limits.run_s),
+                run_s=request.run_s,
                 build_s=request.timeout_s,
                 arguments=request.arguments,
             ),
@@ -135,7 +135,7 @@ class Prover:
         include, defines = self._read.settings(unit)
         folders = tuple(folder.resolve() for folder in (*request.include, *include))
         if not original:
-            complete = request.path.is_dir()
+            complete = not request.path.is_file()
             folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
         return ProofSource(
             (root if original else self._ported) / unit,

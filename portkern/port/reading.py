@@ -17,7 +17,7 @@ _INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
 def read(path: Path, *, avoid: Sequence[Path], include: Sequence[Path]) -> Library:
     """Raises ConfigError for a path that is none."""
     whole = library.read(path, avoid=avoid)
-    return whole if path.is_dir() else _with_headers(whole, include)
+    return _with_headers(whole, include) if path.is_file() else whole
 
 
 def _with_headers(file: Library, include: Sequence[Path]) -> Library:

@@ -14,8 +14,9 @@ Way = Literal["hip", "cuda"]
 
 @dataclass(frozen=True)
 class PortRequest:
-    """``avoid`` are folders that belong to no library, as the one of reports; without ``build``,
-    the library is only read, translated and looked at."""
+    """``timeout_s`` is for a build, ``run_s`` for a run of a program. ``avoid`` are folders that
+    belong to no library, as the one of reports. Without ``build``, the library is only read,
+    translated and looked at."""
 
     path: Path
     to: Way
@@ -31,6 +32,7 @@ class PortRequest:
     arguments: tuple[str, ...] = ()
     case: Path | None = None
     timeout_s: float = 120.0
+    run_s: float = 20.0
     fresh: bool = False
     avoid: tuple[Path, ...] = ()
 

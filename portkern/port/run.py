@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
-from portkern.port import build_notes, reading, tree
+from portkern.port import build_notes, reading, tree, triton_port
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
@@ -47,7 +47,7 @@ def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> Port
     avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)
     files = translated(read, request)
-    if not any(file.kernels for file in files):
+    if not any(file.kernels for file in files) and not read.triton:
         raise ConfigError(_no_kernels(request, read))
     ported = [file.ported for file in files]
     if not request.build:
@@ -58,7 +58,7 @@ def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> Port
         request.out,
         notes=folder,
         avoid=(*request.avoid, folder),
-        whole=request.path.is_dir(),
+        whole=not request.path.is_file(),
         fresh=request.fresh,
     )
     atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
@@ -82,7 +82,7 @@ def _result(
     began: float,
 ) -> PortResult:
     return PortResult(
-        name=read.root.name if request.path.is_dir() else request.path.name,
+        name=request.path.name if request.path.is_file() else read.root.name,
         root=read.root,
         tree=read.root if request.in_place else request.out,
         to=request.to,
@@ -138,14 +138,33 @@ def _ports(
             ports += made
             done += 1
             show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
-    return ports, reused
+    of_triton, triton_reused = _triton(request, read, keys, records, known)
+    return ports + of_triton, reused + triton_reused
+
+
+def _triton(
+    request: PortRequest,
+    read: Library,
+    keys: Keys,
+    records: PortFile,
+    known: Mapping[str, list[KernelPort]],
+) -> tuple[list[KernelPort], int]:
+    if request.to != "hip" or not any(not kernel.helper for kernel in read.triton):
+        return [], 0
+    key = keys.of_triton()
+    if key in known:
+        return known[key], len(known[key])
+    ports = triton_port.ports(read, request, key)
+    records.append(ports)
+    return ports, 0
 
 
 def _known(records: PortFile) -> dict[str, list[KernelPort]]:
     """A file's kernels, which were written in one piece, by their key."""
-    known: dict[str, dict[tuple[str, int], KernelPort]] = {}
+    known: dict[str, dict[tuple[str, str, int, str], KernelPort]] = {}
     for port in records.read()[0]:
-        known.setdefault(port.key, {})[port.kernel, port.line] = port
+        place = (port.path, port.kernel, port.line, port.target)
+        known.setdefault(port.key, {})[place] = port
     return {key: list(ports.values()) for key, ports in known.items()}
 
 
@@ -182,7 +201,7 @@ def _build_notes(
         [*request.include, *read.include],
         root=read.root,
         folder=written.folder,
-        complete=request.path.is_dir(),
+        complete=not request.path.is_file(),
     )
     return BuildNotes(
         sources=tuple(file.name for file in sources),

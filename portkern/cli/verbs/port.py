@@ -32,8 +32,11 @@ _NOT_YET = {
 #: The GPU that a way to CUDA is proven for.
 _CUDA_TARGET = "sm_90"
 _LINT = ("full", "only")
+#: A program that runs for longer than this part of the limit is left for its kernels' own cases.
+_RUNS = 6
 #: Spellings of compilers, and options that are lists.
 _SHORT = {"-I": "include", "-D": "define"}
+_EXPLAIN = "--explain"
 _LISTS = ("to", "include", "define")
 #: Free text, which Hydra wants in quotes.
 _TEXTS = ("path", "out", "case", "arguments", "reports", "run")
@@ -90,12 +93,11 @@ def _explain(options: PortOptions) -> int:
 def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
     """Raises ConfigError."""
     path = Path(options.path)
-    if not path.exists():
-        raise ConfigError(f"Cannot read {path}: no such file or folder")
     if options.lint not in _LINT:
         raise no_such("choice of lint", options.lint, _LINT)
     to, chosen = _targets(names(options.to))
     name = path.resolve().name or "root"
+    reports = Path(options.reports).resolve()
     folder = run_folder.run_folder(options.reports, options.run or f"port-{name}")
     case = Path(options.case) if options.case else None
     if case and not case.is_file():
@@ -115,8 +117,9 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         arguments=_words(options.arguments),
         case=case,
         timeout_s=options.timeout_s,
+        run_s=options.timeout_s / _RUNS,
         fresh=options.fresh,
-        avoid=(Path(options.reports),),
+        avoid=(reports,) if reports.is_relative_to(path.resolve()) else (),
     )
     return request, folder
 
@@ -219,7 +222,7 @@ def _spelled(given: Sequence[str]) -> list[str]:
         name, mark, value = text.partition("=")
         if text[:2] in _SHORT:
             lists[_SHORT[text[:2]]].append(text[2:] or _behind(left, text))
-        elif name == "--explain":
+        elif name == _EXPLAIN:
             own += ["path=''", f"explain={value or _behind(left, text)}"]
         elif name == "explain":
             own += ["path=''", text]
@@ -237,7 +240,7 @@ def _spelled(given: Sequence[str]) -> list[str]:
 
 def _behind(left: Iterator[str], option: str) -> str:
     value = next(left, "")
-    if not value:
+    if not value or (option == _EXPLAIN and "=" in value):
         raise ConfigError(f"Got {option} with nothing behind it, expected {option} VALUE")
     return value
 
