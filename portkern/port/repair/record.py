@@ -1,0 +1,57 @@
+"""One attempt at mending a file: a line of ``repairs.jsonl``."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+from portkern.records.jsonl import Line, Part
+from portkern.records.record import Text
+
+SCHEMA: Final = 1
+FILE: Final = "repairs.jsonl"
+#: ``kept``: better by the order of :mod:`.standing`; ``undone``: built and proven again, and no
+#: better; ``refused``: changes what must stay, and was not tried; ``unread``: no edit in the reply;
+#: ``failed``: no reply.
+Status = Literal["kept", "undone", "refused", "unread", "failed"]
+
+
+class KernelChange(Part):
+    """``before`` and ``after`` in words; ``findings`` are those that the model was told."""
+
+    path: Text
+    line: int
+    kernel: Text
+    before: Text
+    after: Text
+    better: bool = False
+    findings: tuple[Text, ...] = ()
+
+
+class Repair(Line):
+    """``call`` names the line of ``calls.jsonl``, ``prompt`` the template with its version.
+    Tokens and USD are None where nobody said."""
+
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    schema_: Literal[1] = 1
+    attempt: int
+    file: Text
+    status: Status
+    why: Text = ""
+    kernels: tuple[KernelChange, ...] = ()
+    diff: Text = ""
+    model: Text = ""
+    call: Text = ""
+    prompt: Text = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    usd: float | None = None
+
+    def __str__(self) -> str:
+        text = f"repair {self.attempt} of {self.file}: {self.status}"
+        changes = ", ".join(
+            f"{change.kernel}: {change.before} → {change.after}"
+            for change in self.kernels
+            if change.before != change.after
+        )
+        return f"{text}; {changes or self.why}" if changes or self.why else text
