@@ -194,6 +194,7 @@ def test_code_for_any_width_keeps_it() -> None:
     assert "warpSize / 2" in hip(ANY_WIDTH)
     assert "__shfl_down(v, o)" in hip(ANY_WIDTH)
     assert "warpSize" not in hip(ANY_WIDTH.replace("warpSize / 2", "16"))
+    assert "s[1024 / 32]" in hip(ANY_WIDTH.replace("s[32]", "s[1024 / warpSize]"))
 
 
 def test_a_variable_called_warp_size_is_the_user_s() -> None:
@@ -239,6 +240,10 @@ def test_cache_hints_are_streaming_loads_of_numbers_and_else_plain_ones() -> Non
             'asm("st.global.v2.f32 [%0], {%1, %2};" :: "l"(p), "f"(a), "f"(b));',
             "((float*)(p))[0] = (a), ((float*)(p))[1] = (b);",
         ),
+        (
+            'asm("lop3.b32 %0, %1, %2, %3, 0xc0;" : "=r"(d) : "r"(a), "r"(b), "r"(c));',
+            "(d) = ((a) & (b) & ~(c)) | ((a) & (b) & (c));",
+        ),
         ("__trap(); __nanosleep(n);", "__builtin_trap(); __builtin_amdgcn_s_sleep(1);"),
     ],
 )
@@ -259,6 +264,9 @@ def test_guards_of_old_architectures_hold_on_hip_and_those_of_ptx_do_not() -> No
     )
     assert hip("#ifdef __CUDA_ARCH__\n#endif\n").startswith(
         "#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)\n"
+    )
+    assert hip("#if (CUDART_VERSION < 9000) && A\n#endif\n").startswith(
+        "#if ((!defined(__HIPCC__) && CUDART_VERSION < 9000)) && A\n"
     )
     assert hip("#if __CUDA_ARCH__ < 600\n#endif\n").startswith(
         "#if (!defined(__HIP_DEVICE_COMPILE__) && __CUDA_ARCH__ < 600)\n"

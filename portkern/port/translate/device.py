@@ -32,6 +32,9 @@ _HIP_DEVICE = "__HIP_DEVICE_COMPILE__"
 #: HIP has the functions that CUDA has from this architecture on; newer ones are matters of PTX.
 _NEWEST_ARCH = 800
 _OF_NVIDIA = ASM | {"nvcuda", "wmma", "__pipeline_memcpy_async", "cluster", "__nv_tex"}
+#: Of the runtime, or the compiler's number where that is meant.
+_NEWEST_VERSION = 12999
+_TESTS = frozenset(["if", "elif"])
 _VERSIONS = frozenset(["CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__"])
 
 
@@ -222,18 +225,11 @@ def _arch(draft: Draft, d: Directive) -> None:
 
 def _compared(draft: Draft, i: int, last: int, why: str) -> None:
     """``__CUDA_ARCH__ >= 600`` and its like."""
-    code = draft.code
-    if code.text[i + 1] not in (">=", ">", "<", "<=") or i + 2 >= last:
-        return
-    at = i + 2
-    if code.text[i + 1] == ">" and code.text[at] == "=":
-        at += 1
-    operator = "".join(code.text[i + 1 : at])
-    number = re.fullmatch(r"(\d+)[uUlL]*", code.text[at])
-    if number is None or int(number[1]) > _NEWEST_ARCH:
+    code, at = draft.code, _comparison(draft, i, last)
+    if at is None or int(code.text[at].rstrip("uUlL")) > _NEWEST_ARCH:
         return
     compared = code.flat(i, at + 1)
-    if operator.startswith(">"):
+    if code.text[i + 1].startswith(">"):
         text = f"(defined({_HIP_DEVICE}) || {compared})"
     else:
         text = f"(!defined({_HIP_DEVICE}) && {compared})"
@@ -243,22 +239,34 @@ def _compared(draft: Draft, i: int, last: int, why: str) -> None:
 
 def _version(draft: Draft, d: Directive) -> None:
     """HIP has what CUDA 12 has of the runtime: "at least" holds."""
-    code, first, last = draft.code, d.begin + 2, d.end
-    simple = (
-        d.name in ("if", "elif")
-        and code.text[first] in _VERSIONS
-        and code.text[first + 1] in (">=", ">", "<", "<=")
-        and last <= first + 4
-    )
-    number = re.fullmatch(r"\d+", code.text[last - 1]) if simple else None
-    if number is None or int(number[0]) >= 13000:
-        draft.warn(d.begin, "PK105", f"{code.flat(d.begin, last)}: hipcc has no such number")
-        return
-    before = code.flat(first, last)
-    newer = code.text[first + 1].startswith(">")
-    text = f"defined(__HIPCC__) || {before}" if newer else f"!defined(__HIPCC__) && {before}"
-    draft.note(d.begin, f"#{d.name} {before}", f"#{d.name} {text}", "hipcc has no such number")
-    draft.replace(first, last, text)
+    code, why = draft.code, "hipcc defines no version of CUDA's"
+    for i in range(d.begin + 2, d.end):
+        if code.text[i] not in _VERSIONS or code.text[i - 1] == "defined" or d.name not in _TESTS:
+            continue
+        before, at = code.text[i - 2 : i], _comparison(draft, i, d.end)
+        if before == ["defined", "("] and draft.code.text[i + 1] == ")":
+            text = f"(defined({code.text[i]}) || defined(__HIPCC__))"
+            draft.note(i, f"defined({code.text[i]})", text, why)
+            draft.replace(i - 2, i + 2, text)
+        elif at is None or int(code.text[at].rstrip("uUlL")) > _NEWEST_VERSION:
+            draft.warn(i, "PK105", f"{code.flat(d.begin, d.end)}: {why}")
+        else:
+            compared = code.flat(i, at + 1)
+            newer = code.text[i + 1].startswith(">")
+            own = "defined(__HIPCC__) ||" if newer else "!defined(__HIPCC__) &&"
+            draft.note(i, compared, f"({own} {compared})", why)
+            draft.replace(i, at + 1, f"({own} {compared})")
+
+
+def _comparison(draft: Draft, i: int, last: int) -> int | None:
+    """Where the number is that token ``i`` is compared with for "at least" or "less than"."""
+    code, at = draft.code, i + 2
+    if at >= last or code.text[i + 1] not in (">=", ">", "<", "<="):
+        return None
+    at += code.text[i + 1] == ">" and code.text[at] == "="
+    number = at < last and re.fullmatch(r"\d+[uUlL]*", code.text[at])
+    alone = at + 1 >= last or code.text[at + 1] in (")", "&&", "||")
+    return at if number and alone and code.text[i - 1] not in ("+", "-", "*", "/") else None
 
 
 # ---- cooperative groups -------------------------------------------------------------------

@@ -140,7 +140,7 @@ def _equivalent(alternative: Alternative) -> str:
     values = [f"({o.expression})" for o in (*asm.outputs, *asm.inputs)]
     if any(o.name or "+" in o.constraint for o in (*asm.outputs, *asm.inputs)):
         return ""
-    for rule in (_statement_of, _register, _access, _value):
+    for rule in (_statement_of, _register, _access, _value, _logic):
         written = rule(opcode, operands, values, asm)
         if written:
             return written
@@ -178,6 +178,21 @@ def _value(opcode: str, operands: str, values: list[str], asm: Asm) -> str:
         return ""  # with counts above 31, PTX and the builtin differ
     given = [values[n] for n in order]
     return f"{given[0]} = {form.format(*given)}"
+
+
+def _logic(opcode: str, operands: str, values: list[str], asm: Asm) -> str:
+    """``lop3``: any function of three bits, by its table of eight."""
+    match = re.fullmatch(r"%0, ?%1, ?%2, ?%3, ?(0x[0-9a-fA-F]{1,2}|\d+)", operands)
+    if opcode != "lop3.b32" or match is None or len(values) != 4:
+        return ""
+    table = int(match[1], 0)
+    a, b, c = values[1:]
+    terms = [
+        " & ".join(v if row & bit else f"~{v}" for v, bit in ((a, 4), (b, 2), (c, 1)))
+        for row in range(8)
+        if table >> row & 1
+    ]
+    return f"{values[0]} = {' | '.join(f'({term})' for term in terms) or '0'}"
 
 
 def _access(opcode: str, operands: str, values: list[str], asm: Asm) -> str:

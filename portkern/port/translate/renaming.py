@@ -22,7 +22,10 @@ _LINTED = frozenset(
     "mma.h cuda_pipeline.h cuda_pipeline_primitives.h cuda_awbarrier.h "
     "cuda_awbarrier_primitives.h".split()
 )
-_FOREIGN_FOLDER = re.compile(r"(?:cuda|cute|cutlass|cudnn\w*|nvbench|raft|cuco|cutensor)/")
+#: libcu++'s headers have no suffix; ``cuda/utils.cuh`` is a file of the user's.
+_FOREIGN_HEADER = re.compile(r"cuda/(?:std/\w+|\w+)|(?:cute|cutlass|cudnn\w*|cuco|raft)/.*")
+#: Names in the table that are CUDA's by their spelling too.
+_OF_CUDA = re.compile(r"(?:cu|CU|nv|NV)[a-zA-Z]*[A-Z_]\w*")
 _FOREIGN_NAME = re.compile(r"(?:cudnn|cutensor|nvml)[A-Z]\w*")
 #: Namespaces, by what they are called: only before '::' or after 'namespace'.
 _NAMESPACES = frozenset(["cub", "hipcub"])
@@ -84,7 +87,7 @@ def rename_headers(draft: Draft, table: Table) -> set[str]:
         elif path in _DROPPED:
             draft.note(d.begin, f"#include <{path}>", "", "HIP has no such header; see PK104")
             draft.replace(d.begin, d.end, "")
-        elif path not in _LINTED and (name is not None or _FOREIGN_FOLDER.match(path)):
+        elif path not in _LINTED and (name is not None or _FOREIGN_HEADER.fullmatch(path)):
             draft.warn(d.begin, "PK102", f"HIP has no counterpart of <{path}>")
     return present
 
@@ -130,7 +133,7 @@ def rename_names(draft: Draft, table: Table) -> bool:
             renamed = True
             draft.rename(i, name.hip, f"HIP's name of {text}")
             _cast_kernel(draft, i)
-        elif name.kind != "device" and text not in seen:
+        elif name.kind != "device" and _OF_CUDA.fullmatch(text) and text not in seen:
             seen.add(text)
             draft.warn(i, "PK101", f"{text} has no counterpart in HIP")
     return renamed

@@ -62,7 +62,18 @@ def takes_any_width(draft: Draft) -> bool:
     shuffles = {f"{name}_sync" for name in _SHUFFLES} | _SHUFFLES
     if not used & shuffles or used - shuffles - {"__syncwarp", "__any_sync", "__all_sync"}:
         return False
-    return not any(_means_32_lanes(draft, i) or _names_lanes(draft, i) for i in range(len(text)))
+    against = (_means_32_lanes, _names_lanes, _needs_constant)
+    return not any(is_against(draft, i) for is_against in against for i in range(len(text)))
+
+
+def _needs_constant(draft: Draft, i: int) -> bool:
+    """Whether ``warpSize`` at token ``i`` has to be a constant, which it is in CUDA alone."""
+    text, first = draft.code.text, i
+    if text[i] != "warpSize":
+        return False
+    while first > 0 and text[first - 1] not in (";", "{", "}"):
+        first -= 1
+    return not {"constexpr", "static_assert", "__shared__", "enum"}.isdisjoint(text[first:i])
 
 
 def _names_lanes(draft: Draft, i: int) -> bool:
