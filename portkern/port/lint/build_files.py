@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Source
-from portkern.simt.diagnostics import Severity
 
 _HANDLES_AMD = re.compile(
     r"--offload-arch=(?!native)|HIP_ARCHITECTURES\s+[^n]|PYTORCH_ROCM_ARCH|GPU_TARGETS|AMDGPU_TARGETS"
@@ -43,7 +42,7 @@ _FLAGS = (
         "PK035",
         r"-munsafe-fp-atomics",
         "loses updates in fine-grained or host memory",
-        Severity.WARNING,
+        None,
     ),
 )
 _NATIVE = re.compile(

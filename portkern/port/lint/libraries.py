@@ -125,7 +125,7 @@ def fp8(source: Source, platform: Platform) -> Iterator[Match]:
                 yield Match("PK043", at.start(), f"{word}: {platform.name} {meaning}")
 
 
-_VECTOR = re.compile(r"(?<![\w.])((?:float|double|int|uint|half)[234])\s*(?=\()")
+_VECTOR = re.compile(r"(?<![\w.])((?:float|double|int|uint)[234])\s*(?=\()")
 _SCALAR = re.compile(r"[-+]?(?:\d[\w.]*|\.\d\w*)")
 _MINMAX = re.compile(r"(?<![\w.>])(?<!std::)(?<!::)(?:min|max)(?=\s*\()")
 

@@ -104,7 +104,18 @@ class Source:
     def _branches(code: str, *, amd: bool) -> tuple[list[tuple[int, int]], list[conditions.Guard]]:
         if "#" not in code:
             return [], []
-        return conditions.branches(code, conditions.AMD if amd else conditions.NVIDIA)
+        macros = conditions.AMD if amd else conditions.NVIDIA
+        dead, guards = conditions.branches(code, macros)
+        # What only a dead branch defines is not defined, which kills more branches.
+        live: set[str] = set()
+        absent: set[str] = set()
+        for match in _DEFINE.finditer(code):
+            inside = any(start <= match.start() < stop for start, stop in dead)
+            (absent if inside else live).add(match[1])
+        absent -= live
+        if absent:
+            return conditions.branches(code, {**macros, **dict.fromkeys(absent)})
+        return dead, guards
 
     def line(self, at: int) -> int:
         return bisect_right(self._lines, at - 1) + 1

@@ -38,6 +38,7 @@ WAVE_CALL = re.compile(
     r"\b__syncthreads_(?:or|and|count)\s*\(|\breadfirstlane\b|\b__(?:any|all|ballot)(?:_sync)?\s*\("
 )
 _FROM_LANE_0 = re.compile(r"\b__shfl(?:_sync)?\s*\([^()]*,\s*0\s*(?:,\s*\w+\s*)?\)")
+_SIZE = re.compile(r"\b(?:size|sizeof|rank|extent)\s*(?:<[^<>()]*>)?\s*\([^()]*\)")
 #: A template argument or another header's constant, known by its name alone.
 WARP_NAME = re.compile(r"(?i)k?(?:warp|wave(?:front)?)_?(?:size|width|sz)?|ws|threads_per_warp")
 
@@ -122,6 +123,7 @@ class Varying:
             expression = _FROM_LANE_0.sub("0", self._without_warp_numbers(expression))
         elif _BLOCK_CALL.search(expression):
             return False
+        expression = _SIZE.sub("0", expression)
         if (THREAD_X if wave else THREAD).search(expression):
             return True
         return any(
