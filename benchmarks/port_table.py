@@ -127,7 +127,7 @@ def port(place: Path, row: Row, work: Path) -> None:
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
         timeout_s=90.0,
-        run_s=15.0,
+        run_s=4.0,
         avoid=(work,),
     )
     try:

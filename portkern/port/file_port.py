@@ -6,9 +6,10 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from portkern.port import device_build, tree
+from portkern.port import device_build, stand_ins, tree
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
@@ -21,6 +22,7 @@ from portkern.spec.target import Target
 
 #: A header's kernels are looked for in the first so many sources that include it.
 _MOST_UNITS = 4
+_STAND_INS = "host code was read by stand-ins of the headers of"
 _NOT_ASKED = ProofLine(outcome=NOT_ASKED)
 
 
@@ -113,12 +115,29 @@ class FilePorter:
             folder=self._ported,
             complete=not self._request.path.is_file(),
         )
+        macros = (*self._request.defines, *defines)
+        made = self._compiled(unit, target, folders, macros)
+        if isinstance(made, Built) or not stand_ins.title(made.header):
+            return made
+        texts = [file.translation.text for file in self._files.values()]
+        again = self._compiled(unit, target, (*folders, stand_ins.folder(texts)), macros)
+        if isinstance(again, NotBuilt):
+            return made
+        return replace(again, log=f"{_STAND_INS} {stand_ins.title(made.header)}")
+
+    def _compiled(
+        self,
+        unit: PurePosixPath,
+        target: Target,
+        include: Sequence[Path],
+        defines: Sequence[str],
+    ) -> Built | NotBuilt:
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
             return device_build.build(
                 self._ported / unit,
                 target,
-                include=folders,
-                defines=(*self._request.defines, *defines),
+                include=include,
+                defines=defines,
                 workdir=Path(workdir),
                 timeout_s=self._request.timeout_s,
             )
@@ -130,7 +149,7 @@ def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources
         if isinstance(made, Built):
             instances = [k for k in made.kernels if base_name(k.kernel) == kernel.name]
             if instances:
-                return _resources(instances)
+                return _resources(instances, made)
     failed = [made for made in objects if isinstance(made, NotBuilt)]
     if failed:
         return failed[0]
@@ -145,7 +164,8 @@ def base_name(readable: str) -> str:
     return re.split(r"[<(\[]", plain, maxsplit=1)[0].strip().rpartition(" ")[2].rpartition("::")[2]
 
 
-def _resources(instances: Sequence[KernelResources]) -> Resources:
+def _resources(instances: Sequence[KernelResources], made: Built) -> Resources:
+    remarks = [made.log] if made.log.startswith(_STAND_INS) else []
     largest = max(instances, key=lambda kernel: (kernel.vgprs + kernel.agprs, kernel.lds_bytes))
     return Resources(
         vgprs=largest.vgprs,
@@ -157,5 +177,5 @@ def _resources(instances: Sequence[KernelResources]) -> Resources:
         occupancy=round(largest.occupancy.fraction, 4),
         instances=len(instances),
         exceeded=tuple(dict.fromkeys(text for k in instances for text in k.exceeded)),
-        warnings=tuple(dict.fromkeys(text for k in instances for text in k.warnings)),
+        warnings=tuple(dict.fromkeys([*remarks, *(w for k in instances for w in k.warnings)])),
     )

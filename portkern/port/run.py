@@ -18,6 +18,9 @@ from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
+from portkern.port.repair.loop import Repaired, mend
+from portkern.port.repair.plan import RepairPlan
+from portkern.port.repair.workbench import Workbench
 from portkern.port.request import PortRequest
 from portkern.port.result import PortResult
 from portkern.port.translated import TranslatedFile, translated
@@ -40,7 +43,12 @@ class Progress:
 Show = Callable[[Progress], None]
 
 
-def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> PortResult:
+def run(
+    request: PortRequest,
+    folder: Path,
+    show: Show = lambda _: None,
+    repair: RepairPlan | None = None,
+) -> PortResult:
     """Into ``folder``, whose records are used again where nothing changed that they follow from.
     Raises ConfigError for a place that has no kernels."""
     began = time.monotonic()
@@ -63,15 +71,39 @@ def run(request: PortRequest, folder: Path, show: Show = lambda _: None) -> Port
     )
     atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     ports, reused = _ports(request, read, files, written, folder, show)
+    mended = Repaired(tuple(files), tuple(ports))
+    if repair is not None:
+        bench = Workbench(request, read, files, ports, ported=written.folder, folder=folder)
+        mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
+        files, ported = list(mended.files), [file.ported for file in mended.files]
+        atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     if request.in_place:
         tree.write_in_place(read.root, ported)
     result = replace(
-        _result(request, read, files, ports, began),
-        notes=tuple(f"{name} was not copied: it is large" for name in written.left_out),
+        _result(request, read, files, mended.ports, began),
+        repairs=mended.repairs,
+        stopped=mended.stopped,
+        down=mended.down,
+        notes=(
+            *(f"{name} was not copied: it is large" for name in written.left_out),
+            *_warnings(ports),
+        ),
         reused=reused,
     )
     build_notes.write(result, _build_notes(request, read, files, written), folder)
     return result
+
+
+def _warnings(ports: Sequence[KernelPort]) -> Iterator[str]:
+    """What compilers and targets remark, with how many kernels it is about."""
+    remarks = Counter(
+        f"{port.target}: {text}"
+        for port in ports
+        if port.resources
+        for text in port.resources.warnings
+    )
+    for text, count in sorted(remarks.items()):
+        yield f"{count} kernels: {text}" if count > 1 else text
 
 
 def _result(
