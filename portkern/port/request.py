@@ -35,6 +35,7 @@ class PortRequest:
     run_s: float = 20.0
     fresh: bool = False
     avoid: tuple[Path, ...] = ()
+    emitted: tuple[str, ...] = ()
 
     @property
     def by_width(self) -> Mapping[int, Target]:

@@ -28,8 +28,8 @@ _BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)\s*")
 _RESTRICT = re.compile(r"\b(__restrict__|__restrict|restrict)\b")
 
 
-def header() -> str:
-    return (resources.files(__package__) / "templates" / HEADER).read_text("utf-8")
+def template(name: str = HEADER) -> str:
+    return (resources.files(__package__) / "templates" / name).read_text("utf-8")
 
 
 def emit(

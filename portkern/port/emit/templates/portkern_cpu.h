@@ -44,7 +44,8 @@ PORTKERN_VECTORS(long long, longlong)
 #undef PORTKERN_VECTORS
 
 struct dim3 {
-    unsigned x = 1, y = 1, z = 1;
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
     size_t count() const { return (size_t)x * y * z; }
 };
 

@@ -1,0 +1,386 @@
+"""Shows that emitted source computes what its kernel computes: the original in the executor, the
+other as it runs here, both on the same inputs."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from portkern.errors import BackendUnavailable, BuildError, ConfigError
+from portkern.port.emit import cpu, launch_opencl
+from portkern.port.emit.emitted import Emitted, Instance
+from portkern.port.proof import coverage, harness
+from portkern.port.proof.case import Buffer, Case
+from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
+from portkern.port.proof.element import plain_type
+from portkern.port.proof.examine import ORDERS, Compared, Examination, Subject
+from portkern.port.proof.findings import errors
+from portkern.port.proof.infer import SCALES, propose
+from portkern.port.proof.infer import Refused as NoCase
+from portkern.port.proof.judge import judge
+from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.recording import LaunchRecord
+from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
+from portkern.port.proof.texts import SourceTexts
+from portkern.port.syntax import Kernel
+from portkern.spec import registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Missing
+from portkern.toolchain import compilers
+from portkern.toolchain.run_tool import run_tool
+
+_LAUNCH = re.compile(r"^(\s*)(\S.*)<<<(.*)>>>\((.*)\);$", re.MULTILINE)
+_ORIGINAL = "sm_90"
+_HOW = {"cpu": "this CPU", "opencl": "OpenCL"}
+_Launch = Callable[[str, str], str]
+_DISAGREE = "disagree on whether they reach a barrier"
+
+
+@dataclass(frozen=True)
+class EmittedFile:
+    """``path`` is the ``.cpp``, or the ``.py`` beside its ``.cl``."""
+
+    emitted: Emitted
+    path: Path
+
+
+@dataclass(frozen=True)
+class _Trial:
+    instance: Instance
+    case: Case
+
+
+class EmittedProver:
+    """Of the kernels of one source. Raises BackendUnavailable where nothing runs what is emitted,
+    WorkerError where this machine cannot contain a process."""
+
+    def __init__(
+        self, texts: SourceTexts, way: str, cases: Mapping[str, Case], workdir: Path, limits: Limits
+    ) -> None:
+        self._texts, self._way, self._cases, self._limits = texts, way, cases, limits
+        self._workdir = workdir
+        #: Why the emitted source of a kernel is not built, by its name.
+        self.not_built: dict[str, str] = {}
+        self._environment = environment(way)
+        self._vendor = targets.load(_ORIGINAL)
+        workdir.mkdir(parents=True, exist_ok=True)
+        workdir.chmod(0o755)  # in the jail, root's processes are nobody's
+        self._runs = Runs(workdir / "build", texts.source.path.parent, limits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runs.__exit__(kind, error, trace)
+
+    def prove(self, files: Sequence[EmittedFile]) -> Iterator[KernelProof]:
+        """In their order."""
+        trials = {file.emitted.kernel.name: self._trials(file.emitted) for file in files}
+        known = {name: own for name, own in trials.items() if not isinstance(own, NoCase)}
+        together = [trial for own in known.values() for trial in own]
+        program = self._original(together, "all") if together else NotBuilt("")
+        first = 0
+        for file in files:
+            kernel = file.emitted.kernel
+            own = trials[kernel.name]
+            if isinstance(own, NoCase):
+                yield self._proof(kernel, Outcome.UNPROVEN, own.reason)
+            elif isinstance(program, Program):
+                yield self._proven(file, own, program, first)
+                first += len(own)
+            else:
+                single = self._original(own, kernel.name)
+                yield self._proven(file, own, single, 0)
+
+    def _proof(self, kernel: Kernel, outcome: Outcome, why: str, inputs: str = "") -> KernelProof:
+        return KernelProof(kernel.name, self._texts.source.path, kernel.line, outcome, why, inputs)
+
+    # ---- cases
+
+    def _trials(self, emitted: Emitted) -> list[_Trial] | NoCase:
+        trials = []
+        for instance in emitted.instances:
+            for scale in SCALES:
+                case = self._cases.get(emitted.kernel.name) or propose(
+                    emitted.kernel, self._texts, scale, warp=32
+                )
+                if isinstance(case, NoCase):
+                    return case
+                try:
+                    trials.append(_Trial(instance, _typed(emitted.kernel, case, instance)))
+                except ConfigError as error:
+                    return NoCase(str(error))
+        return trials
+
+    # ---- the original
+
+    def _original(self, trials: Sequence[_Trial], name: str) -> Program | NotBuilt:
+        source = self._texts.source
+        path = self._workdir / "cases" / f"case_{name}{harness.suffix(source.language)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = harness.render(
+            [trial.case for trial in trials],
+            f'#include "{source.path.name}"',
+            source.language,
+            known=self._texts.aliases,
+            scopes={k.name: self._texts.own.scope_of(k) for k in self._texts.own.kernels},
+            title=f"Kernels of {source.path.name}",
+            command="",
+        )
+        path.write_text(text, encoding="utf-8")
+        include = (*source.include, source.path.parent.absolute())
+        wanted = replace(source, path=path, include=include)
+        counted = Wanted(wanted, self._vendor, "cover", name)
+        checked = Wanted(wanted, self._vendor, "check", name)
+        return self._runs.build_all([checked, counted])[0]
+
+    def _run(self, program: Program, number: int, order: int = -1, *, record: bool = True) -> Run:
+        name, seed = ORDERS[order] if order >= 0 else ("forward", 1)
+        return self._runs.run(
+            program, order=name, seed=seed, arguments=[str(number)], record=record
+        )
+
+    # ---- one kernel
+
+    def _proven(
+        self, file: EmittedFile, trials: Sequence[_Trial], program: Program | NotBuilt, first: int
+    ) -> KernelProof:
+        """Of all its instances: the first that is not proven speaks for it."""
+        kernel = file.emitted.kernel
+        if isinstance(program, NotBuilt):
+            why = f"the original's case is not built: {program.reason}"
+            return self._proof(kernel, Outcome.UNPROVEN, why)
+        proofs = []
+        for instance in file.emitted.instances:
+            own = [(n, t) for n, t in enumerate(trials, first) if t.instance == instance]
+            number, trial = self._chosen(program, own)
+            proofs.append(self._examined(file, trial, program, number))
+            if proofs[-1].outcome is not Outcome.PROVEN:
+                return proofs[-1]
+        notes = [*file.emitted.notes, proofs[0].why]
+        return replace(proofs[0], why="; ".join(filter(None, notes)))
+
+    def _chosen(self, program: Program, trials: Sequence[tuple[int, _Trial]]) -> tuple[int, _Trial]:
+        """The first that the original does without a finding; else the first."""
+        for number, trial in trials:
+            run = self._run(program, number, record=False)
+            if run.outcome.status == 0 and not errors(run.outcome.findings):
+                return number, trial
+        return trials[0]
+
+    def _examined(
+        self, file: EmittedFile, trial: _Trial, program: Program, number: int
+    ) -> KernelProof:
+        kernel = file.emitted.kernel
+        inputs = str(trial.case)
+        original = self._run(program, number)
+        if not original.launches or original.launches[0].failed:
+            why = "the original's launch fails on the inputs that were made up"
+            return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
+        built = self._built(file, trial)
+        if isinstance(built, NotBuilt):
+            self.not_built[kernel.name] = built.reason
+            why = f"the emitted source is not built: {built.reason}"
+            return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
+        run = self._runs.run(built)
+        if problem := self._stopped(kernel, run, inputs):
+            return problem
+        launches = [_renumbered(run.launches[0], original.launches[0])]
+        types = Types([kernel], self._texts.aliases)
+        results = compare(original.launches[:1], launches, types)
+        unstable = self._unstable(program, number, original, results, types)
+        checked = self._run(program, number, record=False)
+        examination = Examination(
+            compared=(Compared(_HOW[self._way], results),),
+            original_findings=errors(checked.outcome.findings),
+            unstable=unstable,
+            coverage=self._covered(program, number),
+        )
+        own, source = self._texts.own, self._texts.source
+        subject = Subject(source, source, source, own, own, self._texts.aliases)
+        return judge(kernel, examination, subject, (), inputs)
+
+    def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:
+        if run.launches and run.outcome.status == 0:
+            return None
+        said = (run.outcome.output.strip().splitlines() or ["no message"])[-1][:300]
+        if run.is_late:
+            said = f"the emitted code did not end in {self._limits.run_s:g} s"
+            return self._proof(kernel, Outcome.UNPROVEN, said, inputs)
+        if said.startswith("OpenCL:"):
+            self.not_built[kernel.name] = said
+        status = run.outcome.status or 0
+        if status < 0 and _DISAGREE not in said:
+            why = f"the emitted code dies of signal {-status}: {said}"
+            return self._proof(kernel, Outcome.WRONG, why, inputs)
+        return self._proof(kernel, Outcome.UNPROVEN, said, inputs)
+
+    def _unstable(
+        self,
+        program: Program,
+        number: int,
+        original: Run,
+        results: Sequence[LaunchResult],
+        types: Types,
+    ) -> Mapping[int, LaunchResult]:
+        differing = (Judged.REORDERED, Judged.DIFFERENT)
+        if not any(result.judged in differing for result in results):
+            return {}
+        unstable: dict[int, LaunchResult] = {}
+        for order in range(len(ORDERS)):
+            run = self._run(program, number, order)
+            for result in compare(original.launches[:1], run.launches[:1], types):
+                if result.judged in differing:
+                    unstable[result.number] = result
+        return unstable
+
+    def _covered(self, program: Program, number: int) -> Mapping[str, Coverage]:
+        wanted = Wanted(program.source, self._vendor, "cover", _name_of(program))
+        counted = self._runs.build_all([wanted])[0]
+        if isinstance(counted, NotBuilt):
+            return {}
+        run = self._run(counted, number, record=False)
+        own = self._texts.own
+        return coverage.of_kernels(own.kernels, own.path, counted.objects, run.counts)
+
+    # ---- what was emitted
+
+    def _built(self, file: EmittedFile, trial: _Trial) -> Program | NotBuilt:
+        """A program that does one launch."""
+        name = f"{trial.instance.name}-{self._way}"
+        folder = self._workdir / "build" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for header in (cpu.HEADER, "emitted_host.h"):
+            (folder / header).write_text(cpu.template(header), encoding="utf-8")
+        path = folder / "program.cpp"
+        path.write_text(self._host_program(file, trial, folder), encoding="utf-8")
+        compiler = compilers.compiler(_machine())
+        if isinstance(compiler, Missing):
+            raise BackendUnavailable(str(compiler))
+        argv = [*compiler.argv, "-O2", "-std=c++17", "-w", *compiler.openmp, "-I", str(folder)]
+        argv += ["-o", str(folder / "program"), str(path)]
+        try:
+            run_tool(argv, timeout_s=self._limits.build_s)
+        except BuildError as error:
+            lines = [line for line in error.log.splitlines() if "error" in line.lower()]
+            return NotBuilt((lines or [str(error)])[0].strip()[-300:])
+        source = ProofSource(path, "cuda")
+        return Program(folder / "program", source, self._vendor, "fast")
+
+    def _host_program(self, file: EmittedFile, trial: _Trial, folder: Path) -> str:
+        source = '#include "emitted_host.h"\n'
+        if self._way == "cpu":
+            source += file.path.read_text(encoding="utf-8")
+        text = harness.render(
+            [_plain(trial.case, self._texts.aliases)],
+            source,
+            "cuda",
+            known=self._texts.aliases,
+            scopes={},
+            title=file.emitted.kernel.name,
+            command="",
+        )
+        launch = self._launch(file, trial.instance, folder)
+        return _LAUNCH.sub(
+            lambda m: (
+                f'{m[1]}portkern_host::begin("{trial.case.kernel}", {m[3]});\n'
+                f"{m[1]}{launch(m[3], m[4])}\n{m[1]}portkern_host::end();"
+            ),
+            text,
+        )
+
+    def _launch(self, file: EmittedFile, instance: Instance, folder: Path) -> _Launch:
+        if self._way == "cpu":
+            return lambda shape, given: f"{instance.name}({given}{', ' if given else ''}{shape});"
+        for path in (file.path, file.path.with_suffix(".cl")):
+            (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+        driver = folder / "launch_opencl.py"
+        driver.write_text(Path(launch_opencl.__file__).read_text("utf-8"), encoding="utf-8")
+        variables = json.dumps(dict(self._environment))
+        argv = [sys.executable, "-W", "ignore", str(driver), str(folder / file.path.name)]
+        command = json.dumps(shlex.join([*argv, variables]))
+        return lambda shape, given: (
+            f'portkern_host::launch_by({command}, "{instance.name}", {shape}'
+            f"{', ' if given else ''}{given});"
+        )
+
+
+def environment(way: str) -> Mapping[str, str]:
+    """What runs it needs. Raises BackendUnavailable where nothing here does."""
+    if way == "opencl":
+        host = targets.load(_machine())
+        backend = registry.load("opencl")
+        venue = backend.venues(host).best
+        if isinstance(venue, Missing):
+            raise BackendUnavailable(f"OpenCL cannot be run here: {venue}")
+        return backend.environment(host)
+    compiler = compilers.compiler(_machine())
+    if isinstance(compiler, Missing):
+        raise BackendUnavailable(str(compiler))
+    return {}
+
+
+def _machine() -> str:
+    return platform.machine().replace("arm64", "aarch64")
+
+
+def _name_of(program: Program) -> str:
+    return program.source.path.stem.removeprefix("case_")
+
+
+def _typed(kernel: Kernel, case: Case, instance: Instance) -> Case:
+    """The case with an instance's arguments of the template. Raises ConfigError."""
+    bound = dict(zip((p.name for p in kernel.template), instance.template, strict=False))
+    types = []
+    for parameter, argument in zip(kernel.parameters, case.arguments, strict=False):
+        spelled = plain_type(parameter.type)
+        name = spelled.rstrip("*&[]") if isinstance(argument, Buffer) else spelled.rstrip("&")
+        types.append(bound.get(name, name))
+    typed = replace(case, template=instance.template).with_types(types)
+    whole = [
+        replace(a, values="range(0,4)")
+        if isinstance(a, Buffer) and a.values == "normal" and not _is_float(a.dtype)
+        else a
+        for a in typed.arguments
+    ]
+    return replace(typed, arguments=tuple(whole))
+
+
+def _is_float(dtype: str) -> bool:
+    return not re.fullmatch(r"(unsigned\s*)?(int|char|short|long|bool|u?int\d+_t).*", dtype)
+
+
+def _plain(case: Case, known: Mapping[str, str]) -> Case:
+    """With types that need none of the source's own names."""
+    types = []
+    for argument in case.arguments:
+        name = argument.dtype
+        for _ in range(4):
+            name = known.get(name, name)
+        types.append(name)
+    return case.with_types(types)
+
+
+def _renumbered(launch: LaunchRecord, original: LaunchRecord) -> LaunchRecord:
+    """With the original's numbers of buffers, which it allocates in the same order."""
+    own = sorted(launch.before)
+    numbers = dict(zip(own, sorted(original.before)[-len(own) :] if own else [], strict=False))
+    return replace(
+        launch,
+        arguments=tuple((numbers[n], offset) for n, offset in launch.arguments if n in numbers),
+        before={numbers[n]: digest for n, digest in launch.before.items() if n in numbers},
+        after={numbers[n]: content for n, content in launch.after.items() if n in numbers},
+    )
