@@ -3,18 +3,18 @@
 _MAIN = """
 template <class K> void go(const char* name, K kernel) {
   for (int threads : {32, 64, 96, 256}) {
-    std::vector<float> x(N), y(N, -1.0f);
-    for (int i = 0; i < N; i++) x[i] = (float)((i * 7919 + 13) % 101 - 50);
+    std::vector<float> x(LENGTH), y(LENGTH, -1.0f);
+    for (int i = 0; i < LENGTH; i++) x[i] = (float)((i * 7919 + 13) % 101 - 50);
     float *dx, *dy;
-    CHECK(cudaMalloc(&dx, N * sizeof(float)));
-    CHECK(cudaMalloc(&dy, N * sizeof(float)));
-    CHECK(cudaMemcpy(dx, x.data(), N * sizeof(float), cudaMemcpyHostToDevice));
-    CHECK(cudaMemcpy(dy, y.data(), N * sizeof(float), cudaMemcpyHostToDevice));
+    CHECK(cudaMalloc(&dx, LENGTH * sizeof(float)));
+    CHECK(cudaMalloc(&dy, LENGTH * sizeof(float)));
+    CHECK(cudaMemcpy(dx, x.data(), LENGTH * sizeof(float), cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(dy, y.data(), LENGTH * sizeof(float), cudaMemcpyHostToDevice));
     LAUNCH(kernel, 2, threads, dx, dy);
     CHECK(cudaDeviceSynchronize());
-    CHECK(cudaMemcpy(y.data(), dy, N * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(y.data(), dy, LENGTH * sizeof(float), cudaMemcpyDeviceToHost));
     double sum = 0;
-    for (int i = 0; i < N; i++) sum += y[i] * (i % 37 + 1);
+    for (int i = 0; i < LENGTH; i++) sum += y[i] * (i % 37 + 1);
     printf("%s %d %.6g\\n", name, threads, sum);
     cudaFree(dx);
     cudaFree(dy);
@@ -23,23 +23,7 @@ template <class K> void go(const char* name, K kernel) {
 """
 
 #: Every kernel takes a warp for 32 lanes, most of them in a way that fails on a wave of 64.
-LOGICAL = (
-    r"""
-#include <cuda_runtime.h>
-#include <cooperative_groups.h>
-#include <cooperative_groups/reduce.h>
-#include <cub/cub.cuh>
-#include <cstdio>
-#include <vector>
-namespace cg = cooperative_groups;
-#define FULL_MASK 0xffffffffu
-#define N 1024
-#define CHECK(call) do { cudaError_t e = (call); if (e != cudaSuccess) { \
-  printf("%s\n", cudaGetErrorString(e)); return; } } while (0)
-#define LAUNCH(k, blocks, threads, ...) \
-  k<<<blocks, threads>>>(__VA_ARGS__)
-#define AT (blockIdx.x * blockDim.x + threadIdx.x)
-
+_WARPS = r"""
 __device__ float warp_sum(float v) {
   for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(FULL_MASK, v, o);
   return v;
@@ -110,6 +94,40 @@ __global__ void halves(const float* x, float* y) {
   __syncwarp();
   y[AT] = v + __ballot_sync(FULL_MASK, v > 0) % 97u;
 }
+__global__ void ptx(const float* __restrict__ x, float* y) {
+  unsigned lane, below;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  float a, b, d;
+  asm("ld.global.nc.f32 %0, [%1];" : "=f"(a) : "l"(x + AT));
+  asm("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(b), "=f"(d) : "l"(x + AT / 2 * 2));
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(d));
+  __stcs(y + AT, __ldcs(x + AT) + d + lane + __popc(below));
+  float4 four = __ldcg((const float4*)x);
+  y[AT] += four.z;
+}
+__global__ void constant(const float* x, float* y, const __grid_constant__ int one);
+"""
+
+_HEAD = r"""
+#include <cuda_runtime.h>
+#include <cstdio>
+#include <vector>
+#define FULL_MASK 0xffffffffu
+#define LENGTH 1024
+#define CHECK(call) do { cudaError_t e = (call); if (e != cudaSuccess) { \
+  printf("%s\n", cudaGetErrorString(e)); return; } } while (0)
+#define LAUNCH(k, blocks, threads, ...) \
+  k<<<blocks, threads>>>(__VA_ARGS__)
+#define AT (blockIdx.x * blockDim.x + threadIdx.x)
+
+"""
+
+_GROUPS = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cub/cub.cuh>
+namespace cg = cooperative_groups;
 struct Largest { float value; int at; };
 __device__ Largest larger(Largest a, Largest b) {
   return a.value > b.value || (a.value == b.value && a.at < b.at) ? a : b;
@@ -127,20 +145,15 @@ __global__ void library(const float* x, float* y) {
   float sum = Reduce(storage[threadIdx.x / 32]).Sum(x[AT]);
   if (threadIdx.x % 32 == 0) y[AT] = sum;
 }
-__global__ void ptx(const float* __restrict__ x, float* y) {
-  unsigned lane, below;
-  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-  asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
-  float a, b, d;
-  asm("ld.global.nc.f32 %0, [%1];" : "=f"(a) : "l"(x + AT));
-  asm("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(b), "=f"(d) : "l"(x + AT / 2 * 2));
-  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(d));
-  __stcs(y + AT, __ldcs(x + AT) + d + lane + __popc(below));
-  float4 four = __ldcg((const float4*)x);
-  y[AT] += four.z;
-}
-__global__ void constant(const float* x, float* y, const __grid_constant__ int one);
 """
+
+#: What needs no header but those of HIP itself.
+DEVICE = _HEAD + _WARPS
+
+LOGICAL = (
+    _HEAD
+    + _GROUPS
+    + _WARPS
     + _MAIN
     + r"""
 __global__ void newer(const float* x, float* y) {
@@ -166,7 +179,7 @@ ANY_WIDTH = (
 #include <cuda_runtime.h>
 #include <cstdio>
 #include <vector>
-#define N 1024
+#define LENGTH 1024
 #define CHECK(call) do { if ((call) != cudaSuccess) return; } while (0)
 #define LAUNCH(k, blocks, threads, ...) k<<<blocks, threads>>>(__VA_ARGS__)
 

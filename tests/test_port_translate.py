@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.port import lint
+from portkern.port import device_build, lint
 from portkern.port.hazard import PITFALLS
 from portkern.port.translate import Translation, translate
 from portkern.port.translate.names import is_hip_header, table
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.options import ExecutorOptions
 from portkern.spec import target as targets
-from tests.port_translate_programs import ANY_WIDTH, LOGICAL
+from tests.port_translate_programs import ANY_WIDTH, DEVICE, LOGICAL
 
 executor = pytest.mark.skipif(
     not isinstance(runtime_library.find(), runtime_library.Toolbox),
@@ -72,6 +72,18 @@ def test_the_way_back_computes_the_same(tmp_path: Path) -> None:
     assert not re.search(r"\bhip[A-Z]|__lane_id|hip/", back)
     (tmp_path / "back").mkdir()
     assert output(back, tmp_path / "back", "sm_90", "cuda") == expected
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_amds_compiler_takes_the_translation(arch: str, tmp_path: Path) -> None:
+    file = tmp_path / "warps.hip"
+    file.write_text(hip(DEVICE), encoding="utf-8")
+    built = device_build.build(file, targets.load(arch), workdir=tmp_path)
+    if isinstance(built, device_build.NotBuilt) and built.cause == "machine":
+        pytest.skip(built.reason)
+    assert isinstance(built, device_build.Built), built
+    assert "matches" in {kernel.kernel for kernel in built.kernels}
 
 
 @pytest.mark.parametrize("source", [LOGICAL, ANY_WIDTH], ids=["logical", "any width"])

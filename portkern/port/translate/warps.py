@@ -25,7 +25,16 @@ LANES = 32
 HALF = "(__lane_id() & 32)"
 _HALF_TOKENS = ["(", "__lane_id", "(", ")", "&", "32", ")"]
 _SHUFFLES = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"])
-_REDUCTIONS = frozenset(f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor"))
+#: What each reduction over a warp does to v with w.
+_STEPS = {
+    "__reduce_add_sync": "v += w;",
+    "__reduce_min_sync": "v = w < v ? w : v;",
+    "__reduce_max_sync": "v = v < w ? w : v;",
+    "__reduce_and_sync": "v &= w;",
+    "__reduce_or_sync": "v |= w;",
+    "__reduce_xor_sync": "v ^= w;",
+}
+_REDUCTIONS = frozenset(_STEPS)
 _VOTES = frozenset(["__any", "__all", "__ballot"])
 _OTHERS = (
     frozenset(["__match_any_sync", "__match_all_sync", "__activemask", "__syncwarp"]) | _REDUCTIONS
@@ -312,6 +321,9 @@ class _WarpCall:
     def _lanes(self) -> None:
         """Functions whose result are lanes, and reductions."""
         draft = self.draft
+        if self.name in _REDUCTIONS and self.full:
+            self._reduce()
+            return
         if self.name == "__activemask":
             call = "__activemask()"
         elif self.name == "__match_any_sync" and self.full:
@@ -326,3 +338,17 @@ class _WarpCall:
         draft.insert_before(self.i, "(unsigned)(")
         draft.insert_after(self.close, f" >> {HALF})")
         self._note(f"(unsigned)({call} >> {HALF})")
+
+    def _reduce(self) -> None:
+        """HIP has the reductions since ROCm 7 alone, and of a whole mask."""
+        draft, (first, last) = self.draft, self.parts[1]
+        step = f"auto w = __shfl_xor(v, o, {LANES}); {_STEPS[self.name]}"
+        loop = f"for (int o = {LANES // 2}; o > 0; o /= 2) {{ {step} }}"
+        function = f"[](auto v) {{ {loop} return v; }}"
+        ordered = self.name.removesuffix("_sync").endswith(("add", "min", "max"))
+        type_ = "+" if ordered else "(unsigned)"
+        self._drop_mask()
+        draft.replace(self.i, self.i + 1, function)
+        draft.insert_before(first, f"{type_}(")
+        draft.insert_after(last - 1, ")")
+        self._note(f"{function}({type_}({draft.code.flat(first, last)}))")
