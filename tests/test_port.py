@@ -332,8 +332,6 @@ def test_a_code_is_explained(words: list[str], capsys: pytest.CaptureFixture[str
     [
         (["FOLDER", "to=gfx9999"], "No target 'gfx9999'"),
         (["FOLDER", "to=sm_90"], "expected AMD GPUs such as gfx942"),
-        (["FOLDER", "to=opencl"], "OpenCL source is not emitted yet"),
-        (["FOLDER", "to=cpu"], "not emitted yet"),
         (["FOLDER", "to=cuda,gfx942"], "expected cuda alone"),
         (["FOLDER", "lint=some"], "No choice of lint 'some'"),
         (["FOLDER", "sanitize=al"], "No checker 'al'"),
