@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -31,16 +32,20 @@ def main() -> int:
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     os.environ["TRITON_CACHE_DIR"] = str(Path.cwd() / "triton-cache")
     os.environ.pop("TRITON_INTERPRET", None)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for request in asked["requests"]:
         if request["number"] not in asked["wanted"]:
             continue
         _say({"begins": request["number"]})
         begin = time.monotonic()
+        # The compiler does not come back to Python: an alarm that nobody handles ends the process.
+        signal.alarm(asked["each_s"])
         try:
             answer = _compiled(asked["root"], request)
         # The library's code runs here, and the compiler on what it wrote: anything may be raised.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the process's outermost frame
             answer = {"error": _words(error)}
+        signal.alarm(0)
         answer |= {"number": request["number"], "seconds": round(time.monotonic() - begin, 3)}
         _say(answer)
     return 0

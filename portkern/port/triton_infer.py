@@ -173,6 +173,8 @@ class _Uses:
             return {"dtype": "fp32"}, False
         if self._is_flag(name):
             return True, False
+        if _FLOAT.search(name) and not _SIZE.search(name):
+            return 0.5, False
         numbers = [value for value in compared if isinstance(value, int)]
         if numbers and not _SIZE.search(name):
             return numbers[0], False

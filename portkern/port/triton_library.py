@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -30,8 +32,8 @@ from portkern.worker.protocol import Execute
 _WORKER = "portkern.backends.triton.library_functions"
 #: A kernel without configurations of its own is compiled as Triton would by default.
 _DEFAULT = TritonConfig({}, {"num_warps": 4})
-#: How often a new process goes on after one whose compiler crashed.
-_MOST_CRASHES = 20
+#: How often a new process goes on after one whose compiler crashed, or did not come to an end.
+_MOST_CRASHES = 50
 
 
 class TritonOutcome(StrEnum):
@@ -87,9 +89,11 @@ def compile_all(
     *,
     most_configs: int = 8,
     timeout_s: float = 600.0,
+    each_s: int = 30,
     kernels: Sequence[TritonKernel] | None = None,
 ) -> tuple[TritonResult, ...]:
-    """Every kernel, for every target, over at most so many of its configurations each.
+    """Every kernel, for every target, over at most so many of its configurations each;
+    ``timeout_s`` is for all together, ``each_s`` for one compilation.
 
     Raises WorkerError where this machine cannot contain a worker.
     """
@@ -106,7 +110,7 @@ def compile_all(
                 else:
                     asked.append((kernel, config, target, answer))
     requests = [_request(n, *parts) for n, parts in enumerate(asked)]
-    made = _run(library.root, requests, timeout_s) if requests else {}
+    made = _run(library.root, requests, timeout_s, each_s) if requests else {}
     for request, (kernel, config, target, inference) in zip(requests, asked, strict=True):
         said = made.get(request.number, {"unknown": "the time for this library was over"})
         answers.append(_result(said, kernel, config, target, inference))
@@ -182,11 +186,11 @@ def _request(
 
 
 def _run(
-    root: Path, requests: Sequence[_Request], timeout_s: float
+    root: Path, requests: Sequence[_Request], timeout_s: float, each_s: int
 ) -> dict[int, dict[str, object]]:
     """What the worker said of each. One that crashes the compiler is named; the rest goes on."""
     answers: dict[int, dict[str, object]] = {}
-    top = _top(root)
+    top, until = _top(root), time.monotonic() + timeout_s
     with readable(top) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
         Path(place).chmod(0o755)
         file = Path(place) / "requests.json"
@@ -194,11 +198,12 @@ def _run(
             with JailedProcesses((seen, Path(place))) as processes:
                 for _ in range(_MOST_CRASHES):
                     wanted = [r.number for r in requests if r.number not in answers]
-                    if not wanted:
+                    left_s = until - time.monotonic()
+                    if not wanted or left_s <= 0:
                         break
                     inside = seen / root.relative_to(top)
-                    _write(file, inside, requests, wanted)
-                    outcome = processes.run(_execute(file, requests[0].target, timeout_s)).program
+                    _write(file, inside, requests, wanted, each_s)
+                    outcome = processes.run(_execute(file, requests[0].target, left_s)).program
                     began = _read(outcome.output, answers)
                     if outcome.status is None:
                         break
@@ -207,7 +212,10 @@ def _run(
                             reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
                             raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
                         break
-                    answers[began] = {"error": f"the compiler crashed (status {outcome.status})"}
+                    late = outcome.status == -signal.SIGALRM
+                    crash = f"the compiler crashed (status {outcome.status})"
+                    why = f"its compilation took more than {each_s} s" if late else crash
+                    answers[began] = {"unknown" if late else "error": why}
         finally:
             session.close_servers()
     return answers
@@ -218,8 +226,15 @@ def _execute(file: Path, target: str, timeout_s: float) -> Execute:
     return Execute(argv, str(file.parent), target, "hip", (), timeout_s)
 
 
-def _write(file: Path, root: Path, requests: Sequence[_Request], wanted: Sequence[int]) -> None:
-    asked = {"root": str(root), "wanted": wanted, "requests": [asdict(r) for r in requests]}
+def _write(
+    file: Path, root: Path, requests: Sequence[_Request], wanted: Sequence[int], each_s: int
+) -> None:
+    asked: dict[str, object] = {
+        "root": str(root),
+        "each_s": each_s,
+        "wanted": wanted,
+        "requests": [asdict(r) for r in requests],
+    }
     file.write_text(json.dumps(asked), encoding="utf-8")
     file.chmod(0o644)
 

@@ -23,6 +23,7 @@ struct __hip_bfloat16 {
     PORTKERN_HD __hip_bfloat16& operator-=(__hip_bfloat16 o) { return *this = float(*this) - float(o); }
     PORTKERN_HD __hip_bfloat16& operator*=(__hip_bfloat16 o) { return *this = float(*this) * float(o); }
     PORTKERN_HD __hip_bfloat16& operator/=(__hip_bfloat16 o) { return *this = float(*this) / float(o); }
+    PORTKERN_HD friend __hip_bfloat16 operator+(__hip_bfloat16 a) { return a; }
     PORTKERN_HD friend __hip_bfloat16 operator-(__hip_bfloat16 a) { return -float(a); }
     PORTKERN_HD friend __hip_bfloat16 operator+(__hip_bfloat16 a, __hip_bfloat16 b) { return a += b; }
     PORTKERN_HD friend __hip_bfloat16 operator-(__hip_bfloat16 a, __hip_bfloat16 b) { return a -= b; }
@@ -174,5 +175,15 @@ __device__ inline __hip_bfloat16 __shfl_up(__hip_bfloat16 v, unsigned n, int wid
 }
 __device__ inline __hip_bfloat162 __shfl_up(__hip_bfloat162 v, unsigned n, int width = warpSize) {
     return __builtin_bit_cast(__hip_bfloat162, __shfl_up(__builtin_bit_cast(int, v), n, width));
+}
+/// By compare and swap on every target; the hardware's own where ROCm's header is used.
+__device__ inline __hip_bfloat162 unsafeAtomicAdd(__hip_bfloat162* address, __hip_bfloat162 v) {
+    unsigned* word = reinterpret_cast<unsigned*>(address);
+    unsigned seen = *word, assumed;
+    do {
+        assumed = seen;
+        seen = atomicCAS(word, assumed, __builtin_bit_cast(unsigned, __builtin_bit_cast(__hip_bfloat162, assumed) + v));
+    } while (seen != assumed);
+    return __builtin_bit_cast(__hip_bfloat162, seen);
 }
 #undef PORTKERN_HD

@@ -29,7 +29,10 @@ struct __half {
     PORTKERN_HD __half& operator-=(__half o) { value -= o.value; return *this; }
     PORTKERN_HD __half& operator*=(__half o) { value *= o.value; return *this; }
     PORTKERN_HD __half& operator/=(__half o) { value /= o.value; return *this; }
+    PORTKERN_HD friend __half operator+(__half a) { return a; }
     PORTKERN_HD friend __half operator-(__half a) { return -a.value; }
+    PORTKERN_HD __half& operator++() { value += 1; return *this; }
+    PORTKERN_HD __half& operator--() { value -= 1; return *this; }
     PORTKERN_HD friend __half operator+(__half a, __half b) { return a.value + b.value; }
     PORTKERN_HD friend __half operator-(__half a, __half b) { return a.value - b.value; }
     PORTKERN_HD friend __half operator*(__half a, __half b) { return a.value * b.value; }
