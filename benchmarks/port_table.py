@@ -4,9 +4,10 @@
     [programs=NAME,NAME] [work=FOLDER] [limit_s=420] [write=true] [page=true]
 
 Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
-programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. What is known in the
-work folder (reports/port-table) is not done again. With write=true, results/port-table.json and
-port-table.md are written, with page=true also the table in docs/port.md.
+programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. A library has limit_s
+seconds: what it does not come to counts as not examined, and the same command goes on there, for
+what is known in the work folder (reports/port-table) is not done again. With write=true,
+results/port-table.json and port-table.md are written, with page=true also docs/port.md's table.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from pathlib import Path
 from _script import RESULTS
 
 from portkern.errors import PortkernError
-from portkern.port import run
-from portkern.port.kernel_port import PROVEN
+from portkern.port import library, run
+from portkern.port.kernel_port import PROVEN, KernelPort, PortFile
 from portkern.port.request import PortRequest
-from portkern.port.result import KernelRow, PortResult
+from portkern.port.result import KernelRow
 from portkern.sandbox import session
 from portkern.simt.execute import options as executor
 from portkern.spec import target
 from portkern.toolchain import host
 
+OUTCOMES = (PROVEN, "wrong", "needs a human", "not proven")
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "port.md"
 OWN = ("to", "programs", "work", "limit_s", "write", "page")
@@ -50,8 +52,8 @@ class Row:
 
     library: str
     targets: tuple[str, ...]
-    files: int = 0
     kernels: int = 0
+    examined: int = 0
     hazards: int = 0
     good: int = 0
     built: Counter[str] = field(default_factory=Counter)
@@ -62,14 +64,8 @@ class Row:
     failed: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, result: PortResult) -> None:
-        self.files += len(result.files)
-        self.seconds += result.seconds
-        for row in result.rows:
-            self._add(row)
-
-    def _add(self, row: KernelRow) -> None:
-        self.kernels += 1
+    def add(self, row: KernelRow) -> None:
+        self.examined += 1
         self.good += row.good
         self.hazards += len(row.hazards)
         self.outcomes[row.outcome] += 1
@@ -93,15 +89,13 @@ def main() -> None:
     names = tuple(given.get("to", "gfx942,gfx90a,gfx1100,gfx1201").split(","))
     programs = [name for name in given.get("programs", "").split(",") if name]
     work = Path(given.get("work", "reports/port-table"))
-    ends = time.monotonic() + float(given.get("limit_s", "420"))
     rows = []
-    for library, path in libraries.items():
-        row = Row(library, names)
+    for name, path in libraries.items():
+        row, began = Row(name, names), time.monotonic()
+        ends = began + float(given.get("limit_s", "420"))
         for place in places(path, programs):
-            if time.monotonic() > ends:
-                row.failed.append(f"{place.name}: not begun within limit_s")
-                continue
-            port(place, row, work)
+            port(place, row, work, ends)
+        row.seconds = time.monotonic() - began
         rows.append(row)
         print(json.dumps(document(row), indent=1))
     session.close_servers()
@@ -116,9 +110,24 @@ def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
     yield from named or [path]
 
 
-def port(place: Path, row: Row, work: Path) -> None:
+class TimeOver(Exception):
+    """What was not begun is not."""
+
+
+def port(place: Path, row: Row, work: Path, ends: float) -> None:
     """Nothing that becomes of one program ends the others."""
-    folder = work / f"{row.library}-{place.name}"
+    folder = work / f"{row.library.replace('/', '-')}-{place.name}"
+    read = library.read(place)
+    row.kernels += sum(len(file.kernels) for file in (*read.sources, *read.headers))
+
+    def show(progress: run.Progress) -> None:
+        for line in progress.lines:
+            print(f"{place.name}: {line}", file=sys.stderr, flush=True)
+        if time.monotonic() > ends and progress.done < progress.total:
+            raise TimeOver
+
+    if time.monotonic() > ends:
+        return
     request = PortRequest(
         path=place,
         to="hip",
@@ -131,24 +140,30 @@ def port(place: Path, row: Row, work: Path) -> None:
         avoid=(work,),
     )
     try:
-        result = run.run(request, folder, lambda progress: show(place, progress))
+        rows = run.run(request, folder, show).rows
     except PortkernError as error:
         row.failed.append(f"{place.name}: {error}")
         return
-    row.add(result)
+    except TimeOver:
+        rows = recorded(folder)
+    for kernel in rows:
+        row.add(kernel)
 
 
-def show(place: Path, progress: run.Progress) -> None:
-    for line in progress.lines:
-        print(f"{place.name}: {line}", file=sys.stderr, flush=True)
+def recorded(folder: Path) -> list[KernelRow]:
+    """Those that were examined before the time was over."""
+    kernels: dict[tuple[str, int, str], dict[str, KernelPort]] = {}
+    for port in PortFile(folder).read()[0]:
+        kernels.setdefault((port.path, port.line, port.kernel), {})[port.target] = port
+    return [KernelRow(tuple(by_target.values())) for by_target in kernels.values()]
 
 
 def document(row: Row) -> dict[str, object]:
     return {
         "library": row.library,
         "targets": list(row.targets),
-        "files": row.files,
         "kernels": row.kernels,
+        "examined": row.examined,
         "hazards": row.hazards,
         "built": {name: row.built[name] for name in row.targets},
         "built_everywhere": row.built_everywhere,
@@ -162,13 +177,20 @@ def document(row: Row) -> dict[str, object]:
 
 def markdown(rows: Sequence[Row]) -> str:
     targets = rows[0].targets
-    head = ["library", "kernels", *(f"built {name}" for name in targets), "proven and built"]
-    lines = ["| " + " | ".join([*head, "wrong", "needs a human", "not proven"]) + " |"]
-    lines.append("|" + "---|" * (len(head) + 3))
+    head = [
+        "library",
+        "kernels",
+        "examined",
+        *(f"built {name}" for name in targets),
+        "proven and built",
+    ]
+    head += ["proven", "wrong", "needs a human", "not proven"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         built = [str(row.built[name]) for name in targets]
-        outcomes = [str(row.outcomes[name]) for name in ("wrong", "needs a human", "not proven")]
-        cells = [row.library, str(row.kernels), *built, str(row.proven_of_built), *outcomes]
+        outcomes = [str(row.outcomes[name]) for name in OUTCOMES]
+        counts = [str(row.kernels), str(row.examined), *built, str(row.proven_of_built)]
+        cells = [row.library, *counts, *outcomes]
         lines.append("| " + " | ".join(cells) + " |")
     for row in rows:
         if row.reasons or row.failed:
