@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import TracebackType
+from typing import Any, Self
 
-from portkern.errors import BudgetSpent, ConfigError
+from portkern.errors import BudgetSpent, ConfigError, no_such
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,19 @@ class GenerationBudget:
                 raise ConfigError(
                     f"Got {field.name}={limit} for a budget, expected 0 or more, or null: no limit"
                 )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """As ``budget`` of a configuration holds it. Raises ConfigError."""
+        known = [field.name for field in fields(cls)]
+        unknown = set(options) - set(known)
+        if unknown:
+            raise no_such("option of budget", min(unknown), known)
+        for name, limit in options.items():
+            number = isinstance(limit, int | float) and not isinstance(limit, bool)
+            if limit is not None and not number:
+                raise ConfigError(f"Got budget.{name}={limit!r}, expected a number or null")
+        return cls(**options)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def markdown(result: PortResult) -> str:
         _facts(result),
         _table(result),
         _not_good(result.rows),
+        _listed("Repairs", _repairs(result)),
         _original(result.rows),
         _files(result),
         _listed("Hazards", _hazards(result)),
@@ -85,7 +86,8 @@ def _table(result: PortResult) -> str:
     for row in result.rows:
         by_target = {port.target: port for port in row.ports}
         built = [resources(by_target[t]) if t in by_target else "" for t in result.targets]
-        cells = [row.first.kernel, row.place, row.outcome, str(rung(row)), counted(row.hazards)]
+        outcome = result.outcome(row)
+        cells = [row.first.kernel, row.place, outcome, str(rung(row)), counted(row.hazards)]
         lines.append(_row(map(_text, [*cells, *built, coverage(row), short(row.why)])))
     return "\n".join(lines) if result.rows else "No kernels."
 
@@ -115,6 +117,11 @@ def _not_good(rows: Sequence[KernelRow]) -> str:
             lines += ["", f"    {printable(proof.command)}"]
         sections.append("\n".join(lines))
     return "\n\n".join(["## To look at", *sections]) if sections else ""
+
+
+def _repairs(result: PortResult) -> list[str]:
+    lines = [_text(short(f"{line} ({line.cost})")) for line in result.repairs]
+    return [*lines, f"Ended by: {_text(result.stopped)}"] if result.stopped else lines
 
 
 def _original(rows: Sequence[KernelRow]) -> str:

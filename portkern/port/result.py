@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.port.kernel_port import NOT_ASKED, PROVEN, HazardLine, KernelPort
+from portkern.port.repair.record import Repair, mended_by
 
 #: Worst first; a kernel has the worst of its targets' outcomes.
 OUTCOMES = ("wrong", "needs a human", "not proven", "needs hardware", NOT_ASKED, PROVEN)
@@ -80,7 +81,8 @@ class KernelRow:
 
 @dataclass(frozen=True)
 class PortResult:
-    """``problems`` are of the library as a whole; ``reused`` ports were known before."""
+    """``problems`` are of the library as a whole; ``reused`` ports were known before. ``stopped``
+    says which budget ended the ``repairs``, or which model that is ``down``."""
 
     name: str
     root: Path
@@ -93,6 +95,14 @@ class PortResult:
     notes: tuple[str, ...] = ()
     reused: int = 0
     seconds: float = 0.0
+    repairs: tuple[Repair, ...] = ()
+    stopped: str = ""
+    down: bool = False
+
+    def outcome(self, row: KernelRow) -> str:
+        """With the model that mended the kernel, if one did."""
+        author = mended_by(self.repairs, row.first.path, row.first.kernel)
+        return f"{row.outcome}, repaired by {author}" if author else row.outcome
 
     @property
     def rows(self) -> list[KernelRow]:
@@ -107,12 +117,13 @@ class PortResult:
 
     @property
     def exit_code(self) -> int:
-        """0: each kernel is built and proven; 1: one is not; 3: none could be built or run."""
+        """0: each kernel is built and proven; 1: one is not; 3: none could be built or run, or a
+        model that is down may mend more."""
         rows = self.rows
         if rows and all(row.good for row in rows) and not self.unread:
             return 0
         lacking = rows and all(port.lacking and not _ran(port) for port in self.ports)
-        return 3 if lacking else 1
+        return 3 if lacking or self.down else 1
 
 
 def _ran(port: KernelPort) -> bool:
@@ -164,6 +175,8 @@ def document(result: PortResult) -> dict[str, object]:
         "files": [_file(file) for file in result.files],
         "problems": list(result.problems),
         "notes": list(result.notes),
+        "repairs": [repair.model_dump(exclude={"schema_"}) for repair in result.repairs],
+        "stopped": result.stopped,
     }
 
 

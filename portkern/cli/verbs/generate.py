@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import MISSING
 
@@ -211,7 +210,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         ),
         models=dict(options.models or {}),
         prices=dict(options.prices or {}),
-        budget=_budget(options.budget),
+        budget=GenerationBudget.of(options.budget or {}),
         final=final,
         raced=raced,
         stage=Stage.parse(options.venue, names(options.sanitize)),
@@ -318,17 +317,6 @@ def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
 
     small = tuple(workload for workload in scored if nbytes(workload) <= limit * 2**20)
     return small or (min(scored, key=nbytes),)
-
-
-def _budget(options: Group | None) -> GenerationBudget:
-    given: dict[str, Any] = dict(options or {})
-    unknown = set(given) - set(asdict(GenerationBudget()))
-    if unknown:
-        raise no_such("option of budget", min(unknown), asdict(GenerationBudget()))
-    for name, value in given.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ConfigError(f"Got budget.{name}={value!r}, expected a number or null")
-    return GenerationBudget(**given)
 
 
 def _name(options: GenerateOptions, task: Task) -> str:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
+from portkern.agent.budget import GenerationBudget
 from portkern.cli import json_output
-from portkern.cli.config import Names, names, resolve
+from portkern.cli.config import Group, Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import hazard, report, result, run
+from portkern.port.repair.plan import RepairPlan
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.printable import printable
@@ -37,9 +39,11 @@ _RUNS = 6
 #: Spellings of compilers, and options that are lists.
 _SHORT = {"-I": "include", "-D": "define"}
 _EXPLAIN = "--explain"
+#: Below these anything may be set; who takes it checks it.
+FREE = ("models", "prices", "budget")
 _LISTS = ("to", "include", "define")
 #: Free text, which Hydra wants in quotes.
-_TEXTS = ("path", "out", "case", "arguments", "reports", "run")
+_TEXTS = ("path", "out", "case", "arguments", "reports", "run", "replay")
 
 
 @dataclass
@@ -61,16 +65,25 @@ class PortOptions:
     reports: str = "reports"
     fresh: bool = False
     explain: str = ""
+    repair: bool = False
+    models: Group | None = None
+    prices: Group | None = None
+    budget: Group | None = None
+    patience: int = 3
+    seed: int = 0
+    cache: bool = True
+    replay: str = ""
     json: bool = False
 
 
 def main(overrides: Sequence[str]) -> int:
-    options = resolve("port", PortOptions, _spelled(overrides))
+    options = resolve("port", PortOptions, _spelled(overrides), free=FREE)
     if options.explain:
         return _explain(options)
     request, folder = _requested(options)
+    plan = _repair_plan(options)
     with run_folder.writing(folder), _progress(options.json) as show:
-        ported = run.run(request, folder, show)
+        ported = run.run(request, folder, show, plan)
         if request.build:
             report.write(ported, folder)
     code = _exit_code(ported, request)
@@ -122,6 +135,23 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         avoid=(reports,) if reports.is_relative_to(path.resolve()) else (),
     )
     return request, folder
+
+
+def _repair_plan(options: PortOptions) -> RepairPlan | None:
+    """None where no repair is asked for. Raises ConfigError."""
+    if not options.repair:
+        return None
+    if options.lint != "full" or not options.prove:
+        raise ConfigError("repair=true keeps what is proven; drop lint=only and prove=false")
+    return RepairPlan(
+        dict(options.models or {}),
+        dict(options.prices or {}),
+        GenerationBudget.of(options.budget or {}),
+        options.patience,
+        options.seed,
+        options.cache,
+        Path(options.replay) if options.replay else None,
+    )
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -191,7 +221,7 @@ def _table(ported: PortResult) -> None:
         by_target = {port.target: port for port in row.ports}
         built = [report.resources(by_target[t]) if t in by_target else "" for t in ported.targets]
         colour = "green" if row.good else "red" if row.outcome == "wrong" else "yellow"
-        texts = [f"{row.first.kernel} ({row.place})", row.outcome, *built]
+        texts = [f"{row.first.kernel} ({row.place})", ported.outcome(row), *built]
         texts += [result.counted(row.hazards), report.short(row.why)]
         cells = [Text(printable(text)) for text in texts]
         cells[1].stylize(colour)

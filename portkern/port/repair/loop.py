@@ -48,7 +48,7 @@ class Repaired:
 
     files: tuple[TranslatedFile, ...]
     ports: tuple[KernelPort, ...]
-    repairs: tuple[Repair, ...]
+    repairs: tuple[Repair, ...] = ()
     stopped: str = ""
     down: bool = False
 
@@ -73,7 +73,7 @@ class _Asked:
     reply: Reply | PortkernError
 
 
-def repair(
+def mend(
     plan: RepairPlan,
     bench: Workbench,
     folder: Path,

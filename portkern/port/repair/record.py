@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final, Literal
 
 from portkern.records.jsonl import Line, Part
@@ -47,6 +48,13 @@ class Repair(Line):
     tokens_out: int | None = None
     usd: float | None = None
 
+    @property
+    def cost(self) -> str:
+        tokens = [self.tokens_in, self.tokens_out]
+        counted = "tokens unknown" if None in tokens else "{} + {} tokens".format(*tokens)
+        usd = "price unknown" if self.usd is None else f"{self.usd:.4f} USD"
+        return ", ".join(filter(None, [self.model, self.prompt, counted, usd]))
+
     def __str__(self) -> str:
         text = f"repair {self.attempt} of {self.file}: {self.status}"
         changes = ", ".join(
@@ -55,3 +63,16 @@ class Repair(Line):
             if change.before != change.after
         )
         return f"{text}; {changes or self.why}" if changes or self.why else text
+
+
+def mended_by(repairs: Iterable[Repair], path: str, kernel: str) -> str:
+    """The model whose edit made a kernel better last; empty where none did."""
+    models = [
+        repair.model
+        for repair in repairs
+        for change in repair.kernels
+        if repair.status == "kept"
+        and change.better
+        and (change.path, change.kernel) == (path, kernel)
+    ]
+    return models[-1] if models else ""

@@ -49,7 +49,11 @@ class Standing:
         return self.outcome == other.outcome and self.findings <= other.findings
 
     def better(self, other: Standing) -> bool:
-        return self != other and self.at_least(other)
+        if self == other or not self.at_least(other):
+            return False
+        parts = (self._level, self.fitting, self.errors)
+        # A kernel that is wrong without findings has other values: no lesser defect.
+        return parts != (other._level, other.fitting, other.errors) or self.findings > 0
 
     @property
     def _level(self) -> int:
