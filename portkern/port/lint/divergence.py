@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from portkern.port.lint.lanes import Collective, Lanes
 from portkern.port.lint.regions import Region, around, regions
@@ -23,16 +24,26 @@ def _barriers(source: Source, function: Function) -> list[int]:
     return [m.start() for m in _BARRIER.finditer(source.code, function.open, function.close)]
 
 
+@lru_cache(maxsize=256)
+def _returns(source: Source, function: Function) -> tuple[Region, ...]:
+    """Every 'if (…) return;' of a function."""
+    return tuple(
+        region
+        for region in regions(source, function)
+        if region.keyword == "if"
+        and re.match(r"\{?\s*return\b", source.code[region.body : region.body + 80])
+        and "else" not in source.code[region.body : region.stop]
+    )
+
+
 def _returns_before(source: Source, function: Function, at: int) -> list[Region]:
-    """The 'if (…) return;' that stand before ``at`` and are not in a branch of their own."""
-    found = []
-    for region in regions(source, function):
-        if region.keyword != "if" or region.stop > at:
-            continue
-        body = source.code[region.body : region.stop]
-        if re.match(r"\{?\s*return\b", body) and "else" not in body:
-            found.append(region)
-    return found
+    return [region for region in _returns(source, function) if region.stop <= at]
+
+
+def _has_twin(source: Source, region: Region, barriers: list[int]) -> bool:
+    """A branch that meets its own barriers and returns, while the others meet theirs behind it."""
+    body = source.code[region.body : region.stop]
+    return re.search(r"\breturn\s*;\s*\}?\s*$", body) is not None and barriers[-1] >= region.stop
 
 
 def barriers_missed(source: Source, platform: Platform) -> Iterator[Match]:
@@ -57,10 +68,11 @@ def barriers_missed(source: Source, platform: Platform) -> Iterator[Match]:
                         f"{line}; guard the work and keep the barrier outside"
                     )
                     # Waves that have ended are not waited for, on AMD and on NVIDIA.
-                    whole = not region.contains(at) and not lanes.varying.in_wave(
-                        region.header, region.start
-                    )
-                    yield Match("PK014", region.start, message, Severity.NOTE if whole else None)
+                    if region.contains(at):
+                        mild = _has_twin(source, region, barriers)
+                    else:
+                        mild = not lanes.varying.in_wave(region.header, region.start)
+                    yield Match("PK014", region.start, message, Severity.NOTE if mild else None)
 
 
 def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
-from portkern.port.lint.lanes import Lane, Lanes
+from portkern.port.lint.lanes import Lane
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source
+from portkern.port.lint.width import lanes_of
 from portkern.simt.diagnostics import Severity
 
 _MASK_TAKERS = re.compile(
@@ -59,7 +61,7 @@ def _declared(source: Source, function: Function | None, name: str) -> str | Non
     """The type by which a scalar of this name is declared, in the function or the file."""
     pattern = re.compile(
         rf"(?:^|[;{{}}(,\s])(?:const(?:expr)?\s+|static\s+|__device__\s+|volatile\s+)*"
-        rf"((?:unsigned\s+|long\s+|signed\s+)*\w+)\s+(?:\w+\s*(?:=[^;,]*)?,\s*)*{re.escape(name)}"
+        rf"((?:unsigned\s+|long\s+|signed\s+)*\w+)\s+(?:\w+\s*(?:=[^;,]*)?,\s*){{0,8}}{re.escape(name)}"
         rf"\s*(?=[=;,){{]|$)"
     )
     if function is not None:
@@ -141,6 +143,7 @@ def _receiver(source: Source, start: int, stop: int, function: Function | None) 
     return f"{kind} {name[1]}" if name and kind and re.fullmatch(_NARROW, kind) else ""
 
 
+@lru_cache(maxsize=64)
 def _ballot_names(source: Source, function: Function) -> set[str]:
     """Names that hold a ballot, or one narrowed by '&'."""
     names: set[str] = set()
@@ -202,7 +205,7 @@ def _mask_like(source: Source, at: int) -> bool:
 
 
 def _is_lane(source: Source, function: Function, operand: str) -> bool:
-    lanes = Lanes(source, function)
+    lanes = lanes_of(source, function)
     kind = lanes.kinds.get(operand) or lanes.kind(operand)
     if kind is Lane.LANE:
         return True
