@@ -142,6 +142,7 @@ def test_a_name_or_library_without_a_counterpart_is_a_hazard() -> None:
     assert codes("#include <cudnn.h>\n") == ["PK102"]
     assert codes("#include <cuda/barrier>\n") == ["PK102"]
     assert codes("#define S(...) __shfl_sync(__VA_ARGS__)\n") == ["PK103"]
+    assert codes("#define S __ballot_sync(m,\n") == ["PK107"]
     assert codes("cg::exclusive_scan(tile, v);") == ["PK104"]
     assert codes("#if CUDART_VERSION == 9000 || X\n#endif\n") == ["PK105"]
     assert set(codes("int l = warpSize; int w = p.warpSize; __syncwarp();")) == {"PK108"}
@@ -328,6 +329,13 @@ def test_hip_text_and_plain_text_come_back_as_they_are() -> None:
     assert translate(ours, "a.hip") == Translation(ours, (), ())
     assert translate(LOGICAL, "a.cu", to="cuda").text == LOGICAL
     assert hip("int main() { return 16; }\n") == "int main() { return 16; }\n"
+
+
+def test_names_that_stand_for_each_other_and_deep_nesting_end() -> None:
+    circle = "#define A B\n#define B A\n__device__ void f() { v = __shfl_sync(A, v, 0); }\n"
+    assert "__shfl_sync((unsigned long long)(unsigned)(A)" in hip(circle)
+    deep = "__device__ int f() { return " + "__shfl_sync(m, " * 1000 + "v" + ", 0)" * 1000 + "; }"
+    assert hip(deep).count("(__lane_id() & 32)") == 1000
 
 
 FRAGMENTS = st.sampled_from(

@@ -107,11 +107,8 @@ def _points_to_plain(draft: Draft, first: int, last: int) -> bool:
     if not names or (texts[0] == "&") != ("[" in texts):
         return False
     name = code.text[names[0]]
-    declared = [
-        i
-        for i, text in enumerate(code.text)
-        if text == name and code.text[i - 1] in ("*", "__restrict__", "__restrict", "restrict")
-    ]
+    before = ("*", "__restrict__", "__restrict", "restrict")
+    declared = [i for i in draft.places(name) if code.text[i - 1] in before]
     types = [_pointee(draft, i) for i in declared]
     return bool(types) and all(types)
 

@@ -37,9 +37,11 @@ class Draft:
     changes: list[Change] = field(default_factory=list)
     hazards: list[Hazard] = field(default_factory=list)
     gaps: dict[int, str] = field(default_factory=dict)  # what stands before a token, if changed
+    full_masks: dict[str, bool] = field(default_factory=dict)  # names, as far as looked up
     _replaced: dict[int, _Edit] = field(default_factory=dict)
     _before: dict[int, str] = field(default_factory=dict)
     _after: dict[int, str] = field(default_factory=dict)
+    _places: dict[str, list[int]] = field(default_factory=dict)
 
     def replace(self, first: int, last: int, text: str) -> None:
         """Put ``text`` in place of the tokens [first, last); a longer range replaces a shorter."""
@@ -54,6 +56,10 @@ class Draft:
     def insert_after(self, i: int, text: str) -> None:
         """Within what was inserted there before."""
         self._after[i] = text + self._after.get(i, "")
+
+    def shown(self, first: int, last: int) -> str:
+        """The range on one line, as far as a change quotes it."""
+        return self.code.flat(first, min(last, first + _QUOTED))
 
     def note(self, i: int, before: str, after: str, why: str) -> None:
         self.changes.append(Change(self.code.tokens[i].line, _short(before), _short(after), why))
@@ -93,6 +99,13 @@ class Draft:
         lines = tokens[last - 1].line - tokens[first].line + self.code.text[last - 1].count("\n")
         directive = self.code.directive(first)
         return (" \\\n" if directive is not None else "\n") * lines
+
+    def places(self, text: str) -> list[int]:
+        """All tokens of this text."""
+        if not self._places:
+            for i, word in enumerate(self.code.text):
+                self._places.setdefault(word, []).append(i)
+        return self._places.get(text, [])
 
     # ---- what stands where ----------------------------------------------------------------
 

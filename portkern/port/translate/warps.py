@@ -120,8 +120,7 @@ def _integer(text: str) -> int | None:
 
 
 def _declares(draft: Draft, name: str) -> bool:
-    code = draft.code
-    return any(_is_declared(draft, i) for i, text in enumerate(code.text) if text == name)
+    return any(_is_declared(draft, i) for i in draft.places(name))
 
 
 def _is_declared(draft: Draft, i: int) -> bool:
@@ -137,7 +136,7 @@ def _is_declared(draft: Draft, i: int) -> bool:
 
 def _fix_width(draft: Draft) -> None:
     code = draft.code
-    host = [i for i, text in enumerate(code.text) if text == "warpSize"]
+    host = draft.places("warpSize")
     if not host or _declares(draft, "warpSize"):
         return
     for i in host:
@@ -159,15 +158,18 @@ def is_full(draft: Draft, first: int, last: int) -> bool:
     value = _integer(word)
     if value is not None:
         return value in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-    return word.isidentifier() and _is_full_constant(draft, word)
+    if not word.isidentifier():
+        return False
+    if word not in draft.full_masks:
+        draft.full_masks[word] = False  # what a name that stands for itself gets
+        draft.full_masks[word] = _is_full_constant(draft, word)
+    return draft.full_masks[word]
 
 
 def _is_full_constant(draft: Draft, name: str) -> bool:
     """A macro or variable of this file that is all ones wherever it gets a value."""
     code, values = draft.code, 0
-    for i, text in enumerate(code.text):
-        if text != name:
-            continue
+    for i in draft.places(name):
         d = code.directive(i)
         if d is not None and d.name == "define" and i == d.begin + 2:
             if d.body != i + 1 or not is_full(draft, d.body, d.end):
@@ -203,7 +205,8 @@ class _WarpCall:
     def translate(self) -> None:
         draft, parts = self.draft, self.draft.arguments(self.i)
         if parts is None or any(self._is_pack(*part) for part in parts):
-            draft.warn(self.i, "PK103", f"the arguments of {self.name} are not seen")
+            code = "PK107" if parts is None and draft.code.text[self.i + 1] == "(" else "PK103"
+            draft.warn(self.i, code, f"the arguments of {self.name} are not seen")
             return
         least = {"__activemask": 0, "__syncwarp": 0}.get(self.name, 2 if self.masked else 1)
         if len(parts) < least or self._is_done():
@@ -211,7 +214,7 @@ class _WarpCall:
         self.parts = parts
         self.close = draft.code.partner[self.i + 1]
         self.full = not self.masked or not parts or is_full(draft, *parts[0])
-        self.before = draft.code.flat(self.i, self.close + 1)
+        self.before = draft.shown(self.i, self.close + 1)
         if self.base in _SHUFFLES:
             self._shuffle()
         elif self.base in _VOTES:
@@ -239,7 +242,7 @@ class _WarpCall:
         skip = 1 if self.masked else 0
         if len(self.parts) <= skip:
             return ""
-        return self.draft.code.flat(self.parts[skip][0], self.close)
+        return self.draft.shown(self.parts[skip][0], self.close)
 
     def _drop_mask(self) -> None:
         first = self.parts[0][0]
@@ -258,7 +261,7 @@ class _WarpCall:
             return moved
         draft.insert_before(first, "(unsigned long long)(unsigned)(")
         draft.insert_after(last - 1, f") << {HALF}")
-        return f"(unsigned long long)(unsigned)({draft.code.flat(first, last)}) << {HALF}"
+        return f"(unsigned long long)(unsigned)({draft.shown(first, last)}) << {HALF}"
 
     def _shuffle(self) -> None:
         draft = self.draft
@@ -351,4 +354,4 @@ class _WarpCall:
         draft.replace(self.i, self.i + 1, function)
         draft.insert_before(first, f"{type_}(")
         draft.insert_after(last - 1, ")")
-        self._note(f"{function}({type_}({draft.code.flat(first, last)}))")
+        self._note(f"{function}({type_}({draft.shown(first, last)}))")
