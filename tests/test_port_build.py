@@ -105,7 +105,7 @@ def test_an_error_has_the_compilers_words_and_the_files_line(tmp_path: Path) -> 
     ("header", "cause", "words"),
     [
         ("hipcub/hipcub.hpp", "machine", "install ROCm"),
-        ("hipblas/hipblas.h", "machine", "hipBLAS"),
+        ("hiprand/hiprand_kernel.h", "machine", "hipRAND"),
         ("torch/extension.h", "machine", "include="),
         ("own_thing.h", "machine", "include="),
         ("cuda_runtime.h", "code", "CUDA's"),
@@ -196,3 +196,33 @@ def test_objects_are_built_for_amd_alone(tmp_path: Path) -> None:
     file.write_text(PROGRAM)
     with pytest.raises(ConfigError, match="gfx942"):
         build(file, target.load("sm_90"), workdir=tmp_path)
+
+
+def test_groups_halves_and_host_libraries_need_no_rocm(tmp_path: Path) -> None:
+    text = """#include <hip/hip_runtime.h>
+#include <hip/hip_bf16.h>
+#include <hip/hip_complex.h>
+#include <hip/hip_cooperative_groups.h>
+#include <hip/hip_fp16.h>
+#include <hipblas/hipblas.h>
+#include <hipblaslt/hipblaslt.h>
+namespace cg = cooperative_groups;
+__global__ void sum(const __half2* x, const __hip_bfloat162* b, float* y) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
+    __half2 v = __hfma2(x[block.thread_rank()], h2exp(x[0]), __float2half2_rn(1.f));
+    float s = __low2float(v) + __high2float(v) + float(__hadd2(b[0], b[1]).x);
+    for (int o = tile.size() / 2; o > 0; o /= 2) s += tile.shfl_down(s, o);
+    if (tile.thread_rank() == 0) y[tile.meta_group_rank()] = s;
+    cg::this_grid().sync();
+}
+int main() {
+    hipblasHandle_t handle;
+    float one = 1.f, *a = nullptr;
+    hipblasCreate(&handle);
+    hipblasSgemm(handle, HIPBLAS_OP_N, HIPBLAS_OP_T, 4, 4, 4, &one, a, 4, a, 4, &one, a, 4);
+}
+"""
+    for arch in ("gfx942", "gfx1100"):
+        (kernel,) = built(tmp_path, text, arch).kernels
+        assert kernel.kernel == "sum"
