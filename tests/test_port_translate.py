@@ -326,7 +326,10 @@ def test_every_change_says_where_and_why() -> None:
 
 def test_hip_text_and_plain_text_come_back_as_they_are() -> None:
     ours = "#include <hip/hip_runtime.h>\nvoid f() { cudaMalloc(); __shfl_sync(0xffffffff, v, 0); }"
-    assert translate(ours, "a.hip") == Translation(ours, (), ())
+    got = translate(ours, "a.hip")
+    assert got == Translation(ours, (), got.hazards)
+    assert [hazard.code for hazard in got.hazards] == ["PK106"]
+    assert not translate(hip(LOGICAL), "a.hip").hazards
     assert translate(LOGICAL, "a.cu", to="cuda").text == LOGICAL
     assert hip("int main() { return 16; }\n") == "int main() { return 16; }\n"
 

@@ -26,6 +26,7 @@ from portkern.port.translate.renaming import (
     rename_back,
     rename_headers,
     rename_names,
+    warn_of_both,
 )
 from portkern.port.translate.warps import translate_warps
 from portkern.simt.translate.lexer import SourceCode
@@ -47,7 +48,8 @@ def translate(text: str, name: str, *, to: Literal["hip", "cuda"] = "hip") -> Tr
     ported = is_ported(draft, table())
     if to == "hip":
         if ported:
-            return Translation(text, (), ())
+            warn_of_both(draft, table())
+            return Translation(text, (), tuple(draft.hazards))
         _to_hip(draft)
     elif ported:
         rename_back(draft, table())

@@ -74,6 +74,18 @@ def is_ported(draft: Draft, table: Table) -> bool:
     )
 
 
+def warn_of_both(draft: Draft, table: Table) -> None:
+    """Say where a file that names HIP has a name of CUDA's that HIP has a name for."""
+    skipped = _in_includes(draft)
+    for i, token in enumerate(draft.code.tokens):
+        name = table.names.get(token.text) if token.kind is Kind.NAME else None
+        if name is None or i in skipped or name.hip in ("", name.cuda):
+            continue
+        if draft.is_free_name(i) and _OF_CUDA.fullmatch(token.text):
+            draft.warn(i, "PK106", f"{token.text} in a file that names HIP; nothing is changed")
+            return
+
+
 def rename_headers(draft: Draft, table: Table) -> set[str]:
     """Returns the HIP headers that the file includes then."""
     present: set[str] = set()
