@@ -21,7 +21,7 @@ from portkern.spec.target import Target
 __all__ = ["Coverage", "KernelProof", "Limits", "Outcome", "ProofSource", "prove"]
 
 #: The GPU that originals are run as.
-_ORIGINAL = "sm_90"
+_ORIGINAL = {"cuda": "sm_90", "hip": "gfx942"}
 
 
 def prove(
@@ -50,7 +50,7 @@ def prove(
     from portkern.spec import target as targets
 
     cases: Mapping[str, Case] = read_cases(case) if case is not None else {}
-    vendor = targets.load(_ORIGINAL)
+    vendor = targets.load(_ORIGINAL[original.language])
     proofs: dict[str, KernelProof] = {}
     alone = list(kernels)
     workdir.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 class Subject:
     """The two texts, each as what is built and as the file that its kernels stand in;
     ``ported_other`` is what is built for the other width. ``known`` says what names of types stand
-    for."""
+    for; ``headers`` are the port's other files."""
 
     original: ProofSource
     ported: ProofSource
@@ -34,6 +34,7 @@ class Subject:
     original_text: Text
     ported_text: Text
     known: Mapping[str, str]
+    headers: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,9 +219,12 @@ class Examiner:
         program = programs.get("port counted")
         if program is None:
             return {}
-        text = self._subject.ported_text
         run = self._run(program, record=False)
-        return coverage.of_kernels(text.kernels, text.path, program.objects, run.counts)
+        covered: dict[str, Coverage] = {}
+        for text in (*self._subject.headers, self._subject.ported_text):
+            if text.kernels:
+                covered |= coverage.of_kernels(text.kernels, text.path, program.objects, run.counts)
+        return covered
 
     def _concluded(
         self, unstable: Mapping[int, LaunchResult], covered: Mapping[str, Coverage]

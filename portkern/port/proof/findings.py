@@ -14,12 +14,22 @@ from portkern.simt.diagnostics import Diagnostic, Severity
 
 @dataclass(frozen=True)
 class Text:
-    """A file of a program, with its kernels and launches."""
+    """A file of a program, with its kernels and launches; ``namespaces`` are the named ones, by
+    where they begin and end."""
 
     path: Path
     text: str
     kernels: tuple[Kernel, ...]
     launches: tuple[Launch, ...]
+    namespaces: tuple[tuple[int, int, str], ...] = ()
+
+    def scope_of(self, kernel: Kernel) -> str:
+        """``ns::`` where the kernel is in one."""
+        return "".join(
+            f"{name}::"
+            for begin, end, name in self.namespaces
+            if name and begin < kernel.start < end
+        )
 
     def kernel_of(self, finding: Diagnostic) -> str:
         """'' for one of the host's code."""

@@ -10,7 +10,6 @@ import jinja2
 
 from portkern.port.proof.case import Buffer, Case
 from portkern.port.proof.element import Element, element_of
-from portkern.port.syntax import Kernel, Syntax
 from portkern.simt.execute.machine import Language
 
 _TEMPLATE = "case.cu.j2"
@@ -33,6 +32,8 @@ _HOST_TYPES: Mapping[str, str] = {
 @dataclass(frozen=True)
 class _Filled:
     number: int
+    dtype: str
+    lanes: int
     fill: str
     elements: int
     values: str
@@ -96,7 +97,7 @@ def _filled(number: int, buffer: Buffer, known: Mapping[str, str]) -> _Filled:
     element, lanes = element_of(buffer.dtype, known) or (None, 1)
     lo, hi = buffer.range or (0, 1)
     values = "range" if buffer.range else buffer.values
-    return _Filled(number, _fill(element), buffer.size * lanes, values, lo, hi)
+    return _Filled(number, buffer.dtype, lanes, _fill(element), buffer.size * lanes, values, lo, hi)
 
 
 def _fill(element: Element | None) -> str:
@@ -105,20 +106,6 @@ def _fill(element: Element | None) -> str:
     if element.name in ("float16", "bfloat16"):
         return "Half" if element.name == "float16" else "Bfloat16"
     return f"Plain<{_HOST_TYPES[element.name]}>"
-
-
-def scopes(kernels: Sequence[Kernel], syntax: Syntax) -> Mapping[str, str]:
-    """``ns::`` of each kernel within a named namespace."""
-    spans = []
-    for node in syntax.nodes("namespace_definition"):
-        name = syntax.text_of(node.child_by_field_name("name"))
-        spans.append((*syntax.span(node), name))
-    return {
-        kernel.name: "".join(
-            f"{name}::" for begin, end, name in spans if name and begin < kernel.start < end
-        )
-        for kernel in kernels
-    }
 
 
 def suffix(language: Language) -> str:

@@ -12,7 +12,7 @@ from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
 from portkern.port.proof.recording import Size
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel, Launch, Parameter, Syntax
+from portkern.port.syntax import Kernel, Launch, Parameter
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btextu
 
 def propose(kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int) -> Case | Refused:
     """``warp`` is the width at which the host's code computes its launches."""
-    launch = _launch_of(kernel, texts.syntax)
-    template = _template(kernel, launch, texts)
+    launch, offset = _launch_of(kernel, texts)
+    template = _template(kernel, launch, offset, texts)
     if isinstance(template, Refused):
         return template
     known = {**texts.aliases, **dict(zip(_names(kernel.template), template, strict=False))}
     problem = _impossible(kernel, known)
     if problem is not None:
         return problem
-    proposal = _Proposal(kernel, texts, launch, scale, warp, template, known)
+    proposal = _Proposal(kernel, texts, launch, offset, scale, warp, template, known)
     return proposal.case()
 
 
@@ -99,11 +99,11 @@ def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
     return None
 
 
-def _launch_of(kernel: Kernel, syntax: Syntax) -> Launch | None:
-    """The first with as many arguments as there are parameters."""
-    own = [launch for launch in syntax.launches if launch.kernel == kernel.name]
-    whole = [launch for launch in own if len(launch.arguments) == len(kernel.parameters)]
-    return next(iter([*whole, *own]), None)
+def _launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
+    """The first with as many arguments as there are parameters, and where it stands."""
+    own = texts.launches(kernel.name)
+    whole = [item for item in own if len(item[0].arguments) == len(kernel.parameters)]
+    return next(iter([*whole, *own]), (None, len(texts.whole)))
 
 
 def _names(parameters: Sequence[Parameter]) -> list[str]:
@@ -111,12 +111,11 @@ def _names(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def _template(
-    kernel: Kernel, launch: Launch | None, texts: SourceTexts
+    kernel: Kernel, launch: Launch | None, offset: int, texts: SourceTexts
 ) -> tuple[str, ...] | Refused:
     given = launch.template_arguments if launch else ()
     arguments: list[str] = []
-    names = Names(texts.own.text, {})
-    offset = _offset(texts.syntax, launch)
+    names = Names(texts.whole, {})
     for n, parameter in enumerate(kernel.template):
         text = given[n] if n < len(given) else ""
         if parameter.type.split()[0] in ("typename", "class"):
@@ -143,13 +142,6 @@ def _constant(name: str) -> int:
     return 4
 
 
-def _offset(syntax: Syntax, launch: Launch | None) -> int:
-    if launch is None:
-        return len(syntax.text)
-    lines = syntax.text.splitlines(keepends=True)
-    return sum(map(len, lines[: launch.line]))
-
-
 class _Proposal:
     """The names that sizes depend on get a value by what they are called; all else follows."""
 
@@ -158,6 +150,7 @@ class _Proposal:
         kernel: Kernel,
         texts: SourceTexts,
         launch: Launch | None,
+        offset: int,
         scale: Scale,
         warp: int,
         template: tuple[str, ...],
@@ -165,15 +158,15 @@ class _Proposal:
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
         self._template, self._known = template, known
-        self._text = texts.own.text[kernel.start : kernel.stop]
+        file = texts.file_of(kernel.name) or texts.own
+        self._text = file.text[kernel.start : kernel.stop]
         constants = {
             name: int(value)
             for name, value in zip(_names(kernel.template), template, strict=False)
             if value.isdigit()
         }
         self._names = Names(texts.whole, {"warpSize": warp, **constants})
-        headers = len(texts.whole) - len(texts.own.text)
-        self._offset = headers + _offset(texts.syntax, launch)
+        self._offset = offset
         self._arguments = self._argument_texts()
         self._block_names()
         self._dimensions = self._sized()
@@ -267,7 +260,7 @@ class _Proposal:
         size = min(math.prod(self._spans()), _MOST_ELEMENTS) * self._scale.room
         if element.is_float:
             values = "normal"
-        elif constant:
+        elif constant or "atomic" not in self._text:
             values = f"range(0,{self._index_bound()})"
         else:
             values = "zeros"

@@ -88,8 +88,8 @@ class KernelProver:
     # ---- cases
 
     def _trials(self, kernel: Kernel) -> list[Trial] | Refused:
-        original = next((k for k in self._original.own.kernels if k.name == kernel.name), None)
-        ported = next((k for k in self._ported.own.kernels if k.name == kernel.name), None)
+        original = next((k for k in self._original.kernels if k.name == kernel.name), None)
+        ported = next((k for k in self._ported.kernels if k.name == kernel.name), None)
         if original is None or ported is None:
             return Refused(f"the {'port' if original else 'original'} has no kernel of this name")
         if kernel.name in self._cases:
@@ -146,7 +146,7 @@ class KernelProver:
             f'#include "{file.source.path.name}"',
             file.source.language,
             known=file.aliases,
-            scopes=harness.scopes(file.own.kernels, file.syntax),
+            scopes=_scopes(file),
             title=title or f"Kernels of {file.source.path.name}",
             command="",
         )
@@ -187,7 +187,8 @@ class KernelProver:
             )
         trial = trials[chosen]
         known = {**self._ported.aliases, **self._original.aliases}
-        subject = Subject(*sources, self._original.own, self._ported.own, known)
+        texts = [file.file_of(kernel.name) or file.own for file in (self._original, self._ported)]
+        subject = Subject(*sources, texts[0], texts[1], known)
         examination = Examiner(
             self._runs,
             subject,
@@ -242,7 +243,7 @@ class KernelProver:
             _text_of(file),
             file.source.language,
             known=file.aliases,
-            scopes=harness.scopes(file.own.kernels, file.syntax),
+            scopes=_scopes(file),
             title=" ".join(title.split()),
             command=f"portkern run {path.name} target={self._target} sanitize=all",
         )
@@ -266,3 +267,7 @@ def _types(kernel: Kernel, case: Case) -> list[str]:
         name = spelled.rstrip("*&[]") if isinstance(argument, Buffer) else spelled.rstrip("&")
         types.append(bound.get(name, name))
     return types + [""] * (len(kernel.parameters) - len(types))
+
+
+def _scopes(file: SourceTexts) -> Mapping[str, str]:
+    return {k.name: text.scope_of(k) for text in file.files for k in text.kernels}

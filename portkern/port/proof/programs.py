@@ -39,7 +39,7 @@ def prove_program(
 ) -> tuple[KernelProof, ...]:
     originals, ports = SourceTexts(original), SourceTexts(ported)
     known = {**ports.aliases, **originals.aliases}
-    subject = Subject(original, ported, ported, originals.own, ports.own, known)
+    subject = Subject(original, ported, ported, originals.own, ports.own, known, ports.files[1:])
     examination = Examiner(
         runs,
         subject,
@@ -50,9 +50,15 @@ def prove_program(
         limit_s=limits.run_s,
     ).examine()
     command = command_of(ported, target, limits.arguments)
+
+    def _of(whole: Subject, kernel: Kernel) -> Subject:
+        """With the files that the kernel stands in."""
+        texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
+        return replace(whole, original_text=texts[0], ported_text=texts[1])
+
     inputs = " ".join(["the program's own", *map(shlex.quote, limits.arguments)])
     proofs = (
-        replace(judge(kernel, examination, subject, hazards, inputs), command=command)
+        replace(judge(kernel, examination, _of(subject, kernel), hazards, inputs), command=command)
         for kernel in kernels
     )
     return tuple(

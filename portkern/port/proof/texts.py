@@ -9,32 +9,53 @@ from pathlib import Path
 from portkern.port.proof.element import aliases
 from portkern.port.proof.findings import Text
 from portkern.port.proof.outcome import ProofSource
-from portkern.port.syntax import Syntax, parse
+from portkern.port.syntax import Kernel, Launch, Syntax, parse
 
 #: Headers are read until there are so many characters: more is no project's own.
 _MOST_TEXT = 4_000_000
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
 class SourceTexts:
-    """``syntax`` is of the file itself; ``whole`` has the headers before it."""
+    """``own`` is the file itself, ``files`` it and the project's headers that it includes, in the
+    order in which they are asked for a kernel; ``whole`` has the headers before it."""
 
     def __init__(self, source: ProofSource) -> None:
         self.source = source
-        text = read(source.path)
-        self.syntax: Syntax = parse(text)
-        self.own = Text(source.path, text, self.syntax.kernels, self.syntax.launches)
-
-    @cached_property
-    def whole(self) -> str:
         headers: dict[Path, str] = {}
-        self._collect(self.own.text, self.source.path.parent, headers)
-        return "\n".join([*headers.values(), self.own.text])
+        text = read(source.path)
+        self._collect(text, source.path.parent, headers)
+        self.own = _parsed(source.path, text)
+        self.files = (self.own, *(_parsed(path, inner) for path, inner in headers.items()))
+        self.whole = "\n".join([*headers.values(), text])
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """What names of types stand for, with the source's macros."""
-        return aliases(self.whole, self.source.defines)
+        """What names of types stand for, with the macros that the source has before its headers."""
+        before_headers = _DEFINE.findall(self.own.text)
+        return aliases(self.whole, [*self.source.defines, *before_headers])
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(kernel for file in self.files for kernel in file.kernels)
+
+    def file_of(self, name: str) -> Text | None:
+        """Where the kernel of that name is defined."""
+        return next((f for f in self.files if any(k.name == name for k in f.kernels)), None)
+
+    def launches(self, name: str) -> list[tuple[Launch, int]]:
+        """Of the kernel of that name, each with its offset in ``whole``."""
+        found = []
+        for file in self.files:
+            lines = [0]
+            for line in file.text.splitlines(keepends=True):
+                lines.append(lines[-1] + len(line))
+            begin = self.whole.index(file.text)
+            for launch in file.launches:
+                if launch.kernel == name:
+                    found.append((launch, begin + lines[min(launch.line, len(lines) - 1)]))
+        return found
 
     def _collect(self, text: str, beside: Path, headers: dict[Path, str]) -> None:
         for name in _INCLUDE.findall(text):
@@ -49,6 +70,18 @@ class SourceTexts:
                 self._collect(inner, path.parent, headers)
                 headers[path] = inner
                 break
+
+
+def _parsed(path: Path, text: str) -> Text:
+    syntax = parse(text)
+    return Text(path, text, syntax.kernels, syntax.launches, _namespaces(syntax))
+
+
+def _namespaces(syntax: Syntax) -> tuple[tuple[int, int, str], ...]:
+    nodes = syntax.nodes("namespace_definition") if "namespace" in syntax.text else ()
+    return tuple(
+        (*syntax.span(node), syntax.text_of(node.child_by_field_name("name"))) for node in nodes
+    )
 
 
 def read(path: Path) -> str:

@@ -77,8 +77,9 @@ std::vector<Region*> live_buffers() {
     return all;
 }
 
-// Those whose contents are others than when they were last looked at.
-std::vector<Region*> changed_buffers() {
+// Those whose contents are others than when they were last looked at; `written`: and those that may
+// have been written to since, with what they held before.
+std::vector<Region*> changed_buffers(bool written) {
     std::vector<Region*> result;
     for (Region* r : live_buffers()) {
         if (r->buffer.kind == Kind::host) continue;
@@ -87,7 +88,8 @@ std::vector<Region*> changed_buffers() {
         r->changed = false;
         Known& k = known[r->number];
         const uint64_t digest = digest_of(r->buffer);
-        if (k.any_digest && k.digest == digest) continue;
+        const bool same = k.any_digest && k.digest == digest;
+        if (same && !(written && r->buffer.kind == Kind::device)) continue;
         k.digest = digest;
         k.any_digest = true;
         result.push_back(r);
@@ -150,7 +152,7 @@ void begin_launch(const Launch& launch) {
     line = head(launch.shape, launch.call) + ", \"arguments\": [" + pointers(launch.call) +
            "], \"before\": [";
     bool first = true;
-    for (const Region* r : changed_buffers()) {
+    for (const Region* r : changed_buffers(false)) {
         line += (first ? "" : ", ") + entry(r) + "]";
         first = false;
     }
@@ -161,7 +163,7 @@ void end_launch(const Launch& launch) {
     std::string blob;
     line += ", \"failed\": " + std::string(launch.failed ? "true" : "false") + ", \"after\": [";
     bool first = true;
-    for (const Region* r : changed_buffers()) {
+    for (const Region* r : changed_buffers(true)) {
         Known& k = known[r->number];
         long stored = as_before;
         if (!k.any_stored || k.stored != k.digest) {
