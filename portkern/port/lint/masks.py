@@ -57,20 +57,33 @@ def _wide(literal: str) -> bool:
     return int(digits, 16 if digits[:2] in ("0x", "0X") else 10) > 0xFFFFFFFF
 
 
+_DECLARES = re.compile(
+    r"(?:^|[;{}(,\s])(?:const(?:expr)?\s+|static\s+|__device__\s+|volatile\s+)*"
+    r"((?:unsigned\s+|long\s+|signed\s+)*\w+)\s+(?:\w+\s*(?:=[^;,]*)?,\s*){0,8}$"
+)
+_LOOK_BACK = 160
+
+
+@lru_cache(maxsize=1024)
 def _declared(source: Source, function: Function | None, name: str) -> str | None:
     """The type by which a scalar of this name is declared, in the function or the file."""
-    pattern = re.compile(
-        rf"(?:^|[;{{}}(,\s])(?:const(?:expr)?\s+|static\s+|__device__\s+|volatile\s+)*"
-        rf"((?:unsigned\s+|long\s+|signed\s+)*\w+)\s+(?:\w+\s*(?:=[^;,]*)?,\s*){{0,8}}{re.escape(name)}"
-        rf"\s*(?=[=;,){{]|$)"
-    )
     if function is not None:
         for text in (source.body(function), function.parameters):
-            types = [m[1] for m in pattern.finditer(text) if m[1] not in ("return", "else")]
+            types = _types(text, name)
             if types:
-                return " ".join(types[-1].split()).replace("const ", "")
-    outside = [m[1] for m in pattern.finditer(source.code) if m[1] not in ("return", "define")]
-    return outside[0] if len(set(outside)) == 1 else None
+                return types[-1]
+    outside = set(_types(source.code, name))
+    return outside.pop() if len(outside) == 1 else None
+
+
+def _types(text: str, name: str) -> list[str]:
+    types = []
+    for match in re.finditer(rf"\b{re.escape(name)}\b\s*(?:[=;,){{]|$)", text):
+        before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
+        declared = _DECLARES.search(before[max(before.rfind(mark) for mark in ";{}") + 1 :])
+        if declared and declared[1] not in ("return", "else", "define", "const"):
+            types.append(" ".join(declared[1].split()))
+    return types
 
 
 def lane_masks(source: Source, platform: Platform) -> Iterator[Match]:

@@ -56,20 +56,23 @@ def regions(source: Source, function: Function) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def _body(source: Source, at: int, last: int) -> tuple[int, int]:
+_DEEPEST = 40
+
+
+def _body(source: Source, at: int, last: int, depth: int = 0) -> tuple[int, int]:
     """Where the statement that begins at or after ``at`` begins and ends."""
     space = _SPACE.match(source.code, at)
     at = space.end() if space else at
     if source.code[at : at + 1] == "{" and source.partner(at) > 0:
         return at, source.partner(at) + 1
     keyword = _KEYWORD.match(source.code, at)
-    if keyword is not None and source.code[keyword.end()] == "(":
+    if keyword is not None and depth < _DEEPEST and source.code[keyword.end()] == "(":
         close = source.partner(keyword.end())
         if 0 < close < last:
-            _, stop = _body(source, close + 1, last)
+            _, stop = _body(source, close + 1, last, depth + 1)
             other = _ELSE.match(source.code, stop)
             if keyword[1] == "if" and other is not None:
-                stop = _body(source, other.end(), last)[1]
+                stop = _body(source, other.end(), last, depth + 1)[1]
             return at, stop
     end = source.code.find(";", at, last)
     return at, end + 1 if end >= 0 else last

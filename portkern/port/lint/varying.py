@@ -27,7 +27,7 @@ PIECE = re.compile(
     r"|/\s*(?P<div>\w+)|>>\s*(?P<shift>\w+))"
 )
 _ASSIGNED = re.compile(
-    r"\b(\w+)\s*(?:[-+*/%&|^]|>>|<<)?=(?!=)\s*([^;{}]*?)\s*(?=[;{}]|\Z)", re.DOTALL
+    r"\b(\w+)\s*(?:[-+*/%&|^]|>>|<<)?=(?!=)\s*([^;{}]{0,1500}?)\s*(?=[;{}]|\Z)", re.DOTALL
 )
 _MORE = re.compile(r",\s*(\w+)\s*=(?!=)\s*([^,;]+)")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
