@@ -136,7 +136,7 @@ def port(place: Path, row: Row, work: Path, ends: float) -> None:
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
         timeout_s=90.0,
-        run_s=4.0,
+        run_s=10.0,
         avoid=(work,),
     )
     try:

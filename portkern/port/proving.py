@@ -162,17 +162,18 @@ class Prover:
         case = str(known.counterexample) if known.counterexample else ""
         return ProofLine(
             outcome=str(known.outcome),
-            why=known.why,
+            why=self._from_root(known.why),
             inputs=known.inputs,
             coverage=Coverage(**asdict(known.coverage)) if known.coverage else None,
-            findings=tuple(map(str, known.findings)),
+            findings=tuple(map(self._from_root, known.findings)),
             original_findings=tuple(map(self._from_root, known.original_findings)),
             counterexample=kept.get(case, case),
             command=command,
         )
 
-    def _from_root(self, finding: Diagnostic) -> str:
-        return str(finding).replace(f"{self._read.root}/", "")
+    def _from_root(self, said: Diagnostic | str) -> str:
+        """With paths as the report has them."""
+        return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
 
 
 def _is_program(file: TranslatedFile) -> bool:
