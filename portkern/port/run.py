@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
-from portkern.port import build_notes, reading, tree, triton_port
+from portkern.port import build_notes, emit_run, reading, tree, triton_port
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
@@ -51,6 +51,8 @@ def run(
 ) -> PortResult:
     """Into ``folder``, whose records are used again where nothing changed that they follow from.
     Raises ConfigError for a place that has no kernels."""
+    if request.emitted:
+        return emit_run.run(request, lambda n, total, line: show(Progress(n, total, (line,))))
     began = time.monotonic()
     avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)

@@ -17,7 +17,7 @@ from portkern.cli import json_output
 from portkern.cli.config import Group, Names, names, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
-from portkern.port import hazard, report, result, run
+from portkern.port import emit_run, hazard, report, result, run
 from portkern.port.repair.plan import RepairPlan
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
@@ -26,11 +26,6 @@ from portkern.simt.execute import options as executor
 from portkern.spec import target as targets
 from portkern.spec.target import Target
 
-#: Ways that are asked for and not there yet, with what is there instead.
-_NOT_YET = {
-    "opencl": "OpenCL source is not emitted yet",
-    "cpu": "C++ for CPUs is not emitted yet",
-}
 #: The GPU that a way to CUDA is proven for.
 _CUDA_TARGET = "sm_90"
 _LINT = ("full", "only")
@@ -119,6 +114,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         path=path,
         to=to,
         targets=chosen,
+        emitted=() if chosen else tuple(dict.fromkeys(names(options.to))),
         out=Path(options.out) if options.out else folder / "tree",
         in_place=options.in_place,
         sanitize=frozenset(executor.checkers(names(options.sanitize))),
@@ -164,14 +160,12 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _targets(asked: Sequence[str]) -> tuple[Way, tuple[Target, ...]]:
     """Raises ConfigError."""
-    for name in asked:
-        if name in _NOT_YET:
-            raise ConfigError(
-                f"Got to={name}: {_NOT_YET[name]}; expected gfx942, other AMD GPUs, or cuda"
-            )
-    if "cuda" in asked:
-        if len(asked) > 1:
-            raise ConfigError(f"Got to=[{','.join(asked)}], expected cuda alone, or AMD GPUs")
+    if asked and set(asked) <= set(emit_run.WAYS):
+        return "hip", ()
+    alone = next((name for name in ("cuda", *emit_run.WAYS) if name in asked), None)
+    if alone and len(asked) > 1:
+        raise ConfigError(f"Got to=[{','.join(asked)}], expected {alone} alone, or AMD GPUs")
+    if alone:
         return "cuda", (targets.load(_CUDA_TARGET),)
     chosen = tuple(dict.fromkeys(targets.load(name) for name in asked))
     for target in chosen:
