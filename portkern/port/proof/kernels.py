@@ -143,7 +143,7 @@ class KernelProver:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = harness.render(
             cases,
-            f'#include "{file.source.path.name}"',
+            _openmp(file) + f'#include "{file.source.path.name}"',
             file.source.language,
             known=file.aliases,
             scopes=_scopes(file),
@@ -252,9 +252,14 @@ class KernelProver:
         return replace(file.source, path=path, include=include)
 
 
+def _openmp(file: SourceTexts) -> str:
+    """A program is linked with OpenMP where its first file asks for it."""
+    return "#include <omp.h>\n" if "<omp.h>" in file.whole else ""
+
+
 def _text_of(file: SourceTexts) -> str:
     if _LOCAL_INCLUDE.search(file.own.text):
-        return f'#include "{file.source.path.name}"'
+        return _openmp(file) + f'#include "{file.source.path.name}"'
     return f'#line 1 "{file.source.path.name}"\n{file.own.text}'
 
 
