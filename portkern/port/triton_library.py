@@ -93,7 +93,7 @@ def compile_all(
     kernels: Sequence[TritonKernel] | None = None,
 ) -> tuple[TritonResult, ...]:
     """Every kernel, for every target, over at most so many of its configurations each;
-    ``timeout_s`` is for all together, ``each_s`` for one compilation.
+    ``timeout_s`` is for all together, ``each_s`` the processor time of one compilation.
 
     Raises WorkerError where this machine cannot contain a worker.
     """
@@ -212,9 +212,13 @@ def _run(
                             reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
                             raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
                         break
-                    late = outcome.status == -signal.SIGALRM
+                    late = outcome.status == -signal.SIGPROF
                     crash = f"the compiler crashed (status {outcome.status})"
-                    why = f"its compilation took more than {each_s} s" if late else crash
+                    why = (
+                        f"its compilation took more than {each_s} s of processor time"
+                        if late
+                        else crash
+                    )
                     answers[began] = {"unknown" if late else "error": why}
         finally:
             session.close_servers()
