@@ -11,7 +11,7 @@ tools, and each for its own target. With page=true the summary goes into docs/po
 - clang alone sees it when it rejects what hipify-perl made; warnings are off, as in every build.
 - portkern sees it when the lint or the translator names it in what was translated, or when the
   build of that is rejected; it is mended when the lint named it in the original and no longer does
-  in the translation, which builds.
+  in the translation, which builds and has other lines there.
 
 A rejection is about a pitfall unless a header is absent here, or a correct snippet of the same
 pitfall is rejected with the same words. What is rejected otherwise "does not build" and counts as
@@ -228,16 +228,23 @@ def examine(snippet: Snippet, hipify: Path | None, compiler: Compiler) -> Row:
         if snippet.compiled:
             words, absent = compiler.rejection(text, snippet.target)
             row = replace(row, rejected=words, absent=absent)
-    before = {hazard.code for hazard in lint(snippet.whole, snippet.file, target=snippet.target)}
     made = translate(snippet.whole, snippet.file)
     after = [*made.hazards, *lint(made.text, snippet.file, target=snippet.target)]
     named = tuple(sorted({hazard.code for hazard in after}))
-    gone = snippet.code in before and snippet.code not in named
-    row = replace(row, named=named, gone=gone)
+    row = replace(row, named=named, gone=snippet.code not in named and _changed(snippet, made.text))
     if snippet.compiled and not row.seen_in_text:
         words, absent = compiler.rejection(made.text, snippet.target)
         row = replace(row, own_rejected=words, own_absent=absent)
     return row
+
+
+def _changed(snippet: Snippet, text: str) -> bool:
+    """Whether the translation changed each line at which the lint names the snippet's own pitfall:
+    a rule that falls silent over lines that stay as they are mends nothing."""
+    lines, kept = snippet.whole.splitlines(), set(text.splitlines())
+    hazards = lint(snippet.whole, snippet.file, target=snippet.target)
+    own = [lines[hazard.line - 1] for hazard in hazards if hazard.code == snippet.code]
+    return bool(own) and not set(own) & kept
 
 
 def judged(rows: Sequence[Row], *, hipify: bool) -> list[Row]:
