@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,7 +148,9 @@ def one(name: str) -> str:
     launches = parts[-1]
     kernel = next(part for part in parts if f" {name}(" in part and "__global__" in part)
     lines = [
-        line for line in launches.splitlines() if "<<<" not in line or line.strip().startswith(name)
+        line
+        for line in launches.splitlines()
+        if "<<<" not in line or re.match(rf"\s*{name}\s*<", line)
     ]
     return "\n\n".join([KERNELS[:begin], kernel, "\n".join(lines)])
 
