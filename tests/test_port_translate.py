@@ -210,6 +210,15 @@ def test_code_for_any_width_keeps_it() -> None:
     assert "s[1024 / 32]" in hip(ANY_WIDTH.replace("s[32]", "s[1024 / warpSize]"))
 
 
+def test_an_attribute_that_the_file_defines_stays() -> None:
+    own, kernel = (
+        "#define __grid_constant__\n",
+        "__global__ void k(const __grid_constant__ int n);\n",
+    )
+    assert hip(own + kernel).endswith(own + kernel)
+    assert "__grid_constant__" not in hip(kernel)
+
+
 def test_a_variable_called_warp_size_is_the_user_s() -> None:
     kept = "__device__ int f(int warpSize) { return warpSize / 2; }"
     assert kept in hip(kept)

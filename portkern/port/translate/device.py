@@ -39,10 +39,11 @@ _VERSIONS = frozenset(["CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__"]
 
 
 def translate_device(draft: Draft) -> None:
+    defined = {draft.code.text[first] for first, _ in draft.words_of_directive("define")}
     for i, token in enumerate(draft.code.tokens):
-        if token.kind is not Kind.NAME:
-            continue
         text = token.text
+        if token.kind is not Kind.NAME or text in defined:  # what the file defines is its own
+            continue
         if text == "__launch_bounds__":
             _launch_bounds(draft, i)
         elif text == "__grid_constant__":
