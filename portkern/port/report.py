@@ -76,7 +76,7 @@ def _facts(result: PortResult) -> str:
     changes = sum(file.changes for file in result.files)
     return (
         f"{len(result.files)} files read, {changed} changed in {changes} places. Evidence: "
-        f"{RUNGS}. No time was measured: that needs the GPU (plan.sh)."
+        f"{RUNGS}. No time was measured."
     )
 
 
