@@ -103,14 +103,17 @@ class Hazard:
 
 
 def explain(code: str) -> str:
-    """All that is known of a pitfall, as text for a terminal."""
-    pitfall = PITFALLS.get(code.upper())
+    """All that is known of a pitfall, as text for a terminal. ``pk13`` is PK013. Raises ConfigError
+    for another."""
+    number = code.upper().removeprefix("PK")
+    known = f"PK{number:0>3}"
+    pitfall = PITFALLS.get(known)
     if pitfall is None:
         raise no_such("pitfall", code, PITFALLS)
     seen = ", ".join(f"{name} ({_DETECTION[name]})" for name in pitfall.channel)
     return "\n".join(
         [
-            f"{code.upper()} ({pitfall.severity}): {pitfall.title}",
+            f"{known} ({pitfall.severity}): {pitfall.title}",
             "",
             pitfall.why,
             "",
