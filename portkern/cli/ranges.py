@@ -45,6 +45,8 @@ RANGES = {
     "inflight": Range(1, 1_000),
     "builders": Range(1, 1_000),
     "workers": Range(0, 1_000),
+    "jobs": Range(0, 1_000),
+    "patience": Range(1, 1_000),
     "window": Range(1, 1_000),
     "runs": Range(1, 100_000),
     "races": Range(1, 1_000),
