@@ -40,6 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_a_kernel_is_checked_from_its_file_or_its_text(here: Path) -> None:
     (here / "mine.cpp").write_text(RELU)
     from_file = portkern.check("relu", "cpu", here / "mine.cpp", **QUICK)
@@ -52,6 +53,7 @@ def test_a_kernel_is_checked_from_its_file_or_its_text(here: Path) -> None:
     assert [r.id for r in kept] == [r.id for r in from_text.records]
 
 
+@pytest.mark.full
 def test_a_text_is_in_the_language_that_it_parses_as() -> None:
     report = portkern.check("relu", "cpu", NUMBA, **QUICK)
     assert report.passed and {r.language for r in report.records} == {"numba"}
@@ -66,6 +68,7 @@ def test_a_wrong_kernel_is_told_in_text_and_in_a_notebook() -> None:
     assert "elements are off" in report._repr_html_()
 
 
+@pytest.mark.full
 def test_files_with_names_that_mean_something_on_a_command_line(here: Path) -> None:
     for name in ("it's, [odd] = {x}.cpp", "two words.cpp"):
         (here / name).write_text(f"// {name}\n{RELU}")
@@ -84,6 +87,7 @@ def test_what_the_command_line_refuses_python_refuses_in_the_same_words() -> Non
         portkern.check("relu", "cpu", RELU, run=None)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_matrix_writes_its_pages_and_runs_again_only_what_is_missing() -> None:
     asked: dict[str, Any] = {"targets": "host", "backends": "cpu", "track": False, "run": "m"}
     first = portkern.matrix(["relu"], **asked, **QUICK)

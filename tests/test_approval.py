@@ -84,6 +84,7 @@ def test_what_is_no_answer_is_told_what_one_is(answer: object) -> None:
         chosen(answer, IDEAS)
 
 
+@pytest.mark.full
 @given(st.text() | st.lists(st.integers() | st.text()) | st.floats() | st.none())
 def test_any_answer_is_a_choice_or_a_complaint(answer: object) -> None:
     try:

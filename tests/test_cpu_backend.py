@@ -354,6 +354,7 @@ def numba_cell(where: str, folder: Path, todo: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.full
 def test_numba_compiles_for_the_target_what_is_loaded_and_keeps_no_code_beside_it(
     backend: Backend, tmp_path: Path
 ) -> None:
@@ -478,6 +479,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.mark.full
 def test_a_kernel_is_the_same_with_the_header_precompiled_damaged_or_absent(
     backend: Backend, empty_cache: Path, tmp_path: Path
 ) -> None:

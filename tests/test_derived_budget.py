@@ -123,6 +123,7 @@ def allowed(case: Case, output: int = 0) -> torch.Tensor:
 # ---- which ops it holds for
 
 
+@pytest.mark.full
 def test_an_imported_matmul_in_order_of_its_terms_passes_with_every_seed() -> None:
     needed = 0
     for _ in range(20):
@@ -571,6 +572,7 @@ extern "C" int imported(const float* a, const float* b, float* y) {
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("dropped", "verdict"), [(0, Verdict.PASSED), (13, Verdict.WRONG)])
 def test_a_naive_kernel_of_an_imported_op_is_evaluated_by_what_is_derived(
     dropped: int, verdict: Verdict, tmp_path: Path

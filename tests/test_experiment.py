@@ -230,6 +230,7 @@ def read(*overrides: str) -> verb.Asked:
     return verb.read([*overrides])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("question", "differ"),
     [
@@ -491,6 +492,7 @@ BROKEN = ("build_failed: a", "build_failed: a", "build_failed: b", "wrong", 1.0)
 MENDED = ("build_failed: a", 1.0, 1.1, "build_failed: c", 1.2)
 
 
+@pytest.mark.full
 def test_feedback_tells_compile_errors_by_turn_and_what_becomes_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -619,6 +621,7 @@ def test_a_search_without_a_correct_kernel_says_so(
 SEARCH = ["name=search", "op=relu", "strategies=[refine,best_of_n]", "attempts=3", *MODELLED]
 
 
+@pytest.mark.full
 def test_finished_jobs_are_not_run_again_and_one_that_was_cut_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,6 +654,7 @@ def test_finished_jobs_are_not_run_again_and_one_that_was_cut_goes_on(
     assert len(asked) == 13 + 2
 
 
+@pytest.mark.full
 def test_another_question_in_the_same_folder_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -731,6 +735,7 @@ def hostile(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return reports / "it"
 
 
+@pytest.mark.full
 def test_the_page_refers_to_nothing_outside_itself_and_runs_no_script(written: Path) -> None:
     page = (written / "experiment.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|//cdn|@import|url\(|\bsrc=|<link|<img|<script", page)
@@ -811,6 +816,7 @@ def test_long_names_leave_half_of_a_chart_to_its_lines(length: int) -> None:
     assert fits or right == drawing.WIDTH / 2
 
 
+@pytest.mark.full
 def test_both_painters_paint_every_shape() -> None:
     row = tuple(Estimate(y, (y - 0.5, y + 0.5), 3) for y in (1.0, 2.0))
     lone = (Estimate(3.0, None, 1), None)

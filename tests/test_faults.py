@@ -126,6 +126,7 @@ def kill_server(preload: tuple[str, ...] = CPU.preload) -> None:
         process.kill()
 
 
+@pytest.mark.full
 def test_a_kernel_whose_fork_server_is_killed_is_run_again(artifacts: Path) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
         sandbox.layers()
@@ -135,6 +136,7 @@ def test_a_kernel_whose_fork_server_is_killed_is_run_again(artifacts: Path) -> N
     assert result.verdict is Verdict.PASSED, result.detail
 
 
+@pytest.mark.full
 def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_evaluated(
     artifacts: Path,
 ) -> None:
@@ -178,6 +180,7 @@ def test_a_build_whose_fork_server_is_killed_is_built_again(tmp_path: Path) -> N
 NEVER_SOON = "".join(f" {{ std::thread t{n}([] {{}}); t{n}.join(); }}" for n in range(40))
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_evaluated(
     artifacts: Path,
 ) -> None:
@@ -360,6 +363,7 @@ def test_a_disk_too_full_for_scratch_folders_is_named(tiny: Path, tmp_path: Path
     assert f"Cannot write {tiny}" in records[0].detail
 
 
+@pytest.mark.full
 @needs_root
 def test_the_command_ends_with_one_line_on_a_full_disk(tiny: Path, tmp_path: Path) -> None:
     fill(tiny, leave=4096)
@@ -409,6 +413,7 @@ def with_little_memory(body: str, artifacts: Path) -> Result:
     return lost
 
 
+@pytest.mark.full
 def test_a_kernel_that_is_refused_memory_is_crashed_for_it(artifacts: Path) -> None:
     eat = "for (;;) { volatile char* eaten = new char[1 << 26]; eaten[0] = 1; } "
     result = with_little_memory(f"if (n == {SMALL.dims['n']}) {eat}" + RIGHT, artifacts)
@@ -416,6 +421,7 @@ def test_a_kernel_that_is_refused_memory_is_crashed_for_it(artifacts: Path) -> N
     assert "no memory left" in result.detail
 
 
+@pytest.mark.full
 @pytest.mark.skipif("cgroup" not in sandbox.layers().active, reason="no cgroup counts memory here")
 def test_a_kernel_that_is_killed_for_its_memory_is_crashed_for_it(artifacts: Path) -> None:
     """Shared memory is not of a process, so only the cgroup counts it."""
@@ -434,6 +440,7 @@ def huge(elements: int) -> Workload:
     return replace(SMALL, name="huge", dims={"n": elements})
 
 
+@pytest.mark.full
 def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_evaluated(
     artifacts: Path,
 ) -> None:
@@ -477,6 +484,7 @@ def test_a_truncated_shared_object_is_built_again(tmp_path: Path) -> None:
         assert len(whole.read_bytes()) == len(content)
 
 
+@pytest.mark.full
 def test_a_compiler_that_never_ends_is_timed_out_and_the_next_build_works(tmp_path: Path) -> None:
     source = ENDLESS + relu(RIGHT).source
     never = replace(relu(RIGHT), source=source, entry="endless")  # its file's name

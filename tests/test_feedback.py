@@ -756,6 +756,7 @@ def on_host_with(kernel: Candidate) -> tuple[Task, Candidate, list[Record]]:
     return of, kernel, records
 
 
+@pytest.mark.full
 def test_a_kernel_under_a_profiler_sees_its_scratch_folder_and_no_secrets(
     nosy: Subject, tmp_path: Path
 ) -> None:
@@ -764,6 +765,7 @@ def test_a_kernel_under_a_profiler_sees_its_scratch_folder_and_no_secrets(
     assert told == ["scratch"] * (outside.WARM_UP + outside.CALLS), said
 
 
+@pytest.mark.full
 def test_ncu_is_started_with_the_program_and_its_table_is_read(
     nosy: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

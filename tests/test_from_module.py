@@ -54,6 +54,7 @@ def test_a_file_computes_what_the_module_does(training: bool) -> None:
             torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.full
 def test_a_module_is_an_operator_whose_batch_and_image_vary() -> None:
     op = portkern.Op.from_torch(Block().eval(), [torch.randn(4, 3, 9, 9)])
     assert (op.name, op.file) == ("block", "operators/block.py")
@@ -68,6 +69,7 @@ def test_a_module_is_an_operator_whose_batch_and_image_vary() -> None:
         ]
 
 
+@pytest.mark.full
 def test_an_operator_can_be_checked_by_what_from_torch_returns() -> None:
     def doubled(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return x * 2 + bias
@@ -87,6 +89,7 @@ def test_an_operator_can_be_checked_by_what_from_torch_returns() -> None:
     assert not portkern.check(op, "cpu", kernel.replace("* 2", "* 3"), **quick).passed
 
 
+@pytest.mark.full
 def test_a_second_call_changes_nothing_and_keeps_what_a_person_wrote() -> None:
     inputs = [torch.randint(3, 9, (6,)), torch.rand(4, 5) < 0.5, torch.rand(10, 7)]
 

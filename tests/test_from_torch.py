@@ -297,6 +297,7 @@ def test_lengths_that_the_constructor_fixes_follow_the_numbers_of_the_file() -> 
 # ---- what an operator costs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gemm_swish", "conv_norm_mean"])
 def test_products_are_counted_as_torch_counts_them(name: str) -> None:
     op = op_of(name)
@@ -553,6 +554,7 @@ def write(folder: Path, text: str, name: str = "mine.py") -> str:
 SMALL = function("return x * 2", "torch.randn(16, 24)")
 
 
+@pytest.mark.full
 def test_the_first_run_writes_the_sheet_and_later_ones_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -574,6 +576,7 @@ def test_the_first_run_writes_the_sheet_and_later_ones_read_it(
     assert edited.workloads["ci"][0].name == "5x6" and edited.digest != first.digest
 
 
+@pytest.mark.full
 def test_a_sheet_of_another_file_is_derived_again_or_refused_if_changed_by_hand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -593,6 +596,7 @@ def test_a_sheet_of_another_file_is_derived_again_or_refused_if_changed_by_hand(
     assert load_op(path).signature.outputs[0].shape == ("x_0", "x_1")
 
 
+@pytest.mark.full
 def test_a_file_sees_no_file_of_the_user_and_ends_no_process_of_ours(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("1")
@@ -604,6 +608,7 @@ def test_a_file_sees_no_file_of_the_user_and_ends_no_process_of_ours(tmp_path: P
         load_op(ending)
 
 
+@pytest.mark.full
 def test_operators_of_one_file_have_a_sheet_each(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -628,6 +633,7 @@ def test_operators_of_one_file_have_a_sheet_each(tmp_path: Path) -> None:
         load_op(f"{path}:triple")
 
 
+@pytest.mark.full
 def test_two_operators_of_one_name_are_refused_together(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL.replace("def f(", "def softmax("))
     question = Selection([path, "softmax"], ["x86_64"], ["cpu"], ["ci"], ["float32"])
@@ -647,6 +653,7 @@ def test_other_encodings_are_read_as_python_reads_them(tmp_path: Path) -> None:
         OperatorFile.read(str(path))
 
 
+@pytest.mark.full
 def test_inputs_that_only_the_file_can_make_are_asked_of_it(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -673,6 +680,7 @@ def test_inputs_that_only_the_file_can_make_are_asked_of_it(tmp_path: Path) -> N
     assert inputs.choose(op, work, tuple(inputs.DISTRIBUTIONS)) == (inputs.BASE,)
 
 
+@pytest.mark.full
 def test_what_has_no_answer_for_most_numbers_is_asked_between_0_and_1(tmp_path: Path) -> None:
     op = load_op(write(tmp_path, function("return x.log() + (1 - x).log()", "torch.rand(16, 24)")))
     assert op.draws == {"x": "unit"}
@@ -680,6 +688,7 @@ def test_what_has_no_answer_for_most_numbers_is_asked_between_0_and_1(tmp_path: 
     assert bool((x > 0).all() and (x < 1).all())
 
 
+@pytest.mark.full
 def test_a_dtype_that_the_reference_lacks_is_none_of_the_operators(tmp_path: Path) -> None:
     fixed = "return x @ torch.ones(24, 8, dtype=torch.float32, device=x.device).to(x.dtype)"
     both = "return x.float() @ x.float().T if x.dtype == torch.float16 else x @ x.T"
@@ -692,6 +701,7 @@ def test_a_dtype_that_the_reference_lacks_is_none_of_the_operators(tmp_path: Pat
     assert "float16" not in mixed.dtypes or mixed.signature.outputs[0].dtype != "cell"
 
 
+@pytest.mark.full
 def test_buffers_hold_what_the_constructor_puts_there(tmp_path: Path) -> None:
     text = module(
         """
@@ -712,6 +722,7 @@ def test_buffers_hold_what_the_constructor_puts_there(tmp_path: Path) -> None:
     assert len(inputs.choose(op, work, tuple(inputs.DISTRIBUTIONS))) > 5
 
 
+@pytest.mark.full
 def test_numbers_that_the_constructor_takes_follow_the_workload(tmp_path: Path) -> None:
     text = module(
         "self.norm = torch.nn.LayerNorm((width, height))",
@@ -732,6 +743,7 @@ def test_numbers_that_the_constructor_takes_follow_the_workload(tmp_path: Path) 
     imported.close(op.reference)
 
 
+@pytest.mark.full
 def test_a_number_that_others_are_multiples_of_is_one_axis_with_them(tmp_path: Path) -> None:
     text = module(
         """
@@ -755,6 +767,7 @@ def test_a_number_that_others_are_multiples_of_is_one_axis_with_them(tmp_path: P
     assert min(work.dims["width"] for work in op.workloads["ci"]) < 16
 
 
+@pytest.mark.full
 def test_the_right_answer_is_made_in_float64_by_code_that_says_float32(tmp_path: Path) -> None:
     body = "w = torch.arange(24, dtype=torch.float32)\nreturn (x.float() * w).sum(-1).to(x.dtype)"
     op = load_op(write(tmp_path, function(body, "torch.randn(16, 24)")))
@@ -768,6 +781,7 @@ def test_the_right_answer_is_made_in_float64_by_code_that_says_float32(tmp_path:
     torch.testing.assert_close(exact, expected, rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.full
 def test_a_file_may_use_the_names_that_its_reference_has(tmp_path: Path) -> None:
     text = function("return _outputs(state) + x", "torch.randn(16, 24)", "torch.randn(16, 24)")
     text = "def _outputs(x):\n    return x * 3\n" + text.replace("f(x, y)", "run(x, state)")
@@ -779,6 +793,7 @@ def test_a_file_may_use_the_names_that_its_reference_has(tmp_path: Path) -> None
     assert torch.equal(y, state * 3 + x)
 
 
+@pytest.mark.full
 def test_parameters_may_stay_what_the_constructor_makes_them(tmp_path: Path) -> None:
     text = module("self.l = torch.nn.Linear(24, 8)", "return self.l(x)", "torch.rand(16, 24)")
     path = write(tmp_path, text)
@@ -797,6 +812,7 @@ def test_parameters_may_stay_what_the_constructor_makes_them(tmp_path: Path) -> 
 # ---- the command line
 
 
+@pytest.mark.full
 def test_the_verb_shows_the_sheet_and_the_prototype(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1007,6 +1023,7 @@ extern "C" int add_up(const add_up_in* in, const add_up_out* out, const add_up_a
 """.replace("PARTS", ", ".join(f"in->parts{n}" for n in range(18)))
 
 
+@pytest.mark.full
 def test_more_than_16_tensors_are_passed_in_structures(tmp_path: Path) -> None:
     path = write(tmp_path, MANY, "add_up.py")
     signature = load_op(path).signature
@@ -1020,6 +1037,7 @@ def test_more_than_16_tensors_are_passed_in_structures(tmp_path: Path) -> None:
     assert code == 0, [record["detail"] for record in records]
 
 
+@pytest.mark.full
 def test_attention_has_as_many_values_as_keys(tmp_path: Path) -> None:
     """Its fused form does not look at that, and reads what is not there."""
     path = tmp_path / "attention_of_mine.py"

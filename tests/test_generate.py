@@ -66,6 +66,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "summary.json").read_text()))
 
 
+@pytest.mark.full
 def test_replies_of_every_kind_end_in_attempts_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +209,7 @@ def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
     assert "holds a run with other donor; use run=NAME" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,6 +288,7 @@ def test_what_was_out_when_a_model_went_down_is_not_paid_again(tmp_path: Path) -
     assert len(attempts(tmp_path / "cut")) == 2
 
 
+@pytest.mark.full
 def test_a_prompt_that_its_model_does_not_take_costs_its_attempt_alone(tmp_path: Path) -> None:
     script: list[Say | str] = [
         refuse(400, "This model's maximum context length is 9"),
@@ -331,6 +334,7 @@ def test_a_multirun_makes_a_run_of_each_combination(
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.full
 def test_a_run_whose_model_does_not_answer_ends_with_3_and_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,6 +352,7 @@ def test_wrong_kernels_alone_end_with_1(tmp_path: Path) -> None:
     assert summary(tmp_path / "bad")["best"] is None
 
 
+@pytest.mark.full
 def test_fresh_puts_the_earlier_run_aside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -591,6 +591,7 @@ SHIPPED = [
 ]
 
 
+@pytest.mark.full
 def test_the_kernels_that_ship_are_accepted() -> None:
     """Inline assembly is the only thing in them that a reader is told of."""
     told = {

@@ -191,6 +191,7 @@ def test_the_guides_example_compiles(backend: Backend, arch: str, tmp_path: Path
     assert ready(backend, arch).build(request(source, arch), tmp_path).resources
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
 def test_accumulation_registers_are_not_counted_twice(
     backend: Backend, arch: str, tmp_path: Path

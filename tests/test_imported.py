@@ -34,6 +34,7 @@ def _closed() -> Iterator[None]:
         worker.close()
 
 
+@pytest.mark.full
 def test_it_gives_what_it_would_give_here(x: torch.Tensor) -> None:
     theirs = reference("return {'y': (x * scale).sum(-1), 'i': x.argmax(-1)}", ("y", "i"))
     worker = imported.worker_of(theirs)

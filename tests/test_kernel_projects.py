@@ -48,6 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_a_run_of_kernelbench_is_judged_again(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_run_of_kernelbench_is_judged_again(
     }
 
 
+@pytest.mark.full
 def test_a_run_without_a_kernel_that_can_be_taken_writes_nothing(run: Path, tmp_path: Path) -> None:
     assert main.run(["import", "kernelbench_runs", str(run), "ops=elsewhere"]) == 3
     assert not (tmp_path / "kernels").exists()

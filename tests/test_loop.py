@@ -339,6 +339,7 @@ def test_what_breaks_a_constraint_is_rejected_and_not_evaluated(tmp_path: Path) 
     assert second.status in (Status.PASSED, Status.REJECTED)  # by what the record says it uses
 
 
+@pytest.mark.full
 def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
     """A model takes 1 s, a kernel 0.6 s of the device, four are in flight (here: a tenth)."""
     spans: list[tuple[float, float]] = []

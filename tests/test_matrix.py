@@ -67,6 +67,7 @@ def test_every_cell_ends_in_a_record_in_the_file(tmp_path: Path) -> None:
         assert record.evidence is Evidence.MEASURED or record.missing, record
 
 
+@pytest.mark.full
 def test_measured_cells_carry_times_and_speedups_and_others_do_not(tmp_path: Path) -> None:
     records, _ = run(cells(targets=[HOST, "sm_90"]), tmp_path)
     here = [r for r in records if r.target == HOST]
@@ -120,6 +121,7 @@ def test_a_crash_is_tried_again_and_a_wrong_result_is_not(tmp_path: Path) -> Non
         assert ([r.id for r in first] == [r.id for r in again]) is kept
 
 
+@pytest.mark.full
 def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> None:
     asked = cells(targets=["opencl_generic", "x86_64"], backends=["opencl"])
     records, _ = run(asked, tmp_path)

@@ -82,6 +82,7 @@ def test_an_honest_class_passes_at_all_sizes(name: str, tmp_path: Path) -> None:
         assert result.verdict is Verdict.PASSED, result.detail
 
 
+@pytest.mark.full
 def test_a_class_in_triton_passes_in_the_interpreter(tmp_path: Path) -> None:
     [first, *_] = results(*honest("4_RmsNormAffine.triton.py"), tmp_path)
     assert first.verdict is Verdict.PASSED, first.detail

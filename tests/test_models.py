@@ -106,6 +106,7 @@ def echo(body: Mapping[str, Any], _: int) -> str:
 # ---- an answer
 
 
+@pytest.mark.full
 def test_an_answer_comes_back_with_what_it_took() -> None:
     with Server([Say("a kernel", reasoning="hm", tokens_in=20, tokens_out=3)]) as server:
         models = make(server)
@@ -623,6 +624,7 @@ def test_a_budget_of_usd_needs_prices() -> None:
 # ---- once
 
 
+@pytest.mark.full
 def test_an_interrupted_run_pays_nothing_twice(tmp_path: Path) -> None:
     script = """
 import asyncio, sys

@@ -350,6 +350,7 @@ def test_a_browser_shows_the_tree_and_refuses_nothing(tmp_path: Path) -> None:
     assert shown.text.count("★") == 1
 
 
+@pytest.mark.full
 @in_a_browser
 def test_light_dark_and_narrow_are_drawn_without_sideways_scrolling(tmp_path: Path) -> None:
     log = long()

@@ -349,6 +349,7 @@ def test_on_a_gpu_in_the_emulator(target: str, name: str, tmp_path: Path) -> Non
     assert bad(write(*given[name], tmp_path), backend, where) == []
 
 
+@pytest.mark.full
 def test_a_run_without_models_begins_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -372,6 +373,7 @@ def test_a_run_without_models_begins_with_it(
     assert records and all(record.verdict is Verdict.PASSED for record in records)
 
 
+@pytest.mark.full
 def test_it_is_written_beside_the_file_and_over_nothing(tmp_path: Path) -> None:
     path = function("return a - a.mean(1, keepdim=True)", "torch.randn(6, 5)", tmp_path)
     assert main.run(["op", str(path), "kernel=hip"]) == 0
@@ -384,6 +386,7 @@ def test_it_is_written_beside_the_file_and_over_nothing(tmp_path: Path) -> None:
     assert main.run(["op", str(path), "kernel=triton"]) == 2
 
 
+@pytest.mark.full
 def test_what_a_softmax_takes_its_largest_of_is_computed_once(tmp_path: Path) -> None:
     """Two roundings of one product, of which a compiler may fuse one, are apart by more than exp
     takes where they are large."""
@@ -391,6 +394,7 @@ def test_what_a_softmax_takes_its_largest_of_is_computed_once(tmp_path: Path) ->
     assert from_torch.plain_kernel(str(path), "cpu").count("0.3f") == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "said"),
     [

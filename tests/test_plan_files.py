@@ -217,6 +217,7 @@ def test_a_file_of_a_plan_stays_in_its_folder(tmp_path: Path) -> None:
 # ---- there and back
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("default")  # of libraries below MLflow
 def test_a_plan_gives_the_verdicts_that_a_run_here_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -261,6 +262,7 @@ def names_in_mlflow(database: Path) -> set[str]:
     return {str(run.info.run_name) for run in client.search_runs(experiments)}
 
 
+@pytest.mark.full
 def test_inputs_are_drawn_where_the_plan_runs_and_differ_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +278,7 @@ def test_inputs_are_drawn_where_the_plan_runs_and_differ_each_time(
     assert first != second
 
 
+@pytest.mark.full
 def test_the_operator_of_a_pytorch_file_travels_with_its_sheet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,6 +441,7 @@ def test_a_file_with_records_of_another_plan_is_not_written_to(
 # ---- a machine that has little
 
 
+@pytest.mark.full
 def test_a_plan_runs_where_hydra_and_mlflow_are_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ def test_porting_again_does_nothing_again(ported: Ported) -> None:
     assert document["seconds"] < 5
 
 
+@pytest.mark.full
 def test_a_port_of_the_port_changes_nothing(ported: Ported, tmp_path: Path) -> None:
     code = port(ported.folder / "tree", "prove=false", f"reports={tmp_path}", "run=again")
     assert code == 1, "missing.cu is still not built"
@@ -283,6 +284,7 @@ def test_a_run_that_was_killed_goes_on_from_what_it_recorded(tmp_path: Path) -> 
 # ---- other ways to ask
 
 
+@pytest.mark.full
 def test_a_file_brings_its_headers_and_is_proven(library: Path, tmp_path: Path) -> None:
     argv = [library / "fine.cu", "to=gfx942", f"include=[{library / 'include'}]"]
     assert port(*argv, f"reports={tmp_path}", f"out={tmp_path / 'fine-hip'}") == 0
@@ -297,6 +299,7 @@ def test_hazards_alone_are_fast_and_write_no_tree(
     assert not list(tmp_path.glob("port-small/tree"))
 
 
+@pytest.mark.full
 def test_in_place_is_for_who_asks(library: Path, tmp_path: Path) -> None:
     (library / "missing.cu").unlink()
     (library / "broken.cu").unlink()

@@ -161,6 +161,7 @@ __global__ void k(float* x) {
         assert "80000 bytes of LDS" in answer.kernels[0].exceeded[0]
 
 
+@pytest.mark.full
 def test_an_object_is_kept_until_what_it_was_made_from_changes(tmp_path: Path) -> None:
     (tmp_path / "sizes.h").write_text("#define SIZE 4\n")
     text = (
@@ -198,6 +199,7 @@ def test_objects_are_built_for_amd_alone(tmp_path: Path) -> None:
         build(file, target.load("sm_90"), workdir=tmp_path)
 
 
+@pytest.mark.full
 def test_groups_halves_and_host_libraries_need_no_rocm(tmp_path: Path) -> None:
     text = """#include <hip/hip_runtime.h>
 #include <hip/hip_bf16.h>

@@ -53,6 +53,7 @@ def output(text: str, folder: Path, target: str, language: Literal["cuda", "hip"
     return ran.output
 
 
+@pytest.mark.full
 @executor
 @pytest.mark.parametrize("source", [LOGICAL, ANY_WIDTH], ids=["logical", "any width"])
 def test_a_translation_computes_at_64_and_32_lanes_what_the_original_does(

@@ -113,6 +113,7 @@ def test_knobs_that_no_launch_can_have_are_refused_by_data(
     assert words in reason
 
 
+@pytest.mark.full
 def test_a_kernel_is_compiled_over_its_configurations_for_each_target(tmp_path: Path) -> None:
     results = compiled(tmp_path, SOFTMAX, "gfx942", "gfx1100")
     softmax = {
@@ -134,6 +135,7 @@ def test_a_kernel_is_compiled_over_its_configurations_for_each_target(tmp_path: 
     assert {r.outcome for r in results if r.kernel == "exponential"} == {TritonOutcome.HELPER}
 
 
+@pytest.mark.full
 def test_what_fails_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     text = f"""{HEAD}
 @triton.jit
@@ -153,6 +155,7 @@ def good(x):
     assert results["good"].outcome is TritonOutcome.COMPILED
 
 
+@pytest.mark.full
 def test_the_library_runs_in_the_jail_alone(tmp_path: Path) -> None:
     text = f"""{HEAD}
 import os, pathlib

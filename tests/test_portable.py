@@ -137,6 +137,7 @@ def test_one_file_passes_in_both_backends_at_either_width(
         assert (one.verdict, one.evidence) == ("passed", "emulated"), one.detail
 
 
+@pytest.mark.full
 @needs_executor
 @pytest.mark.parametrize(("backend", "arch"), [("cuda", "sm_90"), ("hip", "gfx942")])
 def test_the_emulator_knows_the_bounds_of_a_launch(

@@ -277,6 +277,7 @@ CUDA, CPU = registry.load("cuda"), registry.load("cpu")
 SM_90, HERE = target.load("sm_90"), target.load(host_targets()[0])
 
 
+@pytest.mark.full
 def test_the_executor_counts_the_launches_of_each_kernel(folder: Path) -> None:
     result = on(CUDA, SM_90, "relu", CUDA_RELU, folder)
     assert result.verdict is Verdict.PASSED, result.detail
@@ -293,6 +294,7 @@ LIGHT = "def relu(x):\n    return x.clamp_min(0)\n"
 LARGE = Workload("large", {"n": 1 << 22})
 
 
+@pytest.mark.full
 def test_an_operator_with_a_harmless_name_is_seen_by_its_time(folder: Path) -> None:
     candidate = Candidate("relu", "cpu", "numba", LIGHT, "relu", style="return")
     result = evaluated(CPU, HERE, candidate, folder, workload=LARGE)

@@ -79,6 +79,7 @@ def test_a_kernel_that_is_right_until_it_is_timed_is_wrong(cheat: str, artifacts
     assert found.samples is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "details"),
     [
@@ -130,6 +131,7 @@ def relu(x, y):
     assert found.detail == "time.perf_counter_ns was replaced"
 
 
+@pytest.mark.full
 def test_a_thread_that_spins_between_calls_is_seen(artifacts: Path) -> None:
     spin = "std::thread([] { for (volatile int i = 0;; ++i); }).detach()"
     found = result(relu(f"static bool once = ({spin}, true); (void)once; {RIGHT}"), artifacts)

@@ -423,6 +423,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_a_matrix_fails_for_what_got_worse_since_the_last_green_run(
     kernels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

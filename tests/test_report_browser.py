@@ -127,6 +127,7 @@ def test_the_address_opens_a_cell_with_its_records_and_curve(page: Path) -> None
     assert "max error 0.31" in panel
 
 
+@pytest.mark.full
 def test_the_panel_shows_what_a_cell_was_in_earlier_runs(table: Table, tmp_path: Path) -> None:
     cell = next(r for r in table.records if r.op == "relu" and r.target == "h200" and r.timing)
     moved = CellChange(
@@ -188,6 +189,7 @@ def test_the_panel_of_a_cell_shows_its_build_and_how_to_run_it_again(page: Path)
     assert "VGPRs" in panel and "LDS" in panel
 
 
+@pytest.mark.full
 def test_no_mean_is_taken_over_backends(page: Path) -> None:
     assert "geomean vs eager" not in dom(page)[: dom(page).index('id="filters"')]
     one = dom(page, "find=cuda@h200")
@@ -261,6 +263,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
         assert int(found[1]) <= int(found[2])
 
 
+@pytest.mark.full
 def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path) -> None:
     """Of as many as a nightly has, with the builds and findings of each."""
     path = tmp_path / "matrix.html"
@@ -273,6 +276,7 @@ def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path
     assert int(act(path, script)) < 5_000  # a second on a machine with nothing else to do
 
 
+@pytest.mark.full
 def test_light_and_dark_are_both_drawn(page: Path, tmp_path: Path) -> None:
     pictures = []
     for name, scheme in (("light", 1), ("dark", 0)):

@@ -55,6 +55,7 @@ def test_a_process_that_spins_is_restless(code: str, start: Start) -> None:
     assert busy_threads.processes_at_work({pid}) == {pid}
 
 
+@pytest.mark.full
 def test_a_process_that_spins_is_restless_where_it_hardly_ever_runs(start: Start) -> None:
     start(SPIN)
     start(SPIN)

@@ -135,6 +135,7 @@ def test_a_program_may_call_cublas(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert capfd.readouterr().out == "5\n"
 
 
+@pytest.mark.full
 @COMPILES
 def test_an_extension_lists_its_functions(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -213,6 +214,7 @@ print(sys.argv[1:], (y - 2 * x).unique().tolist())
 """
 
 
+@pytest.mark.full
 @COMPILES
 @pytest.mark.parametrize(("limit", "code"), [("<", 0), ("<=", 1)])
 def test_a_python_script_runs_its_extension_on_the_executor(
@@ -245,6 +247,7 @@ print(Path("beside.txt").read_text(), tried(lambda: Path("left.txt").write_text(
 """
 
 
+@pytest.mark.full
 @COMPILES
 def test_a_python_script_runs_in_the_jail(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -89,6 +89,7 @@ def test_a_kernel_that_hangs_is_timed_out(artifacts: Path) -> None:
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.full
 def test_children_of_a_kernel_die_with_it(artifacts: Path) -> None:
     """The kernel leaves a process behind that would sleep for an hour."""
     left = 'if (fork() == 0) { execlp("sleep", "portkern-orphan", "3600", (char*)0); } ' + RIGHT
@@ -280,6 +281,7 @@ def test_a_worker_starts_in_a_fraction_of_a_second_once_the_server_is_warm() -> 
     assert time.monotonic() - start < 1.0
 
 
+@pytest.mark.full
 def test_a_dead_server_is_started_again() -> None:
     server = sandbox.ForkServer(("torch",))
 

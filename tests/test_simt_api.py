@@ -47,6 +47,7 @@ def marked(name: str) -> set[tuple[str, int]]:
     return {(match[1], i) for match, i in found if match}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_api_does_what_a_program_expects(name: str, tmp_path: Path) -> None:
     outcome = run(name, tmp_path)

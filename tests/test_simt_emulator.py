@@ -50,6 +50,7 @@ def codes(record: dict[str, Any]) -> set[str]:
     return {finding["code"] for finding in record["findings"]}
 
 
+@pytest.mark.full
 def test_a_right_kernel_passes_under_all_checkers(check: Any) -> None:
     record = check(RIGHT, "sanitize=all")
     assert (record["verdict"], record["evidence"]) == ("passed", "emulated"), record["detail"]
@@ -58,6 +59,7 @@ def test_a_right_kernel_passes_under_all_checkers(check: Any) -> None:
     assert record["missing"] == "only the emulator was asked for"
 
 
+@pytest.mark.full
 def test_a_right_result_does_not_excuse_a_race(check: Any) -> None:
     body = RIGHT + "\n    if (i > 0 && i < n) y[i - 1] = y[i - 1] + scalar_t(0);"
     record = check(body, "sanitize=races")
@@ -65,6 +67,7 @@ def test_a_right_result_does_not_excuse_a_race(check: Any) -> None:
     assert record["findings"][0]["place"].startswith("relu.cu:")
 
 
+@pytest.mark.full
 def test_a_read_past_the_end_is_named_with_its_line(check: Any) -> None:
     record = check(RIGHT.replace("i < n", "i <= n"), "sanitize=[bounds]")
     assert record["verdict"] == "wrong"
@@ -77,6 +80,7 @@ def test_a_kernel_that_never_ends_runs_out_of_time(check: Any) -> None:
     assert record["verdict"] == "timed_out" and "SX405" in record["detail"], record["detail"]
 
 
+@pytest.mark.full
 def test_a_null_pointer_crashes_nothing_but_the_kernel(check: Any) -> None:
     record = check("if (i < n) ((scalar_t*)0)[i] = x[i];")
     assert record["verdict"] == "crashed" and "SX112" in record["detail"], record["detail"]
@@ -97,6 +101,7 @@ def test_what_the_executor_has_no_model_of_is_unavailable_and_still_built(check:
     assert "SX001" in record["detail"] and "relu.cu:5" in record["detail"]
 
 
+@pytest.mark.full
 def test_a_result_that_depends_on_the_schedule_is_found(check: Any) -> None:
     body = """
     __shared__ int first;
@@ -120,6 +125,7 @@ def test_a_mistyped_option_is_answered_with_the_right_one(
     assert status == 2 and words in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_races_are_looked_for_unless_they_are_not_asked_for(check: Any) -> None:
     body = "__shared__ float sum; if (threadIdx.x == 0) sum = 0; sum += 0; " + RIGHT
     record = check(body)
@@ -155,6 +161,7 @@ DIRECT = "cudaMemcpy(y, host, n * sizeof(scalar_t), cudaMemcpyHostToDevice);"
 LOOP = "for (int64_t i = {first}; i < n; ++i) y[i] = x[i] > 0 ? x[i] : scalar_t(0);"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("done", "body", "expected"),
     [

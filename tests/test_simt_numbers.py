@@ -315,6 +315,7 @@ def saturated(x: Array, dtype: Any, mode: str, nan: int) -> Array:
 # ---- 16 bits: conversions ----------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "letter", "format"), SIXTEEN)
 @pytest.mark.parametrize("mode", MODES)
 def test_floats_round_to_16_bits_in_every_mode(

@@ -362,6 +362,7 @@ def test_a_launch_that_the_device_refuses_is_refused(run: Runner, launch: str, c
 # ---- the language
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("standard", ["c++20", "gnu++2b"])
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode: Mode) -> None:

@@ -230,6 +230,7 @@ LOCKS = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_a_lock_that_is_given_back_in_its_loop_is_right_in_every_order(
     build_once: Built, mode: Mode

@@ -307,6 +307,7 @@ def test_all_cells_and_the_reports_are_artifacts(uri: str, tmp_path: Path) -> No
     assert (database.parent / "mlruns" / "artifacts" / answer.run_id).is_dir()
 
 
+@pytest.mark.full
 def test_a_thousand_cells_are_logged_in_seconds(uri: str, tmp_path: Path) -> None:
     records = [
         measured(op, target=target, workload=f"{n}x{n}")
@@ -322,6 +323,7 @@ def test_a_thousand_cells_are_logged_in_seconds(uri: str, tmp_path: Path) -> Non
     assert took_s < 15  # 1.5 s on two idle cores; CI's cores are shared
 
 
+@pytest.mark.full
 def test_a_dead_server_is_one_line_and_no_error(tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound and not listening: nobody answers, nobody else can
         taken.bind(("127.0.0.1", 0))

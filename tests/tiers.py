@@ -1,6 +1,6 @@
 """Which tests `make test` runs and which only `make test-full`: the marker ``full``, by rule.
 
-A test that needs more than five seconds of CPU is ``full``, unless it guards a backend's contract,
+A test that takes more than two seconds is ``full``, unless it guards a backend's contract,
 the verdict on a cheat, or a record's survival. Of the same test over many cases, the first of each
 kind is quick and the rest are full:
 
