@@ -17,8 +17,10 @@ import pytest
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
+from portkern.agent.outcome import why_untimed
 from portkern.cli import main
 from tests.llm_server import MODEL, Say, Server, refuse
+from tests.report_records import records
 
 GOOD = """\
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
@@ -388,3 +390,14 @@ def test_a_run_is_in_mlflow_with_its_curve_and_a_trace_of_each_call(
     spans = [span for trace in traces for span in trace.data.spans if span.name == "coder"]
     assert "You write c++ kernels" in json.dumps(spans[0].inputs)
     assert "Here it is." in json.dumps(spans[0].outputs)
+
+
+def test_times_that_are_too_noisy_are_not_said_to_be_missing() -> None:
+    measured = next(record for record in records() if record.timing)
+    assert measured.timing
+    noisy = measured.model_copy(
+        update={"timing": measured.timing.model_copy(update={"noisy": True})}
+    )
+    assert not noisy.comparable and "too noisy" in why_untimed([noisy])
+    emulated = measured.model_copy(update={"timing": None})
+    assert "nothing here to time it on" in why_untimed([emulated])

@@ -75,13 +75,14 @@ class RunOutcome:
     """``final`` are the best one's records of the last sets; ``out`` says of others why they are
     out. From the one race at the end: ``speedups`` of the best over the baseline by workload, and
     its ``gain`` over the kernel that the run started from, else the catalogue's as it ships
-    (``why_no_gain`` where there is none)."""
+    (``why_no_speedup`` and ``why_no_gain`` where there is none)."""
 
     best: Attempt | None = None
     final: tuple[Record, ...] = ()
     out: Mapping[str, str] = field(default_factory=dict)
     speedups: Mapping[str, float] = field(default_factory=dict)
     gain: Mapping[str, Speedup] = field(default_factory=dict)
+    why_no_speedup: str = ""
     why_no_gain: str = ""
 
 
@@ -134,7 +135,9 @@ def conclude(
     ours = raced[best.id]
     theirs = [records[0] for records in by_workload] if others else raced[own.id] if own else []
     gain, why = _gain(task, best, kernel, ours, theirs)
-    return RunOutcome(best, final[best.id], out, speedups(ours, baseline), gain, why)
+    against = speedups(ours, baseline)
+    untimed = "" if against else why_untimed(ours)
+    return RunOutcome(best, final[best.id], out, against, gain, untimed, why)
 
 
 def _candidate(task: Task, attempt: Attempt) -> Candidate:
@@ -176,4 +179,11 @@ def _gain(
         for mine, its in zip(ours, theirs, strict=False)
         if mine.timing and its.timing and mine.comparable and its.comparable
     }
-    return gains, "" if gains else "there is nothing here to time the two on"
+    return gains, "" if gains else why_untimed([*ours, *theirs])
+
+
+def why_untimed(records: Sequence[Record]) -> str:
+    """Of records of which none can be compared."""
+    if any(record.timing for record in records):
+        return "times were too noisy to be compared; run it where the machine is less busy"
+    return "there is nothing here to time it on"

@@ -447,7 +447,7 @@ def _summary_lines(
         sizes = ", ".join(f"{name} {value:.2f}x" for name, value in outcome.speedups.items())
         lines["best"] = f"{best.id}; against the framework {sizes}"
     else:
-        lines["best"] = f"{best.id}, correct; there is nothing here to time it on"
+        lines["best"] = f"{best.id}, correct; {outcome.why_no_speedup}"
     for name, why in outcome.out.items():
         lines[f"out {name}"] = why
     if outcome.gain:
