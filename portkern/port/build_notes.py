@@ -15,13 +15,15 @@ from portkern.records import atomic_write
 
 @dataclass(frozen=True)
 class BuildNotes:
-    """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``."""
+    """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``, which
+    gets ``arguments``."""
 
     sources: tuple[str, ...]
     programs: tuple[str, ...]
     include: tuple[str, ...]
     defines: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def flags(self) -> list[str]:
@@ -140,7 +142,7 @@ def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
     objects = [
         f"object {shlex.quote(source)}" for source in notes.sources if source not in notes.programs
     ]
-    programs = [f"program {shlex.quote(source)}" for source in notes.programs]
+    programs = [shlex.join(["program", source, *notes.arguments]) for source in notes.programs]
     return _PLAN.format(
         name=printable(result.name).replace("\n", " "),
         arch=result.targets[0] if result.targets else "gfx942",
@@ -178,10 +180,10 @@ stable() {{ # without what is the machine's: times, rates, names of devices
   grep -viE '(time|elapsed|[^a-z](ms|us|ns|sec(onds?)?|s)([^a-z]|$)|B/s|flop|device|gpu)' "$1"
 }}
 same() {{ diff <(stable "$1") <(stable "$2"); }}
-program() {{ # built, run, and compared with expected/NAME.txt where that was recorded
-  local name; name="$(label "$1")"
-  step "build-$name" build "$1" -o "$OUT/$name.exe" || return
-  step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe"
+program() {{ # SOURCE ARGUMENTS: built, run, and compared with expected/NAME.txt if that is there
+  local source="$1" name; name="$(label "$1")"; shift
+  step "build-$name" build "$source" -o "$OUT/$name.exe" || return
+  step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe" "$@"
   if [ -f "$HERE/expected/$name.txt" ]; then
     step "same-$name" same "$HERE/expected/$name.txt" "$OUT/run-$name.log"
   fi

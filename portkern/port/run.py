@@ -243,6 +243,7 @@ def _build_notes(
         include=tuple(_from(written.folder, place) for place in include),
         defines=tuple(dict.fromkeys([*request.defines, *read.defines])),
         left_out=written.left_out,
+        arguments=request.arguments,
     )
 
 
