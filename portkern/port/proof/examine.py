@@ -26,7 +26,7 @@ _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 class Subject:
     """The two texts, each as what is built and as the file that its kernels stand in;
     ``ported_other`` is what is built for the other width. ``known`` says what names of types stand
-    for; ``headers`` are the port's other files."""
+    for; ``headers`` are the port's other files, ``pairs`` files of both by name."""
 
     original: ProofSource
     ported: ProofSource
@@ -35,6 +35,7 @@ class Subject:
     ported_text: Text
     known: Mapping[str, str]
     headers: tuple[Text, ...] = ()
+    pairs: tuple[tuple[Text, Text], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,9 @@ class Examiner:
     ) -> Examination:
         progress = self._progress
         originals = _distinct(progress.original_findings)
-        inheritance = Inheritance(self._subject.original_text, self._subject.ported_text)
+        subject = self._subject
+        both = (subject.original_text, subject.ported_text)
+        inheritance = Inheritance([*subject.pairs, both])
         own = inheritance.own(_distinct(progress.findings), originals)
         return Examination(
             "",

@@ -47,12 +47,13 @@ def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 class Inheritance:
-    """Lines of a port as lines of its original."""
+    """Lines of a port as lines of its original: of pairs of both's files."""
 
-    def __init__(self, original: Text, ported: Text) -> None:
-        self._name = ported.path.name
-        self._lines = _line_map(ported.text.splitlines(), original.text.splitlines())
-        self._original = original
+    def __init__(self, pairs: Iterable[tuple[Text, Text]]) -> None:
+        self._lines = {
+            ported.path.name: _line_map(ported.text.splitlines(), original.text.splitlines())
+            for original, ported in pairs
+        }
 
     def own(
         self, ported: Sequence[Diagnostic], originals: Sequence[Diagnostic]
@@ -68,9 +69,8 @@ class Inheritance:
         )
 
     def _line(self, finding: Diagnostic) -> int:
-        if Path(finding.file).name == self._name:
-            return self._lines.get(finding.line, finding.line)
-        return finding.line
+        lines = self._lines.get(Path(finding.file).name, {})
+        return lines.get(finding.line, finding.line)
 
 
 def _line_map(ported: Sequence[str], original: Sequence[str]) -> dict[int, int]:

@@ -188,7 +188,8 @@ class KernelProver:
         trial = trials[chosen]
         known = {**self._ported.aliases, **self._original.aliases}
         texts = [file.file_of(kernel.name) or file.own for file in (self._original, self._ported)]
-        subject = Subject(*sources, texts[0], texts[1], known)
+        pairs = self._original.paired(self._ported)
+        subject = Subject(*sources, texts[0], texts[1], known, pairs=pairs)
         examination = Examiner(
             self._runs,
             subject,

@@ -39,7 +39,16 @@ def prove_program(
 ) -> tuple[KernelProof, ...]:
     originals, ports = SourceTexts(original), SourceTexts(ported)
     known = {**ports.aliases, **originals.aliases}
-    subject = Subject(original, ported, ported, originals.own, ports.own, known, ports.files[1:])
+    subject = Subject(
+        original,
+        ported,
+        ported,
+        originals.own,
+        ports.own,
+        known,
+        ports.files[1:],
+        originals.paired(ports),
+    )
     examination = Examiner(
         runs,
         subject,

@@ -44,6 +44,11 @@ class SourceTexts:
         """Where the kernel of that name is defined."""
         return next((f for f in self.files if any(k.name == name for k in f.kernels)), None)
 
+    def paired(self, ported: SourceTexts) -> tuple[tuple[Text, Text], ...]:
+        """Its files and those of its port, by their names."""
+        ours = {file.path.name: file for file in self.files}
+        return tuple((ours[f.path.name], f) for f in ported.files if f.path.name in ours)
+
     def launches(self, name: str) -> list[tuple[Launch, int]]:
         """Of the kernel of that name, each with its offset in ``whole``."""
         found = []
