@@ -52,7 +52,7 @@ class Prover:
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         """By the first program that includes the file; else by itself."""
-        programs = [unit for unit in units if _is_program(self._files[unit])]
+        programs = [unit for unit in units if is_program(self._files[unit])]
         unit = next(iter(programs), file.source.path)
         proofs = self._proofs(unit)
         unknown = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
@@ -95,7 +95,7 @@ class Prover:
             file = self._files[path]
             for kernel in file.kernels:
                 kernels.setdefault(kernel.name, (file.name, kernel))
-            if _is_program(self._files[unit]):
+            if is_program(self._files[unit]):
                 queue += file.source.includes
         return list(kernels.values())
 
@@ -176,5 +176,6 @@ class Prover:
         return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
 
 
-def _is_program(file: TranslatedFile) -> bool:
+def is_program(file: TranslatedFile) -> bool:
+    """Whether it has a ``main``."""
     return _MAIN.search(file.source.text) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
+from portkern.port.proving import is_program
 from portkern.port.repair.loop import Repaired, mend
 from portkern.port.repair.plan import RepairPlan
 from portkern.port.repair.workbench import Workbench
@@ -27,7 +27,6 @@ from portkern.port.translated import TranslatedFile, translated
 from portkern.port.tree import Tree
 from portkern.records import atomic_write
 
-_MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 PATCH = "port.patch"
 
 
@@ -239,7 +238,7 @@ def _build_notes(
     )
     return BuildNotes(
         sources=tuple(file.name for file in sources),
-        programs=tuple(file.name for file in sources if _MAIN.search(file.source.text)),
+        programs=tuple(file.name for file in sources if is_program(file)),
         include=tuple(_from(written.folder, place) for place in include),
         defines=tuple(dict.fromkeys([*request.defines, *read.defines])),
         left_out=written.left_out,
