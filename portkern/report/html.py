@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from portkern.printable import printable
 from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
-from portkern.report import ci_annotations
+from portkern.report import ci_annotations, page
 from portkern.report.table import BASELINE, WORST_FIRST, Table, identity, reason_of
 from portkern.spec import target
 
@@ -27,55 +22,21 @@ MOST_DETAIL = 4000
 
 
 def render(table: Table, *, title: str) -> str:
-    environment = Environment(
-        loader=PackageLoader("portkern.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["printable"] = printable
+    environment = page.templates("portkern.report")
     return environment.get_template("matrix.html.j2").render(
         title=printable(title),
         table=table,
         version=version("portkern"),
         runs=sorted({r.run for r in table.records}),
-        style=_asset("matrix.css"),
-        script=_asset("matrix.js"),
-        data=Markup(_embeddable(payload(table))),
+        style=page.asset("page.css"),
+        script=page.asset("dom.js") + page.asset("matrix.js"),
+        data=page.embeddable(payload(table)),
     )
-
-
-def _asset(name: str) -> Markup:
-    return Markup((resources.files("portkern.report") / "templates" / name).read_text("utf-8"))
-
-
-def _embeddable(data: object) -> str:
-    """JSON that cannot end a ``<script>`` element, whatever the strings in it say."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-class _Interned:
-    """Strings that many records share, once each; a record refers to them by number. They may be
-    anything, and become printable where they are listed."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    @property
-    def strings(self) -> list[str]:
-        return list(map(printable, self._numbers))
 
 
 def payload(table: Table) -> JsonObject:
     """What the page's script reads; samples stay in ``records.jsonl``."""
-    intern = _Interned()
+    intern = page.Interned()
     environments = {text: i for i, text in enumerate(map(_environment, table.environments))}
     numbers = {identity(e): environments[_environment(e)] for e in table.environments}
     columns = {column: i for i, column in enumerate(table.columns)}
@@ -114,7 +75,7 @@ def _products(table: Table) -> list[JsonObject]:
 
 
 def _record(
-    table: Table, record: Record, column: int, environment: int, intern: _Interned
+    table: Table, record: Record, column: int, environment: int, intern: page.Interned
 ) -> JsonObject:
     w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
     size = {**w.dims, **w.scalars}

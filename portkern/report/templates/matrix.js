@@ -1,5 +1,3 @@
-"use strict";
-// Everything in the page comes through textContent: the data holds compilers' and kernels' own words.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const RUNGS = DATA.rungs;
 const GLYPHS = ["○", "◔", "◑", "◕", "●"];
@@ -12,27 +10,6 @@ const BAD = new Set(DATA.bad);
 const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b6fc0", "#7a7a7a"];
 const DASHES = { float32: "", float16: "6 3", bfloat16: "2 3" };
 const LIMIT_LOG2 = 2;
-const FIRST_ROWS = 200;
-
-const $ = (id) => document.getElementById(id);
-
-function el(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else node.setAttribute(key, value === true ? "" : value);
-  }
-  node.append(...children.filter((c) => c !== null && c !== undefined && c !== ""));
-  return node;
-}
-
-function svg(tag, attributes = {}, ...children) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
 
 // ---- data
 
@@ -54,7 +31,6 @@ function revive(row) {
 
 DATA.columns.forEach((column, i) => { column.index = i; column.label = `${column.tool}@${column.target}`; });
 const RECORDS = DATA.rows.map(revive);
-const distinct = (values) => [...new Set(values)];
 const BACKENDS = distinct(DATA.columns.map((c) => c.backend)).sort();
 const DTYPES = distinct(RECORDS.map((r) => r.dtype));
 const SETS = distinct(RECORDS.map((r) => r.set));
@@ -161,9 +137,6 @@ function pivot(records) {
 
 // ---- words
 
-const times = (v) => `${v.toFixed(v < 10 ? 2 : v < 100 ? 1 : 0)}×`;
-const words = (verdict) => verdict.replaceAll("_", " ");
-const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const figure = (v) => (typeof v === "number" ? v.toPrecision(2).replace(/\.?0+e/, "e") : v);
 
 function micros(us) {
@@ -171,12 +144,6 @@ function micros(us) {
   if (us >= 1e5) return `${(us / 1e3).toFixed(0)} ms`;
   if (us >= 1e3) return `${(us / 1e3).toPrecision(3)} ms`;
   return `${us.toPrecision(3)} µs`;
-}
-
-function bytes(n) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const power = n ? Math.min(units.length - 1, Math.floor(Math.log2(n) / 10)) : 0;
-  return `${Number((n / 1024 ** power).toPrecision(3))} ${units[power]}`;
 }
 
 function interval(speedup) {
@@ -419,40 +386,7 @@ function hideTip(event) {
 
 // ---- tables below
 
-function table(node, heads, rows, { sortable = false, compare = null } = {}) {
-  let sorted = { index: -1, down: false };
-  let limit = FIRST_ROWS;
-  const body = el("tbody");
-  const fill = () => {
-    const list = sorted.index < 0 ? rows : [...rows].sort((a, b) => compare(a.keys[sorted.index], b.keys[sorted.index]) * (sorted.down ? -1 : 1));
-    body.replaceChildren(...list.slice(0, limit).map((row) => row.node));
-    if (rows.length > limit) body.append(el("tr", {}, el("td", { colspan: String(heads.length) }, el("button", { type: "button", class: "link", onclick: () => { limit = rows.length; fill(); } }, `Show all ${rows.length} rows`))));
-  };
-  const cells = heads.map(([name, numeric, title], index) => {
-    const th = el("th", { scope: "col", class: numeric ? "num" : "", title });
-    if (!sortable) { th.append(name); return th; }
-    th.append(el("button", { type: "button", onclick: () => {
-      sorted = { index, down: sorted.index === index ? !sorted.down : Boolean(numeric) };
-      for (const other of cells) other.removeAttribute("aria-sort");
-      th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
-      fill();
-    } }, name));
-    return th;
-  });
-  fill();
-  node.replaceChildren(el("thead", {}, el("tr", {}, ...cells)), body);
-}
-
-const row = (keys, cells, attributes = {}) => ({ keys, node: el("tr", attributes, ...cells) });
-const text = (value, kind = "") => el("td", { class: kind }, value === null || value === undefined || value === "" ? "–" : value instanceof Node ? value : String(value));
 const cellLink = (op, column, label) => el("button", { type: "button", class: "link", onclick: () => open(keyOf(op, column)) }, label);
-
-function expandable(detail) {
-  const [first, ...rest] = detail.split("\n");
-  if (!rest.join("").trim() && first.length < 220) return first || "no detail recorded";
-  const summary = first.length < 220 ? first : `${first.slice(0, 220)}…`;
-  return el("details", {}, el("summary", {}, summary), el("pre", {}, detail));
-}
 
 function drawFailures(records) {
   const failing = records.filter((r) => BAD.has(r.verdict));
@@ -471,11 +405,6 @@ function drawReasons(records) {
     const where = distinct(records.filter((r) => r.reason === reason).map((r) => r.column.label));
     return row([], [text(n, "num"), text(reason), text(where.length > 8 ? `${where.slice(0, 8).join(", ")} and ${where.length - 8} more` : where.join(", "))]);
   }));
-}
-
-function byValue(a, b) {
-  if (a === null || b === null) return (a === null) - (b === null);
-  return typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
 function drawResources(records) {

@@ -1,0 +1,52 @@
+"""What pages that need no network are made of: scripts and styles in the page, data as JSON."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from portkern.printable import printable
+
+
+def templates(package: str) -> Environment:
+    """Those of ``package``, for HTML."""
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["printable"] = printable
+    return environment
+
+
+def asset(name: str, package: str = "portkern.report") -> Markup:
+    """A script or a style, as it stands in its file."""
+    return Markup((resources.files(package) / "templates" / name).read_text("utf-8"))
+
+
+def embeddable(data: object) -> Markup:
+    """JSON that cannot end a ``<script>`` element, whatever the strings in it say."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+class Interned:
+    """Strings that many rows share, once each; a row refers to them by number. They may be
+    anything, and become printable where they are listed."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def strings(self) -> list[str]:
+        return list(map(printable, self._numbers))
