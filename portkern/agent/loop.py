@@ -50,6 +50,19 @@ class Axes:
     critic: Critic
 
 
+@dataclass(frozen=True)
+class Turns:
+    """Builds go side by side, kernels run one after the other. Runs that share an event loop may
+    share these too."""
+
+    building: asyncio.Semaphore
+    device: asyncio.Lock
+
+    @classmethod
+    def of(cls, builders: int) -> Turns:
+        return cls(asyncio.Semaphore(builders), asyncio.Lock())
+
+
 @dataclass
 class Loop:
     """``inflight`` slots are expanded at the same time, ``builders`` kernels built. ``baseline`` is
@@ -67,6 +80,7 @@ class Loop:
     baseline: str = "eager"
     approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas
     report: Callable[[Sequence[Attempt]], None] = lambda _: None
+    turns: Turns | None = None
     stopped: str = ""
     down: bool = False
     _looks: dict[str, asyncio.Task[Seen]] = field(default_factory=dict)
@@ -77,7 +91,8 @@ class Loop:
     async def run(self) -> None:
         """Until the strategy or a budget ends it, or a model that is ``down``; ``stopped`` says
         which, empty of a strategy."""
-        self._building, self._device = asyncio.Semaphore(self.builders), asyncio.Lock()
+        turns = self.turns or Turns.of(self.builders)
+        self._building, self._device = turns.building, turns.device
         window: deque[tuple[Slot, asyncio.Task[list[Attempt]]]] = deque()
         try:
             while True:

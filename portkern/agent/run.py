@@ -27,7 +27,7 @@ from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Prices
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
-from portkern.agent.loop import Axes, Loop
+from portkern.agent.loop import Axes, Loop, Turns
 from portkern.agent.memory import graph
 from portkern.agent.outcome import RunOutcome
 from portkern.agent.slot import Slot
@@ -104,14 +104,15 @@ class RunPlan:
 
 
 class GenerationRun:
-    """Raises ConfigError where the plan does not fit together, or not the folder's own run."""
+    """Tokens and USD are charged to ``within`` as well. Raises ConfigError where the plan does not
+    fit together, or not the folder's own run."""
 
-    def __init__(self, plan: RunPlan, folder: Path) -> None:
+    def __init__(self, plan: RunPlan, folder: Path, *, within: Meter | None = None) -> None:
         self.plan, self.folder = plan, folder
         self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
-        self.meter = Meter(plan.budget, spent=self._spent())
+        self.meter = Meter(plan.budget, spent=self._spent(), within=within)
         self.models = self._models()
         self.down = False  # it ended before its time: see Loop
         self.bench = self._bench(plan.task)
@@ -123,6 +124,16 @@ class GenerationRun:
         approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
     ) -> str:
         """Which budget ended it, or which model that is down; empty when the strategy did."""
+        return asyncio.run(self.explore(report=report, approve=approve))
+
+    async def explore(
+        self,
+        *,
+        report: Callable[[Sequence[Attempt]], None] = lambda _: None,
+        approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
+        turns: Turns | None = None,
+    ) -> str:
+        """As :meth:`execute`, beside other runs."""
         axes = self.plan.axes
 
         def noted(attempts: Sequence[Attempt]) -> None:
@@ -148,9 +159,10 @@ class GenerationRun:
             baseline=self.plan.evaluation.baselines[0],
             approve=approve,
             report=noted,
+            turns=turns,
         )
         try:
-            asyncio.run(loop.run())
+            await loop.run()
         finally:
             self._note()
         self.down = loop.down
@@ -173,6 +185,14 @@ class GenerationRun:
         if concluded.best:
             atomic_write.write(self.folder / f"best{task.suffix}", concluded.best.source)
         return concluded
+
+    def final(self, attempt: Attempt) -> list[Record]:
+        """Of the last sets, up to the first workload that it does not pass. Raises MachineUnfit."""
+        task = replace(self.plan.task, workloads=self.plan.final)
+        bench = self._bench(task, quick=False)
+        records = bench.evaluate(task.candidate(attempt.source, author=attempt.author))
+        self.meter.spend_device(bench.device_s)
+        return records
 
     def _models(self) -> Models:
         plan = self.plan
