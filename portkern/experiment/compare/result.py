@@ -1,0 +1,356 @@
+"""What a comparison of models holds: numbers with intervals, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from portkern.experiment.section import document
+from portkern.experiment.statistics import Estimate
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import Json, JsonObject
+
+SCHEMA: Final = 1
+#: How the results of a number are known. Empty: nobody said, as of public result sets, or nothing
+#: in that place came so far that it ran. No number mixes two of them.
+Venue = Literal["measured", "emulated", ""]
+#: ``share`` is from 0 to 1, ``times`` a ratio of times; the others are sums.
+Unit = Literal["share", "times", "count", "usd", "seconds"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """``better``: whether more of it is better, 1, or less, -1. ``at_k``: there is one for each k.
+    ``timed``: it needs times, so that without any there is no number."""
+
+    name: str
+    title: str
+    unit: Unit
+    says: str
+    better: int = 1
+    at_k: bool = False
+    timed: bool = False
+
+
+METRICS: Final = {
+    metric.name: metric
+    for metric in (
+        Metric("no_code", "no code", "share", "replies without code", -1),
+        Metric("build", "build@k", "share", "one of k samples is built", at_k=True),
+        Metric("pass", "pass@k", "share", "one of k samples is correct", at_k=True),
+        Metric("fast", "fast_p@k", "share",
+               "one of k samples is correct and more than p times as fast as the baseline",
+               at_k=True, timed=True),
+        Metric("speedup_arithmetic", "speedup@k (arithmetic)", "times",
+               "the best speedup of k samples; what is not correct counts as 0",
+               at_k=True, timed=True),
+        Metric("speedup_geometric", "speedup@k (geometric)", "times",
+               "the best speedup of k samples; what is not correct falls back to the framework: 1",
+               at_k=True, timed=True),
+        Metric("speedup_correct", "speedup@k (correct ones, arithmetic)", "times",
+               "the best speedup of k correct samples, over the tasks that have so many",
+               at_k=True, timed=True),
+        Metric("speedup_correct_geometric", "speedup@k (correct ones, geometric)", "times",
+               "the same in the geometric mean", at_k=True, timed=True),
+        Metric("efficiency", "efficiency@k (roofline)", "share",
+               "the largest share of the roofline that k samples reach; failures count as 0",
+               at_k=True, timed=True),
+        Metric("efficiency_pareval", "efficiency@k (ParEval)", "share",
+               "the best speedup of k samples over the number of processing units",
+               at_k=True, timed=True),
+        Metric("portable_pass", "portable-pass@k", "share",
+               "one of k samples is correct in all places that were asked for", at_k=True),
+        Metric("heldout", "held-out | seen", "share",
+               "correct on sizes that the author did not see, of those correct on the seen ones"),
+        Metric("cheat", "cheats", "share", "refused or suspected as a cheat", -1),
+        Metric("pp_application", "PP (application)", "share",
+               "Pennycook's performance portability, by the best time that is known", timed=True),
+        Metric("pp_architectural", "PP (architectural)", "share",
+               "Pennycook's performance portability, by the share of the roofline", timed=True),
+        Metric("tokens_per_solved", "tokens per solved task", "count",
+               "all tokens over the tasks with a correct sample", -1),
+        Metric("usd_per_solved", "USD per solved task", "usd",
+               "all cost over the tasks with a correct sample", -1),
+        Metric("seconds_per_solved", "seconds per solved task", "seconds",
+               "all time over the tasks with a correct sample", -1),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where kernels were asked for."""
+
+    backend: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} on {self.target}"
+
+
+@dataclass(frozen=True, order=True)
+class Scope:
+    """What a number is of. An empty ``backend``, ``target`` or ``suite`` is all of them; ``venue``
+    is never all."""
+
+    model: str
+    venue: Venue
+    backend: str = ""
+    target: str = ""
+    suite: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number. ``k`` and ``p`` are None of metrics that have none. ``estimate`` is None where
+    there is no number, and ``reason`` says why; with a number, ``reason`` is a caution or empty.
+    Over ``tasks`` of the scope with ``samples`` in all."""
+
+    scope: Scope
+    metric: str
+    estimate: Estimate | None
+    k: int | None = None
+    p: float | None = None
+    tasks: int = 0
+    samples: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.estimate is None and not self.reason:
+            raise ValueError(f"{self.metric} of {self.scope} has no number; expected a reason")
+
+    @property
+    def title(self) -> str:
+        """``fast_1@5`` or ``pass@1``."""
+        title = METRICS[self.metric].title.replace("@k", f"@{self.k}")
+        return title if self.p is None else title.replace("_p", f"_{self.p:g}")
+
+    def document(self) -> JsonObject:
+        return {**_plain(self.scope), "metric": self.metric, "k": self.k, "p": self.p,
+                "estimate": document(self.estimate), "tasks": self.tasks,
+                "samples": self.samples, "reason": self.reason}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One model's samples of one task. ``passed`` has Wilson's interval and is None where nothing
+    was evaluated. ``best_*`` are of its correct samples, each by itself, None where not timed."""
+
+    model: str
+    op: str
+    suite: str
+    dtype: str
+    backend: str
+    target: str
+    venue: Venue
+    samples: int
+    unevaluated: int
+    no_code: int
+    built: int
+    correct: int
+    timed: int
+    cheats: int
+    passed: Estimate | None
+    best_speedup: float | None = None
+    best_efficiency: float | None = None
+    best_us: float | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.backend, self.target)
+
+    def document(self) -> JsonObject:
+        return {**_plain(self), "passed": document(self.passed)}
+
+
+Kind = Literal["application", "architectural"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Of a cascade: a place, how efficient the kernel is there, and the portability over the places
+    so far."""
+
+    place: Place
+    efficiency: float
+    portability: float
+
+    def document(self) -> JsonObject:
+        return {**_plain(self.place), "efficiency": self.efficiency,
+                "portability": self.portability}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Portability:
+    """Pennycook's metric of one model on one op, over the places that are measured. ``value`` is
+    None where it is not known, and 0 as soon as one place has no correct kernel: ``blocked`` is
+    the first such, in the order of the places. ``steps`` is the cascade: places by falling
+    efficiency. An empty ``op`` is all: efficiencies are means over ops, where nothing correct is 0.
+    """
+
+    model: str
+    op: str
+    dtype: str
+    kind: Kind
+    value: float | None
+    steps: tuple[Step, ...] = ()
+    blocked: Place | None = None
+    reason: str = ""
+
+    @property
+    def supported(self) -> int:
+        return sum(step.efficiency > 0 for step in self.steps)
+
+    @property
+    def mean_of_supported(self) -> float | None:
+        """Marowka's: the arithmetic mean over the places with a correct kernel."""
+        kept = [step.efficiency for step in self.steps if step.efficiency > 0]
+        return sum(kept) / len(kept) if kept else None
+
+    def document(self) -> JsonObject:
+        return {
+            "model": self.model, "op": self.op, "dtype": self.dtype, "kind": self.kind,
+            "value": self.value, "blocked": str(self.blocked) if self.blocked else None,
+            "supported": self.supported, "mean_of_supported": self.mean_of_supported,
+            "steps": [step.document() for step in self.steps], "reason": self.reason,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Translation:
+    """How often a kernel of ``donor`` became a correct one for ``backend``: pass@1 over tasks."""
+
+    model: str
+    donor: str
+    backend: str
+    venue: Venue
+    estimate: Estimate
+    tasks: int
+    samples: int
+
+    def document(self) -> JsonObject:
+        return {**_plain(self), "estimate": document(self.estimate)}
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """How much of a model's code differs between two places, over ops that it solved in both: 0 is
+    the same lines, 1 none in common."""
+
+    model: str
+    first: Place
+    second: Place
+    estimate: Estimate
+
+    def document(self) -> JsonObject:
+        return {"model": self.model, "first": str(self.first), "second": str(self.second),
+                "estimate": document(self.estimate)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The ``first`` model less the ``second`` on the tasks that both have, at equal numbers of
+    samples; of geometric speedups, their quotient. ``p_value`` is the sign-flip test's over ops,
+    ``p_holm`` after the correction for all differences of the comparison. ``tests`` is how many
+    these are."""
+
+    first: str
+    second: str
+    metric: str
+    k: int
+    threshold: float | None
+    venue: Venue
+    estimate: Estimate | None
+    p_value: float | None
+    p_holm: float | None
+    tasks: int
+    tests: int
+    words: str
+
+    @property
+    def shown(self) -> bool:
+        return self.p_holm is not None and self.p_holm < 0.05
+
+    def document(self) -> JsonObject:
+        return {**_plain(self), "estimate": document(self.estimate), "shown": self.shown}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``ks`` are those that numbers are given for. ``notes`` are cautions, one sentence each.
+    ``best_known`` is a digest of the times that application efficiency is over: with another one,
+    portabilities cannot be compared."""
+
+    models: tuple[str, ...]
+    places: tuple[Place, ...]
+    suites: tuple[str, ...]
+    ops: int
+    ks: tuple[int, ...]
+    samples: int
+    unevaluated: int
+    figures: tuple[Figure, ...] = ()
+    tasks: tuple[TaskResult, ...] = ()
+    portability: tuple[Portability, ...] = ()
+    cascades: tuple[Portability, ...] = ()
+    translations: tuple[Translation, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    best_known: str = ""
+    notes: tuple[str, ...] = ()
+    _index: dict[tuple[Scope, str, int | None, float | None], Figure] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self._index.update({(f.scope, f.metric, f.k, f.p): f for f in self.figures})
+
+    def figure(
+        self, scope: Scope, metric: str, k: int | None = None, p: float | None = None
+    ) -> Figure | None:
+        """None of a scope without samples, or a k or p that was not asked for."""
+        return self._index.get((scope, metric, k, p))
+
+    def scopes(self, model: str, suite: str = "") -> Iterator[Scope]:
+        """Of a model, the whole first, then by backend, then by target."""
+        seen = dict.fromkeys(f.scope for f in self.figures)
+        own = [scope for scope in seen if scope.model == model and scope.suite == suite]
+        yield from sorted(own, key=lambda s: (bool(s.backend) + bool(s.target), s))
+
+    def venues(self) -> tuple[Venue, ...]:
+        """Measured before emulated."""
+        order: tuple[Venue, ...] = ("measured", "emulated", "")
+        seen = {figure.scope.venue for figure in self.figures}
+        return tuple(venue for venue in order if venue in seen)
+
+    def document(self) -> JsonObject:
+        """As JSON."""
+        return {
+            "schema": SCHEMA,
+            "models": list(self.models),
+            "places": [str(place) for place in self.places],
+            "suites": list(self.suites),
+            "ops": self.ops,
+            "ks": list(self.ks),
+            "samples": self.samples,
+            "unevaluated": self.unevaluated,
+            "best_known": self.best_known,
+            "notes": list(self.notes),
+            "figures": [one.document() for one in self.figures],
+            "tasks": [one.document() for one in self.tasks],
+            "portability": [one.document() for one in self.portability],
+            "cascades": [one.document() for one in self.cascades],
+            "translations": [one.document() for one in self.translations],
+            "divergences": [one.document() for one in self.divergences],
+            "differences": [one.document() for one in self.differences],
+        }
+
+
+def _plain(value: object) -> dict[str, Json]:
+    """The fields of a dataclass whose values are JSON's already; others replace theirs."""
+    plain: dict[str, Json] = {
+        name: getattr(value, name)
+        for name in value.__dataclass_fields__  # type: ignore[attr-defined]
+    }
+    return plain
