@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from portkern.port.proof.case import read_cases
 from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.element import aliases
 from portkern.port.proof.expression import Names
+from portkern.port.proof.findings import Inheritance, Text
 from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.port.proof.text_output import difference
 from portkern.port.syntax import parse
+from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library
 from portkern.spec import target
 from portkern.spec.backend import Missing
@@ -320,6 +323,35 @@ def test_a_defect_of_the_original_is_not_the_ports(folder: Path) -> None:
     proof = proofs(1, folder)["shared_defect"]
     assert proof.findings == () and proof.outcome is not Outcome.WRONG
     assert any(f.file.endswith("kernels.cu") and f.line for f in proof.original_findings)
+
+
+RACE = Diagnostic("SX201", "two writes", "/a/k.cu", 3, kernel="k<int>", also="/a/k.cu:5")
+
+
+@pytest.mark.parametrize(
+    ("found", "own"),
+    [
+        ({"line": 4, "also": "/b/k.hip:9"}, False),
+        ({"line": 9, "also": "/b/k.hip:4"}, False),  # met first from its other place
+        ({"line": 6, "also": "/b/k.hip:9"}, False),
+        ({"line": 3, "also": "/b/k.hip:9"}, True),  # a line above, which moved
+        ({"line": 4, "also": "", "kernel": "ns::k<float>"}, False),
+        ({"line": 4, "also": "", "kernel": "other"}, True),
+        ({"line": 4, "also": "", "code": "SX203"}, True),
+        ({"line": 4, "also": "", "file": "/b/header.h"}, True),
+    ],
+)
+def test_a_finding_is_the_originals_in_one_kernel_at_one_of_its_places(
+    found: Mapping[str, object], own: bool
+) -> None:
+    original = "a\nb\nwrite\nc\nread\nd\ne\nf\n"
+    texts = [
+        Text(Path(name), text, (), ())
+        for name, text in (("/a/k.cu", original), ("/b/k.hip", f"#include <hip>\n{original}"))
+    ]
+    finding = replace(RACE, **{"file": "/b/k.hip", **found})  # type: ignore[arg-type]
+    inheritance = Inheritance([(texts[0], texts[1])])
+    assert inheritance.own([finding], [RACE]) == ((finding,) if own else ())
 
 
 @COMPILES

@@ -472,6 +472,34 @@ def test_an_access_by_a_function_of_the_headers_is_at_the_line_of_its_call(
     assert {finding.line for finding in outcome.findings if finding.code == "SX101"} == {3}, outcome
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "__shfl_sync(~0u, x[n], 0)",
+        "warp.shfl(x[n], 0)",
+        "cg::reduce(warp, x[n], cg::plus<int>())",
+        "cg::inclusive_scan(warp, x[n])",
+        "cg::exclusive_scan(warp, x[n], cg::plus<int>())",
+    ],
+)
+def test_what_a_warp_function_is_given_is_read_at_the_line_of_its_call(
+    run: Runner, call: str
+) -> None:
+    kernel = f"""
+        #include <cooperative_groups/reduce.h>
+        #include <cooperative_groups/scan.h>
+        namespace cg = cooperative_groups;
+        __global__ void k(int* x) {{
+            auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+            int n = 64;
+            x[0] = {call};
+        }}
+        {LAUNCH}"""
+    outcome = run(kernel, ExecutorOptions(bounds=True), mode="check")
+    found = {finding.line for finding in outcome.findings if finding.code == "SX101"}
+    assert found == {8}, [str(finding) for finding in outcome.findings]
+
+
 def test_neighbouring_bytes_of_different_threads_do_not_race(run: Runner) -> None:
     outcome = run(
         """

@@ -98,5 +98,5 @@ def _better(of_program: KernelProof, of_case: KernelProof) -> KernelProof:
         return of_case
     if of_case.outcome is Outcome.UNPROVEN and of_program.coverage is not None:
         return of_program
-    reasons = [of_case.why, f"in a case of its own: {of_program.why}"]
+    reasons = [of_case.why, f"in a case of its own, as {of_program.why}"]
     return replace(of_case, why="; ".join(filter(None, reasons)))

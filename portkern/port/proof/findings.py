@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.port.proof.recording import kernel_name
 from portkern.port.syntax import Kernel, Launch
 from portkern.simt.diagnostics import Diagnostic, Severity
+
+#: The stem of a file's name, which a port keeps where its suffix changes; and a line.
+_Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -47,30 +50,40 @@ def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 class Inheritance:
-    """Lines of a port as lines of its original: of pairs of both's files."""
+    """What a port has from its original: findings of one code, in one kernel, at one place. Places
+    are lines of the original; ``pairs`` are both's files, whose texts say which line is which."""
 
     def __init__(self, pairs: Iterable[tuple[Text, Text]]) -> None:
-        self._lines = {
-            ported.path.name: _line_map(ported.text.splitlines(), original.text.splitlines())
+        self._before = {
+            (ported.path.stem, line): (original.path.stem, before)
             for original, ported in pairs
+            for line, before in _line_map(
+                ported.text.splitlines(), original.text.splitlines()
+            ).items()
         }
 
     def own(
         self, ported: Sequence[Diagnostic], originals: Sequence[Diagnostic]
     ) -> tuple[Diagnostic, ...]:
-        """The errors of the port that its original does not have in the same place."""
-        known = {(finding.code, finding.line) for finding in originals}
-        # A race is reported at either of its two places.
-        known |= {(f.code, int(f.also.rpartition(":")[2])) for f in originals if f.also}
+        """The errors of the port that its original does not have."""
+        known = {_key(f, place) for f in originals for place in _places(f)}
         return tuple(
             finding
             for finding in errors(ported)
-            if (finding.code, self._line(finding)) not in known
+            if known.isdisjoint(_key(finding, self._before.get(p, p)) for p in _places(finding))
         )
 
-    def _line(self, finding: Diagnostic) -> int:
-        lines = self._lines.get(Path(finding.file).name, {})
-        return lines.get(finding.line, finding.line)
+
+def _key(finding: Diagnostic, place: _Place) -> tuple[str, str, _Place]:
+    return finding.code, kernel_name(finding.kernel), place
+
+
+def _places(finding: Diagnostic) -> Iterator[_Place]:
+    """A race has two, and is met first from either: which one depends on the order of threads."""
+    yield Path(finding.file).stem, finding.line
+    if finding.also:
+        file, _, line = finding.also.rpartition(":")
+        yield Path(file).stem, int(line)
 
 
 def _line_map(ported: Sequence[str], original: Sequence[str]) -> dict[int, int]:

@@ -67,9 +67,10 @@ template <class Group, class T, class Op>
 static inline std::decay_t<T> reduce(const Group& group, T&& value, Op&& op, SIMT_AT) {
     using V = std::decay_t<T>;
     static_assert(simt::groupwise<V>(), "");
+    const V own(value);  // read here, where the sanitizers see it: what gathers it is not checked
     if constexpr (simt::MayBeWide<Group>::value)
-        if (group.wide()) return simt::wide_fold<simt::Reach::all, Group, V>(group, value, op, at);
-    return simt::collect<simt::ToAll, V, std::decay_t<Op>>(group.lane_mask(), value, op, at);
+        if (group.wide()) return simt::wide_fold<simt::Reach::all, Group, V>(group, own, op, at);
+    return simt::collect<simt::ToAll, V, std::decay_t<Op>>(group.lane_mask(), own, op, at);
 }
 
 // The group's result is combined into, or stored to, an atomic.

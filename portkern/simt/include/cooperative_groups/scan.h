@@ -9,10 +9,11 @@ template <class Group, class T, class Op>
 static inline std::decay_t<T> inclusive_scan(const Group& group, T&& value, Op&& op, SIMT_AT) {
     using V = std::decay_t<T>;
     static_assert(simt::groupwise<V>(), "");
+    const V own(value);
     if constexpr (simt::MayBeWide<Group>::value)
         if (group.wide())
-            return simt::wide_fold<simt::Reach::through, Group, V>(group, value, op, at);
-    return simt::collect<simt::Prefixes, V, std::decay_t<Op>>(group.lane_mask(), value, op, at);
+            return simt::wide_fold<simt::Reach::through, Group, V>(group, own, op, at);
+    return simt::collect<simt::Prefixes, V, std::decay_t<Op>>(group.lane_mask(), own, op, at);
 }
 template <class Group, class T>
 static inline std::decay_t<T> inclusive_scan(const Group& group, T&& value, SIMT_AT) {
@@ -24,13 +25,14 @@ template <class Group, class T, class Op>
 static inline std::decay_t<T> exclusive_scan(const Group& group, T&& value, Op&& op, SIMT_AT) {
     using V = std::decay_t<T>;
     static_assert(simt::groupwise<V>(), "");
+    const V own(value);
     if constexpr (simt::MayBeWide<Group>::value)
         if (group.wide()) {
-            const V total = simt::wide_fold<simt::Reach::before, Group, V>(group, value, op, at);
+            const V total = simt::wide_fold<simt::Reach::before, Group, V>(group, own, op, at);
             return group.thread_rank() == 0 ? V() : total;
         }
     const V before =
-        simt::collect<simt::Before, V, std::decay_t<Op>>(group.lane_mask(), value, op, at);
+        simt::collect<simt::Before, V, std::decay_t<Op>>(group.lane_mask(), own, op, at);
     return group.thread_rank() == 0 ? V() : before;
 }
 template <class Group, class T>
