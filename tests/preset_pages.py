@@ -1,0 +1,168 @@
+"""What a page of docs/presets/ says of its preset, read, and what it has to say.
+
+python -m tests.preset_pages caesar     # the table "What ours is", as the preset is now
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from portkern.agent.llm.calls import Request
+from portkern.cli.verbs import generate
+from tests.scripted import Answer, Played, kernel, play
+
+ROOT = Path(__file__).parents[1]
+PRESETS = ROOT / "conf" / "preset"
+PAGES = ROOT / "docs" / "presets"
+NAMES = sorted({path.stem for path in PRESETS.glob("*.yaml")} - {"none"})
+#: What every page says, besides whatever its preset sets.
+ALWAYS = (
+    "strategy proposer memory.history memory.knowledge feedback.sources feedback.counters critic "
+    "inflight budget.attempts"
+).split()
+#: What a run says, not the configuration: how many requests came to an attempt, by which templates.
+MEASURED = ("requests", "prompts")
+#: Where a scripted run is not the preset as it is: nobody counts there, and it ends before long.
+INSTEAD = {"kernelband": ["strategy.mask=false"], "its_nvidia": ["budget.attempts=6"]}
+#: Settings whose value is a table.
+_WHOLE = ("operators", "edges", "authors")
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    sections: dict[str, str]
+
+    @classmethod
+    def of(cls, name: str) -> Page:
+        text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        head, *rest = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+        return cls(head.splitlines()[0], dict(zip(rest[::2], rest[1::2], strict=True)))
+
+    def table(self, section: str, *header: str) -> list[list[str]]:
+        """Its rows. Raises ValueError where the section's table has another header, or a cell
+        lacks."""
+        lines = [line for line in self.sections[section].splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+        if not cells or cells[0] != list(header):
+            raise ValueError(f"{section}: got the header {cells[:1]}, expected {header}")
+        for row in cells[2:]:
+            if len(row) != len(header) or not all(row):
+                raise ValueError(f"{section}: got the row {row}, expected a cell for each {header}")
+        return cells[2:]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        rows = self.table("What ours is", "setting", "value")
+        return {setting.strip("`"): value.strip("`") for setting, value in rows}
+
+
+@cache
+def about(name: str) -> dict[str, str]:
+    return dict(_document(name)["preset"])
+
+
+@cache
+def composed(name: str) -> generate.GenerateOptions:
+    return generate.read(["op=relu", f"preset={name}"])
+
+
+def setting(name: str, path: str) -> object:
+    """As composed; ``strategy`` alone is the choice of the group."""
+    value: Any = composed(name)
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+    return value["kind"] if path in generate.AXES else value
+
+
+def settings(name: str) -> list[str]:
+    """What its page has to name: the same of all presets, and everything that this one sets."""
+    own = {k: v for k, v in _document(name).items() if k not in ("defaults", "preset")}
+    set_here = [path for group, value in own.items() for path in _leaves(group, value)]
+    return list(dict.fromkeys([*ALWAYS, *set_here]))
+
+
+def _document(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((PRESETS / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def _leaves(path: str, value: object) -> Iterator[str]:
+    if not isinstance(value, dict) or path.endswith(_WHOLE):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from _leaves(f"{path}.{key}", inner)
+
+
+def ran(name: str, folder: Path) -> Played:
+    """The preset to its end, as composed but for counters and what :data:`INSTEAD` has."""
+    options = composed(name)
+    counters = [] if options.feedback["counters"] == "none" else ["feedback.counters=none"]
+    given = [f"preset={name}", f"inflight={options.inflight}", *counters]
+    return play(folder, mixed(), *given, *INSTEAD.get(name, []))
+
+
+def measured(played: Played) -> dict[str, str]:
+    counts = {len(attempt.calls) for attempt in played.attempts}
+    return {
+        "requests": "–".join(map(str, sorted({min(counts), max(counts)}))),
+        "prompts": ", ".join(dict.fromkeys(played.prompts)),
+    }
+
+
+def mixed() -> Answer:
+    """Kernels of which the first fail and every fifth later; each right one is faster than those
+    before. A sensible answer to every other prompt."""
+    written, planned = itertools.count(), itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        name = request.prompt.partition("@")[0]
+        if name == "ideas":
+            return f'[{{"idea": "idea {next(planned)}", "why": "bytes"}}]'
+        if name in ("plan", "macro"):
+            return (
+                f'{{"{"plan" if name == "plan" else "action"}": "vectorization", "why": "bytes"}}'
+            )
+        if name.startswith("critic"):
+            return (
+                '{"problem": "few loads in flight", "why": "latency", "fix": "unroll", '
+                '"method": "unroll", "plan": "by four", "instructions": "unroll", '
+                '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"]}'
+            )
+        number = next(written)
+        if name == "diff":
+            entry = "int relu() {}"
+            return f"<<<<<<< SEARCH\n{entry}\n=======\n{entry} // {number}\n>>>>>>> REPLACE\n"
+        if number < 2 or number % 5 == 0:
+            return kernel("wrong" if number % 2 else "build_failed", about=str(number))
+        return kernel(f"{1 + number / 10:.1f}", about=str(number))
+
+    return answer
+
+
+def table(name: str) -> str:
+    """What the page has to say of the preset as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measured(ran(name, Path(folder)))
+    rows = {path: _written(setting(name, path)) for path in settings(name)} | rows
+    lines = [f"| `{path}` | `{text}` |" for path, text in rows.items()]
+    return "\n".join(["| setting | value |", "|---|---|", *lines])
+
+
+def _written(value: object) -> str:
+    """In one line of YAML, which ends a scalar with a line ``...``."""
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{table(sys.argv[1])}\n")
