@@ -20,6 +20,7 @@ from portkern.port.translate.device import translate_conditions, translate_devic
 from portkern.port.translate.draft import Change, Draft
 from portkern.port.translate.inline_ptx import translate_ptx
 from portkern.port.translate.names import table
+from portkern.port.translate.operands import translate_operands
 from portkern.port.translate.renaming import (
     add_headers,
     is_ported,
@@ -62,6 +63,7 @@ def _to_hip(draft: Draft) -> None:
     present = rename_headers(draft, table())
     translate_conditions(draft)
     translate_device(draft)
+    translate_operands(draft)
     translate_warps(draft)
     translate_ptx(draft)
     used = rename_names(draft, table())
