@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from portkern.experiment.compare.divergence import divergences
+from portkern.experiment.compare.figures import figures
+from portkern.experiment.compare.grouped import Group, by_task
+from portkern.experiment.compare.paired import differences
+from portkern.experiment.compare.pennycook import best_times, digest, portabilities, summaries
+from portkern.experiment.compare.portable import portable_passes
 from portkern.experiment.compare.result import (
     METRICS,
     Comparison,
@@ -20,6 +26,9 @@ from portkern.experiment.compare.result import (
     Venue,
 )
 from portkern.experiment.compare.sample import Sample
+from portkern.experiment.compare.translation import translations
+from portkern.experiment.section import counted
+from portkern.experiment.statistics import FEW
 
 __all__ = [
     "METRICS",
@@ -52,15 +61,82 @@ def compare(
     ``sources`` are kernels by their samples' digest, for the divergence of code; ``units``
     processing units by target, for ParEval's efficiency.
 
-    Raises ValueError for a k that no task has so many samples for.
+    Raises ValueError for a k that no task has so many samples for, for a sample that is there
+    twice, and for times that are none.
     """
-    seen = dict.fromkeys(Place(sample.backend, sample.target) for sample in samples)
+    groups = by_task(samples)
+    models = tuple(dict.fromkeys(group.model for group in groups))
+    asked = tuple(dict.fromkeys([*places, *(group.place for group in groups)]))
+    wanted = _ks(ks, groups)
+    best = best_times(groups)
+    portability = tuple(portabilities(groups, asked, best))
+    means, cascades = summaries(portability, models)
     return Comparison(
-        models=tuple(dict.fromkeys(sample.model for sample in samples)),
-        places=tuple(dict.fromkeys([*places, *seen])),
-        suites=tuple(dict.fromkeys(sample.suite for sample in samples)),
-        ops=len({(sample.op, sample.dtype) for sample in samples}),
-        ks=tuple(ks) or (1,),
+        models=models,
+        places=asked,
+        suites=tuple(sorted({group.suite for group in groups})),
+        ops=len({(group.op, group.dtype) for group in groups}),
+        ks=wanted,
         samples=len(samples),
         unevaluated=sum(not sample.evaluated for sample in samples),
+        figures=(
+            *figures(groups, wanted, units or {}),
+            *portable_passes(groups, asked, wanted),
+            *means,
+        ),
+        tasks=tuple(group.result() for group in groups),
+        portability=portability,
+        cascades=tuple(cascades),
+        translations=tuple(translations(groups)),
+        divergences=tuple(divergences(groups, sources or {})),
+        differences=differences(groups),
+        best_known=digest(best),
+        notes=tuple(_notes(groups, asked)),
     )
+
+
+def _ks(asked: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+    counts = [group.n for group in groups if group.n]
+    most = max(counts, default=0)
+    for k in asked:
+        if not 1 <= k <= most:
+            raise ValueError(
+                f"Got k={k}, and no task has more than {counted(most, 'sample')}; expected a k "
+                "from 1 to that, or more samples"
+            )
+    usual = [10**power * digit for power in range(len(str(most))) for digit in (1, 5)]
+    # Where the sweep ended early, the least is the last k that all tasks have.
+    ends = [min(counts), most] if counts else []
+    return tuple(sorted({*(asked or (k for k in (*usual, *ends) if k <= most))}))
+
+
+def _notes(groups: Sequence[Group], places: Sequence[Place]) -> Iterator[str]:
+    unevaluated = {(group.model, group.op, group.dtype, group.place): group.unevaluated
+                   for group in groups}  # fmt: skip
+    left = sum(unevaluated.values())
+    if left:
+        yield (
+            f"{counted(left, 'sample')} had no verdict (no model answered, or there was nothing to "
+            "run it on) and count for nothing."
+        )
+    counts = {group.n for group in groups if group.n}
+    if len(counts) > 1:
+        yield (
+            f"Tasks have from {min(counts)} to {max(counts)} samples; differences between models "
+            "are over the first samples that both have."
+        )
+    ops = {group.op for group in groups}
+    if 1 < len(ops) < FEW:
+        yield f"{len(ops)} operators: intervals over so few are rough."
+    measured = {group.place for group in groups if group.venue == "measured" and group.n}
+    if measured and len(measured) < len(places):
+        yield (
+            f"Speedups, efficiencies and PP are over the {len(measured)} of {len(places)} places "
+            "that were measured on hardware."
+        )
+    above = max((value for group in groups for value in group.efficiencies), default=0.0)
+    if above > 1:
+        yield (
+            f"The largest share of a roofline is {above:.2f}: data that stays in a cache is read "
+            "faster than memory."
+        )

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
 
 SCHEMA: Final = 1
-#: How the results of a number are known. Empty: nobody said, as of public result sets, or nothing
-#: in that place came so far that it ran. No number mixes two of them.
-Venue = Literal["measured", "emulated", ""]
+#: How the results of a number are known. Empty: nobody said, or nothing in that place came so far
+#: that it ran. No number mixes two of them, but for what asks for all places at once: ``any`` is
+#: correct on hardware or in an emulator.
+Venue = Literal["measured", "emulated", "", "any"]
 #: ``share`` is from 0 to 1, ``times`` a ratio of times; the others are sums.
 Unit = Literal["share", "times", "count", "usd", "seconds"]
 

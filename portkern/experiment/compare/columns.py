@@ -1,0 +1,110 @@
+"""The values that each task contributes to the means over tasks, as a table: a row for each task,
+a column for each metric, k and p."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from portkern.experiment.compare.estimators import best_of_k
+from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.result import METRICS
+from portkern.experiment.statistics import Floats, pass_at_k
+
+#: What fast_p is told for.
+FASTER: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+#: Their values are logarithms: the mean over tasks is geometric too.
+GEOMETRIC: Final = ("speedup_geometric", "speedup_correct_geometric")
+#: Of these a task without enough correct samples is left out, not unknown.
+CONDITIONAL: Final = ("speedup_correct", "speedup_correct_geometric")
+NO: Final = math.nan
+
+
+@dataclass(frozen=True)
+class Column:
+    metric: str
+    k: int | None = None
+    p: float | None = None
+
+    @property
+    def timed(self) -> bool:
+        """fast_0 is the share of correct ones, which no clock is needed for."""
+        return METRICS[self.metric].timed and self.p != 0
+
+
+def columns(ks: Sequence[int]) -> list[Column]:
+    found = [Column("no_code"), Column("cheat")]
+    for k in ks:
+        found += [Column("build", k), Column("pass", k)]
+        found += [Column("fast", k, p) for p in FASTER]
+        found += [Column(name, k) for name in _SPEEDS]
+    return found
+
+
+def values(groups: Sequence[Group], asked: Sequence[Column], units: Mapping[str, int]) -> Floats:
+    """NaN where a task has no such value."""
+    table = [[_value(group, column, units) for column in asked] for group in groups]
+    return np.array(table, float).reshape(len(groups), len(asked))
+
+
+def _value(group: Group, column: Column, units: Mapping[str, int]) -> float:
+    n, k = group.n, column.k
+    if n == 0 or (k is not None and k > n):
+        return NO
+    if k is None:
+        return (group.no_code if column.metric == "no_code" else group.cheats) / n
+    if column.p is not None:
+        return pass_at_k(n, group.faster(column.p), k)
+    if column.metric in _SPEEDS:
+        return _SPEEDS[column.metric](group, k, units)
+    return pass_at_k(n, group.built if column.metric == "build" else len(group.correct), k)
+
+
+def _arithmetic(group: Group, k: int, _: Mapping[str, int]) -> float:
+    return best_of_k(_padded(group.speedups, group.n, 0.0), k)
+
+
+def _geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
+    return best_of_k(_padded(_logs(group), group.n, 0.0), k)
+
+
+def _correct(group: Group, k: int, _: Mapping[str, int]) -> float:
+    return best_of_k(group.speedups, k) if k <= len(group.speedups) else NO
+
+
+def _correct_geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
+    return best_of_k(_logs(group), k) if k <= len(group.speedups) else NO
+
+
+def _roofline(group: Group, k: int, _: Mapping[str, int]) -> float:
+    if group.correct and not group.efficiencies:
+        return NO
+    return best_of_k(_padded(group.efficiencies, group.n, 0.0), k)
+
+
+def _pareval(group: Group, k: int, units: Mapping[str, int]) -> float:
+    count = units.get(group.place.target)
+    return best_of_k(_padded(group.speedups, group.n, 0.0), k) / count if count else NO
+
+
+def _logs(group: Group) -> list[float]:
+    return [math.log(speedup) for speedup in group.speedups]
+
+
+def _padded(found: Sequence[float], n: int, failed: float) -> list[float]:
+    """To ``n`` values: what has none failed."""
+    return [*found, *[failed] * (n - len(found))]
+
+
+_SPEEDS: Final[Mapping[str, Callable[[Group, int, Mapping[str, int]], float]]] = {
+    "speedup_arithmetic": _arithmetic,
+    "speedup_geometric": _geometric,
+    "speedup_correct": _correct,
+    "speedup_correct_geometric": _correct_geometric,
+    "efficiency": _roofline,
+    "efficiency_pareval": _pareval,
+}

@@ -1,0 +1,83 @@
+"""How much of a model's code differs between places, after Harrell and Kitson: the Jaccard distance
+of the lines that are used for each, where layout and comments make no difference."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.intervals import share_over_ops
+from portkern.experiment.compare.result import Divergence, Place
+from portkern.experiment.compare.sample import Sample
+
+_STRING: Final = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+#: Strings come first, so that what they hold is no comment. A Python string over several lines may
+#: be a kernel in OpenCL, whose lines count.
+_NATIVE: Final = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PYTHON: Final = re.compile(rf"(\"\"\".*?\"\"\"|'''.*?'''|{_STRING})|#[^\n]*", re.DOTALL)
+_TOKEN: Final = re.compile(r"\w+|[^\w\s]")
+
+
+def token_lines(source: str) -> frozenset[str]:
+    """Its lines without comments and layout."""
+    comments = _PYTHON if _is_python(source) else _NATIVE
+    bare = comments.sub(lambda match: match[1] or "\n" * match[0].count("\n"), source)
+    lines = (" ".join(_TOKEN.findall(line)) for line in bare.splitlines())
+    return frozenset(filter(None, lines))
+
+
+def distance(first: frozenset[str], second: frozenset[str]) -> float:
+    """From 0, the same lines, to 1, none in common."""
+    either = first | second
+    return 1 - len(first & second) / len(either) if either else 0.0
+
+
+def divergences(groups: Sequence[Group], sources: Mapping[str, str]) -> Iterator[Divergence]:
+    """Of each model and two places, by its best kernels for the ops that it solved in both."""
+    kernels: dict[str, dict[tuple[str, str], dict[Place, str]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for group in groups:
+        best = _best(group)
+        if best is not None and best.digest in sources:
+            kernels[group.model][group.op, group.dtype][group.place] = best.digest
+    lines = {digest: token_lines(sources[digest]) for digest in _used(kernels)}
+    for model, ops in kernels.items():
+        places = list(dict.fromkeys(place for found in ops.values() for place in found))
+        for first, second in combinations(places, 2):
+            apart = {
+                key: distance(lines[found[first]], lines[found[second]])
+                for key, found in ops.items()
+                if first in found and second in found
+            }
+            if apart:
+                yield Divergence(
+                    model,
+                    first,
+                    second,
+                    share_over_ops((op, value) for (op, _), value in apart.items()),
+                )
+
+
+def _used(kernels: Mapping[str, Mapping[tuple[str, str], Mapping[Place, str]]]) -> set[str]:
+    return {
+        digest for ops in kernels.values() for found in ops.values() for digest in found.values()
+    }
+
+
+def _best(group: Group) -> Sample | None:
+    """The fastest that is correct, or the first where none was timed."""
+    return max(group.correct, key=lambda sample: sample.speedup or 0.0, default=None)
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""Intervals over ops, whose tasks and samples depend on each other, and tests of differences.
+
+The unit is the op: tasks of one op on several targets are one draw, not several. How often these
+intervals hold what they should is measured by ``benchmarks/compare_study.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from portkern.experiment.statistics import Estimate, Floats, share
+
+RESAMPLES = 9_999
+LEVEL = 0.95
+
+
+def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
+    """Of shares between 0 and 1: the sum of one over the sum of the other, with Wilson's interval
+    for the number of independent samples that would vary as the ops do. At least as many as ops,
+    so that ops which all say 0 leave room for others; the bootstrap would say 0 to 0."""
+    value, error, units = _ratio(tops, bottoms)
+    if units < 2:
+        return Estimate(value, None, units)
+    spread = value * (1 - value)
+    count = max(spread / error**2, units) if error > 0 else units
+    return Estimate(value, _wilson(value, count, _quantile(units)), units)
+
+
+def share_over_ops(values: Iterable[tuple[str, float]]) -> Estimate:
+    """The mean of shares, each of an op, which may have several."""
+    return pooled_share(*_by_op(values))
+
+
+def mean_over_ops(values: Iterable[tuple[str, float]]) -> Estimate | None:
+    """The same of what is never below 0."""
+    return pooled_mean(*_by_op(values))
+
+
+def pooled_geometric(logs: Floats, bottoms: Floats) -> Estimate:
+    """The geometric mean, by Student's interval of its logarithm. None of an interval where all
+    ops say the same: nothing is known of how others would differ."""
+    value, error, units = _ratio(logs, bottoms)
+    if units < 2 or error == 0:
+        return Estimate(math.exp(value), None, units)
+    reach = _quantile(units) * error
+    return Estimate(math.exp(value), (math.exp(value - reach), math.exp(value + reach)), units)
+
+
+def pooled_mean(tops: Floats, bottoms: Floats) -> Estimate | None:
+    """Of what is never below 0, such as speedups and costs: Student's interval on a logarithmic
+    scale, since the few large ones weigh most. None over nothing."""
+    value, error, units = _ratio(tops, bottoms)
+    if not units:
+        return None
+    if units < 2 or error == 0 or value <= 0:
+        return Estimate(value, None, units)
+    factor = math.exp(_quantile(units) * error / value)
+    return Estimate(value, (value / factor, value * factor), units)
+
+
+@lru_cache(maxsize=4096)
+def task_share(c: int, n: int, k: int) -> tuple[float, float]:
+    """Of one task's pass@k: Wilson's interval of its rate, taken through 1 - (1 - rate)^k."""
+    low, high = share(c, n).ends
+    return 1 - (1 - low) ** k, 1 - (1 - high) ** k
+
+
+def share_difference(
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats]
+) -> Estimate | None:
+    """Of two models' shares over the same ops: Newcombe's interval from the intervals of both and
+    their correlation over ops. None without ops."""
+    a, b = pooled_share(*first), pooled_share(*second)
+    if not a.n:
+        return None
+    value = a.value - b.value
+    if a.n < 2:
+        return Estimate(value, None, a.n)
+    rho = _correlation(_residuals(*first), _residuals(*second))
+    (low_a, high_a), (low_b, high_b) = a.ends, b.ends
+    below = _reach(a.value - low_a, high_b - b.value, rho)
+    above = _reach(high_a - a.value, b.value - low_b, rho)
+    return Estimate(value, (value - below, value + above), a.n)
+
+
+def sign_flip(differences: Sequence[float]) -> float | None:
+    """How likely differences as large, were their signs by chance: over all signs where these are
+    few, else over 9999 drawn ones. None of fewer than two units, which can show nothing."""
+    if len(differences) < 2:
+        return None
+    values = np.asarray(differences, float)
+    if not values.any():
+        return 1.0
+    signs = _signs(len(values))
+    observed = abs(values.sum()) * (1 - 1e-12)  # equal sums in another order are equal
+    as_large = int((np.abs(signs @ values) >= observed).sum())
+    if len(signs) == RESAMPLES:
+        return (1 + as_large) / (1 + RESAMPLES)
+    return as_large / len(signs)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """After Holm's correction, in the same order."""
+    adjusted = [0.0] * len(p_values)
+    worst = 0.0
+    ordered = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    for rank, place in enumerate(ordered):
+        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = worst
+    return adjusted
+
+
+def _by_op(values: Iterable[tuple[str, float]]) -> tuple[Floats, Floats]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for op, value in values:
+        found[op].append(value)
+    tops = np.array([math.fsum(several) for several in found.values()])
+    return tops, np.array([float(len(several)) for several in found.values()])
+
+
+def _ratio(tops: Floats, bottoms: Floats) -> tuple[float, float, int]:
+    """The ratio of sums, its standard error over units, and how many units there are."""
+    units = int((bottoms > 0).sum())
+    total = float(bottoms.sum())
+    if not units:
+        return 0.0, 0.0, 0
+    value = float(tops.sum()) / total
+    if units < 2:
+        return value, 0.0, units
+    squares = float((_residuals(tops, bottoms) ** 2).sum())
+    error = math.sqrt(units / (units - 1) * squares) / total
+    return value, error if error > 1e-12 * max(1.0, abs(value)) else 0.0, units
+
+
+def _residuals(tops: Floats, bottoms: Floats) -> Floats:
+    residuals: Floats = tops - tops.sum() / bottoms.sum() * bottoms
+    return residuals
+
+
+def _correlation(first: Floats, second: Floats) -> float:
+    size = math.sqrt(float((first**2).sum() * (second**2).sum()))
+    return float((first * second).sum()) / size if size > 1e-12 else 0.0
+
+
+def _reach(own: float, other: float, rho: float) -> float:
+    return math.sqrt(max(0.0, own**2 + other**2 - 2 * rho * own * other))
+
+
+def _wilson(value: float, count: float, z: float) -> tuple[float, float]:
+    middle = value + z * z / (2 * count)
+    half = z * math.sqrt(value * (1 - value) / count + (z / (2 * count)) ** 2)
+    size = 1 + z * z / count
+    return max(0.0, (middle - half) / size), min(1.0, (middle + half) / size)
+
+
+@lru_cache(maxsize=1024)
+def _quantile(units: int) -> float:
+    """Student's: how much the ops vary is itself known from so many of them only."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + LEVEL) / 2, units - 1))
+
+
+@lru_cache(maxsize=4)
+def _signs(count: int) -> Floats:
+    """A row for each choice of signs, or as many drawn ones as RESAMPLES."""
+    if 2**count <= RESAMPLES:
+        bits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+    else:
+        bits = np.random.default_rng(0).integers(0, 2, size=(RESAMPLES, count))
+    signs: Floats = 1.0 - 2.0 * bits.astype(np.float64)
+    return signs

@@ -1,0 +1,145 @@
+"""Differences between models on the same tasks at equal numbers of samples, and which are shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from portkern.experiment.compare.columns import Column, values
+from portkern.experiment.compare.figures import Clocks, clocks
+from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.intervals import (
+    holm,
+    pooled_geometric,
+    share_difference,
+    sign_flip,
+)
+from portkern.experiment.compare.result import METRICS, Difference, Venue
+from portkern.experiment.section import counted
+from portkern.experiment.statistics import Estimate, Floats
+
+#: One task of two models.
+_Pair = tuple[Group, Group]
+ALPHA = 0.05
+
+
+def differences(groups: Sequence[Group]) -> tuple[Difference, ...]:
+    """Of each two models and venue in pass@1, pass@k, fast_1 and the geometric speedup, all under
+    one correction."""
+    timed = clocks(groups)
+    by_model: dict[str, dict[tuple[object, ...], Group]] = defaultdict(dict)
+    for group in groups:
+        if group.n:
+            key = group.op, group.dtype, group.place, group.venue
+            by_model[group.model][key] = group
+    found: list[Difference] = []
+    for first, second in combinations(by_model, 2):
+        both = [key for key in by_model[first] if key in by_model[second]]
+        pairs = [_equal(by_model[first][key], by_model[second][key]) for key in both]
+        for venue in dict.fromkeys(pair[0].venue for pair in pairs):
+            own = [pair for pair in pairs if pair[0].venue == venue]
+            found += _of_pair(first, second, venue, own, timed)
+    return tuple(_corrected(found))
+
+
+def _equal(first: Group, second: Group) -> _Pair:
+    n = min(first.n, second.n)
+    return first.first(n), second.first(n)
+
+
+def _of_pair(
+    first: str, second: str, venue: Venue, pairs: Sequence[_Pair], timed: Clocks
+) -> Iterator[Difference]:
+    least = min(one.n for one, _ in pairs)
+    asked = [Column("pass", 1), Column("fast", 1, 1.0), Column("speedup_geometric", 1)]
+    if least > 1:
+        asked.insert(1, Column("pass", least))
+    for column in asked:
+        kept = [
+            pair for pair in pairs if not column.timed or (pair[0].place, pair[0].venue) in timed
+        ]
+        if kept:
+            yield _difference(first, second, venue, column, _Sums.of(kept, column))
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Over the tasks of each op."""
+
+    first: Floats
+    second: Floats
+    tasks: Floats
+
+    @classmethod
+    def of(cls, pairs: Sequence[_Pair], column: Column) -> _Sums:
+        rows = {op: row for row, op in enumerate(dict.fromkeys(one.op for one, _ in pairs))}
+        sums = np.zeros((3, len(rows)))
+        a, b = (values([pair[side] for pair in pairs], [column], {})[:, 0] for side in (0, 1))
+        for (one, _), left, right in zip(pairs, a, b, strict=True):
+            sums[:, rows[one.op]] += left, right, 1
+        return cls(*sums)
+
+
+def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Sums) -> Difference:
+    if column.metric == "speedup_geometric":
+        estimate: Estimate | None = pooled_geometric(sums.first - sums.second, sums.tasks)
+    else:
+        estimate = share_difference((sums.first, sums.tasks), (sums.second, sums.tasks))
+    assert column.k is not None
+    return Difference(
+        first,
+        second,
+        column.metric,
+        column.k,
+        column.p,
+        venue,
+        estimate,
+        p_value=sign_flip((sums.first - sums.second).tolist()),
+        p_holm=None,
+        tasks=int(sums.tasks.sum()),
+        tests=0,
+        words="",
+    )
+
+
+def _corrected(found: Sequence[Difference]) -> Iterator[Difference]:
+    tested = [one.p_value for one in found if one.p_value is not None]
+    adjusted = iter(holm(tested))
+    for one in found:
+        p_holm = None if one.p_value is None else next(adjusted)
+        known = replace(one, p_holm=p_holm, tests=len(tested))
+        yield replace(known, words=_words(known))
+
+
+def _words(one: Difference) -> str:
+    title = METRICS[one.metric].title.replace("@k", f"@{one.k}")
+    if one.threshold is not None:
+        title = title.replace("_p", f"_{one.threshold:g}")
+    where = f", {one.venue}" if one.venue else ""
+    over = f"{counted(one.tasks, 'task')}{where}"
+    if one.p_holm is None:
+        return f"{title}: no difference shown between {one.first} and {one.second}: one op alone shows none"  # noqa: E501
+    told = f"{_amount(one)} over {over}, p = {one.p_holm:.2g} of {counted(one.tests, 'test')}"
+    if not one.shown:
+        return f"{title}: no difference shown between {one.first} and {one.second} ({told})"
+    assert one.estimate is not None
+    neutral = 1.0 if one.metric == "speedup_geometric" else 0.0
+    better, worse = (
+        (one.first, one.second) if one.estimate.value > neutral else (one.second, one.first)
+    )
+    return f"{title}: {better} is better than {worse} ({told})"
+
+
+def _amount(one: Difference) -> str:
+    """Of the first model against the second."""
+    assert one.estimate is not None
+    low_high = one.estimate.ci95
+    if one.metric == "speedup_geometric":
+        ends = f" [{low_high[0]:.2f}, {low_high[1]:.2f}]" if low_high else ""
+        return f"{one.first} is {one.estimate.value:.2f}× {one.second}{ends}"
+    ends = f" [{low_high[0] * 100:+.0f}, {low_high[1] * 100:+.0f}]" if low_high else ""
+    return f"{one.first} less {one.second} is {one.estimate.value * 100:+.0f} points{ends}"

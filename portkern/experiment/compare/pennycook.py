@@ -1,0 +1,171 @@
+"""Performance portability after Pennycook, Sewall and Lee, over the places that were measured.
+
+PP is the harmonic mean of a kernel's efficiencies over all places, and 0 as soon as one has no
+correct kernel. The *application* efficiency is the best time that is known for the op on that
+hardware over the model's; the *architectural* one is the share of the roofline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.intervals import mean_over_ops, share_over_ops
+from portkern.experiment.compare.result import Figure, Kind, Place, Portability, Scope, Step
+from portkern.experiment.compare.sample import Sample
+from portkern.experiment.section import counted
+from portkern.experiment.statistics import Estimate
+
+KINDS: tuple[Kind, ...] = ("application", "architectural")
+#: What times are compared of: one op in one dtype on one device.
+_Work = tuple[str, str, str, str]
+Best = Mapping[_Work, float]
+
+
+def best_times(groups: Sequence[Group]) -> Best:
+    """In microseconds, of everybody's kernels in all backends of that target."""
+    best: dict[_Work, float] = {}
+    for group in groups:
+        for sample in _timed(group):
+            assert sample.us is not None
+            best[_work(sample)] = min(sample.us, best.get(_work(sample), float("inf")))
+    return best
+
+
+def digest(best: Best) -> str:
+    lines = "\n".join(f"{work} {us!r}" for work, us in sorted(best.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()[:12] if best else ""
+
+
+def portabilities(
+    groups: Sequence[Group], places: Sequence[Place], best: Best
+) -> Iterator[Portability]:
+    """Of each model, op and kind. Nothing where nothing was measured."""
+    measured = [group for group in groups if group.venue == "measured" and group.n]
+    seen = {group.place for group in measured}
+    asked = [place for place in places if place in seen]
+    by_op: dict[tuple[str, str, str], dict[Place, Group]] = defaultdict(dict)
+    for group in measured:
+        by_op[group.model, group.op, group.dtype][group.place] = group
+    for (model, op, dtype), found in by_op.items():
+        for kind in KINDS:
+            yield _Cells(found, asked, best).portability(model, op, dtype, kind)
+
+
+def summaries(
+    every: Sequence[Portability], models: Sequence[str]
+) -> tuple[list[Figure], list[Portability]]:
+    """The mean over ops of each model, and its cascade."""
+    figures, cascades = [], []
+    for model in models:
+        for kind in KINDS:
+            own = [one for one in every if one.model == model and one.kind == kind]
+            figures.append(_mean(model, kind, own))
+            if any(one.steps for one in own):
+                cascades.append(_cascade(model, kind, own))
+    return figures, cascades
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """One model's kernels for one op, by place."""
+
+    found: Mapping[Place, Group]
+    places: Sequence[Place]
+    best: Best
+
+    def portability(self, model: str, op: str, dtype: str, kind: Kind) -> Portability:
+        lacking = [place for place in self.places if place not in self.found]
+        if lacking:
+            reason = f"it was not sampled for {lacking[0]}"
+            return Portability(model, op, dtype, kind, None, reason=reason)
+        blocked = [place for place in self.places if not self.found[place].correct]
+        known = {place: self._efficiency(self.found[place], kind) for place in self.places}
+        unknown = [place for place, value in known.items() if value is None]
+        steps = cascade({place: value for place, value in known.items() if value is not None})
+        if blocked:
+            reason = f"no correct kernel for {blocked[0]}"
+            return Portability(model, op, dtype, kind, 0.0, steps, blocked[0], reason)
+        if unknown:
+            what = "time" if kind == "application" else "share of the roofline"
+            reason = f"no {what} is known for {unknown[0]}"
+            return Portability(model, op, dtype, kind, None, steps, reason=reason)
+        return Portability(model, op, dtype, kind, steps[-1].portability, steps)
+
+    def _efficiency(self, group: Group, kind: Kind) -> float | None:
+        """Of the best of its samples; 0 where none is correct, None where it is not known."""
+        if not group.correct:
+            return 0.0
+        if kind == "architectural":
+            return max(group.efficiencies, default=None)
+        return max((self._applied(sample) for sample in _timed(group)), default=None)
+
+    def _applied(self, sample: Sample) -> float:
+        assert sample.us is not None
+        return self.best[_work(sample)] / sample.us
+
+
+def cascade(efficiencies: Mapping[Place, float]) -> tuple[Step, ...]:
+    """Places by falling efficiency, each with the portability over those so far."""
+    ordered = sorted(efficiencies.items(), key=lambda item: -item[1])
+    kept = [value for _, value in ordered]
+    return tuple(
+        Step(place, value, harmonic(kept[:count]))
+        for count, (place, value) in enumerate(ordered, 1)
+    )
+
+
+def harmonic(values: Sequence[float]) -> float:
+    """The harmonic mean, which is 0 as soon as one of them is."""
+    return len(values) / sum(1 / value for value in values) if all(values) else 0.0
+
+
+def _mean(model: str, kind: Kind, own: Sequence[Portability]) -> Figure:
+    scope, metric = Scope(model, "measured"), f"pp_{kind}"
+    known = [one for one in own if one.value is not None]
+    if not known:
+        reason = own[0].reason if own else "nothing was measured"
+        return Figure(scope, metric, None, reason=reason)
+    blocked = Counter(str(one.blocked) for one in known if one.blocked)
+    said = []
+    if blocked:
+        [(place, _)] = blocked.most_common(1)
+        zeros = f"0 in {blocked.total()} of {counted(len(known), 'op')}"
+        said.append(f"{zeros}, most often for want of a correct kernel for {place}")
+    if len(known) < len(own):
+        said.append(f"not known of {counted(len(own) - len(known), 'op')}: {_first_unknown(own)}")
+    return Figure(scope, metric, _over_ops(known), tasks=len(known), reason="; ".join(said))
+
+
+def _over_ops(known: Sequence[Portability]) -> Estimate | None:
+    values = [(one.op, one.value or 0.0) for one in known]
+    if max(value for _, value in values) > 1:  # of a roofline that a cache lifts it above
+        return mean_over_ops(values)
+    return share_over_ops(values)
+
+
+def _first_unknown(own: Sequence[Portability]) -> str:
+    return next(one.reason for one in own if one.value is None)
+
+
+def _cascade(model: str, kind: Kind, own: Sequence[Portability]) -> Portability:
+    found: dict[Place, list[float]] = defaultdict(list)
+    for one in own:
+        for step in one.steps:
+            found[step.place].append(step.efficiency)
+    steps = cascade({place: sum(values) / len(values) for place, values in found.items()})
+    blocked = next((step.place for step in steps if not step.efficiency), None)
+    reason = f"no correct kernel for {blocked}" if blocked else ""
+    return Portability(model, "", "", kind, steps[-1].portability, steps, blocked, reason)
+
+
+def _timed(group: Group) -> list[Sample]:
+    measured = group.correct if group.venue == "measured" else ()
+    return [sample for sample in measured if sample.us is not None]
+
+
+def _work(sample: Sample) -> _Work:
+    return sample.op, sample.dtype, sample.target, sample.device
