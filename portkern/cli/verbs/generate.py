@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -117,8 +118,9 @@ def read(overrides: Sequence[str]) -> GenerateOptions:
 def _several(jobs: Sequence[Sequence[str]]) -> int:
     documents: list[dict[str, object]] = []
     codes: list[int] = []
-    for job in jobs:
+    for job, run in zip(jobs, _runs(jobs), strict=True):
         options = read(job)
+        options.run = run
         if not options.json:
             print(f"\n# {' '.join(job)}")
         try:
@@ -132,6 +134,44 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
     if documents and options.json:
         json_output.show({"jobs": documents})
     return max(codes, default=2)
+
+
+def _runs(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """The jobs' folders. Those that would have the same one are told apart by what they differ
+    in."""
+    names = [_run_of(job) for job in jobs]
+    return [
+        "-".join(
+            [
+                name,
+                *_varied(
+                    job, [one for one, other in zip(jobs, names, strict=True) if other == name]
+                ),
+            ]
+        )
+        if name
+        else ""
+        for job, name in zip(jobs, names, strict=True)
+    ]
+
+
+def _run_of(job: Sequence[str]) -> str:
+    """Empty of one that cannot be put together, which is told when it is its turn."""
+    options = read(job)
+    try:
+        return options.run or _name(options, plan_of(options).task)
+    except PortkernError:
+        return ""
+
+
+def _varied(job: Sequence[str], among: Sequence[Sequence[str]]) -> list[str]:
+    """Values of the overrides that are not alike in all, as parts of a folder's name."""
+    values = [
+        override.partition("=")[2]
+        for k, override in enumerate(job)
+        if any(other[k] != override for other in among)
+    ]
+    return [re.sub(r"[^\w.+-]+", "-", value).strip("-") for value in values]
 
 
 def generate(options: GenerateOptions) -> RunSummary:
