@@ -139,20 +139,9 @@ def _several(jobs: Sequence[Sequence[str]]) -> int:
 def _runs(jobs: Sequence[Sequence[str]]) -> list[str]:
     """The jobs' folders. Those that would have the same one are told apart by what they differ
     in."""
-    names = [_run_of(job) for job in jobs]
-    return [
-        "-".join(
-            [
-                name,
-                *_varied(
-                    job, [one for one, other in zip(jobs, names, strict=True) if other == name]
-                ),
-            ]
-        )
-        if name
-        else ""
-        for job, name in zip(jobs, names, strict=True)
-    ]
+    named = [(_run_of(job), job) for job in jobs]
+    alike = {name: [job for other, job in named if other == name] for name, _ in named}
+    return [name and "-".join([name, *_varied(job, alike[name])]) for name, job in named]
 
 
 def _run_of(job: Sequence[str]) -> str:
