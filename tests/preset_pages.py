@@ -121,8 +121,9 @@ def measured(played: Played) -> dict[str, str]:
 
 
 def mixed() -> Answer:
-    """Kernels of which the first fail and every fifth later; each right one is faster than those
-    before. A sensible answer to every other prompt."""
+    """Kernels of which the first two fail and every fifth later; each right one is faster than
+    those before, the last of many by more than is believed at once. A sensible answer to every
+    other prompt."""
     written, planned = itertools.count(), itertools.count()
 
     def answer(request: Request, count: int) -> str:
@@ -145,7 +146,7 @@ def mixed() -> Answer:
             return f"<<<<<<< SEARCH\n{entry}\n=======\n{entry} // {number}\n>>>>>>> REPLACE\n"
         if number < 2 or number % 5 == 0:
             return kernel("wrong" if number % 2 else "build_failed", about=str(number))
-        return kernel(f"{1 + number / 10:.1f}", about=str(number))
+        return kernel(f"{1 + number / 4:.2f}", about=str(number))
 
     return answer
 

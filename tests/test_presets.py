@@ -132,10 +132,10 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
     assert [one.idea for one in first] == ["tile it 0", "tile it 0", "unroll it 0", "unroll it 0"]
     best = [one.id for one in sorted(first, key=lambda one: -one.score)[:2]]
     assert {one.parents[0] for one in second} == set(best)
-    # The second round knows what was tried, and starts from a seed's code.
+    # The second round knows what was tried, starts from a seed's code, and sees the bank's.
     later = [k for k, name in enumerate(played.prompts) if name == "ideas"][1]
     assert "tile it 0" in played.text(later)
-    assert f"worth {played.run.log[best[0]].score:.2f}" in played.text(later)
+    assert all(f"// worth {one.score:.2f}" in played.text(later) for one in first)
 
 
 def test_cudaforge_has_a_critic_name_one_bottleneck_and_goes_on_from_the_last_kernel(
@@ -166,11 +166,15 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
     answer = by_prompt(
         {
             "translate": [kernel("wrong"), kernel(1.1), kernel(1.2)],
-            "critic_repair": [FIX],
             "critic_bottleneck": [FIX],
         }
     )
     played = run(tmp_path, "kforge", answer, "budget.attempts=3")
+    # The analysis agent reads profiles, which what fails has none of: the first prompt is mended by
+    # what the compiler and the comparison said.
+    assert played.prompts == ["translate", *["translate", "critic_bottleneck"] * 2]
+    assert "wrong it is" in played.text(1) and "Diagnosis" not in played.text(1)
+    assert "unroll by four" in played.text(3)
     assert [attempt.phase for attempt in played.attempts] == [
         "functional",
         "functional",
@@ -184,9 +188,15 @@ def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: 
     )
 
 
-def test_pragma_plans_writes_and_is_told_in_words_from_the_best(tmp_path: Path) -> None:
-    played = run(tmp_path, "pragma", usual(), "budget.attempts=3")
-    assert played.prompts[:3] == ["plan", "realise", "critic_bottleneck"]
+def test_pragmas_conductor_advises_its_coder_who_goes_on_from_the_best(tmp_path: Path) -> None:
+    answer = by_prompt(
+        {"direct": [kernel(1.5), kernel(1.2), kernel("wrong")], "critic_bottleneck": [FIX]}
+        | {"critic_repair": [FIX]}
+    )
+    played = run(tmp_path, "pragma", answer, "budget.attempts=4")
+    assert played.prompts[:4] == ["direct", "critic_bottleneck"] * 2
+    assert [attempt.parents for attempt in played.attempts] == [(), *[("0.0",)] * 3]
+    assert "unroll by four" in played.text(2)
     assert played.run.plan.axes["feedback"]["render"] == "nl"
     assert played.run.plan.axes["strategy"]["parent"] == "best"
 
@@ -330,10 +340,14 @@ def test_cuda_llm_writes_several_and_goes_on_from_the_best_alone(tmp_path: Path)
     assert {one.parents for one in second} == {(best,)}
 
 
-def test_regrapht_walks_the_graphs_methods(tmp_path: Path) -> None:
+def test_regrapht_applies_one_method_of_its_graph_in_each_request(tmp_path: Path) -> None:
     played = run(tmp_path, "regrapht", usual(), "budget.attempts=12")
     assert (tmp_path / "graph.json").is_file()
+    assert played.prompts == ["direct"] * 12
     assert all(attempt.arm for attempt in played.attempts)
+    # No edge is walked twice while others are new, and walks go on from kernels that they made.
+    walked = {(one.parents, one.arm) for one in played.attempts}
+    assert len(walked) == len(played.attempts) and any(one.parents for one in played.attempts)
 
 
 def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_path: Path) -> None:
@@ -378,41 +392,72 @@ def test_maxcode_tells_the_next_prompt_what_a_critic_made_of_the_best(tmp_path: 
     assert "read once" in played.text(sixth)
 
 
-def test_tritorx_ends_with_the_first_correct_kernel(tmp_path: Path) -> None:
-    answer = by_prompt({"direct": [kernel("build_failed"), kernel("wrong"), kernel(0.5)]})
+def test_tritorx_tells_what_its_linter_found_and_no_time_and_ends_with_the_first_correct_kernel(
+    tmp_path: Path,
+) -> None:
+    worths: list[str | float] = ["rejected", "build_failed", "wrong", 0.5]
+    answer = by_prompt({"direct": [kernel(worth, about=f"<{worth}>") for worth in worths]})
     played = run(tmp_path, "tritorx", answer)
-    assert [str(attempt.status) for attempt in played.attempts] == [
-        "build_failed",
-        "wrong",
-        "passed",
-    ]
+    assert [str(attempt.status) for attempt in played.attempts] == [*worths[:3], "passed"]
+    assert played.prompts == ["direct"] * 4
+    for number, worth in enumerate(worths[:3], 1):
+        assert f"{worth} it is" in played.text(number) and f"<{worth}>" in played.text(number)
+    assert [block.kind for block in played.attempts[-1].feedback] == ["correctness"]
 
 
-def test_kevins_chains_see_results_of_earlier_turns_without_their_reasoning(tmp_path: Path) -> None:
-    played = run(tmp_path, "kevin_infer", usual(), "strategy.k=2", "strategy.turns=3")
-    assert len(played.attempts) == 6
+def test_kevins_chains_see_all_earlier_kernels_and_summaries_and_no_thought(tmp_path: Path) -> None:
+    turns = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        said = kernel(f"1.{next(turns)}").replace("I made it", "In short: I made it")
+        return f"<think>a secret</think>{said}"
+
+    played = run(tmp_path, "kevin_infer", answer, "strategy.k=2", "strategy.turns=3")
+    assert len(played.attempts) == len(played.calls) == 6
     assert {attempt.island for attempt in played.attempts} == {0, 1}
     chain = [attempt for attempt in played.attempts if attempt.island == 0]
     assert [one.parents for one in chain] == [(), (chain[0].id,), (chain[1].id,)]
+    last = played.text(played.attempts.index(chain[2]))
+    for one in chain[:2]:
+        worth = f"{one.score:.1f}"
+        assert f"// worth {worth}" in last and f"In short: I made it {worth}" in last
+    assert not any("secret" in played.text(k) for k in range(6))
+    others = [one for one in played.attempts if one.island == 1]
+    assert not any(f"worth {one.score:.1f}" in last for one in others)  # chains do not leak
+    assert {call.params.get("temperature") for call in played.calls} == {None}
 
 
 def test_contrastive_prompts_show_two_measured_kernels_the_slower_first(tmp_path: Path) -> None:
     played = run(tmp_path, "cuda_l1_prompt_only", usual(), "budget.attempts=6")
     assert "No kernel was measured yet" in played.text(0)
+    # Each joins those that the next prompt draws from; one alone stands twice, as the authors do.
+    assert played.text(1).count(f"worth {played.attempts[0].score:.2f}") == 2
     text = played.text(5)
     assert text.index("### Kernel 1") < text.index("### Kernel 2")
     with pytest.raises(ConfigError, match="strategy=best_of_n"):
         run(tmp_path / "one", "cuda_l1_prompt_only", usual(), "strategy=single")
 
 
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [("kernelllm", 20), ("autotriton", 10), ("tritonrl", 10), ("kernelcoder", 10)],
-)
-def test_a_trained_model_is_sampled_as_its_authors_do(
-    name: str, count: int, tmp_path: Path
-) -> None:
-    played = run(tmp_path, name, usual())
-    assert len(played.attempts) == count
-    assert {call.params["temperature"] for call in played.calls} == {1.0}
+TRAINED = {
+    "kernelllm": (20, {"temperature": 0.6, "top_p": 0.95, "max_tokens": 2048}),
+    "autotriton": (10, {"temperature": 1.0}),
+    "tritonrl": (10, {"temperature": 1.0}),
+    "kernelcoder": (10, {"temperature": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_trained_model_is_sampled_and_a_sample_is_one_request(name: str, tmp_path: Path) -> None:
+    count, sampling = TRAINED[name]
+    replies = itertools.count()
+
+    def answer(request: Request, asked: int) -> str:
+        return "No." if next(replies) % 2 else kernel(f"1.{asked}")
+
+    played = run(tmp_path, name, answer)
+    assert len(played.attempts) == len(played.calls) == count
+    assert sum(attempt.status == "no_code" for attempt in played.attempts) == count // 2
+    assert len({played.text(k) for k in range(count)}) == 1  # none knows of another
+    for call in played.calls:
+        assert sampling.items() <= call.params.items()
     assert len({call.params["seed"] for call in played.calls}) == count
