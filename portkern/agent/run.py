@@ -187,9 +187,12 @@ class GenerationRun:
         return concluded
 
     def final(self, attempt: Attempt) -> list[Record]:
-        """Of the last sets, up to the first workload that it does not pass. Raises MachineUnfit."""
+        """Of the last sets, up to the first workload that it does not pass. Times are those of a
+        single round: it is results that are looked at. Raises MachineUnfit."""
         task = replace(self.plan.task, workloads=self.plan.final)
         bench = self._bench(task, quick=False)
+        once = replace(bench.options.plan, rounds=1, budget_s=0.0)
+        bench.options = replace(bench.options, plan=once)
         records = bench.evaluate(task.candidate(attempt.source, author=attempt.author))
         self.meter.spend_device(bench.device_s)
         return records
