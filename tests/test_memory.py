@@ -881,16 +881,11 @@ def test_a_folder_without_a_model_says_what_belongs_there(
 # ---- documents that people wrote
 
 
-def test_without_a_folder_the_target_s_own_facts_are_told(folder: Path) -> None:
-    told = view(folder, Log(), Slot(), knowledge="kb")
-    titles = [block.title.rpartition(": ")[2] for block in told]
-    assert titles == [
-        "hints",
-        "legal values of tuning parameters",
-        "what is not certain",
-        "where that is known from",
-    ]
-    assert TASK.target.hints[0] in told[0].text
+def test_without_a_folder_what_is_not_certain_of_the_target_is_told(folder: Path) -> None:
+    """Its hints and knobs are in every prompt, and where they are known from helps no author."""
+    (told,) = view(folder, Log(), Slot(), knowledge="kb")
+    assert told.title.endswith("what is not certain of this")
+    assert told.text == "\n".join(f"- {line}" for line in TASK.target.uncertain)
 
 
 def test_of_a_folder_what_is_about_the_task_is_told(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from portkern.agent import memory, prompts
+from portkern.agent import briefing, memory, prompts
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import Context, Draft, Memory
 from portkern.agent.constraints import Constraints
@@ -171,25 +171,27 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
 
 def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
     """All that the templates of critics name."""
-    return {
-        "task": task,
-        "attempt": attempt,
-        "reference": "def run(x): ...",
-        "precision": "strict",
-        "limits": {"threads block": 1024},
-        "constraints": task.constraints.lines,
-        "metrics": "a: 1",
-        "best": 1.5,
-        "wanted": 1,
-        "words": 20,
-        "problem_words": 20,
-        "why_words": 30,
-        "fix_words": 20,
-        "before": WRONG,
-        "guide": task.guide,
-        "side": "whether it compiles",
-        "draft": Draft(task.candidate("the code", author="x")),
-    } | more
+    return (
+        briefing.facts(task)
+        | {
+            "task": task,
+            "attempt": attempt,
+            "reference": "def run(x): ...",
+            "constraints": task.constraints.lines,
+            "metrics": "a: 1",
+            "best": 1.5,
+            "wanted": 1,
+            "words": 20,
+            "problem_words": 20,
+            "why_words": 30,
+            "fix_words": 20,
+            "before": WRONG,
+            "guide": task.guide,
+            "side": "whether it compiles",
+            "draft": Draft(task.candidate("the code", author="x")),
+        }
+        | more
+    )
 
 
 def text(name: str, given: dict[str, Any]) -> str:
@@ -198,7 +200,7 @@ def text(name: str, given: dict[str, Any]) -> str:
 
 def tidy(shown: str, given: dict[str, Any]) -> None:
     """No runs of blank lines, no blanks at a line's end, nothing glued to a heading."""
-    data = [given["task"].guide.split("\n", 1)[1], given["reference"]]
+    data = [given["task"].guide, given["reference"]]
     data += [one.source for one in given.get("donors", ())]
     for part in data:
         shown = shown.replace(prompts.section(part), "DATA").replace(part.strip(), "DATA")
@@ -255,7 +257,15 @@ def test_nothing_optional_leaves_a_hole() -> None:
         )
         shown = text(name, given)
         tidy(shown, given)
-        for heading in ("Hints", "Legal values", "Constraints", "Scalars", "What was tried"):
+        for heading in (
+            "Hints",
+            "Legal values",
+            "Looked for",
+            "no model of",
+            "Constraints",
+            "Scalars",
+            "What was tried",
+        ):
             assert heading not in shown
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from portkern.errors import BackendUnavailable
 from portkern.simt.execute import emulate
 from portkern.simt.execute.build import Source
-from portkern.simt.execute.options import CHECKERS
+from portkern.simt.execute.options import CHECKERS, UNMODELLED
 from portkern.simt.torch_extension import module
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
@@ -37,6 +37,9 @@ class CudaBackend(Backend):
     companions: ClassVar[tuple[str, ...]] = ("cuda",)
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
+    unmodelled: ClassVar[tuple[str, ...]] = UNMODELLED
+    turns: ClassVar[Mapping[str, str]] = {"block": "threads per block"}
+    matrix_units = "author"
 
     def supports(self, target: Target) -> bool:
         return target.vendor == "nvidia" and int(target.arch.removeprefix("sm_")) >= OLDEST

@@ -38,6 +38,7 @@ class OpenClBackend(Backend):
     name = "opencl"
     languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
     thread_knobs = ("WG",)
+    turns: ClassVar[Mapping[str, str]] = {"block": "work-items per work-group"}
     marks: ClassVar[tuple[str, ...]] = ("SOURCE",)
     companions: ClassVar[tuple[str, ...]] = ("opencl",)
     preload = ("torch",)

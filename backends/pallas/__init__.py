@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -40,6 +40,11 @@ class PallasBackend(Backend):
     name = "pallas"
     languages: ClassVar = {".py": "pallas"}
     marks: ClassVar[tuple[str, ...]] = ("jax",)
+    turns: ClassVar[Mapping[str, str]] = {
+        "num_warps": "num_warps of CompilerParams",
+        "num_stages": "num_stages of CompilerParams",
+    }
+    matrix_units = "compiler"
     # Not jax: its import starts threads, and a process forked from them may hang.
     preload = ("torch",)
     style: ClassVar[Literal["return"]] = "return"

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,6 +44,14 @@ class TritonBackend(Backend):
     languages: ClassVar = {".py": "triton"}
     modules = "triton"
     marks: ClassVar[tuple[str, ...]] = ("triton",)
+    turns: ClassVar[Mapping[str, str]] = {
+        "num_warps": "num_warps of a launch",
+        "num_stages": "num_stages of a launch",
+        "waves_per_eu": "waves_per_eu of a launch",
+        "matrix_instr_nonkdim": "matrix_instr_nonkdim of a launch",
+        "kpack": "kpack of a launch",
+    }
+    matrix_units = "compiler"
     # Not triton: what ``@triton.jit`` returns is decided by TRITON_INTERPRET when it is imported.
     preload = ("torch",)
 

@@ -93,6 +93,7 @@ class RunPlan:
                     "inflight": self.inflight,
                     "torch_ops": task.torch_ops,
                     "venue": self.stage.venue,
+                    "ends": {"where": task.ends, "checkers": task.checkers},
                     "baselines": list(self.evaluation.baselines),
                 },
                 default=dict,
@@ -100,6 +101,8 @@ class RunPlan:
         )
         if task.start is not None:
             plain["start"] = task.start.digest
+        if not task.target.hints:
+            plain["hints"] = False
         return plain
 
 
@@ -329,6 +332,17 @@ def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
         )
     folder.mkdir(parents=True, exist_ok=True)
     return graph.begun(options, folder)
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """What decided the run in ``folder``. Raises ConfigError."""
+    try:
+        decided: dict[str, Any] = json.loads((folder / DECIDED).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"replay={folder}: got no run there ({error}); expected the folder of one"
+        ) from error
+    return decided
 
 
 def _asked(models: Mapping[str, object]) -> dict[str, object]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
+from typing import Literal
 
+from portkern.agent import guide
 from portkern.agent.constraints import Constraints
 from portkern.errors import ConfigError, no_such
 from portkern.guard import TorchOps
@@ -16,12 +18,18 @@ from portkern.spec.companions import Companions
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
 
+#: Where kernels are judged: on the target, in an emulator of it, or no further than their build.
+Ends = Literal["hardware", "emulator", "build"]
+
 
 @dataclass(frozen=True)
 class Task:
     """``workloads`` are those that kernels are evaluated on and their authors may know, by set.
     ``torch_ops``: whether libraries may do the work. ``start`` is the kernel that the search begins
-    with, in place of the catalogue's; what is built with it is built with all others."""
+    with, in place of the catalogue's; what is built with it is built with all others. ``ends`` says
+    where kernels are judged, ``checkers`` what looks on there, ``unseen`` whether the best ones
+    meet sizes that no author was told.
+    """
 
     op: Op
     target: Target
@@ -32,6 +40,9 @@ class Task:
     constraints: Constraints = field(default_factory=Constraints)
     torch_ops: TorchOps = "forbid"
     start: Candidate | None = None
+    ends: Ends = "hardware"
+    checkers: tuple[str, ...] = ()
+    unseen: bool = True
 
     def __post_init__(self) -> None:
         if self.language not in self.backend.languages.values():
@@ -51,10 +62,18 @@ class Task:
 
     @cached_property
     def guide(self) -> str:
-        """What the backend tells whoever writes for it."""
+        """What the backend tells whoever writes in the task's language."""
         package = type(self.backend).__module__
-        guide = files(package) / "guide.md"
-        return guide.read_text(encoding="utf-8") if guide.is_file() else ""
+        file = files(package) / "guide.md"
+        if not file.is_file():
+            return ""
+        text = file.read_text(encoding="utf-8")
+        return guide.chosen(text, language=self.language, ends=self.ends)
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Features of the target that a kernel cannot use where it is judged."""
+        return self.backend.unmodelled if self.ends == "emulator" else ()
 
     def candidate(self, source: str, author: str, parents: tuple[str, ...] = ()) -> Candidate:
         """``parents`` are digests."""

@@ -104,7 +104,7 @@ class Cell:
 
     @cached_property
     def venues(self) -> Venues:
-        return self.stage.of(_venues(self.backend, self.target), self.backend)
+        return self.stage.of(venues(self.backend, self.target), self.backend)
 
     @cached_property
     def hits(self) -> tuple[guard.Hit, ...]:
@@ -202,7 +202,8 @@ def _probe(backend: Backend, target: Target) -> Ready | Missing:
 
 
 @cache
-def _venues(backend: Backend, target: Target) -> Venues:
+def venues(backend: Backend, target: Target) -> Venues:
+    """Where this machine runs what the backend builds for the target, and why not elsewhere."""
     if not backend.supports(target):
         no = Missing(f"{backend.name} does not compile for {target.name}")
         return Venues(no, no)
@@ -379,12 +380,12 @@ def default_target(backend: Backend) -> Target:
     """
     claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
     here = [t for t in map(target.load, host_targets()) if t in claimed]
-    venues = [(t, _venues(backend, t)) for t in dict.fromkeys([*here, *claimed])]
+    places = [(t, venues(backend, t)) for t in dict.fromkeys([*here, *claimed])]
     for kind in ("hardware", "emulator"):
-        for where, venue in venues:
+        for where, venue in places:
             if isinstance(getattr(venue, kind), Venue):
                 return where
-    reason = venues[0][1].hardware if venues else "it claims no target"
+    reason = places[0][1].hardware if places else "it claims no target"
     raise BackendUnavailable(f"Nothing here runs {backend.name} kernels: {reason}; name a target=")
 
 

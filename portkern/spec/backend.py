@@ -218,6 +218,13 @@ class Backend(ABC):
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.
     checkers: ClassVar[Mapping[str, str]] = {}
+    #: What its emulator has no model of, as a target's features and hints call it.
+    unmodelled: ClassVar[tuple[str, ...]] = ()
+    #: The knobs of targets that its authors turn, and what each is.
+    turns: ClassVar[Mapping[str, str]] = {}
+    #: Who makes matrix instructions of products: its authors, by intrinsic or inline assembly, its
+    #: compiler, or nobody.
+    matrix_units: ClassVar[Literal["author", "compiler", "nobody"]] = "nobody"
     #: Names of knobs that are a block's number of threads, a target's ``block``.
     thread_knobs: ClassVar[tuple[str, ...]] = ()
     #: What tells its Python sources from those of others: a module that they import, or a name that

@@ -49,6 +49,14 @@ Derive = Callable[[Mapping[str, int], Mapping[str, Scalar]], Mapping[str, int]]
 #: Takes torch tensors, then scalars by name; returns a tensor or a tuple of them.
 Reference = Callable[..., Any]
 Precision = Literal["strict", "allow_tf32", "allow_reduced"]
+#: What each lets a kernel do, for its author.
+PRECISIONS: Mapping[Precision, str] = {
+    "strict": "strict: inputs are multiplied and added in their own dtype or a wider one, sums are "
+    "kept in float32 or wider; no TF32, no narrower dtype on the way",
+    "allow_tf32": "allow tf32: products of float32 may be taken in TF32; sums are kept in float32",
+    "allow_reduced": "allow reduced: products of float32 may be taken in TF32, float16 or "
+    "bfloat16; sums are kept in float32",
+}
 
 
 @dataclass(frozen=True)

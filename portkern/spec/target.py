@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -110,11 +110,51 @@ class OpenClLimits(_Facts):
     wave_query: _Text
 
 
+class MatrixInstruction(_Facts):
+    """``shapes`` are MxNxK of one call by a warp (of four with wgmma; of a block with tcgen05);
+    ``call`` is its intrinsic or PTX, with ``{shape}`` for MxNxK or ``{m} {n} {k}``; ``needs`` the
+    compiler's name of the architecture where the plain one does not do."""
+
+    name: _Text
+    inputs: _Text
+    sums: _Text
+    shapes: Annotated[list[Annotated[str, Field(pattern=r"^\d+x\d+x\d+$")]], Field(min_length=1)]
+    call: _Text
+    needs: str = ""
+
+    @property
+    def calls(self) -> list[str]:
+        """For authors who write them out."""
+        return [
+            self.call.format(shape=shape, **dict(zip("mnk", shape.split("x"), strict=True)))
+            for shape in self.shapes
+        ]
+
+
+class Hint(_Facts):
+    """Advice for whoever writes a kernel; a text alone is for all. ``languages`` are those that
+    it is about; it is of no use where a feature that it ``needs`` cannot be run."""
+
+    text: _Text
+    languages: list[_Text] = []
+    needs: list[_Text] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_text_alone(cls, data: object) -> object:
+        return {"text": data} if isinstance(data, str) else data
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Features(_Facts):
     """What the instruction set offers. ``fp8`` says which encoding: FNUZ bytes read as OCP are
-    off by a factor of two. ``tf32`` includes AMD's xf32."""
+    off by a factor of two. ``tf32`` includes AMD's xf32. ``matrix`` are the matrix instructions
+    worth writing out, of those that ``mma`` names."""
 
     mma: list[str] = []
+    matrix: list[MatrixInstruction] = []
     mma_dtypes: list[str] = []
     async_copy: list[str] = []
     fp8: Literal["none", "ocp", "fnuz"] = "none"
@@ -148,7 +188,7 @@ class Target(_Facts):
     llc_bytes: int | None = None
     multiprocessors: int | None = None
     knobs: dict[str, Annotated[list[int], Field(min_length=1)]] = {}
-    hints: list[_Text] = []
+    hints: list[Hint] = []
     sources: Annotated[list[_Text], Field(min_length=1)]
     uncertain: list[_Text] = []
 
@@ -177,6 +217,10 @@ class Target(_Facts):
         if bool(self.device_names) != (self.kind == "product"):
             msg = f"device_names: got {self.device_names}, expected names exactly for a product"
             raise ValueError(msg)
+        strange = {each.name for each in self.features.matrix} - set(self.features.mma)
+        if strange:
+            msg = f"features.matrix: got {min(strange)!r}, expected one of features.mma"
+            raise ValueError(msg)
         for key, peak in self.peaks.items():
             unit = "GB/s" if key.startswith("memory") else "TFLOP/s"
             if peak.unit != unit:
@@ -193,6 +237,16 @@ class Target(_Facts):
     @property
     def is_gpu(self) -> bool:
         return self.vendor in ("nvidia", "amd")
+
+    def hints_for(self, *languages: str, without: Collection[str] = ()) -> list[str]:
+        """Those for authors of ``languages`` who have to do ``without`` these features; ``port`` is
+        who mends a translated file, and sees no backend's guide."""
+        return [
+            hint.text
+            for hint in self.hints
+            if (not hint.languages or set(languages) & set(hint.languages))
+            and not set(hint.needs) & set(without)
+        ]
 
     @property
     def shared_block_bytes(self) -> int | None:

@@ -19,6 +19,7 @@ from portkern.agent.critic import reading
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.errors import ModelError
+from portkern.spec.op import PRECISIONS
 
 #: What the verifiers look for, in turns.
 SIDES = (
@@ -82,7 +83,7 @@ class Prefilter(Silent):
                     task=task,
                     draft=draft,
                     reference=task.op.reference_source.strip(),
-                    precision=task.op.precision.replace("_", " "),
+                    precision=PRECISIONS[task.op.precision],
                     constraints=task.constraints.lines,
                     guide=task.guide,
                     side=SIDES[i % len(SIDES)],

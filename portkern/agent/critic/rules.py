@@ -169,7 +169,7 @@ def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
 
 
 def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, str]:
-    hints = task.target.hints
+    hints = task.target.hints_for(task.language, without=task.unmodelled)
     facts = {name: shown(name, value) for name, value in metrics.items()}
     return facts | {"detail": _first(attempt), "hint": hints[0] if hints else ""}
 

@@ -3,25 +3,20 @@ another attempt's but where a prompt says so."""
 
 from __future__ import annotations
 
+from portkern.agent import briefing
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Context
 from portkern.agent.feedback.rendering import listing
-
-#: Limits of a target that say nothing to whoever writes for it.
-_NOT_TOLD = ("vendor",)
 
 
 def facts(attempt: Attempt, context: Context) -> dict[str, object]:
     """For the templates ``critic_*``."""
     task = context.task
-    limits = task.target.limits.model_dump(exclude_none=True)
     before = [other for other in context.log if other.id != attempt.id]
-    return {
+    return briefing.facts(task) | {
         "task": task,
         "attempt": attempt,
         "reference": task.op.reference_source.strip(),
-        "precision": task.op.precision.replace("_", " "),
-        "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
         "constraints": task.constraints.lines,
         "metrics": listing(attempt.metrics),
         # What could not be timed has a score that says nothing of its speed.

@@ -72,7 +72,7 @@ def _defines(section: str, op: str) -> bool:
 
 
 def hints(task: Task, *, own: bool = False) -> Iterator[Document]:
-    for hint in task.target.hints:
+    for hint in task.target.hints_for(task.language, without=task.unmodelled):
         yield Document(f"A hint for {task.target.name}", hint, hint)
 
 

@@ -41,17 +41,11 @@ class Kb:
 
 
 def facts(target: Target) -> Iterator[PromptBlock]:
-    """What a target's file knows that is no limit and no peak."""
-    knobs = [f"{name}: {' '.join(map(str, values))}" for name, values in target.knobs.items()]
-    for title, lines in (
-        ("Hints", target.hints),
-        ("Legal values of tuning parameters", knobs),
-        ("What is not certain", target.uncertain),
-        ("Where that is known from", target.sources),
-    ):
-        if lines:
-            text = "\n".join(f"- {line}" for line in lines)
-            yield PromptBlock(kind="kb", title=f"{target.title}: {title.lower()}", text=text)
+    """What a target's file knows beside what every prompt has of it: what may be otherwise."""
+    if target.uncertain:
+        text = "\n".join(f"- {line}" for line in target.uncertain)
+        title = f"{target.title}: what is not certain of this"
+        yield PromptBlock(kind="kb", title=title, text=text)
 
 
 def curated(folder: Path, task: Task) -> Iterator[PromptBlock]:

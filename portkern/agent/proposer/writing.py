@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from portkern.agent import prompts, replies
+from portkern.agent import briefing, prompts, replies
 from portkern.agent.attempt import Attempt, PromptBlock, Status
 from portkern.agent.axes import Caller, Context, Draft, Message, Reply
 from portkern.agent.log import Log
@@ -26,8 +26,6 @@ T = TypeVar("T")
 Read = Callable[[Reply], T | Unread]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-#: Limits of a target that say how it combines others, which a kernel's author cannot act on.
-_NOT_TOLD = ("vendor",)
 #: A block of code in a memory's text, and what that says of its missing end.
 _FENCED = re.compile(
     r"^(`{3,})[\w+]*\n(.*?)\n?^\1$(?:\n… \d+ characters left out$)?", re.MULTILINE | re.DOTALL
@@ -216,16 +214,13 @@ class Writer:
         """What every template of a kernel may name. The template shows the code of ``shown``
         itself, so the memory's text does without it."""
         slot, task = self.slot, self.context.task
-        limits = task.target.limits.model_dump(exclude_none=True)
         view = self.context.memory.view(slot, role, self.context.log, task)
-        return {
+        view = [block for block in view if not _is_hint(block, task)]
+        return briefing.facts(task) | {
             "task": task,
             "tag": reading.TAGS[task.language][0],
             "declaration": task.backend.declaration(task.op.signature, task.language),
             "reference": task.op.reference_source.strip(),
-            "precision": task.op.precision.replace("_", " "),
-            "limits": {k.replace("_", " "): v for k, v in limits.items() if k not in _NOT_TOLD},
-            "knobs": task.target.knobs,
             "constraints": task.constraints.lines,
             "blocks": [*self._start(shown, view), *(_without_code_of(shown, b) for b in view)],
             "phase": slot.phase,
@@ -276,6 +271,11 @@ def _without_code_of(shown: Sequence[Attempt], block: PromptBlock) -> PromptBloc
         return _BELOW if code and any(source.startswith(code) for source in sources) else match[0]
 
     return block.model_copy(update={"text": _FENCED.sub(replaced, block.text)})
+
+
+def _is_hint(block: PromptBlock, task: Task) -> bool:
+    """Whether it says no more than the target's hints, which each prompt has already."""
+    return block.text.strip() in {hint.text for hint in task.target.hints}
 
 
 def _is_said(block: PromptBlock, view: Sequence[PromptBlock]) -> bool:

@@ -18,9 +18,16 @@ from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
 from portkern.agent.outcome import FILE as SUMMARY
 from portkern.agent.outcome import RunOutcome, RunSummary
-from portkern.agent.run import GenerationRun, RunPlan
-from portkern.agent.task import Task
-from portkern.cells.selection import LOOKED_FOR, Stage, default_target, host_targets, load_op
+from portkern.agent.run import GenerationRun, RunPlan, recorded
+from portkern.agent.task import Ends, Task
+from portkern.cells.selection import (
+    LOOKED_FOR,
+    Stage,
+    default_target,
+    host_targets,
+    load_op,
+    venues,
+)
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
 from portkern.cli.verbs import own_kernels, run_folder
@@ -29,7 +36,7 @@ from portkern.evaluator import from_torch
 from portkern.printable import printable
 from portkern.project.project import Project
 from portkern.spec import registry, target
-from portkern.spec.backend import Backend
+from portkern.spec.backend import Backend, Missing
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
@@ -66,6 +73,7 @@ class GenerateOptions:
     workloads: Names | None = None
     final: Names | None = None
     search_mb: float | None = None
+    hints: bool = True
     models: Group | None = None
     prices: Group | None = None
     cache: bool = True
@@ -196,6 +204,8 @@ def plan_of(options: GenerateOptions) -> RunPlan:
     name = own_kernels.op_names(project, [options.op])[0]
     op = load_op(name)
     where, backend = _place(options)
+    if not options.hints:
+        where = where.model_copy(update={"hints": []})
     if options.approve not in approval.MODES:
         raise no_such("approve mode", options.approve, approval.MODES)
     if options.approve == "ideas" and options.proposer["kind"] != "ideas_then_code":
@@ -213,6 +223,9 @@ def plan_of(options: GenerateOptions) -> RunPlan:
     language = options.language or (start.language if start else "")
     if start is not None and start.language != language:
         raise ConfigError(f"Got language={language} and a kernel in {start.language}; drop one")
+    stage = Stage.parse(options.venue, names(options.sanitize))
+    final = _workloads(op, names(options.final)) if options.final else {}
+    ends, checkers = _ends(stage, backend, where, options.replay)
     task = Task(
         op,
         where,
@@ -223,11 +236,13 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         constraints,
         guard.torch_ops(options.torch_ops),
         start,
+        ends,
+        checkers,
+        unseen=bool(final),
     )
     raced = task.workloads[task.scored]
     small = {task.scored: _small(task, options.search_mb)}
     task = replace(task, workloads={**task.workloads, **small})
-    final = _workloads(op, names(options.final)) if options.final else {}
     return RunPlan(
         task,
         {axis: dict(getattr(options, axis) or {}) for axis in AXES},
@@ -242,13 +257,26 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         budget=GenerationBudget.of(options.budget or {}),
         final=final,
         raced=raced,
-        stage=Stage.parse(options.venue, names(options.sanitize)),
+        stage=stage,
         seed=options.seed,
         inflight=options.inflight,
         builders=options.builders,
         cache=options.cache,
         replay=Path(options.replay) if options.replay else None,
     )
+
+
+def _ends(
+    stage: Stage, backend: Backend, where: Target, replay: str
+) -> tuple[Ends, tuple[str, ...]]:
+    """Where kernels are judged, and what looks on; a replay's were judged where its run's were."""
+    known = recorded(Path(replay)).get("ends") if replay else None
+    if known:
+        return known["where"], tuple(known["checkers"])
+    venue = stage.of(venues(backend, where), backend).best
+    if isinstance(venue, Missing):
+        return "build", ()
+    return venue.kind, venue.sanitize
 
 
 def _plain_where_nothing_ships(

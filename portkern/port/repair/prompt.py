@@ -17,6 +17,7 @@ from portkern.port.request import PortRequest
 from portkern.port.result import KernelRow
 from portkern.port.translated import TranslatedFile
 from portkern.simt.diagnostics import CODES
+from portkern.simt.execute.options import UNMODELLED
 from portkern.spec.target import Target
 
 NAME = "port_repair"
@@ -69,6 +70,7 @@ def messages(
         target=target,
         others=sorted(width for width in request.by_width if width != target.warp),
         limits=_limits(target),
+        hints=target.hints_for("hip" if to_hip else "cuda", "port", without=UNMODELLED),
         path=file.name,
         shown=excerpt.shown,
         original=_original(file, {row.first.kernel for row in rows}),

@@ -23,6 +23,11 @@ CHECKERS: Mapping[str, str] = {
     "width": "results that change with the width of the warp (a note)",
     "counters": "memory transactions, bank conflicts, divergence, barriers (no finding)",
 }
+#: What the executor has no model of, as features of targets are called; clusters of blocks too.
+UNMODELLED = (
+    *("wgmma", "tcgen05", "tmem", "tma", "mbarrier", "clusters"),
+    *("mfma_scale", "smfmac", "swmmac", "lds_dword", "lds_dwordx3", "lds_dwordx4"),
+)
 IN_CHECKED_BUILD = frozenset({"races", "bounds", "uninitialised", "arithmetic", "counters"})
 
 

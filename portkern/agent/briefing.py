@@ -1,0 +1,178 @@
+"""What prompts tell of a task's target, and of how its kernels are judged: out of the data that are
+there, what an author in this language, whose kernels end in this place, can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from portkern.agent.task import Task
+from portkern.spec.op import PRECISIONS, Workload
+from portkern.spec.target import MatrixInstruction, Target
+
+#: Limits of a target that say how it combines others, which a kernel's author cannot act on.
+_NOT_TOLD = ("vendor", "unit")
+_UNITS = {"nvidia": "SM", "amd": "CU"}
+#: As instruction sets call them.
+_DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int8": "i8",
+}
+#: What products of float32 may be taken in.
+_ALLOWED = {
+    "strict": frozenset[str](),
+    "allow_tf32": frozenset({"tf32", "xf32"}),
+    "allow_reduced": frozenset({"tf32", "xf32", "f16", "bf16"}),
+}
+#: Limits of features.
+_LIMITS = {"cluster_max": "clusters", "tmem_sm_bytes": "tmem"}
+#: Features whose names say little.
+_WORDS = dict.fromkeys(("lds_dword", "lds_dwordx3", "lds_dwordx4"), "copies from memory to LDS")
+#: By dtype the peak that arithmetic in it is held to.
+_PEAKS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class MatrixLine:
+    """``calls`` for those who write the instruction out, empty where a compiler chooses it."""
+
+    name: str
+    inputs: str
+    sums: str
+    shapes: Sequence[str]
+    calls: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    what: Literal["timed", "checked", "meant"]
+    lines: Sequence[str]
+
+
+def facts(task: Task) -> dict[str, object]:
+    """For the templates ``_system``, ``_target`` and ``_task``."""
+    target = task.target
+    lines = matrix(task)
+    return {
+        "sizes": sizes(task),
+        "precision": PRECISIONS[task.op.precision],
+        "size": size(target),
+        "limits": limits(task),
+        "ridge": ridge(task),
+        "matrix": lines,
+        "no_matrix": bool(target.features.matrix)
+        and not lines
+        and task.backend.matrix_units != "nobody",
+        "hints": target.hints_for(task.language, without=without(task)),
+        "knobs": {
+            what: target.knobs[knob]
+            for knob, what in task.backend.turns.items()
+            if knob in target.knobs
+        },
+        "unmodelled": unmodelled(task),
+        "watched": {name: task.backend.checkers.get(name, "") for name in task.checkers},
+    }
+
+
+def limits(task: Task) -> dict[str, object]:
+    """Without those of features that kernels cannot use."""
+    known = task.target.limits.model_dump(exclude_none=True)
+    gone = {name for name, feature in _LIMITS.items() if feature in task.unmodelled}
+    return {
+        k.replace("_", " ").replace("unit", str(known.get("unit"))): v
+        for k, v in known.items()
+        if v and k not in {*_NOT_TOLD, *gone}
+    }
+
+
+def size(target: Target) -> list[str]:
+    """How much there is of it, of a product."""
+    parts = []
+    if target.multiprocessors:
+        parts.append(f"{target.multiprocessors} {_UNITS.get(target.vendor, 'unit')}s")
+    if target.memory_gb:
+        parts.append(f"{target.memory_gb:g} GB of memory")
+    dies = target.features.extras.get("xcds")
+    in_each = f" in each of {dies} XCDs" if dies else ""
+    if target.l2_bytes:
+        parts.append(f"{target.l2_bytes / 2**20:g} MB of L2 cache{in_each}")
+    if target.llc_bytes:
+        parts.append(f"{target.llc_bytes / 2**20:g} MB of last-level cache")
+    return parts
+
+
+def sizes(task: Task) -> list[Sizes]:
+    """Those that kernels are timed and checked on; where only small ones are checked, also those
+    that it is written for."""
+    sets = list(task.workloads.values())
+    checked = [work for several in sets for work in several]
+    if task.ends == "hardware":
+        told = [Sizes("timed", _dims(sets[-1])), Sizes("checked", _dims(checked[: -len(sets[-1])]))]
+    else:
+        known = {work.name for work in checked}
+        typical = task.op.workloads.get("typical", ())
+        meant = _dims([work for work in typical if work.name not in known])
+        told = (
+            [Sizes("checked", _dims(checked)), Sizes("meant", meant)]
+            if task.ends == "emulator"
+            else [Sizes("meant", [*_dims(checked), *meant])]
+        )
+    return [each for each in told if each.lines]
+
+
+def _dims(several: Sequence[Workload]) -> list[str]:
+    return [" ".join(f"{axis}={n}" for axis, n in work.dims.items()) for work in several]
+
+
+def ridge(task: Task) -> str:
+    """Flops per byte of memory above which arithmetic is the limit; empty where no peaks are known
+    for the dtype."""
+    peaks = task.target.peaks
+    memory, arithmetic = peaks.get("memory"), peaks.get(_PEAKS.get(task.dtype, ""))
+    if memory is None or arithmetic is None:
+        return ""
+    return f"{1000 * arithmetic.value / memory.value:.0f}"
+
+
+def inputs(task: Task) -> set[str]:
+    """What products may be taken in: the dtypes of the operator's tensors, and what its precision
+    allows in their place."""
+    dtypes = {tensor.resolve(task.dtype) for tensor in task.op.signature.inputs}
+    known = {_DTYPES[name] for name in dtypes if name in _DTYPES}
+    return known | _ALLOWED[task.op.precision] if "f32" in known else known
+
+
+def without(task: Task) -> set[str]:
+    """Features of targets that are of no use to this task, or not to be had."""
+    features = task.target.features
+    used = {line.name for line in matrix(task)}
+    return {*task.unmodelled, *features.mma, "fp8", "xf32"} - used - inputs(task)
+
+
+def matrix(task: Task) -> list[MatrixLine]:
+    """The instructions that take the operator's tensors as they are or as its precision allows."""
+    if task.backend.matrix_units == "nobody":
+        return []
+    accepted = inputs(task)
+    return [
+        _line(each, spelled=task.backend.matrix_units == "author")
+        for each in task.target.features.matrix
+        if each.inputs in accepted and each.name not in task.unmodelled
+    ]
+
+
+def _line(each: MatrixInstruction, *, spelled: bool) -> MatrixLine:
+    return MatrixLine(each.name, each.inputs, each.sums, each.shapes, each.calls if spelled else ())
+
+
+def unmodelled(task: Task) -> list[str]:
+    """Of what the target has, what a kernel may not use because it is judged elsewhere."""
+    features = task.target.features
+    has = {*features.mma, *features.async_copy}
+    if getattr(task.target.limits, "cluster_max", None):
+        has.add("clusters")
+    return list(dict.fromkeys(_WORDS.get(name, name) for name in task.unmodelled if name in has))
