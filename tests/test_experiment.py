@@ -31,7 +31,7 @@ from portkern.cli import main
 from portkern.cli.verbs import experiment as verb
 from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
-from portkern.experiment import drawing, png, statistics, svg
+from portkern.experiment import baseline, drawing, png, statistics, svg
 from portkern.experiment.ending import endings, first_error
 from portkern.experiment.job import StudyQuestion
 from portkern.experiment.section import Bars, Chart, ChartLine
@@ -206,6 +206,25 @@ def test_what_is_correct_and_was_not_timed_is_not_known_to_be_fast() -> None:
     [one] = endings(log_of(attempt(0, Status.PASSED, score=1.0)), frozenset())
     assert one.faster(0)
     assert not one.faster(0.5)
+
+
+def sampled(*attempts: Attempt, clock: bool = False) -> baseline.Sampled:
+    return baseline.Sampled("relu", tuple(endings(log_of(*attempts), frozenset())), 0, clock)
+
+
+def test_where_nothing_was_timed_nothing_is_told_of_speed() -> None:
+    right = sampled(attempt(0, Status.PASSED, score=1.0), attempt(1, Status.WRONG))
+    wrong = sampled(attempt(0, Status.WRONG))
+    assert right.faster(1.0) is wrong.faster(1.0) is None
+    assert right.document()["fast"] == {"0": 0.5} | dict.fromkeys(("0.5", "0.8", "1", "1.5", "2"))
+    section = baseline._passes([right, wrong], [Estimate(0.25)])
+    assert section.table is not None
+    assert [row[-1] for row in section.table.rows] == ["not timed"] * 3
+
+
+def test_where_others_were_timed_what_is_not_correct_is_not_fast() -> None:
+    slow = sampled(attempt(0, Status.WRONG), clock=True).faster(1.0)
+    assert slow is not None and slow.value == 0
 
 
 @pytest.mark.parametrize(
@@ -437,9 +456,9 @@ def test_baseline_tells_pass_at_k_and_where_failures_end(
     assert first["ended"] == {"build_failed": 2, "wrong": 1, "passed": 2}
     assert first["fast"] == {"0": 0.4, "0.5": 0.2, "0.8": 0.2, "1": 0.2, "1.5": 0.2, "2": 0.0}
     assert first["built_at_1"]["value"] == 0.6
-    assert second["ended"] == {"no_code": 1, "passed": 4}  # it is asked twice before that is said
-    assert told["results"]["pass_at"]["1"]["value"] == pytest.approx((0.4 + 0.8) / 2)
-    assert "Of 4 failures 2 ended as build failed." in told["answer"]
+    assert second["ended"] == {"no_code": 2, "passed": 3}  # nobody asks a second time
+    assert told["results"]["pass_at"]["1"]["value"] == pytest.approx((0.4 + 0.6) / 2)
+    assert "Of 5 failures 2 ended as build failed." in told["answer"]
     assert {one["job"] for one in told["jobs"]} == {"relu-oneshot-0", "softmax-oneshot-0"}
     page = (tmp_path / "it" / "experiment.md").read_text()
     assert "| relu | 5 | 2 | 40 % [12, 77] | 100 % | 60 % [23, 88] | 20 % [4, 62] |" in page

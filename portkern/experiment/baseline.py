@@ -23,6 +23,7 @@ from portkern.experiment.section import (
     SectionTable,
     counted,
     document,
+    listed,
     percent,
 )
 from portkern.experiment.statistics import FEW, Estimate, mean, pass_at_k, share
@@ -38,16 +39,20 @@ ENDLESS = 100_000
 TEMPERATURE = 0.7
 #: What fast_p is told for.
 FASTER = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+#: Neither 0 nor slow.
+NOT_TIMED = "not timed"
 _WORDS = {Status.PASSED: "correct"}
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What became of an operator's samples. Those that nobody evaluated are none."""
+    """What became of an operator's samples. Those that nobody evaluated are none. ``clock`` is
+    whether anything was timed, of this operator or another one."""
 
     op: str
     samples: tuple[Ending, ...]
     unevaluated: int
+    clock: bool
 
     @property
     def n(self) -> int:
@@ -61,8 +66,14 @@ class Sampled:
     def built(self) -> int:
         return sum(sample.built for sample in self.samples)
 
-    def faster(self, p: float) -> int:
-        return sum(sample.faster(p) for sample in self.samples)
+    def faster(self, p: float) -> Estimate | None:
+        """The share that is correct and more than ``p`` times as fast; above 0 None where that is
+        not known, since nothing was timed."""
+        correct = [sample for sample in self.samples if sample.correct]
+        known = any(sample.timed for sample in correct) or (self.clock and not correct)
+        if p and not known:
+            return None
+        return share(sum(sample.faster(p) for sample in self.samples), self.n)
 
     @property
     def stages(self) -> Counter[Status | None]:
@@ -79,7 +90,7 @@ class Sampled:
             "pass_at_1": document(share(self.correct, self.n)) if self.n else None,
             "pass_at": {str(k): self.at(k) for k in range(1, self.n + 1)},
             "built_at_1": document(share(self.built, self.n)) if self.n else None,
-            "fast": {f"{p:g}": self.faster(p) / self.n for p in FASTER} if self.n else {},
+            "fast": {f"{p:g}": _value(self.faster(p)) for p in FASTER} if self.n else {},
             "ended": {str(stage): self.stages[stage] for stage in STAGES if self.stages[stage]},
         }
 
@@ -117,7 +128,8 @@ class BaselineStudy(Study):
 def _sampled(op: str, done: Sequence[Done]) -> Sampled:
     ends = [end for finished in done if finished.job.operator == op for end in finished.endings]
     evaluated = tuple(end for end in ends if end.status)
-    return Sampled(op, evaluated, len(ends) - len(evaluated))
+    clock = any(end.timed for finished in done for end in finished.endings)
+    return Sampled(op, evaluated, len(ends) - len(evaluated), clock)
 
 
 def _overall(evaluated: Sequence[Sampled]) -> list[Estimate]:
@@ -155,6 +167,9 @@ def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
         for sampled in every
         if sampled.unevaluated
     ]
+    untimed = [sampled.op for sampled in every if sampled.n and not sampled.faster(1.0)]
+    if untimed and len(untimed) < len(every):
+        notes.append(f"fast₁ of all is without {listed(untimed)}, where nothing was timed.")
     if 1 < len(every) < FEW:
         notes.append(f"{len(every)} operators: intervals over so few are rough.")
     return tuple(notes)
@@ -171,18 +186,13 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
             percent(share(sampled.correct, sampled.n)),
             percent(Estimate(sampled.at(most))),
             percent(share(sampled.built, sampled.n)),
-            percent(share(sampled.faster(1.0), sampled.n)),
+            _timed(sampled.faster(1.0)),
         )
         for sampled in evaluated
     ]
     if len(evaluated) > 1:
-        builds, fast = (
-            mean([count / sampled.n for sampled, count in zip(evaluated, counts, strict=True)])
-            for counts in (
-                [sampled.built for sampled in evaluated],
-                [sampled.faster(1.0) for sampled in evaluated],
-            )
-        )
+        builds = mean([sampled.built / sampled.n for sampled in evaluated])
+        fast = mean([known.value for known in (one.faster(1.0) for one in evaluated) if known])
         rows.append(
             (
                 "all",
@@ -191,7 +201,7 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
                 percent(overall[0]),
                 percent(overall[-1]),
                 percent(builds),
-                percent(fast),
+                _timed(fast),
             )
         )
     lines = [
@@ -224,6 +234,14 @@ def _stages(evaluated: Sequence[Sampled]) -> Section:
         (Bars("samples", words, tuple(bars)),),
         SectionTable(("operator", *words), tuple(rows)),
     )
+
+
+def _timed(estimate: Estimate | None) -> str:
+    return percent(estimate) if estimate else NOT_TIMED
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return estimate.value if estimate else None
 
 
 def _word(stage: Status | None) -> str:

@@ -18,13 +18,12 @@ from portkern.experiment.compare.intervals import (
     share_difference,
     sign_flip,
 )
-from portkern.experiment.compare.result import METRICS, Difference, Venue
-from portkern.experiment.section import counted
+from portkern.experiment.compare.result import ALPHA, METRICS, Difference, Venue
+from portkern.experiment.section import counted, points, times
 from portkern.experiment.statistics import Estimate, Floats
 
 #: One task of two models.
 _Pair = tuple[Group, Group]
-ALPHA = 0.05
 
 
 def differences(groups: Sequence[Group]) -> tuple[Difference, ...]:
@@ -119,27 +118,27 @@ def _words(one: Difference) -> str:
     title = METRICS[one.metric].title.replace("@k", f"@{one.k}")
     if one.threshold is not None:
         title = title.replace("_p", f"_{one.threshold:g}")
-    where = f", {one.venue}" if one.venue else ""
-    over = f"{counted(one.tasks, 'task')}{where}"
-    if one.p_holm is None:
-        return f"{title}: no difference shown between {one.first} and {one.second}: one op alone shows none"  # noqa: E501
-    told = f"{_amount(one)} over {over}, p = {one.p_holm:.2g} of {counted(one.tests, 'test')}"
-    if not one.shown:
-        return f"{title}: no difference shown between {one.first} and {one.second} ({told})"
-    assert one.estimate is not None
-    neutral = 1.0 if one.metric == "speedup_geometric" else 0.0
-    better, worse = (
-        (one.first, one.second) if one.estimate.value > neutral else (one.second, one.first)
+    none = f"{title}: no difference shown between {one.first} and {one.second}"
+    if one.p_holm is None or one.estimate is None:
+        return f"{none}: one op alone shows none"
+    venue = f", {one.venue}" if one.venue else ""
+    told = (
+        f"{_amount(one, one.estimate)} over {counted(one.tasks, 'task')}{venue}, "
+        f"p = {one.p_holm:.2g} of {counted(one.tests, 'test')}"
     )
-    return f"{title}: {better} is better than {worse} ({told})"
+    if one.shown:
+        apart = one.estimate.value - (one.metric == "speedup_geometric")
+        better, worse = (one.first, one.second) if apart > 0 else (one.second, one.first)
+        return f"{title}: {better} is better than {worse} ({told})"
+    # Were all ops of one mind, no more than two choices of signs would be as far apart.
+    if 2 / 2**one.estimate.n >= ALPHA:
+        told += f"; {one.estimate.n} ops are too few to show any"
+    return f"{none} ({told})"
 
 
-def _amount(one: Difference) -> str:
+def _amount(one: Difference, estimate: Estimate) -> str:
     """Of the first model against the second."""
-    assert one.estimate is not None
-    low_high = one.estimate.ci95
     if one.metric == "speedup_geometric":
-        ends = f" [{low_high[0]:.2f}, {low_high[1]:.2f}]" if low_high else ""
-        return f"{one.first} is {one.estimate.value:.2f}× {one.second}{ends}"
-    ends = f" [{low_high[0] * 100:+.0f}, {low_high[1] * 100:+.0f}]" if low_high else ""
-    return f"{one.first} less {one.second} is {one.estimate.value * 100:+.0f} points{ends}"
+        return f"{one.first} is {times(estimate)} {one.second}"
+    value, _, interval = points(estimate).partition(" ")
+    return " ".join(filter(None, (f"{one.first} less {one.second} is {value} points", interval)))
