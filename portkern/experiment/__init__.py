@@ -10,7 +10,15 @@ import importlib
 from portkern.errors import no_such
 from portkern.experiment.study import Study
 
-_STUDIES = {"baseline": "BaselineStudy", "feedback": "FeedbackStudy", "search": "SearchStudy"}
+_STUDIES = {
+    "baseline": "BaselineStudy",
+    "feedback": "FeedbackStudy",
+    "search": "SearchStudy",
+    "profiling": "ProfilingStudy",
+    "transfer": "TransferStudy",
+    "cheating": "CheatingStudy",
+    "knowledge": "KnowledgeStudy",
+}
 
 
 def load(name: str) -> Study:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,16 +20,21 @@ from portkern.records.record import Record
 
 #: In a job's folder: what was asked for when it was done.
 ASKED = "asked.json"
+#: For a folder's name, of arms that are names of models.
+_UNFIT = re.compile(r"[^\w.+-]+")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Jobs with equal ``op`` and ``seed`` differ in what their ``arm`` says and in nothing else."""
+    """Jobs with equal ``op``, ``place`` and ``seed`` differ in what their ``arm`` says and in
+    nothing else."""
 
     arm: str
     op: str
     seed: int
     overrides: tuple[str, ...]
+    #: ``backend.target`` where an experiment asks for several, else empty.
+    place: str = ""
 
     @property
     def operator(self) -> str:
@@ -38,7 +44,8 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{self.operator}-{self.arm}-{self.seed}"
+        parts = (self.operator, self.place, _UNFIT.sub("_", self.arm), str(self.seed))
+        return "-".join(filter(None, parts))
 
     def finished(self, folder: Path) -> bool:
         """Whether ``folder``, the experiment's, has it as it is asked for now."""
@@ -95,7 +102,7 @@ def _device(records: Path) -> str:
 class StudyQuestion:
     """``count`` is each job's number of attempts; ``model`` the one that writes, empty when the
     catalogue does. ``given`` are overrides of ``portkern generate`` for all jobs, ``settings``
-    those of single arms."""
+    those of single arms; ``places``: a backend and a target each, where there are several."""
 
     ops: tuple[str, ...]
     arms: tuple[str, ...]
@@ -104,6 +111,7 @@ class StudyQuestion:
     model: str = ""
     given: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] | None = None
+    places: tuple[tuple[str, str], ...] = ()
 
     def jobs(self, choices: Mapping[str, Sequence[str]]) -> list[Job]:
         """``choices`` are what makes each arm, as overrides that the user's go before. Seed by
@@ -119,14 +127,17 @@ class StudyQuestion:
                         *choices[arm],
                         *self.given,
                         *settings.get(arm, ()),
+                        *where,
                         f"op={op}",
                         f"seed={seed}",
                         f"budget.attempts={self.count}",
                     ]
                 ),
+                place,
             )
             for seed in self.seeds
             for op in self.ops
+            for place, where in self._places()
             for arm in self.arms
         ]
         names = [job.name for job in jobs]
@@ -134,6 +145,13 @@ class StudyQuestion:
         if twice:
             raise ConfigError(f"Two jobs are {twice}; name each op, arm and seed once")
         return jobs
+
+    def _places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """With the overrides that choose them."""
+        if not self.places:
+            yield "", ()
+        for backend, target in self.places:
+            yield f"{backend}.{target}", (f"backend={backend}", f"target={target}")
 
 
 def key_of(override: str) -> str:

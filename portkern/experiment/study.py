@@ -1,4 +1,4 @@
-"""What the three experiments have in common."""
+"""What all experiments have in common."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ class Study(ABC):
     asks_model: ClassVar[bool] = True
     #: Groups that the arms differ in, which therefore cannot be chosen for all of them.
     varied: ClassVar[tuple[str, ...]] = ("strategy", "preset")
+    #: Whether tasks are operators in several places: backends, each with a target.
+    in_places: ClassVar[bool] = False
+    #: Whether arms are models that the user names.
+    of_models: ClassVar[bool] = False
 
     @abstractmethod
     def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,21 +15,33 @@ from omegaconf import MISSING
 from portkern import experiment
 from portkern.agent.llm.role import DEFAULT
 from portkern.agent.run import GenerationRun, RunPlan, named
+from portkern.agent.task import Task
+from portkern.cells.selection import default_target
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
-from portkern.errors import ConfigError, ModelDown, PortkernError, StorageError, no_such
+from portkern.errors import (
+    BackendUnavailable,
+    ConfigError,
+    ModelDown,
+    PortkernError,
+    StorageError,
+    no_such,
+)
 from portkern.experiment import report
 from portkern.experiment.job import ASKED, Done, Job, StudyQuestion, key_of
 from portkern.experiment.section import Findings, SectionTable, listed
 from portkern.experiment.study import Study
 from portkern.printable import printable
+from portkern.spec import registry, target
+from portkern.spec.backend import Backend
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 SETTINGS = "settings"
+_PLACES = ("backend", "target")
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
     "op": "ops=",
@@ -52,6 +64,8 @@ class ExperimentOptions:
     turns: int = 10
     attempts: int = 45
     arms: Names | None = None
+    backends: Names | None = None
+    targets: Names | None = None
     strategies: Names | None = None
     seeds: Any = None
     settings: Names | None = None
@@ -78,7 +92,9 @@ class Asked:
             return self.options.run
         task, model = self.plans[0].task, self.question.model.rpartition("/")[2]
         ops = dict.fromkeys(job.operator for job in self.jobs)
-        parts = ["experiment", self.options.name, *ops, task.target.name, task.language, model]
+        where = dict.fromkeys(backend for backend, _ in self.question.places)
+        where = where or dict.fromkeys((task.target.name, task.language))
+        parts = ["experiment", self.options.name, *ops, *where, model]
         return "-".join(filter(None, parts)).replace("+", "p").replace(":", "-")
 
 
@@ -121,6 +137,7 @@ def read(overrides: Sequence[str]) -> Asked:
         str(model.get("model", "")),
         tuple(given),
         {arm: tuple(several) for arm, several in settings.items()},
+        places_of(study, options),
     )
     if study.asks_model and not question.model:
         raise ConfigError(
@@ -168,6 +185,10 @@ def _check(
         instead = _INSTEAD.get(key_of(override))
         if instead:
             raise ConfigError(f"Got {override!r}, which an experiment decides; use {instead}")
+        if study.in_places and key_of(override) in _PLACES:
+            raise ConfigError(
+                f"Got {override!r} for an experiment in several places; use {key_of(override)}s="
+            )
     for override in given:
         if key_of(override).partition(".")[0] in study.varied:
             raise ConfigError(
@@ -193,7 +214,7 @@ def _arms(study: Study, options: ExperimentOptions) -> tuple[str, ...]:
     if not chosen:
         return study.compared
     for name in names(chosen):
-        if name not in study.arms:
+        if name not in study.arms and not study.of_models:
             raise no_such("strategy" if study.counts == "attempts" else "arm", name, study.arms)
     return tuple(names(chosen))
 
@@ -205,6 +226,41 @@ def _seeds(study: Study, options: ExperimentOptions) -> tuple[int, ...]:
     if not several or not all(type(seed) is int for seed in several):
         raise ConfigError(f"Got seeds={options.seeds!r}, expected whole numbers such as [0,1,2]")
     return tuple(several)
+
+
+def places_of(study: Study, options: ExperimentOptions) -> tuple[tuple[str, str], ...]:
+    """A backend and a target each. Where no target is named, each backend's own here; backends that
+    are not named either are all that have one. Raises ConfigError, BackendUnavailable."""
+    if not study.in_places:
+        if options.backends or options.targets:
+            raise ConfigError(
+                f"name={options.name} is about one place; choose it with backend= and target="
+            )
+        return ()
+    asked = [registry.load(name) for name in names(options.backends or [])]
+    backends = asked or [registry.load(name) for name in registry.names()]
+    if options.targets:
+        wanted = [target.load(name) for name in names(options.targets)]
+        pairs = [(b, where) for b in backends for where in wanted if b.supports(where)]
+        left = [b.name for b in asked if b not in [backend for backend, _ in pairs]]
+        if left or not pairs:
+            raise ConfigError(
+                f"No target of {', '.join(names(options.targets))} is one that "
+                f"{', '.join(left) or 'any backend'} compiles for; name others with targets="
+            )
+        return tuple((backend.name, where.name) for backend, where in pairs)
+    if asked:
+        return tuple((backend.name, default_target(backend).name) for backend in asked)
+    return tuple(_here(backends))
+
+
+def _here(backends: Sequence[Backend]) -> Iterator[tuple[str, str]]:
+    """Those that run something on this machine."""
+    for backend in backends:
+        try:
+            yield backend.name, default_target(backend).name
+        except BackendUnavailable as error:
+            print(f"portkern: note: without {backend.name}: {error}", file=sys.stderr)
 
 
 # ---- what is done
@@ -271,12 +327,12 @@ def _nothing(reasons: Iterable[str]) -> Findings:
 def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
     plan, question = asked.plans[0], asked.question
     task = plan.task
+    tasks = [one.task for one in asked.plans]
     devices = dict.fromkeys(finished.device for finished in done if finished.device)
     sets = listed(list(task.workloads))
     return {
         "operators": listed(list(dict.fromkeys(job.operator for job in asked.jobs))),
-        "target": f"{task.target.title} ({task.target.name}), in {task.language} by "
-        f"{task.backend.name}, {task.dtype}",
+        "target": "; ".join(dict.fromkeys(map(_where, tasks))) + f", {task.dtype}",
         "device": listed(list(devices)) or "none",
         "author": question.model or "the catalogue: its kernels and their settings, no model",
         "arms": listed(list(question.arms)),
@@ -285,6 +341,10 @@ def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
         "seeds": listed(list(map(str, question.seeds))),
         "alike in all": " ".join(question.given) or "the defaults of portkern generate",
     }
+
+
+def _where(task: Task) -> str:
+    return f"{task.target.title} ({task.target.name}), in {task.language} by {task.backend.name}"
 
 
 def _show(results: report.ExperimentReport, folder: Path) -> None:

@@ -1,0 +1,202 @@
+"""Two arms on the same tasks: by how much they differ, and whether that is shown."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from portkern.experiment import section
+from portkern.experiment.section import DASH, SectionTable, counted
+from portkern.experiment.statistics import RESAMPLES, Estimate, mean
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
+
+#: A difference is shown where fewer equal arms than this would differ as much by chance.
+SIGNIFICANT: Final = 0.05
+#: Signs of up to so many tasks are gone through one by one, of more they are drawn.
+_EXACT = 13
+NO_DIFFERENCE, NOT_TIMED = "no difference shown", "not timed"
+
+#: By task, what one arm did there; a task of which nothing is known is left out.
+Scores = Mapping[object, float]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """``ratio``: of logarithms, so that a difference is a ratio of times; else shares. ``better``:
+    whether more of it is better, 1, or less, -1."""
+
+    name: str
+    title: str
+    ratio: bool = False
+    better: int = 1
+
+    def told(self, estimate: Estimate | None) -> str:
+        """Of one arm."""
+        if self.ratio:
+            return section.times(_exponential(estimate)) if estimate else NOT_TIMED
+        return section.percent(estimate)
+
+    def difference(self, estimate: Estimate | None) -> str:
+        if estimate is None:
+            return NOT_TIMED if self.ratio else DASH
+        if self.ratio:
+            return section.times(_exponential(estimate))
+        return section.points(estimate)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """``pairs``: of each task that both arms have, what the one did less what the other did.
+    ``p``: how likely equal arms differ as much; ``corrected`` for all that were looked at."""
+
+    measure: Measure
+    arm: str
+    than: str
+    pairs: tuple[float, ...]
+    where: str = ""
+    corrected: float | None = None
+
+    @classmethod
+    def of(
+        cls, measure: Measure, arm: str, than: str, ours: Scores, theirs: Scores, where: str = ""
+    ) -> Contrast:
+        both = [task for task in ours if task in theirs]
+        pairs = tuple(ours[task] - theirs[task] for task in both)
+        return cls(measure, arm, than, pairs, where)
+
+    @property
+    def difference(self) -> Estimate | None:
+        return mean(self.pairs)
+
+    @property
+    def p(self) -> float | None:
+        """None where fewer than two tasks were compared."""
+        return sign_flips(self.pairs) if len(self.pairs) > 1 else None
+
+    @property
+    def shown(self) -> bool:
+        return self.corrected is not None and self.corrected < SIGNIFICANT
+
+    @property
+    def verdict(self) -> str:
+        if not self.pairs:
+            return NOT_TIMED if self.measure.ratio else "nothing to compare"
+        if len(self.pairs) == 1:
+            return "one task does not tell"
+        if not self.shown:
+            return NO_DIFFERENCE
+        better = sum(self.pairs) * self.measure.better > 0
+        return f"{self.arm} is {'better' if better else 'worse'}"
+
+    def document(self) -> JsonObject:
+        estimate = self.difference
+        if estimate is not None and self.measure.ratio:
+            estimate = _exponential(estimate)
+        return {
+            "measure": self.measure.name,
+            "arm": self.arm,
+            "than": self.than,
+            "where": self.where,
+            "tasks": len(self.pairs),
+            "ratio" if self.measure.ratio else "difference": section.document(estimate),
+            "p": self.p,
+            "p_corrected": self.corrected,
+            "shown": self.shown,
+            "verdict": self.verdict,
+        }
+
+
+def corrected(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """With p after Holm, over all that have one."""
+    tested = [contrast.p for contrast in contrasts]
+    left = iter(holm([p for p in tested if p is not None]))
+    return [
+        contrast if p is None else replace(contrast, corrected=next(left))
+        for contrast, p in zip(contrasts, tested, strict=True)
+    ]
+
+
+def sign_flips(differences: Sequence[float]) -> float:
+    """How likely a mean difference this large is where either sign of each is as likely: the paired
+    permutation test, two-sided."""
+    values = np.asarray(differences, float)
+    if not values.any():
+        return 1.0
+    if len(values) <= _EXACT:
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=len(values))))
+    else:
+        drawn = np.random.default_rng(0).choice((1.0, -1.0), size=(RESAMPLES - 1, len(values)))
+        signs = np.vstack([np.ones(len(values)), drawn])  # what was seen is one of them
+    sums = np.abs(signs @ values)
+    return float(np.mean(sums >= abs(values.sum()) * (1 - 1e-9)))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: how likely one of all is found by chance."""
+    adjusted, highest = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
+def tasks_needed(count: int) -> int:
+    """With fewer tasks than that none of ``count`` comparisons can be shown, however they end."""
+    return math.ceil(math.log2(2 * max(count, 1) / SIGNIFICANT))
+
+
+def table(contrasts: Sequence[Contrast], *, places: bool = False) -> SectionTable:
+    rows = [
+        (
+            *([contrast.where] if places else []),
+            contrast.measure.title,
+            f"{contrast.arm} against {contrast.than}",
+            str(len(contrast.pairs)),
+            contrast.measure.difference(contrast.difference),
+            _probability(contrast.p),
+            _probability(contrast.corrected),
+            contrast.verdict,
+        )
+        for contrast in contrasts
+    ]
+    head = ("measure", "arms", "tasks", "difference", "p", "p corrected", "")
+    return SectionTable((*(["where"] if places else []), *head), tuple(rows), names=2 + places)
+
+
+def notes(contrasts: Sequence[Contrast]) -> tuple[str, ...]:
+    """Where there are too few tasks for anything to be shown."""
+    tested = [contrast for contrast in contrasts if contrast.p is not None]
+    least = tasks_needed(len(tested))
+    most = max((len(contrast.pairs) for contrast in tested), default=0)
+    if not tested or most >= least:
+        return ()
+    return (
+        f"{counted(most, 'task')} cannot show a difference in {counted(len(tested), 'comparison')}"
+        f", however they end; name at least {least} operators.",
+    )
+
+
+def means(scores: Iterable[tuple[object, float]]) -> dict[object, float]:
+    """By task: seeds of one task are no tasks of their own."""
+    by_task: dict[object, list[float]] = {}
+    for task, score in scores:
+        by_task.setdefault(task, []).append(score)
+    return {task: sum(several) / len(several) for task, several in by_task.items()}
+
+
+def _probability(p: float | None) -> str:
+    return DASH if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _exponential(estimate: Estimate | None) -> Estimate | None:
+    if estimate is None:
+        return None
+    ends = estimate.ci95 and (math.exp(estimate.ci95[0]), math.exp(estimate.ci95[1]))
+    return Estimate(math.exp(estimate.value), ends, estimate.n)

@@ -1,0 +1,88 @@
+"""What one job achieved, in the measures that arms are compared by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from portkern.experiment import statistics
+from portkern.experiment.contrast import Measure, means
+from portkern.experiment.ending import Ending
+from portkern.experiment.job import Done
+from portkern.experiment.section import ChartLine
+
+#: None where nothing is known.
+OfJob = Callable[[Done], float | None]
+Task = tuple[str, str]
+
+SOLVED = Measure("solved", "solved")
+CORRECT = Measure("correct", "correct attempts")
+SPEEDUP = Measure("speedup", "speedup", ratio=True)
+
+
+def task(done: Done) -> Task:
+    """An operator and where it was asked for: what arms are compared on."""
+    return done.job.operator, done.job.place
+
+
+def evaluated(done: Done) -> list[Ending]:
+    return [ending for ending in done.endings if ending.status]
+
+
+def solved(done: Done) -> float | None:
+    """Whether any attempt was correct."""
+    ends = evaluated(done)
+    return float(any(ending.correct for ending in ends)) if ends else None
+
+
+def correct(done: Done) -> float | None:
+    ends = evaluated(done)
+    return sum(ending.correct for ending in ends) / len(ends) if ends else None
+
+
+def speedup(done: Done) -> float | None:
+    """The logarithm of the best kernel's, from the race at the job's end where there was one: the
+    highest score of many is in part luck."""
+    raced = list(done.summary.get("speedups", {}).values())
+    scores = raced or [max((e.score for e in evaluated(done) if _timed(e)), default=0.0)]
+    return math.fsum(map(math.log, scores)) / len(scores) if all(scores) else None
+
+
+def usual_speedup(done: Done) -> float | None:
+    """The logarithm of the geometric mean over its correct attempts: that of one of them."""
+    scores = [math.log(ending.score) for ending in evaluated(done) if _timed(ending)]
+    return math.fsum(scores) / len(scores) if scores else None
+
+
+def scores(done: Sequence[Done], of: OfJob) -> Mapping[object, float]:
+    """By task, over seeds."""
+    known = [(task(finished), of(finished)) for finished in done]
+    return means((where, value) for where, value in known if value is not None)
+
+
+def solved_by_turn(groups: Mapping[str, Sequence[Done]], count: int) -> tuple[ChartLine, ...]:
+    """Of each group the share of tasks with a correct kernel in this turn or before."""
+    return tuple(
+        ChartLine(name, tuple(statistics.means(list(_by_task(own, count).values()))))
+        for name, own in groups.items()
+        if any(map(evaluated, own))
+    )
+
+
+def _by_task(own: Sequence[Done], count: int) -> dict[object, list[float]]:
+    """Whether it was solved by each turn: the mean over seeds."""
+    turns = [
+        means(
+            (task(done), float(any(end.correct for end in done.endings[: turn + 1])))
+            for done in own
+        )
+        for turn in range(count)
+    ]
+    return {where: [turn[where] for turn in turns] for where in turns[0]}
+
+
+def _timed(ending: Ending) -> bool:
+    return ending.correct and ending.timed
+
+
+MEASURES: Mapping[Measure, OfJob] = {SOLVED: solved, CORRECT: correct, SPEEDUP: speedup}
