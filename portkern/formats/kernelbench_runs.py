@@ -60,7 +60,9 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """A run's folder, ordered by level, problem and sample. Raises ConfigError for what is none."""
+    """A run's folder, or its file of results, whatever that is called; ordered by level, problem
+    and sample. Raises ConfigError for what is none."""
+    path, file_of_results = (path.parent, path) if path.is_file() else (path, path / RESULTS)
     if not path.is_dir():
         raise ConfigError(f"No folder {path}; expected one of KernelBench's, such as runs/NAME")
     kernels: dict[tuple[int, int], tuple[int, Path]] = {}
@@ -74,7 +76,7 @@ def read(path: Path) -> Run:
             other = kernels[problem, sample][1].name
             problems.append(f"{file.name}: its results are {other}'s too; evaluate one level a run")
         kernels.setdefault((problem, sample), (level, file))
-    results, wrong = _results(path / RESULTS)
+    results, wrong = _results(file_of_results)
     problems += wrong
     if not kernels and not results:
         why = f": {problems[0]}" if problems else ""
@@ -200,14 +202,14 @@ def _foreign(sample: Sample, file: Path, operators: Path) -> ForeignKernel:
         str(file),
         name,
         files[0],
-        _backend(source),
+        backend_of(source),
         f"s{sample.sample}",
         source,
         said={key: value for key, value in said.items() if value not in (None, {})},
     )
 
 
-def _backend(source: str) -> str:
+def backend_of(source: str) -> str:
     """By what its text builds with. Raises NoSuchForm where no ModelNew is defined."""
     try:
         tree = ast.parse(source)

@@ -29,6 +29,7 @@ from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.translation import translations
 from portkern.experiment.section import counted
 from portkern.experiment.statistics import FEW
+from portkern.spec import target
 
 __all__ = [
     "METRICS",
@@ -59,7 +60,7 @@ def compare(
     """``places`` are all that kernels were asked for, those of the samples unless given. ``ks``
     are those that numbers are given for; without, 1, 5, 10, … as far as there are samples.
     ``sources`` are kernels by their samples' digest, for the divergence of code; ``units``
-    processing units by target, for ParEval's efficiency.
+    processing units by target, for ParEval's efficiency: multiprocessors unless given.
 
     Raises ValueError for a k that no task has so many samples for, for a sample that is there
     twice, and for times that are none.
@@ -80,7 +81,7 @@ def compare(
         samples=len(samples),
         unevaluated=sum(not sample.evaluated for sample in samples),
         figures=(
-            *figures(groups, wanted, units or {}),
+            *figures(groups, wanted, _multiprocessors(asked) if units is None else units),
             *portable_passes(groups, asked, wanted),
             *means,
         ),
@@ -93,6 +94,17 @@ def compare(
         best_known=digest(best),
         notes=tuple(_notes(groups, asked)),
     )
+
+
+def _multiprocessors(places: Sequence[Place]) -> dict[str, int]:
+    """Of the targets that are known and tell; a public result set may have others."""
+    known = set(target.names())
+    counts = {
+        place.target: target.load(place.target).multiprocessors
+        for place in places
+        if place.target in known
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _ks(asked: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:

@@ -1,0 +1,249 @@
+"""Public result sets as samples: models compared without one in the room.
+
+KernelBench's ``eval_results.json`` does not have the baseline's times, which are a file of their
+own; the CSV of kernelbench-v3 has speedups, tokens and costs.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from portkern.agent.attempt import Status
+from portkern.errors import ConfigError
+from portkern.experiment.compare.sample import FILE, Sample
+from portkern.formats import kernelbench_runs, rows
+from portkern.formats.exported import NoSuchForm
+from portkern.formats.kernelbench_baseline import Baseline
+from portkern.records.jsonl import LineFile
+from portkern.spec import target
+
+T = TypeVar("T")
+
+#: KernelBench's own choice where a run does not say another.
+BACKEND: Final = "cuda"
+#: kernelbench-v3's agents choose among languages for GPUs, and its table does not tell which.
+ANY_BACKEND: Final = "gpu"
+NEEDED: Final = ("model", "gpu", "level", "problem", "compiled", "correct", "speedup")
+_DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}
+
+
+def load(results: Sequence[str], baseline: Path | None = None) -> list[Sample]:
+    """Of ``PATH`` or ``MODEL=PATH`` each. Raises ConfigError, one line with file and place."""
+    times = Baseline.read(baseline) if baseline else None
+    found: dict[tuple[object, ...], str] = {}
+    samples: list[Sample] = []
+    for result in results:
+        model, named, path = result.rpartition("=")
+        several = read(Path(path), model=model if named else "", baseline=times)
+        for sample in several:
+            key = (sample.model, *sample.task, sample.index)
+            if found.setdefault(key, path) != path:
+                raise ConfigError(
+                    f"{path} and {found[key]} both have sample {sample.index} of {sample.model} on "
+                    f"{sample.op}; expected one result of each, or models of different names, as "
+                    "NAME=PATH"
+                )
+        samples += several
+    return samples
+
+
+def read(path: Path, *, model: str = "", baseline: Baseline | None = None) -> list[Sample]:
+    """``model`` names the model of a result set that does not. Raises ConfigError."""
+    if path.suffix == ".csv":
+        return list(_kernelbench_v3(path))
+    own = path / FILE if path.is_dir() else path
+    if own.suffix == ".jsonl" and own.exists():
+        samples, _ = LineFile(own, Sample.from_json).read()
+        return samples
+    return list(_kernelbench(path, model, baseline))
+
+
+# ---- KernelBench
+
+
+def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[Sample]:
+    run = kernelbench_runs.read(path)
+    if run.problems:
+        raise ConfigError(f"{run.folder}: {run.problems[0]}")
+    for one in run.samples:
+        level = one.level
+        if level is None and baseline:
+            level = baseline.only_level
+        device = str(one.metadata.get("hardware", ""))
+        correct = bool(one.correct)
+        runtime = one.runtime_ms if correct else None
+        took = baseline.ms(level, one.problem) if baseline else None
+        yield Sample(
+            model=model or run.folder.resolve().name,
+            op=_name(level, one.problem, baseline),
+            suite="kernelbench" if level is None else f"kernelbench/level{level}",
+            backend=_backend(one),
+            target=_target(device),
+            index=one.sample,
+            status=_status(one),
+            evidence="measured" if correct else "",
+            device=device,
+            baseline=baseline.name if baseline and took else "",
+            speedup=took / runtime if took and runtime else None,
+            us=runtime * 1000 if runtime else None,
+            detail=_detail(one.metadata),
+            path=one.kernel.name if one.kernel else "",
+        )
+
+
+def _name(level: int | None, problem: int, baseline: Baseline | None) -> str:
+    known = baseline.problem_name(level, problem) if baseline else ""
+    return "/".join(filter(None, [f"level{level}" if level else "", known or str(problem)]))
+
+
+def _backend(one: kernelbench_runs.Sample) -> str:
+    if one.kernel is None:
+        return BACKEND
+    try:
+        return kernelbench_runs.backend_of(one.kernel.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, NoSuchForm):
+        return BACKEND  # it has a verdict all the same, which is what counts here
+
+
+def _status(one: kernelbench_runs.Sample) -> Status | None:
+    if one.compiled is None:
+        return None
+    if one.correct:
+        return Status.PASSED
+    if not one.compiled:
+        return Status.BUILD_FAILED
+    crashed = any(key in one.metadata for key in ("runtime_error", "cuda_error"))
+    return Status.CRASHED if crashed else Status.WRONG
+
+
+def _detail(metadata: Mapping[str, object]) -> str:
+    told = ("compilation_error", "runtime_error", "cuda_error", "correctness_issue", "other_error")
+    said = [f"{key}: {metadata[key]}" for key in told if metadata.get(key)]
+    if metadata.get("excessive_speedup"):
+        said.append("KernelBench finds its speedup excessive")
+    return "; ".join(said)[:2000]
+
+
+# ---- kernelbench-v3
+
+
+def _kernelbench_v3(path: Path) -> Iterator[Sample]:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for place, row in _lines(path):
+        cell = _Cell(place, row)
+        compiled, correct = cell.flag("compiled"), cell.flag("correct")
+        if correct and compiled is False:
+            raise cell.wrong("correct", "False where it did not compile")
+        level = _level(cell.text("level"))
+        speedup, took = cell.number("speedup"), cell.number("sol_ms")
+        sample = Sample(
+            model=cell.text("model"),
+            op=f"{level}/{cell.text('problem').removesuffix('.py')}",
+            suite=f"kernelbench-v3/{level}",
+            backend=ANY_BACKEND,
+            target=_target(cell.text("gpu")),
+            dtype=_DTYPES.get(row.get("precision_used", ""), row.get("precision_used"))
+            or "float32",
+            index=0,
+            status=_ended(compiled, correct),
+            evidence="measured" if correct else "",
+            device=row["gpu"],
+            baseline=row.get("baseline_type", ""),
+            # Of what is not correct they have a 0, and of what was not timed none.
+            speedup=speedup if correct and speedup else None,
+            us=took * 1000 if correct and took else None,
+            tokens_out=cell.count("total_tokens"),
+            usd=cell.number("estimated_cost_usd"),
+            path=row.get("solution_link", ""),
+        )
+        key = sample.model, *sample.task
+        yield sample.model_copy(update={"index": counts[key]})
+        counts[key] += 1
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each with its place. Raises ConfigError."""
+    reader = csv.reader(io.StringIO(rows.read_text(path), newline=""), strict=True)
+    try:
+        head = next(reader, [])
+        missing = [name for name in NEEDED if name not in head]
+        if missing:
+            raise ConfigError(
+                f"{path}:1 has no column {missing[0]!r}, expected {', '.join(NEEDED)}; its columns "
+                f"are {', '.join(head) or 'none'}"
+            )
+        for fields in reader:
+            place = f"{path}:{reader.line_num}"
+            if fields and len(fields) != len(head):
+                raise ConfigError(f"{place} has {len(fields)} fields, expected {len(head)}")
+            if fields:
+                yield place, dict(zip(head, fields, strict=True))
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num} is no CSV: {error}") from error
+
+
+class _Cell:
+    """Of one row; an empty one is None, or a ConfigError where it is needed."""
+
+    def __init__(self, place: str, row: Mapping[str, str]) -> None:
+        self._place, self._row = place, row
+
+    def wrong(self, name: str, expected: str) -> ConfigError:
+        got = self._row[name][:60]
+        return ConfigError(f"{self._place}: {name} is {got!r}, expected {expected}")
+
+    def text(self, name: str) -> str:
+        if not self._row[name].strip():
+            raise self.wrong(name, "some text")
+        return self._row[name].strip()
+
+    def flag(self, name: str) -> bool | None:
+        known = {"true": True, "false": False, "1": True, "0": False, "": None}
+        try:
+            return known[self._row[name].strip().lower()]
+        except KeyError:
+            raise self.wrong(name, "True, False or nothing") from None
+
+    def number(self, name: str) -> float | None:
+        return self._read(name, float, "a number of at least 0, or nothing")
+
+    def count(self, name: str) -> int | None:
+        return self._read(name, int, "a whole number of at least 0, or nothing")
+
+    def _read(self, name: str, kind: Callable[[str], T], expected: str) -> T | None:
+        text = self._row.get(name, "").strip()
+        if not text:
+            return None
+        try:
+            value = kind(text)
+        except ValueError:
+            raise self.wrong(name, expected) from None
+        if not 0 <= value < float("inf"):  # type: ignore[operator]
+            raise self.wrong(name, expected)
+        return value
+
+
+def _ended(compiled: bool | None, correct: bool | None) -> Status | None:
+    if correct:
+        return Status.PASSED
+    if compiled is False:
+        return Status.BUILD_FAILED
+    return None if correct is None else Status.WRONG
+
+
+def _level(text: str) -> str:
+    return f"level{text}" if text.isdecimal() else text
+
+
+def _target(device: str) -> str:
+    """The product that a driver calls so, or the device's own name."""
+    for name in target.names("product"):
+        if any(one in device for one in target.load(name).device_names):
+            return name
+    return re.sub(r"[^a-z0-9]+", "_", device.lower()).strip("_") or "unknown"

@@ -1,0 +1,213 @@
+"""Public result sets as samples, and what is said of malformed ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern.agent.attempt import Status
+from portkern.errors import ConfigError
+from portkern.experiment.compare import public
+from portkern.experiment.compare.comparison import Scope, compare
+
+HEAD = (
+    "model,gpu,level,problem,compiled,correct,speedup,ref_ms,sol_ms,turns,total_tokens,"
+    "estimated_cost_usd,op_type,baseline_type,precision_used,run_dir,solution_link,baseline_link"
+)
+GOOD = (
+    "m,NVIDIA H100 80GB,1,19_ReLU.py,True,True,1.5,3.0,2.0,4,1000,0.25,act,eager,fp32,r,s,b",
+    "m,NVIDIA H100 80GB,1,20_Leaky.py,True,False,0.0,3.0,,4,500,0.25,act,eager,fp32,r,s,b",
+    "m,RTX 3090,2,1_Conv.py,False,False,,,,4,500,0.5,conv,eager,fp16,r,s,b",
+)
+WARP = {"hardware": "NVIDIA H200", "device": "0", "correctness_trials": "(5 / 5)"}
+
+
+def table(folder: Path, *lines: str, head: str = HEAD) -> Path:
+    path = folder / "results.csv"
+    path.write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def result(sample: int = 0, **more: Any) -> dict[str, Any]:
+    given = {"sample_id": sample, "compiled": True, "correctness": True, "runtime": 2.0}
+    return {**given, "metadata": WARP, "runtime_stats": {}, **more}
+
+
+def run(folder: Path, results: object, *kernels: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "eval_results.json").write_text(json.dumps(results), encoding="utf-8")
+    for name in kernels:
+        (folder / name).write_text("import triton\nclass ModelNew:\n    pass\n", encoding="utf-8")
+    return folder
+
+
+def baseline(folder: Path, times: object) -> Path:
+    path = folder / "baseline_time_torch.json"
+    path.write_text(json.dumps(times), encoding="utf-8")
+    return path
+
+
+# ---- kernelbench-v3
+
+
+def test_a_table_of_kernelbench_v3_is_samples(tmp_path: Path) -> None:
+    first, second, third = public.load([str(table(tmp_path, *GOOD))])
+    assert (first.op, first.suite, first.target) == (
+        "level1/19_ReLU",
+        "kernelbench-v3/level1",
+        "h100",
+    )
+    assert (first.status, first.speedup, first.us) == (Status.PASSED, 1.5, 2000)
+    assert (second.status, second.speedup) == (Status.WRONG, None)
+    assert (third.status, third.target, third.dtype) == (
+        Status.BUILD_FAILED,
+        "rtx_3090",
+        "float16",
+    )
+    comparison = compare([first, second, third])
+    spent = comparison.figure(Scope("m", "measured"), "usd_per_solved")
+    assert spent is not None and spent.estimate is not None and spent.estimate.value == 0.5
+
+
+def test_repeated_rows_of_a_table_are_samples_of_one_task(tmp_path: Path) -> None:
+    samples = public.load([str(table(tmp_path, GOOD[0], GOOD[0]))])
+    assert [sample.index for sample in samples] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (GOOD[0].replace("True,True", "True,maybe"),
+         "results.csv:3: correct is 'maybe', expected True, False or nothing"),
+        (GOOD[0].replace("True,True", "False,True"),
+         "results.csv:3: correct is 'True', expected False where it did not compile"),
+        (GOOD[0].replace(",1.5,", ",fast,"),
+         "results.csv:3: speedup is 'fast', expected a number of at least 0, or nothing"),
+        (GOOD[0].replace(",1.5,", ",nan,"),
+         "results.csv:3: speedup is 'nan', expected a number of at least 0, or nothing"),
+        (GOOD[0].replace(",1000,", ",-4,"),
+         "results.csv:3: total_tokens is '-4', expected a whole number of at least 0, or nothing"),
+        (GOOD[0].replace("m,", ",", 1), "results.csv:3: model is '', expected some text"),
+        (GOOD[0] + ",more", "results.csv:3 has 19 fields, expected 18"),
+        ('m,"open', "results.csv:3 is no CSV: unexpected end of data"),
+    ],
+)  # fmt: skip
+def test_a_malformed_row_is_one_line_with_its_place(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        public.load([str(table(tmp_path, GOOD[1], line))])
+    assert str(caught.value).endswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_without_a_column_names_it(tmp_path: Path) -> None:
+    path = table(tmp_path, head="model,level,problem,compiled,correct,speedup")
+    with pytest.raises(
+        ConfigError, match=r"results\.csv:1 has no column 'gpu', expected model, gpu"
+    ):
+        public.load([str(path)])
+
+
+# ---- KernelBench
+
+
+def test_results_of_kernelbench_are_samples_by_level_and_file(tmp_path: Path) -> None:
+    kernels = [f"level_1_problem_{n}_sample_0_kernel.py" for n in (1, 2, 3)]
+    failed = result(compiled=False, correctness=False, runtime=-1.0)
+    folder = run(tmp_path / "gpt", {"1": [result()], "2": [failed]}, *kernels)
+    times = baseline(tmp_path, {"level1": {"1_Matmul.py": {"mean": 5.0, "std": 0.1}}})
+    one, two, three = public.load([str(folder)], times)
+    assert (one.model, one.op, one.suite) == ("gpt", "level1/1_Matmul", "kernelbench/level1")
+    assert (one.backend, one.target) == ("triton", "h200")
+    assert (one.speedup, one.us, one.baseline) == (2.5, 2000, "baseline_time_torch")
+    assert (two.status, two.speedup) == (Status.BUILD_FAILED, None)
+    assert three.status is None  # nobody evaluated it
+
+
+def test_without_a_baseline_nothing_is_said_of_speed(tmp_path: Path) -> None:
+    folder = run(tmp_path / "gpt", {"1": [result(0), result(1, correctness=False)]})
+    samples = public.load([f"mine={folder / 'eval_results.json'}"])
+    assert {sample.model for sample in samples} == {"mine"}
+    comparison = compare(samples)
+    scope = Scope("mine", "measured")
+    fast = comparison.figure(scope, "fast", 1, 1.0)
+    passed = comparison.figure(scope, "pass", 1)
+    assert fast is not None and (fast.estimate, fast.reason) == (None, "not timed")
+    assert passed is not None and passed.estimate is not None and passed.estimate.value == 0.5
+
+
+def test_a_baseline_of_one_level_says_which_level_results_are_of(tmp_path: Path) -> None:
+    folder = run(tmp_path / "gpt", {"7": result()})
+    times = baseline(tmp_path, {"level2": {"7_Gemm.py": {"mean": 1.0}}})
+    [sample] = public.load([str(folder)], times)
+    assert (sample.op, sample.speedup) == ("level2/7_Gemm", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("entry", "status"),
+    [
+        ({"metadata": {"runtime_error": "illegal access"}}, Status.CRASHED),
+        ({"metadata": {"correctness_issue": "mismatch"}}, Status.WRONG),
+        ({"compiled": False}, Status.BUILD_FAILED),
+    ],
+)
+def test_a_failure_ends_at_its_stage(tmp_path: Path, entry: dict[str, Any], status: Status) -> None:
+    folder = run(tmp_path / "gpt", {"1": [result(correctness=False, runtime=-1.0, **entry)]})
+    [sample] = public.load([str(folder)])
+    assert sample.status is status
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        ([1], "eval_results.json holds a list, expected results by problem"),
+        ({"one": []}, "eval_results.json: 'one' is no number of a problem"),
+        ({"1": [{"compiled": True}]}, "problem 1, entry 0: it has no 'correctness'"),
+        ({"1": [result(runtime="2")]}, "problem 1, entry 0: runtime is '2', expected int"),
+    ],
+)
+def test_malformed_results_are_one_line_with_their_place(
+    tmp_path: Path, results: object, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        public.load([str(run(tmp_path / "gpt", results))])
+    assert said in str(caught.value)
+    assert str(tmp_path / "gpt") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([], "holds a list, expected times by level"),
+        ({"easy": {}}, "got 'easy', expected 'level1' with times by problem"),
+        ({"level1": {"ReLU.py": {}}}, "level1: got 'ReLU.py', expected '19_ReLU.py'"),
+        ({"level1": {"19_ReLU.py": {"mean": 0}}},
+         "level1: 19_ReLU.py: its mean is 0, expected milliseconds above 0"),
+    ],
+)  # fmt: skip
+def test_a_malformed_baseline_is_one_line_with_its_place(
+    tmp_path: Path, times: object, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        public.load([], baseline(tmp_path, times))
+    assert said in str(caught.value)
+
+
+def test_two_results_of_one_model_and_task_are_refused(tmp_path: Path) -> None:
+    folders = [run(tmp_path / name, {"1": [result()]}) for name in "ab"]
+    with pytest.raises(ConfigError, match="both have sample 0 of gpt on 1; expected one result"):
+        public.load([f"gpt={folder}" for folder in folders])
+
+
+def test_the_samples_of_a_sweep_are_read_back(tmp_path: Path) -> None:
+    [sample] = public.load([str(run(tmp_path / "gpt", {"1": [result()]}))])
+    (tmp_path / "samples.jsonl").write_text(sample.to_json() + "\n", encoding="utf-8")
+    assert public.load([str(tmp_path)]) == [sample]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.csv"])
+def test_a_path_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        public.load([str(tmp_path / name)])
