@@ -104,13 +104,17 @@ def _amd() -> str:
 
 
 def _presets() -> str:
-    """In the order of their names; sources as links where they are addresses."""
+    """In the order of their names, each with its page."""
     rows = ["| preset | system | fidelity | what differs | source |", "|---|---|---|---|---|"]
     for path in sorted((ROOT / "conf" / "preset").glob("*.yaml")):
         about = yaml.safe_load(path.read_text(encoding="utf-8"))["preset"]
         if about:
+            name = f"`{about['name']}`"
+            page = ROOT / "docs" / "presets" / f"{about['name']}.md"
             cells = [about[key] for key in ("system", "fidelity", "differs", "source")]
-            rows.append(f"| `{about['name']}` | {' | '.join(cells)} |")
+            rows.append(
+                f"| {f'[{name}]({page.name})' if page.is_file() else name} | {' | '.join(cells)} |"
+            )
     return "\n".join(rows)
 
 
@@ -121,7 +125,7 @@ def _result(name: str) -> Any:
 #: Which parts each page has; a part stands between comments of its name.
 PAGES = {
     "README.md": (_matrix, _speed),
-    "docs/agent.md": (_presets,),
+    "docs/presets/index.md": (_presets,),
     "docs/evaluator.md": (_cost, _load, _tolerances),
     "docs/operators.md": (_headline, _memory, _cpu, _amd),
 }
