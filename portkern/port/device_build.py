@@ -10,8 +10,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -26,7 +26,7 @@ from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, KernelObject
 from portkern.spec.occupancy import Occupancy, occupancy
 from portkern.spec.target import AmdLimits, Target
-from portkern.toolchain.compiler_log import ERROR, messages
+from portkern.toolchain.compiler_log import ERROR, CompilerMessage, messages
 from portkern.toolchain.run_tool import cache_root
 
 #: ``machine``: a header or a tool is not here; ``code``: the compiler rejects what is written;
@@ -64,12 +64,14 @@ class KernelResources:
 
 @dataclass(frozen=True)
 class Built:
-    """``kernels`` are those that the object has: a template that nothing launches has none."""
+    """``kernels`` are those that the object has: a template that nothing launches has none.
+    ``rejected`` are functions that had to be left out, and why."""
 
     object: Path
     kernels: tuple[KernelResources, ...]
     log: str = ""
     reused: bool = False
+    rejected: Mapping[str, NotBuilt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,9 +203,13 @@ def _not_built(error: BuildError, request: FileBuild) -> NotBuilt:
     if header:
         absent = absent_headers.reason(header, request.target.name)
         return NotBuilt(absent.reason, log, line, absent.cause, header)
-    text = re.sub(r"^\S+?:\d+(?::\d+)?: ", "", first.text)
     place = "" if own is first else f" ({Path(first.file).name}:{first.line})"
-    return NotBuilt(f"{text}{place}", log, line)
+    return NotBuilt(f"{words_of(first)}{place}", log, line)
+
+
+def words_of(message: CompilerMessage) -> str:
+    """Without the place."""
+    return re.sub(r"^\S+?:\d+(?::\d+)?: ", "", message.text)
 
 
 class _Store:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from portkern.port import device_build, stand_ins, tree
+from portkern.port import device_build, partial_build, stand_ins, tree
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
@@ -132,15 +132,21 @@ class FilePorter:
         include: Sequence[Path],
         defines: Sequence[str],
     ) -> Built | NotBuilt:
+        home = (self._ported / unit).parent
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
-            return device_build.build(
-                self._ported / unit,
-                target,
-                include=include,
-                defines=defines,
-                workdir=Path(workdir),
-                timeout_s=self._request.timeout_s,
-            )
+
+            def compile_file(file: Path) -> Built | NotBuilt:
+                beside = () if file.parent == home else (home,)
+                return device_build.build(
+                    file,
+                    target,
+                    include=(*include, *beside),
+                    defines=defines,
+                    workdir=Path(workdir),
+                    timeout_s=self._request.timeout_s,
+                )
+
+            return partial_build.build(self._ported / unit, compile_file, Path(workdir) / "slices")
 
 
 def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources | NotBuilt:
@@ -151,6 +157,11 @@ def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources
             if instances:
                 return _resources(instances, made)
     failed = [made for made in objects if isinstance(made, NotBuilt)]
+    failed += [
+        made.rejected[kernel.name]
+        for made in objects
+        if isinstance(made, Built) and kernel.name in made.rejected
+    ]
     if failed:
         return failed[0]
     if kernel.template:

@@ -121,15 +121,15 @@ class SourceMap:
                 i = directive.end
                 continue
             close = code.partner[i]
-            if code.text[i] == "{" and close > i and (name := self._function_before(i)):
+            if code.text[i] == "{" and close > i and (name := self.function_before(i)):
                 begins.append(i)
                 ends.append((close, name))
                 i = close
             i += 1
         return begins, ends
 
-    def _function_before(self, brace: int) -> str:
-        """'' when the brace opens something else."""
+    def function_before(self, brace: int) -> str:
+        """The name of the function whose body the brace opens; '' when it opens something else."""
         code, i = self.code, brace - 1
         while i > 0 and code.text[i] in _BEFORE_BODY:
             i -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from portkern.errors import ConfigError
@@ -14,28 +14,18 @@ from portkern.port.proof.case import Buffer, Case, to_yaml
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors
+from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
 from portkern.port.proof.infer import SCALES, Refused, propose
 from portkern.port.proof.judge import judge, outcome_of
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.programs import command_of
-from portkern.port.proof.runs import NotBuilt, Runs, Wanted
+from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 #: A case that an original of any quality can be run on is the first of these without a finding.
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One case of a kernel, in each text: the original's, the port's, the port's at the other
-    width."""
-
-    kernel: Kernel
-    original: Case
-    ported: Case
-    other: Case
 
 
 _Sources = tuple[ProofSource, ProofSource, ProofSource]
@@ -60,9 +50,11 @@ class KernelProver:
         self._vendor, self._target, self._other = vendor, target, other
         self._hazards, self._cases = hazards, cases
         self._workdir, self._runs, self._limits = workdir, runs, limits
+        self._known = {**self._ported.aliases, **self._original.aliases}
 
     def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
-        """All in one program, or in a few where some cannot be built."""
+        """All in one program, or in a few, with what they need alone, where some cannot be
+        built."""
         proofs: dict[str, KernelProof] = {}
         trials: dict[str, list[Trial]] = {}
         for kernel in kernels:
@@ -71,19 +63,14 @@ class KernelProver:
                 proofs[kernel.name] = self._refused(kernel, proposed)
             else:
                 trials[kernel.name] = proposed
-        for group in self._groups(trials):
+        grouping = Grouping(self._original, self._ported, self._workdir, self._failure)
+        groups, rejected = grouping.of(trials)
+        for name, failure in rejected.items():
+            proofs[name] = self._rejected(trials[name][0], failure)
+        for group in groups:
             for proof in self._prove_group(group):
                 proofs[proof.kernel] = proof
         return tuple(proofs[kernel.name] for kernel in kernels)
-
-    def _groups(self, trials: dict[str, list[Trial]]) -> list[dict[str, list[Trial]]]:
-        """As few as can be built."""
-        if len(trials) < 2 or self._builds_together(trials):
-            return [trials] if trials else []
-        names = list(trials)
-        half = len(names) // 2
-        parts = ({name: trials[name] for name in part} for part in (names[:half], names[half:]))
-        return [group for part in parts for group in self._groups(part)]
 
     # ---- cases
 
@@ -123,73 +110,78 @@ class KernelProver:
             kernel.name, self._ported.source.path, kernel.line, outcome, refused.reason
         )
 
+    def _rejected(self, trial: Trial, failure: Failure) -> KernelProof:
+        whose, reason = failure.whose, failure.not_built
+        return KernelProof(
+            trial.kernel.name,
+            self._ported.source.path,
+            trial.kernel.line,
+            outcome_of(reason.unmodelled) if reason.unmodelled else Outcome.UNPROVEN,
+            f"{whose}'s case is not built: {reason.reason}",
+            str(trial.original),
+        )
+
     # ---- programs
 
-    def _sources(self, group: Mapping[str, list[Trial]]) -> _Sources:
+    def _sources(self, group: Group) -> _Sources:
         """The original's, the port's and that for the other width; which case is which is their
         order in the group."""
-        trials = [trial for of_kernel in group.values() for trial in of_kernel]
-        name = next(iter(group)) + (f"_and_{len(group) - 1}" if len(group) > 1 else "")
+        trials = [trial for of_kernel in group.trials.values() for trial in of_kernel]
         return (
-            self._written(self._original, [trial.original for trial in trials], name, "original"),
-            self._written(self._ported, [trial.ported for trial in trials], name, "port"),
-            self._written(self._ported, [trial.other for trial in trials], name, "other"),
+            self._written(group, group.original, [t.original for t in trials], "original"),
+            self._written(group, group.ported, [t.ported for t in trials], "port"),
+            self._written(group, group.ported, [t.other for t in trials], "other"),
         )
 
     def _written(
-        self, file: SourceTexts, cases: Sequence[Case], name: str, role: str, title: str = ""
+        self, group: Group, file: SourceTexts, cases: Sequence[Case], role: str
     ) -> ProofSource:
-        path = self._workdir / "cases" / role / f"case_{name}{harness.suffix(file.source.language)}"
+        name = f"case_{group.name}{harness.suffix(file.source.language)}"
+        path = self._workdir / "cases" / role / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = harness.render(
             cases,
             _openmp(file) + f'#include "{file.source.path.name}"',
             file.source.language,
-            known=file.aliases,
+            known=self._known,
             scopes=_scopes(file),
-            title=title or f"Kernels of {file.source.path.name}",
+            title=f"Kernels of {file.source.path.name}",
             command="",
         )
         path.write_text(text, encoding="utf-8")
-        include = (*file.source.include, file.source.path.parent.absolute())
+        include = (file.source.path.parent.absolute(), *file.source.include)
         return replace(file.source, path=path, include=include)
 
-    def _builds_together(self, group: Mapping[str, list[Trial]]) -> bool:
+    def _failure(self, group: Group) -> Failure | None:
+        """Why it cannot be built for the executor."""
         original, ported, _ = self._sources(group)
         wanted = [
             Wanted(original, self._vendor, "check", "original"),
             Wanted(ported, self._target, "check", "port"),
         ]
-        return not any(isinstance(p, NotBuilt) for p in self._runs.build_all(wanted))
+        built = zip(("the original", "the port"), self._runs.build_all(wanted), strict=True)
+        failed = (Failure(who, made) for who, made in built if isinstance(made, NotBuilt))
+        return next(failed, None)
 
-    def _prove_group(self, group: Mapping[str, list[Trial]]) -> list[KernelProof]:
+    def _prove_group(self, group: Group) -> list[KernelProof]:
         sources = self._sources(group)
         first = 0
         proofs = []
-        for trials in group.values():
-            proofs.append(self._prove_kernel(trials, sources, first))
+        for trials in group.trials.values():
+            proofs.append(group.at_home(self._prove_kernel(group, trials, sources, first)))
             first += len(trials)
         return proofs
 
-    def _prove_kernel(self, trials: Sequence[Trial], sources: _Sources, first: int) -> KernelProof:
+    def _prove_kernel(
+        self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
+    ) -> KernelProof:
         kernel = trials[0].kernel
         chosen, remark = self._choose(trials, sources[0], first)
-        if isinstance(chosen, NotBuilt):
-            why = f"the original's case is not built: {chosen.reason}"
-            outcome = outcome_of(chosen.unmodelled) if chosen.unmodelled else Outcome.UNPROVEN
-            return KernelProof(
-                kernel.name,
-                self._ported.source.path,
-                kernel.line,
-                outcome,
-                why,
-                str(trials[0].original),
-            )
         trial = trials[chosen]
-        known = {**self._ported.aliases, **self._original.aliases}
-        texts = [file.file_of(kernel.name) or file.own for file in (self._original, self._ported)]
-        pairs = self._original.paired(self._ported)
-        subject = Subject(*sources, texts[0], texts[1], known, pairs=pairs)
+        both = (group.original, group.ported)
+        texts = [file.file_of(kernel.name) or file.own for file in both]
+        pairs = group.original.paired(group.ported)
+        subject = Subject(*sources, texts[0], texts[1], self._known, pairs=pairs)
         examination = Examiner(
             self._runs,
             subject,
@@ -200,17 +192,16 @@ class KernelProver:
             limit_s=self._limits.run_s,
             arguments=[str(first + chosen)],
         ).examine()
-        inputs = f"{trial.original}{remark}"
+        inputs = f"{trial.original}{remark}{group.remark}"
         proof = judge(kernel, examination, subject, self._hazards, inputs)
-        return self._saved(proof, trial)
+        return self._saved(group, proof, trial)
 
     def _choose(
         self, trials: Sequence[Trial], original: ProofSource, first: int
-    ) -> tuple[int | NotBuilt, str]:
+    ) -> tuple[int, str]:
         """The first that the original does without a finding; else the one with the fewest."""
         program = self._runs.build_all([Wanted(original, self._vendor, "check", "original")])[0]
-        if isinstance(program, NotBuilt):
-            return program, ""
+        assert isinstance(program, Program)  # groups are what can be built
         best, fewest, remark = 0, 1 << 30, ""
         for number in range(len(trials)):
             run = self._runs.run(program, arguments=[str(first + number)], record=False)
@@ -226,31 +217,31 @@ class KernelProver:
 
     # ---- what is left for the user
 
-    def _saved(self, proof: KernelProof, trial: Trial) -> KernelProof:
+    def _saved(self, group: Group, proof: KernelProof, trial: Trial) -> KernelProof:
         proposal = self._workdir / f"{proof.kernel}.yaml"
         if proof.kernel not in self._cases:
             proposal.write_text(to_yaml(trial.original), encoding="utf-8")
-        case = self._one_file(trial, f"{proof.kernel}: {proof.why}")
+        case = self._one_file(group, trial, f"{proof.kernel}: {proof.why}")
         command = command_of(case, self._target)
         is_wrong = proof.outcome is Outcome.WRONG
         return replace(proof, command=command, counterexample=case.path if is_wrong else None)
 
-    def _one_file(self, trial: Trial, title: str) -> ProofSource:
+    def _one_file(self, group: Group, trial: Trial, title: str) -> ProofSource:
         """The port's case with the port's text in it, unless that has includes beside it."""
-        file = self._ported
+        file = group.ported
         path = self._workdir / f"case_{trial.kernel.name}{harness.suffix(file.source.language)}"
         text = harness.render(
             [trial.ported],
-            _text_of(file),
+            _text_of(file, inline=group.is_sliced),
             file.source.language,
-            known=file.aliases,
+            known=self._known,
             scopes=_scopes(file),
             title=" ".join(title.split()),
             command=f"portkern run {path.name} target={self._target} sanitize=all",
         )
         path.write_text(text, encoding="utf-8")
-        include = (*file.source.include, file.source.path.parent.absolute())
-        return replace(file.source, path=path, include=include)
+        home = self._ported.source
+        return replace(home, path=path, include=(*home.include, home.path.parent.absolute()))
 
 
 def _openmp(file: SourceTexts) -> str:
@@ -258,8 +249,8 @@ def _openmp(file: SourceTexts) -> str:
     return "#include <omp.h>\n" if "<omp.h>" in file.whole else ""
 
 
-def _text_of(file: SourceTexts) -> str:
-    if _LOCAL_INCLUDE.search(file.own.text):
+def _text_of(file: SourceTexts, *, inline: bool) -> str:
+    if not inline and _LOCAL_INCLUDE.search(file.own.text):
         return _openmp(file) + f'#include "{file.source.path.name}"'
     return f'#line 1 "{file.source.path.name}"\n{file.own.text}'
 

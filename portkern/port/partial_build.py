@@ -1,0 +1,54 @@
+"""The object of a file some of whose kernels a compiler rejects: the others, without these and what
+uses them, and for each of these what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from portkern.port.device_build import Built, NotBuilt, words_of
+from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.slice import Slices, written
+from portkern.port.proof.texts import SourceTexts
+from portkern.toolchain.compiler_log import ERROR, messages
+
+#: Each finds what the one before it hid.
+_MOST_TRIES = 6
+
+Compile = Callable[[Path], Built | NotBuilt]
+
+
+def build(file: Path, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
+    """Of the file itself, if the compiler takes it, or if what it rejects is in none of the file's
+    functions and classes."""
+    whole = compile_file(file)
+    if isinstance(whole, Built) or whole.cause != "code":
+        return whole
+    texts = SourceTexts(ProofSource(file, "hip"))
+    slices = Slices([text.text for text in texts.files])
+    rejected: dict[str, NotBuilt] = {}
+    gone: set[tuple[int, int]] = set()
+    made: Built | NotBuilt = whole
+    for attempt in range(_MOST_TRIES):
+        if isinstance(made, Built) or made.cause != "code":
+            break
+        found = {place: words for place, words in _errors(made, texts) if place not in gone}
+        if not found:
+            break
+        gone |= found.keys()
+        cut, names = slices.without(gone)
+        for place, words in found.items():
+            for name in slices.users(*place, names):
+                rejected.setdefault(name, NotBuilt(words, made.log))
+        made = compile_file(written(texts, cut, workdir / str(attempt)))
+    return replace(made, rejected=rejected) if isinstance(made, Built) else whole
+
+
+def _errors(made: NotBuilt, texts: SourceTexts) -> Iterator[tuple[tuple[int, int], str]]:
+    """Each with its file, by number, and line."""
+    names = [file.path.name for file in texts.files]
+    for message in messages(made.log):
+        name = Path(message.file).name
+        if message.kind == ERROR and name in names:
+            yield (names.index(name), message.line), words_of(message)

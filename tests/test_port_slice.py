@@ -1,0 +1,136 @@
+"""A kernel that cannot be built is left out, with its reason; the others of its file are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkern.port import device_build, partial_build
+from portkern.port.device_build import Built, NotBuilt
+from portkern.port.proof import Outcome, ProofSource, prove
+from portkern.port.proof.slice import Slices
+from portkern.port.syntax import parse
+from portkern.port.translate import translate
+from portkern.simt.execute import runtime_library
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+
+MIXED = """\
+#include <cuda_runtime.h>
+#include <nowhere/absent.h>
+namespace lib {
+template <class T> __device__ T twice(T x) { return x + x; }
+__device__ void odd(float* x) { asm volatile("frobnicate.f32 %0, %0;" : "+f"(*x)); }
+}  // namespace lib
+#define LAUNCHER(name) \\
+    void run_##name(float* y, float* x) { name##_kernel<<<1, 256>>>(y, x, 256); }
+__global__ void good_kernel(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = lib::twice(x[i]);
+}
+__global__ void odd_kernel(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { y[i] = x[i]; lib::odd(&y[i]); }
+}
+__global__ void broken_kernel(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + undeclared_thing;
+}
+LAUNCHER(good)
+LAUNCHER(odd)
+LAUNCHER(broken)
+struct Host { Absent a; };
+typedef struct { Absent a; } Typedefed;
+int main() { Host h; run_good(0, 0); }
+"""
+
+
+def sliced(text: str, *kernels: str, without: tuple[str, ...] = ()) -> str:
+    return Slices([text]).of(kernels, without)[0]
+
+
+def test_a_slice_has_what_the_kernel_uses_on_its_lines() -> None:
+    kept = sliced(MIXED, "good_kernel", without=("nowhere/absent.h",))
+    lines = MIXED.splitlines()
+    shown = [n for n, line in enumerate(kept.splitlines()) if line.strip()]
+    assert [lines[n] for n in shown] == [kept.splitlines()[n] for n in shown]
+    gone = ("frobnicate", "odd_kernel", "undeclared_thing", "LAUNCHER(good)", "Absent", "main")
+    assert [word for word in gone if word in kept] == []
+    for word in ("lib::twice(x[i])", "T twice(T x)", "cuda_runtime.h", "}  // namespace lib"):
+        assert word in kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("struct S { int n; };\n__global__ void k(S s) {}", True),
+        ("struct S { int n; };\n__global__ void k(int s) {}", False),
+        ("#define USE S\nstruct S { int n; };\n__global__ void k(USE s) {}", True),
+        ("struct S { int n; };\nS everywhere;\n__global__ void k() {}", True),
+        ("void S() {}\n__global__ void k() {}\ntemplate void S<int>(int);\n", False),
+        ("void S();\n__global__ void k() {}\nvoid S() {}\n", False),
+        # A condition of the preprocessor that a definition is torn by stays whole.
+        ("#if A\nvoid S(int a)\n#endif\n{}\n__global__ void k() {}", True),
+        ('extern "C" {\nvoid S() {}\n}\n__global__ void k() {}', False),
+        ("template <class T> class S : Base<T> { T t; };\n__global__ void k(S<int> s) {}", True),
+        ("#define MAKE(x) __device__ int x##_f() { return S(); }\nint S() {}\nMAKE(a)\n"
+         "__global__ void k() { a_f(); }", True),
+    ],
+)  # fmt: skip
+def test_definitions_stay_where_the_kernel_leads_to_them(text: str, kept: bool) -> None:
+    cut = sliced(text, "k")
+    assert ("S" in cut) == kept
+    assert "void k(" in cut and len(cut) == len(text)
+
+
+def test_who_uses_a_line_is_known_through_functions_and_macros() -> None:
+    slices = Slices([MIXED])
+    kernels = ("good_kernel", "odd_kernel", "broken_kernel")
+    assert slices.users(0, 5, kernels) == {"odd_kernel"}
+    assert slices.users(0, 4, kernels) == {"good_kernel"}
+    assert slices.users(0, 19, kernels) == {"broken_kernel"}
+    assert slices.users(0, 1, kernels) == set()
+
+
+@pytest.mark.full
+@pytest.mark.skipif(isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find()))
+def test_the_other_kernels_of_a_file_are_proven(tmp_path: Path) -> None:
+    original, ported = tmp_path / "mixed.cu", tmp_path / "mixed.hip"
+    original.write_text(MIXED, encoding="utf-8")
+    ported.write_text(translate(MIXED, "mixed.cu").text, encoding="utf-8")
+    proofs = prove(
+        ProofSource(original, "cuda"),
+        ProofSource(ported, "hip"),
+        target=target.load("gfx942"),
+        other=None,
+        kernels=parse(MIXED).kernels,
+        workdir=tmp_path / "work",
+    )
+    good, odd, broken = proofs
+    assert good.outcome is Outcome.PROVEN, good
+    assert "without <nowhere/absent.h>, which is not here" in good.inputs
+    assert good.path == ported and good.coverage is not None and good.coverage.part > 0.5
+    assert odd.outcome is Outcome.NEEDS_HARDWARE and "mixed.cu:5: error: SX001" in odd.why
+    assert broken.outcome is Outcome.UNPROVEN and "mixed.cu:19" in broken.why
+    assert not any("slices" in proof.why for proof in proofs)
+
+
+@pytest.mark.full
+def test_the_other_kernels_of_a_file_are_built(tmp_path: Path) -> None:
+    answer = registry.load("hip").probe(target.load("gfx942"))
+    if isinstance(answer, Missing):
+        pytest.skip(str(answer))
+    text = MIXED.replace("#include <nowhere/absent.h>", "struct Absent {};")
+    file = tmp_path / "mixed.hip"
+    file.write_text(translate(text, "mixed.cu").text, encoding="utf-8")
+
+    def compile_file(path: Path) -> Built | NotBuilt:
+        where = target.load("gfx942")
+        return device_build.build(path, where, include=[tmp_path], workdir=tmp_path / "work")
+
+    built = partial_build.build(file, compile_file, tmp_path / "slices")
+    assert isinstance(built, Built), built
+    assert [kernel.kernel.partition("(")[0] for kernel in built.kernels] == ["good_kernel"]
+    assert "asm" in built.rejected["odd_kernel"].reason
+    assert "undeclared_thing" in built.rejected["broken_kernel"].reason
