@@ -19,7 +19,7 @@ from portkern.agent.task import Task
 from portkern.cells.selection import default_target
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import generate, run_folder
+from portkern.cli.verbs import compare, generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
 from portkern.errors import (
     BackendUnavailable,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 SETTINGS = "settings"
+#: The question that is a verb of its own.
+MODELS = "name=models"
 _PLACES = ("backend", "target")
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
@@ -99,6 +101,8 @@ class Asked:
 
 
 def main(overrides: Sequence[str]) -> int:
+    if MODELS in overrides:
+        return compare.main([one for one in overrides if one != MODELS])
     asked = read(overrides)
     folder = run_folder.run_folder(asked.options.reports, asked.run)
     if asked.options.fresh:
