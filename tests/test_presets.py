@@ -351,8 +351,13 @@ def test_regrapht_applies_one_method_of_its_graph_in_each_request(tmp_path: Path
 
 
 def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_path: Path) -> None:
-    played = run(tmp_path, "kernelevolve", usual(), "budget.attempts=8")
-    assert set(played.prompts) == {"universal"}
+    played = run(tmp_path, "kernelevolve", usual(), "budget.attempts=12", "feedback=default")
+    assert played.prompts == ["universal"] * 12
+    # Three beginnings of two kernels each, then two children of each of the best three.
+    best = sorted(played.attempts[:6], key=lambda one: -one.score)[:3]
+    assert [one.parents for one in played.attempts[6:]] == [
+        (parent.id,) for parent in best for _ in range(2)
+    ]
 
 
 def test_akg_goes_by_confidence_over_parents(tmp_path: Path) -> None:
@@ -390,6 +395,8 @@ def test_maxcode_tells_the_next_prompt_what_a_critic_made_of_the_best(tmp_path: 
     assert played.prompts.count("critic_critic") == 6
     sixth = [k for k, name in enumerate(played.prompts) if name == "direct"][5]
     assert "read once" in played.text(sixth)
+    best = max(attempt.score for attempt in played.attempts[:5])
+    assert f"passed, {best:.2f} times as fast as the baseline" in played.text(sixth)
 
 
 def test_tritorx_tells_what_its_linter_found_and_no_time_and_ends_with_the_first_correct_kernel(
