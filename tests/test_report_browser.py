@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import re
 import runpy
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,29 +19,13 @@ from portkern.regression.rule import Change
 from portkern.regression.series import Series
 from portkern.report import html
 from portkern.report.table import Table
+from tests.browser import act, browse, dom, needs_browser
 
 records: Callable[[], list[Record]] = runpy.run_path(
     str(Path(__file__).with_name("report_records.py"))
 )["records"]
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-)
-
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason=f"no browser on PATH: none of {', '.join(NAMES)}"
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -56,33 +38,6 @@ def page(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "matrix.html"
     path.write_text(html.render(table, title="nightly <b>&"), encoding="utf-8")
     return path
-
-
-def browse(page: Path, *options: str, fragment: str = "") -> str:
-    """Open the page as a user would; returns what the browser printed on stdout."""
-    url = page.as_uri() + (f"#{fragment}" if fragment else "")
-    profile = f"--user-data-dir={page.parent / 'profile'}"
-    command = [str(BROWSER), *FLAGS, profile, *options, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not console, console  # an uncaught error, or something the page's policy refused
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def dom(page: Path, fragment: str = "") -> str:
-    return browse(page, "--dump-dom", fragment=fragment)
-
-
-def act(page: Path, script: str) -> str:
-    """The body's ``data-result`` after ``script`` ran at the end of the page."""
-    acted = page.with_name("acted.html")
-    text = page.read_text(encoding="utf-8")
-    run = f"<script>document.body.dataset.result = (() => {{ {script} }})();</script></body>"
-    acted.write_text(text.replace("</body>", run), encoding="utf-8")
-    found = re.search(r'data-result="([^"]*)"', dom(acted))
-    assert found is not None
-    return found[1]
 
 
 def test_the_grid_agrees_with_the_table(page: Path, table: Table) -> None:

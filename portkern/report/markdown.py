@@ -32,7 +32,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]~#$])")
 def render(table: Table, *, title: str) -> str:
     reasons = _Reasons()
     sections = [
-        f"# {_text(title)}",
+        f"# {literal(title)}",
         _facts(table),
         _changes(table),
         LEGEND,
@@ -65,7 +65,7 @@ def overview(records: Sequence[Record], *, targets: Sequence[str] = (), most: in
     ]
     left_out = len(table.targets) - len(targets)
     more = f" {left_out} more targets are in the full report." if left_out else ""
-    lines = _table(["", *map(_code, targets)], rows)
+    lines = grid(["", *map(_code, targets)], rows)
     return f"{lines}\n\n{LEGEND}{more}\n"
 
 
@@ -85,7 +85,7 @@ def _facts(table: Table) -> str:
         parts.append(f"{whole.noisy} measured with too much noise to be compared")
     if table.superseded:
         parts.append(f"{table.superseded} earlier attempts superseded")
-    return f"{', '.join(parts)}. Newest record: {_text(table.generated)}."
+    return f"{', '.join(parts)}. Newest record: {literal(table.generated)}."
 
 
 def _changes(table: Table) -> str:
@@ -97,15 +97,15 @@ def _changes(table: Table) -> str:
         [
             _code(str(cell.series)),
             f"**{cell.change}**" if cell.regressed else str(cell.change),
-            _text("; ".join(filter(None, (cell.detail, cell.quarantined)))),
-            _text(", ".join(cell.because)),
+            literal("; ".join(filter(None, (cell.detail, cell.quarantined)))),
+            literal(", ".join(cell.because)),
         ]
         for cell in changes.listed[:MOST_CHANGES]
     ]
     left_out = len(changes.listed) - len(rows)
     more = f"\n\n{left_out} more are in `regressions.json`." if left_out else ""
-    listed = _table(["cell", "what", "detail", "what else changed"], rows) if rows else ""
-    return "\n\n".join(filter(None, (f"## {_text(str(changes))}", listed + more)))
+    listed = grid(["cell", "what", "detail", "what else changed"], rows) if rows else ""
+    return "\n\n".join(filter(None, (f"## {literal(str(changes))}", listed + more)))
 
 
 class _Reasons:
@@ -122,7 +122,7 @@ class _Reasons:
     def section(self) -> str:
         if not self._numbers:
             return ""
-        lines = (f"{number}. {_text(reason)}" for reason, number in self._numbers.items())
+        lines = (f"{number}. {literal(reason)}" for reason, number in self._numbers.items())
         return "## Why the next rung is missing\n\n" + "\n".join(lines)
 
 
@@ -135,7 +135,7 @@ def _summary(table: Table, reasons: _Reasons) -> str:
         [_code(target), *(_standing(totals.get((tool, target)), reasons) for tool in tools)]
         for target in table.targets
     ]
-    return "## Targets and backends\n\n" + _table(["target", *map(_code, tools)], rows)
+    return "## Targets and backends\n\n" + grid(["target", *map(_code, tools)], rows)
 
 
 def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
@@ -183,11 +183,11 @@ def _target(table: Table, target: str, reasons: _Reasons) -> str:
     for op in table.ops:
         cells = [table.cells.get((op, total.column)) for total in totals]
         if any(cells):
-            rows.append([_text(op), *(_cell(cell, reasons) for cell in cells)])
+            rows.append([literal(op), *(_cell(cell, reasons) for cell in cells)])
     rows.append(["**all**", *(f"**{t.speedup}**" if t.speedup else "" for t in totals)])
     devices = sorted({r.venue for t in totals for r in t.records if r.venue})
-    head = f"## {_text(target)}\n\n" + (f"{_text('; '.join(devices))}.\n\n" if devices else "")
-    return head + _table(["op", *(_code(total.column.tool) for total in totals)], rows, right=True)
+    head = f"## {literal(target)}\n\n" + (f"{literal('; '.join(devices))}.\n\n" if devices else "")
+    return head + grid(["op", *(_code(total.column.tool) for total in totals)], rows, right=True)
 
 
 def _cell(cell: TableCell | None, reasons: _Reasons) -> str:
@@ -230,13 +230,13 @@ def _rungs(table: Table) -> str:
     if not rows:
         return ""
     heads = ["", "✓ emulated", "built", "none", "failed"]
-    return "## Emulated and built, not yet on the hardware\n\n" + _table(heads, rows)
+    return "## Emulated and built, not yet on the hardware\n\n" + grid(heads, rows)
 
 
 def _names(cells: Sequence[TableCell], total: ColumnTotal) -> str:
     if len(cells) == len(total.cells) > 1:
         return f"all {len(cells)}"
-    return ", ".join(_text(cell.op) for cell in cells)
+    return ", ".join(literal(cell.op) for cell in cells)
 
 
 def _builds(table: Table) -> str:
@@ -250,11 +250,11 @@ def _builds(table: Table) -> str:
     for tool in sorted({column.tool for _, column in worst}):
         columns = sorted({c for _, c in worst if c.tool == tool}, key=lambda c: natural(c.target))
         rows = [
-            [_text(op), *(_resources(worst.get((op, column), [])) for column in columns)]
+            [literal(op), *(_resources(worst.get((op, column), [])) for column in columns)]
             for op in table.ops
             if any((op, column) in worst for column in columns)
         ]
-        tables.append(_table([_code(tool), *(_code(c.target) for c in columns)], rows, right=True))
+        tables.append(grid([_code(tool), *(_code(c.target) for c in columns)], rows, right=True))
     if not tables:
         return ""
     note = (
@@ -282,36 +282,36 @@ def _failures(table: Table) -> str:
         return ""
     rows = [
         [
-            _text(r.row),
+            literal(r.row),
             _code(str(table.column(r))),
-            _text(f"{r.workload.set}/{r.workload.name}"),
-            _text(r.workload.dtype),
+            literal(f"{r.workload.set}/{r.workload.name}"),
+            literal(r.workload.dtype),
             f"**{_words(r.verdict)}**",
-            _text(_short(headline(r.detail) or "no detail recorded")),
+            literal(_short(headline(r.detail) or "no detail recorded")),
         ]
         for r in failing[:MOST_FAILURES]
     ]
     left = len(failing) - len(rows)
     more = f"\n\n{left} more in summary.json and records.jsonl." if left else ""
     heads = ["op", "backend@target", "workload", "dtype", "verdict", "detail"]
-    return f"## Failures ({len(failing)})\n\n{_table(heads, rows)}{more}"
+    return f"## Failures ({len(failing)})\n\n{grid(heads, rows)}{more}"
 
 
 def _environments(table: Table) -> str:
     rows = [
         [
-            _text(e.machine),
-            _text(e.device),
-            _text(e.driver) or "—",
-            _text(", ".join(f"{k} {v}" for k, v in sorted(e.toolchain.items()))) or "—",
-            _text(e.harness_version),
+            literal(e.machine),
+            literal(e.device),
+            literal(e.driver) or "—",
+            literal(", ".join(f"{k} {v}" for k, v in sorted(e.toolchain.items()))) or "—",
+            literal(e.harness_version),
         ]
         for e in table.machines
     ]
     if not rows:
         return ""
     heads = ["machine", "device", "driver", "toolchain", "portkern"]
-    body = _table(heads, rows)
+    body = grid(heads, rows)
     return _details("Environments", body)
 
 
@@ -319,12 +319,12 @@ def _details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool = False) -> str:
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool = False) -> str:
     rule = ["---"] + ["---:" if right else "---"] * (len(heads) - 1)
     return "\n".join(f"| {' | '.join(row)} |" for row in [heads, rule, *rows])
 
 
-def _text(text: str) -> str:
+def literal(text: str) -> str:
     """Plain text as Markdown that shows it literally, on one line, also inside a table."""
     text = " ".join(printable(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -333,7 +333,7 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     """A name that may stand in a code span; one that may not is escaped."""
-    return f"`{text}`" if re.fullmatch(r"[\w@./+ -]+", text) else _text(text)
+    return f"`{text}`" if re.fullmatch(r"[\w@./+ -]+", text) else literal(text)
 
 
 def _short(text: str, most: int = 160) -> str:

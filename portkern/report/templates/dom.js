@@ -2,6 +2,8 @@
 // Shared by the pages. All text goes through textContent: the data holds the words of models, of
 // compilers and of kernels.
 const FIRST_ROWS = 200;
+// Okabe and Ito's palette without its yellow, which vanishes on white.
+const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b6fc0", "#7a7a7a"];
 
 const $ = (id) => document.getElementById(id);
 

@@ -6,8 +6,6 @@ const MEANING = [
   "correct on the hardware", "correct and timed on the hardware",
 ];
 const BAD = new Set(DATA.bad);
-// Okabe and Ito's palette without its yellow, which vanishes on white.
-const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b6fc0", "#7a7a7a"];
 const DASHES = { float32: "", float16: "6 3", bfloat16: "2 3" };
 const LIMIT_LOG2 = 2;
 

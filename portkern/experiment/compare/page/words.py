@@ -1,0 +1,198 @@
+"""A comparison in words and in plain tables: what Markdown and a terminal show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from portkern.experiment.compare.result import (
+    METRICS,
+    Comparison,
+    Difference,
+    Figure,
+    Scope,
+    Venue,
+)
+from portkern.experiment.section import DASH, SectionTable, counted, listed
+
+VENUES: Final[dict[Venue, str]] = {
+    "measured": "Measured on hardware",
+    "emulated": "Emulated",
+    "": "Evidence not known",
+    "any": "In all places at once, measured or emulated",
+}
+#: What a table of models shows, as far as anybody has it: metric, whether at the largest k, p.
+BOARD: Final[tuple[tuple[str, bool, float | None], ...]] = (
+    ("pass", True, None),
+    ("fast", True, 1.0),
+    ("speedup_geometric", True, None),
+    ("efficiency", True, None),
+    ("portable_pass", True, None),
+    ("pp_architectural", False, None),
+    ("heldout", False, None),
+    ("cheat", False, None),
+    ("tokens_per_solved", False, None),
+    ("usd_per_solved", False, None),
+)
+#: Models that a title names.
+_MOST_NAMED = 3
+#: Lines that a terminal gets.
+_MOST_LINES = 20
+_MOST_SENTENCES = 4
+_NAME_WIDTH = 32
+
+
+def title(comparison: Comparison) -> str:
+    models = comparison.models
+    named = listed(models) if len(models) <= _MOST_NAMED else counted(len(models), "model")
+    return f"{named} on {counted(len(comparison.places), 'place')}"
+
+
+def counts(comparison: Comparison) -> str:
+    parts = [
+        counted(len(comparison.models), "model"),
+        counted(comparison.ops, "operator"),
+        counted(len(comparison.places), "place"),
+        f"{comparison.samples:,} samples",
+    ]
+    left = comparison.unevaluated
+    return ", ".join(parts) + (f", {left:,} of them not evaluated" if left else "")
+
+
+def lead(comparison: Comparison) -> list[str]:
+    """What the paired tests show, the surest first, then what they do not show."""
+    shown = sorted((d for d in comparison.differences if d.shown), key=_surest)
+    said = [d.words for d in shown[:_MOST_SENTENCES]]
+    if len(shown) > _MOST_SENTENCES:
+        more = len(shown) - _MOST_SENTENCES
+        said.append(f"{counted(more, 'more difference')} {'is' if more == 1 else 'are'} shown.")
+    others = [d for d in comparison.differences if not d.shown]
+    if others and not shown:
+        said += [d.words for d in others[:_MOST_SENTENCES]]
+    elif others:
+        pairs = dict.fromkeys(f"{d.first} and {d.second}" for d in others)
+        few = list(pairs)[:_MOST_SENTENCES] + (["others"] if len(pairs) > _MOST_SENTENCES else [])
+        said.append(
+            f"No difference shown in {len(others)} of {len(comparison.differences)} comparisons "
+            f"(between {'; '.join(few)}): their intervals say how large it could be."
+        )
+    if not comparison.differences and len(comparison.models) > 1:
+        said.append("No two models have a task in common, so that none can be compared.")
+    return said
+
+
+def _surest(one: Difference) -> float:
+    return 1.0 if one.p_holm is None else one.p_holm
+
+
+def told(figure: Figure | None, *, interval: bool = True) -> str:
+    """``62 % [55, 69]``, or in a word why there is no number."""
+    if figure is None:
+        return DASH
+    if figure.estimate is None:
+        return "not timed" if "timed" in figure.reason else "none"
+    amount = _AMOUNTS[METRICS[figure.metric].unit]
+    value = amount(figure.estimate.value)
+    if not interval or figure.estimate.ci95 is None:
+        return value
+    low, high = (amount(end).strip(" %×$s") for end in figure.estimate.ci95)
+    return f"{value} [{low}, {high}]"
+
+
+def _dollars(value: float) -> str:
+    return f"${value:.2g}" if value < 0.1 else f"${value:.2f}"
+
+
+#: How a number of each unit is written.
+_AMOUNTS: Final[dict[str, Callable[[float], str]]] = {
+    "share": lambda value: f"{100 * value:.0f} %",
+    "times": lambda value: f"{value:.2f}×",
+    "usd": _dollars,
+    "seconds": lambda value: f"{value:.0f} s",
+    "count": lambda value: f"{value:.0f}",
+}
+
+
+def venues(comparison: Comparison) -> list[Venue]:
+    """With the one of portable-pass, which asks for all places at once."""
+    seen = {figure.scope.venue for figure in comparison.figures}
+    order: list[Venue] = [*comparison.venues(), "any"]
+    return [venue for venue in order if venue in seen]
+
+
+def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> SectionTable | None:
+    """A row for each model, the best first; a column for each metric that anybody has."""
+    k = max(comparison.ks, default=1)
+    found = {
+        model: [_figure(comparison, model, venue, *column, k) for column in BOARD]
+        for model in comparison.models
+    }
+    shown = [i for i in range(len(BOARD)) if any(row[i] for row in found.values())]
+    rows = {model: [row[i] for i in shown] for model, row in found.items() if any(row)}
+    if not rows:
+        return None
+    titles = [next(row[i] for row in found.values() if row[i]) for i in shown]
+    order = sorted(rows, key=lambda model: -_value(rows[model][0]))
+    return SectionTable(
+        ("model", *(figure.title for figure in titles if figure)),
+        tuple((model, *(told(f, interval=interval) for f in rows[model])) for model in order),
+    )
+
+
+def _figure(
+    comparison: Comparison,
+    model: str,
+    venue: Venue,
+    metric: str,
+    at_k: bool,
+    p: float | None,
+    k: int,
+) -> Figure | None:
+    return comparison.figure(Scope(model, venue), metric, k if at_k else None, p)
+
+
+def _value(figure: Figure | None) -> float:
+    return figure.estimate.value if figure and figure.estimate else -1.0
+
+
+def by_place(comparison: Comparison, venue: Venue) -> SectionTable | None:
+    """pass@k of each model in each place."""
+    k = max(comparison.ks, default=1)
+    places = comparison.places
+    rows = []
+    for model in comparison.models:
+        scopes = [Scope(model, venue, place.backend, place.target) for place in places]
+        figures = [comparison.figure(scope, "pass", k) for scope in scopes]
+        if any(figures):
+            rows.append((model, *map(told, figures)))
+    return SectionTable((f"pass@{k}", *map(str, places)), tuple(rows)) if rows else None
+
+
+def summary(comparison: Comparison, notes: Sequence[str] = ()) -> str:
+    """For a terminal: at most 20 lines, notes last."""
+    lines = [counts(comparison)]
+    for venue in venues(comparison):
+        table = board(comparison, venue, interval=False)
+        if table:
+            lines += [f"{VENUES[venue]}:", *_aligned(table)]
+    lines += lead(comparison)
+    lines += [f"note: {note}" for note in (*comparison.notes, *notes)]
+    if len(lines) > _MOST_LINES:
+        left = len(lines) - _MOST_LINES + 1
+        lines = [*lines[: _MOST_LINES - 1], f"… {left} more lines are in compare.md"]
+    return "\n".join(lines)
+
+
+def _aligned(table: SectionTable) -> Iterator[str]:
+    rows = [tuple(_cut(cell) for cell in row) for row in (table.head, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *others = (
+            cell.ljust(width) if not i else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join([f"  {first}", *others]).rstrip()
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= _NAME_WIDTH else f"{cell[: _NAME_WIDTH - 1]}…"
