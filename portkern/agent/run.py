@@ -355,7 +355,14 @@ def _asked(models: Mapping[str, object]) -> dict[str, object]:
 
 
 def named(models: Mapping[str, Any]) -> dict[str, Any]:
-    """Roles with a model. One that only says how it is to be asked has the coder's."""
+    """Roles with a model. One that only says how it is to be asked has the coder's. Raises
+    ConfigError."""
+    for name, options in models.items():
+        if not isinstance(options, str | Mapping | None):
+            raise ConfigError(
+                f"Got {options!r} for models.{name}, expected a model's litellm id, or its options "
+                "{model: ID, api_base: …}"
+            )
     coder = models.get(role.DEFAULT) or {}
     base = {"model": coder} if isinstance(coder, str) else dict(coder)
     if not base.get("model"):

@@ -90,8 +90,9 @@ def _composed(config: str, overrides: Sequence[str], known: Sequence[str] = ()) 
 
 
 def _loosened(override: str, free: Sequence[str]) -> str:
-    """Hydra takes new keys when they are marked with ``++``."""
-    return f"++{override}" if override.startswith(tuple(f"{key}." for key in free)) else override
+    """Hydra takes new keys when they are marked with ``++``: below a key, or in a mapping for it."""
+    below = tuple(form for key in free for form in (f"{key}.", f"{key}={{"))
+    return f"++{override}" if override.startswith(below) else override
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -252,9 +253,9 @@ def plan_of(options: GenerateOptions) -> RunPlan:
             budget_s=options.budget_s,
             timeout_s=options.timeout_s,
         ),
-        models=dict(options.models or {}),
-        prices=dict(options.prices or {}),
-        budget=GenerationBudget.of(options.budget or {}),
+        models=_mapping("models", options.models, "coder: openai/gpt-5"),
+        prices=_mapping("prices", options.prices, "openai/x: {input: 1, output: 2}"),
+        budget=GenerationBudget.of(_mapping("budget", options.budget, "attempts: 30")),
         final=final,
         raced=raced,
         stage=stage,
@@ -264,6 +265,13 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         cache=options.cache,
         replay=Path(options.replay) if options.replay else None,
     )
+
+
+def _mapping(name: str, value: object, such_as: str) -> dict[str, Any]:
+    """Raises ConfigError for an option whose keys are free, and that has none."""
+    if not isinstance(value, Mapping | None):
+        raise ConfigError(f"Got {name}={value!r}, expected a mapping: '{name}={{{such_as}}}'")
+    return dict(value or {})
 
 
 def _ends(
