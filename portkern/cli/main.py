@@ -28,6 +28,7 @@ VERBS = {
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
     "execute": "run a plan that matrix plan=FILE wrote, on a machine without a network: FILE",
     "generate": "write a kernel, by models or from the catalogue: op=softmax target=x86_64",
+    "compare": "models on portability: models=[openai/a,ollama/b] ops=core backends=all n=10",
     "experiment": "compare ways of writing kernels: name=search op=matmul target=x86_64",
     "init": "a project file for a folder of kernels: init [DIR]",
     "tune": "find the best settings of kernels here: ops=softmax backends=cpu workloads=typical",
@@ -43,7 +44,7 @@ VERBS = {
     "import": "operators of other benchmarks (kernelbench DIR), or what a plan gave (records FILE)",
 }
 #: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.
-RUN_KERNELS = {"check", "execute", "generate", "import", "op", "tune"}
+RUN_KERNELS = {"check", "compare", "execute", "generate", "import", "op", "tune"}
 HELP_FLAGS = ("-h", "--help", "help")
 #: Objects that are made before garbage is looked for. Modules are hundreds of thousands, and stay:
 #: with Python's own 700 a tenth of the time of ``import torch`` goes into looking at them.

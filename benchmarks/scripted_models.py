@@ -1,0 +1,244 @@
+"""Two "models" of known strength on this machine, and the comparison of them: results/compare/.
+
+    .venv/bin/python -m benchmarks.scripted_models               # the committed example
+        [ops=basic] [backends=all] [n=3] [folder=FOLDER]
+    .venv/bin/python -m benchmarks.scripted_models serve=8765    # the server alone
+
+They answer with the catalogue's kernel of what is asked for, or with one that does not build, is
+wrong, cheats, or with words alone: which, is drawn with the model's own chances from the request
+and its seed, so that equal requests have equal answers. No model is involved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from benchmarks import _script
+from portkern import ops
+from portkern.cli import main as cli
+from portkern.spec import catalogue, registry
+
+#: How likely each kind of answer is.
+CHANCES: Final[Mapping[str, Mapping[str, float]]] = {
+    "strong": {"right": 0.70, "wrong": 0.12, "broken": 0.10, "cheat": 0.03, "words": 0.05},
+    "weak": {"right": 0.35, "wrong": 0.25, "broken": 0.25, "cheat": 0.05, "words": 0.10},
+}
+#: USD per million tokens.
+PRICES: Final = {"strong": (3.0, 15.0), "weak": (0.2, 0.8)}
+_BACKENDS: Final = {
+    "c++": "cpu",
+    "cuda": "cuda",
+    "hip": "hip",
+    "opencl": "opencl",
+    "pallas": "pallas",
+    "triton": "triton",
+}
+_IN_PYTHON: Final = ("opencl", "pallas", "triton")
+_LANGUAGE = re.compile(r"You write (\S+) kernels")
+_OPERATION = re.compile(r"^## Operation\s+(\w+)", re.MULTILINE)
+_CHARACTERS_OF_A_TOKEN: Final = 4
+#: Small files of the sweep that are kept.
+#: The address is part of what decides a sample: a sweep that goes on has to find it again.
+_PORT: Final = 8719
+_KEPT: Final = ("samples.jsonl", "asked.json", "compare.html", "compare.md", "compare.csv")
+
+
+@dataclass(frozen=True)
+class AskedKernel:
+    op: str
+    language: str
+
+    @classmethod
+    def read(cls, messages: list[dict[str, str]]) -> AskedKernel | None:
+        """None where the prompt asks for no kernel of the catalogue."""
+        text = "\n\n".join(message["content"] for message in messages)
+        language, operation = _LANGUAGE.search(text), _OPERATION.search(text)
+        if language is None or operation is None:
+            return None
+        asked = cls(operation[1], language[1])
+        return asked if asked.op in ops.CORE and asked.language in _BACKENDS else None
+
+    @property
+    def kernel(self) -> str:
+        backend = registry.load(_BACKENDS[self.language])
+        fitting = catalogue.candidates(self.op, backend)
+        return next(one.source for one in fitting if one.language == self.language)
+
+    @property
+    def entry(self) -> re.Pattern[str]:
+        """Up to where its body begins."""
+        if self.language in _IN_PYTHON:
+            return re.compile(rf"^def {self.op}\(\s*(\w+)[^)]*\)[^:]*:\n", re.MULTILINE)
+        return re.compile(rf"\bint {self.op}\(\s*const \w+\s*\*\s*\w*\s*(\w+)[^;{{}}]*\) *\{{\n")
+
+    def inserted(self, in_python: str, in_c: str) -> str:
+        """The kernel, with a line that comes first in its entry; ``ARG`` is its first argument."""
+        line = f"    {in_python}\n" if self.language in _IN_PYTHON else f"  {in_c}\n"
+        found = list(self.entry.finditer(self.kernel))
+        if not found:
+            raise SystemExit(f"No entry in the {self.language} kernel of {self.op}")
+        end = found[-1].end()
+        return self.kernel[:end] + line.replace("ARG", found[-1][1]) + self.kernel[end:]
+
+
+def _right(asked: AskedKernel) -> str:
+    return asked.kernel
+
+
+def _wrong(asked: AskedKernel) -> str:
+    """It leaves its output as it was."""
+    return asked.inserted("return", "return 0;")
+
+
+def _broken(asked: AskedKernel) -> str:
+    return asked.inserted("no_such_module.begin(", "no_such_function(ARG;")
+
+
+def _cheat(asked: AskedKernel) -> str:
+    """A library does part of the work."""
+    return asked.inserted("__import__('torch').relu(ARG)", "cblas_sscal(1, 1.0f, (float*)ARG, 1);")
+
+
+KERNELS: Final[Mapping[str, Callable[[AskedKernel], str]]] = {
+    "right": _right,
+    "wrong": _wrong,
+    "broken": _broken,
+    "cheat": _cheat,
+}
+
+
+def kind_of(body: Mapping[str, Any]) -> str:
+    """Of the answer to this request."""
+    said = json.dumps([body["model"], body.get("seed"), body["messages"]], sort_keys=True)
+    chances = CHANCES[body["model"]]
+    drawn = Random(hashlib.sha256(said.encode()).digest())
+    return drawn.choices(list(chances), list(chances.values()))[0]
+
+
+def answer(body: Mapping[str, Any]) -> str:
+    asked, kind = AskedKernel.read(body["messages"]), kind_of(body)
+    if asked is None or kind == "words":
+        return "I would tile it and keep each row in registers."
+    return f"Here it is.\n\n```{asked.language}\n{KERNELS[kind](asked).rstrip()}\n```\n"
+
+
+# ---- the server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        known = body.get("model") in CHANCES
+        sent = json.dumps(_completion(body) if known else _unknown(body)).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _unknown(body: Mapping[str, Any]) -> dict[str, Any]:
+    text = f"no model {body.get('model')!r}, there are {' and '.join(CHANCES)}"
+    return {"error": {"message": text, "type": "not_found"}}
+
+
+def _completion(body: Mapping[str, Any]) -> dict[str, Any]:
+    text = answer(body)
+    shown = sum(len(message["content"]) for message in body["messages"])
+    tokens = {
+        "prompt_tokens": shown // _CHARACTERS_OF_A_TOKEN,
+        "completion_tokens": len(text) // _CHARACTERS_OF_A_TOKEN,
+    }
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": body["model"],
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": text},
+            }
+        ],
+        "usage": {**tokens, "total_tokens": sum(tokens.values())},
+    }
+
+
+@contextmanager
+def serving(port: int = 0) -> Iterator[str]:
+    """The server's ``api_base``, while the context lasts."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def models(url: str) -> list[str]:
+    """What ``portkern compare`` is told of them."""
+    each = ", ".join(f"{name}: {{model: openai/{name}, api_base: '{url}'}}" for name in CHANCES)
+    prices = ", ".join(
+        f"openai/{name}: {{input: {tokens_in}, output: {tokens_out}}}"
+        for name, (tokens_in, tokens_out) in PRICES.items()
+    )
+    return [f"models={{{each}}}", f"prices={{{prices}}}"]
+
+
+# ---- the example
+
+
+def main() -> None:
+    words = _script.words(("ops", "backends", "n", "folder", "serve"), __doc__)
+    if "serve" in words:
+        with serving(int(words["serve"])) as url:
+            print(" ".join(["portkern compare", *models(url)]), flush=True)
+            threading.Event().wait()
+    sys.exit(_example(words))
+
+
+def _example(words: Mapping[str, str]) -> int:
+    folder = Path(words.get("folder", "reports/compare-scripted"))
+    with serving(_PORT) as url:
+        code = cli.run(
+            [
+                "compare",
+                *models(url),
+                f"ops={words.get('ops', 'basic')}",
+                f"backends={words.get('backends', 'all')}",
+                f"n={words.get('n', '3')}",
+                "final=[heldout]",
+                "track=false",
+                f"reports={folder.parent}",
+                f"run={folder.name}",
+            ]
+        )
+    kept = _script.RESULTS / "compare"
+    kept.mkdir(exist_ok=True)
+    for name in _KEPT:
+        if (folder / name).exists():
+            shutil.copy(folder / name, kept / name)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""How a sample's run ended, as its row says it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from portkern.agent.attempt import Attempt, Status
+from portkern.agent.run import GenerationRun
+from portkern.experiment.ending import Ending, endings
+from portkern.records.record import Evidence, Record, Verdict
+
+#: What ran on hardware and could not be timed there was not emulated either.
+_EVIDENCE: dict[Evidence, Literal["", "built", "emulated", "measured"]] = {
+    Evidence.NONE: "",
+    Evidence.BUILT: "built",
+    Evidence.EMULATED: "emulated",
+    Evidence.VERIFIED: "measured",
+    Evidence.MEASURED: "measured",
+}
+
+
+def ending_of(run: GenerationRun) -> Ending | None:
+    """Of the best attempt, else of the last one that was evaluated; None without any."""
+    answered = frozenset(call.id for call in run.models.store if not call.error)
+    ends = [end for end in endings(run.log, answered) if end.status]
+    best = {attempt.id for attempt in run.log.best()}
+    chosen = [end for end in ends if end.attempt.id in best] or ends
+    return chosen[-1] if chosen else None
+
+
+def found(run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None) -> dict[str, Any]:
+    """What a row says of it. ``heldout`` are the records of the last sets, None without any."""
+    attempt, store = ending.attempt, run.models.store
+    records = _records(run, attempt)
+    last = records[-1] if records else None
+    cost = store.total
+    device_s = run.meter.spent.device_s
+    return {
+        "status": ending.status,
+        "evidence": _EVIDENCE[last.evidence] if last else "",
+        "device": last.environment.device if last else "",
+        **_times(run, records if ending.correct else ()),
+        "heldout": _held(heldout or ()),
+        "cheat": _cheat(ending, last),
+        "digest": attempt.digest,
+        "detail": attempt.detail.partition("\n")[0],
+        "tokens_in": cost.tokens_in,
+        "tokens_out": cost.tokens_out,
+        "usd": cost.usd,
+        "seconds": round(sum(call.seconds for call in store) + device_s, 3),
+    }
+
+
+def _held(records: Sequence[Record]) -> bool | None:
+    """None also where nobody could evaluate it."""
+    if any(not record.judged for record in records):
+        return None
+    return all(record.verdict is Verdict.PASSED for record in records) if records else None
+
+
+def _records(run: GenerationRun, attempt: Attempt) -> list[Record]:
+    """Of the attempt, in its order."""
+    known = {record.id: record for record in run.bench.file.read()[0]}
+    return [known[name] for name in attempt.records if name in known]
+
+
+def _times(run: GenerationRun, records: Sequence[Record]) -> dict[str, Any]:
+    """Geometric means over the scored workloads; none where one of them could not be compared."""
+    baseline, scored = run.plan.evaluation.baselines[0], run.plan.task.scored
+    timed = [
+        record
+        for record in records
+        if record.workload.set == scored and record.comparable and baseline in record.speedup
+    ]
+    if not timed:
+        return {}
+    fractions = [record.roofline.fraction for record in timed if record.roofline]
+    reached = [fraction for fraction in fractions if fraction]
+    return {
+        "baseline": baseline,
+        "speedup": _mean([record.speedup[baseline].value for record in timed]),
+        "efficiency": _mean(reached) if len(reached) == len(timed) else None,
+        "us": _mean([record.timing.median_us for record in timed if record.timing]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _cheat(ending: Ending, last: Record | None) -> str:
+    """The guard's rule that refused it first; ``suspicious`` where its results gave it away."""
+    if ending.status is Status.SUSPICIOUS:
+        return str(ending.status)
+    if ending.status is not Status.REJECTED or last is None:
+        return ""  # constraints of one's own that were not kept are no cheat
+    refusing = (hit.partition(": ")[2] for hit in last.guard)
+    first = next((hit for hit in refusing if not hit.startswith("note: ")), "")
+    return first.partition(":")[0]
