@@ -65,6 +65,12 @@ def test_a_preset_runs_to_its_end_and_asks_what_its_page_says(name: str, tmp_pat
     attempts = played.run.meter.budget.attempts
     spent = f"{attempts} attempts were made, as many as budget.attempts allows"
     assert played.stopped in ("", spent)
+    assert any(attempt.correct for attempt in played.attempts)
+    made = {attempt.id for attempt in played.attempts}
+    assert all(set(attempt.parents) <= made for attempt in played.attempts)
+    # Each call is some attempt's, and no call is counted twice.
+    counted = [call for attempt in played.attempts for call in attempt.calls]
+    assert sorted(counted) == sorted(call.id for call in played.calls)
     told, found = Page.of(name).settings, measured(played)
     assert told["requests"] == found["requests"]
     assert set(told["prompts"].split(", ")) == set(found["prompts"].split(", "))
