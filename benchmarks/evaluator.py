@@ -289,7 +289,7 @@ def _evaluate_theirs(checkout: str, folder: str) -> None:
     import torch
     from kernelbench.eval import eval_kernel_against_ref
 
-    text = (ROOT / "backends/cuda/kernels/softmax.cu").read_text()
+    text = (ROOT / "backends/gpu/kernels/softmax.cu").read_text()
     custom = CUSTOM.replace("KERNEL", text).replace("MARK", str(time.time_ns()))
     major, minor = torch.cuda.get_device_capability()
     os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"  # one architecture, as for portkern

@@ -191,7 +191,8 @@ def _filled_in(kept: _Kept, case: reference.Case) -> list[torch.Tensor]:
     assert kept.places is not None
     outputs = []
     for own, held, places in zip(case.own, kept.outputs, kept.places, strict=True):
-        output = own.clone()
+        # The framework's may be a transposed view of memory; places count in the order of indices.
+        output = own.clone(memory_format=torch.contiguous_format)
         output.view(-1)[list(places)] = held.to(own.device)
         outputs.append(output)
     return outputs

@@ -1,19 +1,13 @@
-// Index of each row's largest element, one block per row. A thread finds its first pack with its
-// largest element, the block the first pack of all, by keys of which no two are equal; only there
-// is looked for the element.
-#include <portkern/portable.h>
+// Index of each row's largest element. A thread finds its first pack with its largest element, and
+// who shares the row the first pack of all, by keys of which no two are equal; only there is looked
+// for the element. Narrow rows are a few lanes' each, a few very wide ones several blocks' each.
+#include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
+#define FILL 1024  // knob: 512 1024 2048
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-
-typedef unsigned long long Key;
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
+typedef unsigned long long Key;  // the value, then the pack: of equal values the first is larger
 
 // -inf
 __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
@@ -24,54 +18,114 @@ __device__ __forceinline__ unsigned ordered(float value) {
     return value != value ? ~0u : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-template <int V>
-__global__ __launch_bounds__(BLOCK) void argmax_kernel(const scalar_t* __restrict__ x,
-                                                       int64_t* __restrict__ index, int64_t cols) {
-    __shared__ Key partial[BLOCK / WARP_SIZE_MIN];
-    const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
-    const int64_t packs = cols / V, threads = blockDim.x;
+// Of the packs from `first` to `last`, `step` apart; of pack `first` where all are -inf or none is.
+template <bool WHOLE>
+__device__ __forceinline__ Key highest(const Row<WHOLE>& row, int64_t first, int64_t last, int64_t step) {
     float best = float(lowest());
-    unsigned place = threadIdx.x;  // all may be -inf; past the row it loses to everybody's
-    for (int64_t i = threadIdx.x; i < packs; i += threads * UNROLL) {
-        Pack<V> values[UNROLL];
+    unsigned place = first;  // past the row it loses to everybody's
+    for (int64_t i = first; i < last; i += step * UNROLL) {
+        Pack values[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
 #pragma unroll
-            for (int j = 0; j < V; ++j) values[u].at[j] = lowest();
-            if (i + u * threads < packs) values[u] = in[i + u * threads];
+            for (int j = 0; j < VEC; ++j) values[u].at[j] = lowest();
+            if (i + u * step < last) values[u] = row.load(i + u * step);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
-            scalar_t most = values[u].at[0];
+            scalar_t most = lowest();
 #pragma unroll
-            for (int j = 1; j < V; ++j) most = max_nan(most, values[u].at[j]);
+            for (int j = 0; j < VEC; ++j)
+                most = max_nan(most, row.has(i + u * step, j) ? values[u].at[j] : lowest());
             const float top = float(most);
             if (top > best || (top != top && best == best)) {
                 best = top;
-                place = i + u * threads;
+                place = i + u * step;
             }
         }
     }
-    Key key = (Key)ordered(best) << 32 | ~place;  // of equal values, the first has the larger key
-    for (int d = WARP_SIZE / 2; d > 0; d /= 2) key = max(key, warp_shuffle_xor(key, d));
-    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = key;
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    for (int w = 1; w < threads / WARP_SIZE; ++w) key = max(key, partial[w]);
-    place = ~(unsigned)key;
-    const Pack<V> values = in[place];
-    int first = 0;
-#pragma unroll
-    for (int j = V - 1; j >= 0; --j)
-        if (ordered(float(values.at[j])) == key >> 32) first = j;
-    index[blockIdx.x] = (int64_t)place * V + first;
+    return (Key)ordered(best) << 32 | ~place;
 }
 
-template <int V>
+template <bool WHOLE>
+__device__ __forceinline__ int64_t element(const Row<WHOLE>& row, Key key) {
+    const unsigned place = ~(unsigned)key;
+    const Pack values = row.load(place);
+    int first = 0;
+#pragma unroll
+    for (int j = VEC - 1; j >= 0; --j)
+        if (row.has(place, j) && ordered(float(values.at[j])) == key >> 32) first = j;
+    return row.column(place, first);
+}
+
+__device__ __forceinline__ Key lane_highest(Key key, int lanes) {
+    for (int d = lanes / 2; d > 0; d /= 2) key = max(key, warp_shuffle_xor(key, d));
+    return key;
+}
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void argmax_narrow(const scalar_t* __restrict__ x,
+                                                       int64_t* __restrict__ index, int64_t rows,
+                                                       int64_t cols, int lanes) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols, rows);
+    const Key key = lane_highest(highest(in, threadIdx.x % lanes, in.packs(), lanes), lanes);
+    if (threadIdx.x % lanes == 0 && row < rows) index[row] = element(in, key);
+}
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void argmax_wide(const scalar_t* __restrict__ x,
+                                                     int64_t* __restrict__ index, Key* partial,
+                                                     int64_t rows, int64_t cols, int64_t splits) {
+    __shared__ Key warps[BLOCK / WARP_SIZE_MIN];
+    const int64_t row = blockIdx.x / splits;
+    const Row<WHOLE> in(x, row, cols, rows);
+    const Part part(in.packs(), splits, blockIdx.x % splits);
+    Key key = highest(in, part.first + threadIdx.x, part.last, blockDim.x);
+    key = lane_highest(key, WARP_SIZE);
+    if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = key;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) key = max(key, warps[w]);
+    if (partial) partial[blockIdx.x] = key;
+    else index[row] = element(in, key);
+}
+
+// Of what several blocks found in a row.
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void argmax_of_parts(const scalar_t* __restrict__ x,
+                                                         const Key* __restrict__ partial,
+                                                         int64_t* __restrict__ index, int64_t rows,
+                                                         int64_t cols, int64_t splits) {
+    const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    Key key = 0;
+    for (int64_t s = lane; row < rows && s < splits; s += lanes) key = max(key, partial[row * splits + s]);
+    key = lane_highest(key, lanes);
+    if (lane == 0 && row < rows) index[row] = element(Row<WHOLE>(x, row, cols, rows), key);
+}
+
+template <bool WHOLE>
 int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaStream_t stream) {
+    const int64_t packs = most_packs(cols, WHOLE);
+    if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
+        const int lanes = lanes_for(packs, UNROLL);
+        const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
+        argmax_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, index, rows, cols, lanes);
+        return (int)cudaGetLastError();
+    }
+    const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
+    Scratch<Key> partial(splits > 1 ? rows * splits : 0, stream);
+    if (partial.error) return (int)partial.error;
     unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads * UNROLL < cols / V) threads *= 2;
-    argmax_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, index, cols);
+    while (threads < BLOCK && threads * UNROLL < packs / splits) threads *= 2;
+    argmax_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, rows,
+                                                                          cols, splits);
+    if (partial.data) {
+        const int64_t blocks = (rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
+        argmax_of_parts<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, partial.data, index, rows,
+                                                                       cols, splits);
+    }
     return (int)cudaGetLastError();
 }
 
@@ -79,6 +133,6 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
                       cudaStream_t stream) {
     if (rows == 0) return 0;
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's place has 32 bits
-    if ((uintptr_t)x % 16 == 0 && cols % VEC == 0) return launch<VEC>(x, index, rows, cols, stream);
-    return launch<1>(x, index, rows, cols, stream);
+    return are_whole((uintptr_t)x, cols) ? launch<true>(x, index, rows, cols, stream)
+                                         : launch<false>(x, index, rows, cols, stream);
 }

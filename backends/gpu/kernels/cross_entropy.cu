@@ -1,18 +1,11 @@
-// Cross-entropy of each row of logits, one block per row, the row read once: a thread keeps the
-// maximum of what it has seen and the sum of exponentials relative to it, and the block joins them.
-#include <portkern/portable.h>
+// Cross-entropy of each row of logits, the row read once: a thread keeps the maximum of what it has
+// seen and the sum of exponentials relative to it, and who shares the row joins them. Narrow rows are a
+// few lanes' each, a few very wide ones several blocks' each.
+#include <portkern/rows.h>
 
 #define BLOCK 512  // knob: 256 512 1024
 #define UNROLL 4  // knob: 2 4
-
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
-
-constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
+#define FILL 1024  // knob: 512 1024 2048
 
 // The exponential of a difference, which is small where it matters, so the product is near enough.
 __device__ __forceinline__ float power(float difference) {
@@ -31,59 +24,116 @@ __device__ __forceinline__ float2 joined(float2 a, float2 b) {
     return make_float2(top, a.y * power(a.x - top) + b.y * power(b.x - top));
 }
 
-template <int V>
-__global__ __launch_bounds__(BLOCK) void cross_entropy_kernel(const scalar_t* __restrict__ logits,
-                                                              const int64_t* __restrict__ target,
-                                                              scalar_t* __restrict__ loss,
-                                                              int64_t classes) {
-    __shared__ float2 partial[BLOCK / WARP_SIZE_MIN];
-    const scalar_t* row = logits + blockIdx.x * classes;
-    const Pack<V>* in = reinterpret_cast<const Pack<V>*>(row);
-    const int64_t packs = classes / V, threads = blockDim.x;
-    float chosen = 0.0f;
-    if (threadIdx.x == 0) chosen = float(row[target[blockIdx.x]]);
-    float2 seen = make_float2(LOWEST, 0.0f);
-    for (int64_t i = threadIdx.x; i < packs; i += threads * UNROLL) {
-        Pack<V> values[UNROLL];
+__device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
+    for (int d = lanes / 2; d > 0; d /= 2)
+        seen = joined(seen, make_float2(warp_shuffle_xor(seen.x, d), warp_shuffle_xor(seen.y, d)));
+    return seen;
+}
+
+// Of the packs from `first` to `last`, `step` apart.
+template <bool WHOLE>
+__device__ __forceinline__ float2 look(const Row<WHOLE>& row, int64_t first, int64_t last, int64_t step) {
+    float2 seen = make_float2(Max::start(), 0.0f);
+    for (int64_t i = first; i < last; i += step * UNROLL) {
+        Pack values[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
+            if (i + u * step < last) values[u] = row.load(i + u * step);
 #pragma unroll
-            for (int j = 0; j < V; ++j) values[u].at[j] = scalar_t(__int_as_float(0xff800000));
-            if (i + u * threads < packs) values[u] = in[i + u * threads];  // else -inf adds nothing
+            for (int j = 0; j < VEC; ++j)  // -inf adds nothing
+                if (i + u * step >= last || !row.has(i + u * step, j))
+                    values[u].at[j] = scalar_t(__int_as_float(0xff800000));
         }
         float top = seen.x, total = 0.0f;
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u)
 #pragma unroll
-            for (int j = 0; j < V; ++j) top = fmaxf(top, float(values[u].at[j]));
+            for (int j = 0; j < VEC; ++j) top = fmaxf(top, float(values[u].at[j]));
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u)
 #pragma unroll
-            for (int j = 0; j < V; ++j) total += power(float(values[u].at[j]) - top);
+            for (int j = 0; j < VEC; ++j) total += power(float(values[u].at[j]) - top);
         seen = make_float2(top, seen.y * power(seen.x - top) + total);
     }
-    for (int d = WARP_SIZE / 2; d > 0; d /= 2)
-        seen = joined(seen, make_float2(warp_shuffle_xor(seen.x, d), warp_shuffle_xor(seen.y, d)));
-    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = seen;
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) seen = joined(seen, partial[w]);
-    loss[blockIdx.x] = scalar_t(logf(seen.y) - (chosen - seen.x));
+    return seen;
 }
 
-template <int V>
-int launch(const scalar_t* logits, const int64_t* target, scalar_t* loss, int64_t rows,
-           int64_t classes, cudaStream_t stream) {
+struct Tensors {
+    const scalar_t* logits;
+    const int64_t* target;
+    scalar_t* loss;
+    int64_t rows, classes;
+
+    __device__ __forceinline__ void write(int64_t row, float2 seen) const {
+        const float chosen = float(logits[row * classes + target[row]]);
+        loss[row] = scalar_t(logf(seen.y) - (chosen - seen.x));
+    }
+};
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all, int lanes) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const Row<WHOLE> in(all.logits, row < all.rows ? row : all.rows - 1, all.classes, all.rows);
+    const float2 seen = joined_by_lanes(look(in, threadIdx.x % lanes, in.packs(), lanes), lanes);
+    if (threadIdx.x % lanes == 0 && row < all.rows) all.write(row, seen);
+}
+
+// `parts`: where several blocks share a row, else null.
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void cross_entropy_wide(const Tensors all, float2* parts,
+                                                            int64_t splits) {
+    __shared__ float2 warps[BLOCK / WARP_SIZE_MIN];
+    const int64_t row = blockIdx.x / splits;
+    const Row<WHOLE> in(all.logits, row, all.classes, all.rows);
+    const Part part(in.packs(), splits, blockIdx.x % splits);
+    float2 seen = look(in, part.first + threadIdx.x, part.last, blockDim.x);
+    seen = joined_by_lanes(seen, WARP_SIZE);
+    if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = seen;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) seen = joined(seen, warps[w]);
+    if (parts) parts[blockIdx.x] = seen;
+    else all.write(row, seen);
+}
+
+__global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors all,
+                                                                const float2* __restrict__ parts,
+                                                                int64_t splits) {
+    const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    float2 seen = make_float2(Max::start(), 0.0f);
+    for (int64_t s = lane; row < all.rows && s < splits; s += lanes)
+        seen = joined(seen, parts[row * splits + s]);
+    seen = joined_by_lanes(seen, lanes);
+    if (lane == 0 && row < all.rows) all.write(row, seen);
+}
+
+template <bool WHOLE>
+int launch(const Tensors& all, cudaStream_t stream) {
+    const int64_t packs = most_packs(all.classes, WHOLE);
+    if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
+        const int lanes = lanes_for(packs, UNROLL);
+        const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
+        cross_entropy_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+        return (int)cudaGetLastError();
+    }
+    const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
+    Scratch<float2> parts(splits > 1 ? all.rows * splits : 0, stream);
+    if (parts.error) return (int)parts.error;
     unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads * UNROLL < classes / V) threads *= 2;
-    cross_entropy_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(logits, target, loss, classes);
+    while (threads < BLOCK && threads * UNROLL < packs / splits) threads *= 2;
+    cross_entropy_wide<WHOLE><<<(unsigned)(all.rows * splits), threads, 0, stream>>>(all, parts.data, splits);
+    if (parts.data) {
+        const int64_t blocks = (all.rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
+        cross_entropy_of_parts<<<(unsigned)blocks, BLOCK, 0, stream>>>(all, parts.data, splits);
+    }
     return (int)cudaGetLastError();
 }
 
 extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scalar_t* loss,
                              int64_t rows, int64_t classes, cudaStream_t stream) {
     if (rows == 0) return 0;
-    if ((uintptr_t)logits % 16 == 0 && classes % VEC == 0)
-        return launch<VEC>(logits, target, loss, rows, classes, stream);
-    return launch<1>(logits, target, loss, rows, classes, stream);
+    const Tensors all = {logits, target, loss, rows, classes};
+    return are_whole((uintptr_t)logits, classes) ? launch<true>(all, stream)
+                                                 : launch<false>(all, stream);
 }

@@ -1,48 +1,105 @@
-// Inclusive running sum along the last axis, one block per row. A thread sums its 16 bytes, warps
-// scan by shuffles, and a carry joins the chunks of BLOCK packs, compensated so that long rows lose
-// nothing to it; the next chunk loads meanwhile.
-#include <portkern/portable.h>
+// Inclusive running sum along the last axis. Who shares a row takes a pack each, warps scan by
+// shuffles, and a carry joins the chunks, compensated so that long rows lose nothing to it; the next
+// chunk loads meanwhile. Narrow rows are a few lanes' each. A few very wide rows are several blocks'
+// each: these sum their parts first, and begin with what the parts before have.
+#include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
+#define FILL 512  // knob: 256 512 1024 2048
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+// A carry with the part of it that its own last digit cannot hold.
+struct Carry {
+    float sum = 0.0f, lost = 0.0f;
 
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
+    __device__ __forceinline__ void add(float more) {
+        const float whole = more + lost, next = sum + whole, part = next - sum;
+        lost = (sum - (next - part)) + (whole - part);  // what the rounding of next has dropped
+        if (lost != lost) lost = 0.0f;  // an infinity has nothing to lose
+        sum = next;
+    }
 };
 
-template <int V>
-__global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restrict__ x,
-                                                       scalar_t* __restrict__ y, int64_t cols) {
+// Running sums of a pack's own elements, of which `last` is the sum.
+struct Scanned {
+    float at[VEC], last = 0.0f;
+
+    template <bool WHOLE>
+    __device__ __forceinline__ Scanned(const Row<WHOLE>& row, int64_t i, bool inside, const Pack& values) {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) {
+            last += inside && row.has(i, j) ? float(values.at[j]) : 0.0f;
+            at[j] = last;
+        }
+    }
+    __device__ __forceinline__ Pack after(const Carry& carry, float before) const {
+        Pack result;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j)
+            result.at[j] = scalar_t(carry.sum + (carry.lost + (before + at[j])));
+        return result;
+    }
+};
+
+// Over groups of `lanes` lanes: the sum up to this one and with it.
+__device__ __forceinline__ float lane_scan(float value, int lane, int lanes) {
+    for (int d = 1; d < lanes; d *= 2) {
+        const float below = warp_shuffle_up(value, d);
+        if (lane >= d) value += below;
+    }
+    return value;
+}
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restrict__ x,
+                                                       scalar_t* __restrict__ y, int64_t rows,
+                                                       int64_t cols, int lanes, bool alike) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const int lane = threadIdx.x % lanes, last = threadIdx.x % WARP_SIZE - lane + lanes - 1;
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols, rows);
+    const int64_t packs = in.packs(), most = WHOLE ? cols / VEC : (cols + 2 * VEC - 2) / VEC;
+    Carry carry;
+    for (int64_t first = 0; first < most; first += lanes) {  // all lanes of a warp as often
+        const int64_t i = first + lane;
+        Pack values;
+        if (i < packs) values = in.load(i);
+        const Scanned scanned(in, i, i < packs, values);
+        const float scan = lane_scan(scanned.last, lane, lanes);
+        const float below = warp_shuffle_up(scan, 1);  // scan - last would round
+        if (i < packs && row < rows) in.store(y, i, scanned.after(carry, lane ? below : 0.0f), alike);
+        carry.add(warp_shuffle(scan, last));
+    }
+}
+
+// `sums`: of the parts of all rows, null where a row has one.
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict__ x,
+                                                     scalar_t* __restrict__ y,
+                                                     const double* __restrict__ sums, int64_t rows,
+                                                     int64_t cols, int64_t splits, bool alike) {
     // Two sets, used in turn: one barrier per chunk keeps writers off what others still read.
     __shared__ float totals[2][BLOCK / WARP_SIZE_MIN];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
     const int warps = blockDim.x / WARP_SIZE;
-    const int64_t packs = cols / V, step = blockDim.x;
-    const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
-    Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
-    float carry = 0.0f, lost = 0.0f;
+    const int64_t step = blockDim.x, row = blockIdx.x / splits, split = blockIdx.x % splits;
+    const Row<WHOLE> in(x, row, cols, rows);
+    const Part part(in.packs(), splits, split);
+    Carry carry;
+    if (sums) {
+        double before = 0.0;
+        for (int64_t s = 0; s < split; ++s) before += sums[row * splits + s];
+        carry.sum = (float)before;
+        carry.lost = (float)(before - carry.sum);
+        if (carry.lost != carry.lost) carry.lost = 0.0f;
+    }
     int turn = 0;
-    Pack<V> next;
-    if (threadIdx.x < packs) next = in[threadIdx.x];
-    for (int64_t first = 0; first < packs; first += step, turn ^= 1) {
+    Pack next;
+    if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
+    for (int64_t first = part.first; first < part.last; first += step, turn ^= 1) {
         const int64_t i = first + threadIdx.x;
-        Pack<V> values = next;
-        if (i + step < packs) next = in[i + step];
-        float v[V];
-        float mine = 0.0f;
-#pragma unroll
-        for (int j = 0; j < V; ++j) {
-            mine += i < packs ? float(values.at[j]) : 0.0f;
-            v[j] = mine;
-        }
-        float scan = mine;
-        for (int d = 1; d < WARP_SIZE; d *= 2) {
-            const float below = warp_shuffle_up(scan, d);
-            if (lane >= d) scan += below;
-        }
-        float before = warp_shuffle_up(scan, 1);  // of this warp; scan - mine would round
+        const Scanned scanned(in, i, i < part.last, next);
+        if (i + step < part.last) next = in.load(i + step);
+        const float scan = lane_scan(scanned.last, lane, WARP_SIZE);
+        float before = warp_shuffle_up(scan, 1);  // of this warp; scan - last would round
         if (lane == 0) before = 0.0f;
         if (lane == WARP_SIZE - 1) totals[turn][warp] = scan;
         __syncthreads();
@@ -51,29 +108,56 @@ __global__ __launch_bounds__(BLOCK) void cumsum_kernel(const scalar_t* __restric
             if (w == warp) before += chunk;
             chunk += totals[turn][w];
         }
-        if (i < packs) {
-#pragma unroll
-            for (int j = 0; j < V; ++j) values.at[j] = scalar_t(carry + (lost + (before + v[j])));
-            out[i] = values;
-        }
-        const float add = chunk + lost, sum = carry + add, part = sum - carry;
-        lost = (carry - (sum - part)) + (add - part);  // what the rounding of sum has dropped
-        if (lost != lost) lost = 0.0f;  // an infinity has nothing to lose
-        carry = sum;
+        if (i < part.last) in.store(y, i, scanned.after(carry, before), alike);
+        carry.add(chunk);
     }
 }
 
-template <int V>
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ x,
+                                                   double* __restrict__ sums, int64_t rows,
+                                                   int64_t cols, int64_t splits) {
+    __shared__ double warps[BLOCK / WARP_SIZE_MIN];
+    const Row<WHOLE> in(x, blockIdx.x / splits, cols, rows);
+    const Part part(in.packs(), splits, blockIdx.x % splits);
+    double total = 0.0;
+    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
+        const Scanned scanned(in, i, true, in.load(i));
+        total += scanned.last;
+    }
+    for (int d = WARP_SIZE / 2; d > 0; d /= 2) total += warp_shuffle_xor(total, d);
+    if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = total;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int w = 1; w < BLOCK / WARP_SIZE; ++w) total += warps[w];
+    sums[blockIdx.x] = total;
+}
+
+template <bool WHOLE>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
+    const int64_t packs = most_packs(cols, WHOLE);
+    const bool alike = lie_alike(x, y);
+    if (packs <= 4 * WARP_SIZE_MIN) {
+        const int lanes = lanes_for(packs, 1);
+        const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
+        cumsum_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
+        return (int)cudaGetLastError();
+    }
+    const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);
+    Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
+    if (sums.error) return (int)sums.error;
+    if (sums.data)
+        sum_parts<WHOLE><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, rows, cols, splits);
     unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads < cols / V) threads *= 2;
-    cumsum_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, y, cols);
+    while (threads < BLOCK && threads < packs) threads *= 2;
+    cumsum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, rows, cols,
+                                                                          splits, alike);
     return (int)cudaGetLastError();
 }
 
 extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                       cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0 && cols % VEC == 0;
-    return aligned ? launch<VEC>(x, y, rows, cols, stream) : launch<1>(x, y, rows, cols, stream);
+    return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<true>(x, y, rows, cols, stream)
+                                                        : launch<false>(x, y, rows, cols, stream);
 }

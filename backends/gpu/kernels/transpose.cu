@@ -1,4 +1,5 @@
-// Transpose through a padded tile in shared memory: 16-byte accesses on both sides.
+// Transpose through a padded tile in shared memory: 16-byte accesses on both sides. Of a thin matrix
+// the tile is as thin, and so much longer.
 #include <portkern/portable.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -11,17 +12,18 @@ struct alignas(V * sizeof(scalar_t)) Pack {
     scalar_t at[V];
 };
 
-template <int V>
+template <int V, int TALL>
 __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __restrict__ x,
                                                           scalar_t* __restrict__ y, int64_t rows,
                                                           int64_t cols, int64_t tiles) {
-    constexpr int PACKS = TILE * TILE / V, ROUNDS = (PACKS + BLOCK - 1) / BLOCK;
+    constexpr int WIDE = TILE * TILE / TALL, PACKS = TILE * TILE / V;
+    constexpr int ROUNDS = (PACKS + BLOCK - 1) / BLOCK;
     // Padded by 4 bytes, so that a column's elements lie in different banks.
-    __shared__ scalar_t tile[TILE][TILE + 4 / sizeof(scalar_t)];
-    const int64_t row0 = blockIdx.x / tiles * TILE, col0 = blockIdx.x % tiles * TILE;
+    __shared__ scalar_t tile[TALL][WIDE + 4 / sizeof(scalar_t)];
+    const int64_t row0 = blockIdx.x / tiles * TALL, col0 = blockIdx.x % tiles * WIDE;
 #pragma unroll
     for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, r = p / (TILE / V), c = p % (TILE / V) * V;
+        const int p = k * BLOCK + threadIdx.x, r = p / (WIDE / V), c = p % (WIDE / V) * V;
         if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
         const Pack<V> values = *reinterpret_cast<const Pack<V>*>(x + (row0 + r) * cols + col0 + c);
 #pragma unroll
@@ -30,7 +32,7 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, c = p / (TILE / V), r = p % (TILE / V) * V;
+        const int p = k * BLOCK + threadIdx.x, c = p / (TALL / V), r = p % (TALL / V) * V;
         if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
         Pack<V> values;
 #pragma unroll
@@ -40,16 +42,32 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     }
 }
 
+template <int V, int TALL>
+int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
+    constexpr int WIDE = TILE * TILE / TALL;
+    const int64_t across = (cols + WIDE - 1) / WIDE, down = (rows + TALL - 1) / TALL;
+    transpose_kernel<V, TALL>
+        <<<(unsigned)(across * down), BLOCK, 0, stream>>>(x, y, rows, cols, across);
+    return (int)cudaGetLastError();
+}
+
 template <int V>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    const int64_t across = (cols + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
-    transpose_kernel<V><<<(unsigned)(across * down), BLOCK, 0, stream>>>(x, y, rows, cols, across);
-    return (int)cudaGetLastError();
+    constexpr int THIN = 8, LONG = TILE * TILE / THIN;
+    if (rows <= THIN) return launch<V, THIN>(x, y, rows, cols, stream);
+    if (cols <= THIN) return launch<V, LONG>(x, y, rows, cols, stream);
+    if (rows <= TILE / 2) return launch<V, TILE / 2>(x, y, rows, cols, stream);
+    if (cols <= TILE / 2) return launch<V, TILE * 2>(x, y, rows, cols, stream);
+    return launch<V, TILE>(x, y, rows, cols, stream);
 }
 
 extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                          cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
+    if (rows == 1 || cols == 1) {  // the order stays
+        const size_t bytes = rows * cols * sizeof(scalar_t);
+        return (int)cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream);
+    }
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);
     return launch<1>(x, y, rows, cols, stream);

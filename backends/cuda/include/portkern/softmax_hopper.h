@@ -1,118 +1,29 @@
-// Softmax over the last axis, one block per row. A row that fits is read once and kept in
-// registers; a wider one is read twice, its maximum and sum found together in the first pass. On
-// Hopper a block keeps a row of a quarter of a megabyte, and a cluster of blocks a wider one.
-#define BLOCK 256  // knob: 128 256 512
-#define ITEMS 32  // knob: 16 32 64
-#define CLUSTER_ITEMS 32  // knob: 16 32
-#ifdef PORTKERN_HOPPER
+// Softmax on Hopper of rows that are too wide for a block's registers: a block keeps a row of a quarter
+// of a megabyte in registers and shared memory, and a cluster of blocks a wider one.
+#pragma once
 #include <portkern/hopper.h>
-#endif
+#include <portkern/rows.h>
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
+namespace softmax_hopper {
 
 constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
 
-struct Max {
-    static constexpr float START = LOWEST;
-    __device__ static float of(float a, float b) { return fmaxf(a, b); }
-};
-struct Sum {
-    static constexpr float START = 0.0f;
-    __device__ static float of(float a, float b) { return a + b; }
-};
-
 template <class Combine>
 __device__ __forceinline__ float warp_reduce(float value) {
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) value = Combine::of(value, __shfl_xor_sync(~0u, value, d));
-    return value;
+    return lane_reduce<Combine>(value, 32);
 }
 
+// Max and Sum have an array each, so calls by turns need no second barrier.
 template <class Combine>
-__device__ __forceinline__ float block_reduce(float value) {
+__device__ __forceinline__ float reduce(float value) {
     __shared__ float partial[32];
     const int lane = threadIdx.x % 32;
     value = warp_reduce<Combine>(value);
     if (lane == 0) partial[threadIdx.x / 32] = value;
     __syncthreads();
-    // Max and Sum have an array each, so one call each needs no second barrier.
-    return warp_reduce<Combine>(lane < blockDim.x / 32 ? partial[lane] : Combine::START);
+    return warp_reduce<Combine>(lane < blockDim.x / 32 ? partial[lane] : Combine::start());
 }
 
-template <int V>
-__global__ __launch_bounds__(BLOCK) void softmax_row(const scalar_t* __restrict__ x,
-                                                     scalar_t* __restrict__ y, int64_t cols) {
-    constexpr int PACKS = ITEMS / V;
-    const int packs = (int)cols / V;
-    const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
-    Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
-    Pack<V> values[PACKS];
-    float v[PACKS][V];
-    float top = LOWEST, total = 0.0f;
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k)  // all are on their way before the first is looked at
-        if (threadIdx.x + k * blockDim.x < packs) values[k] = in[threadIdx.x + k * blockDim.x];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k)
-#pragma unroll
-        for (int j = 0; j < V; ++j) {
-            const bool inside = threadIdx.x + k * blockDim.x < packs;
-            v[k][j] = inside ? float(values[k].at[j]) : __int_as_float(0xff800000);  // -inf
-            top = fmaxf(top, v[k][j]);
-        }
-    top = block_reduce<Max>(top);
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k)
-#pragma unroll
-        for (int j = 0; j < V; ++j) {
-            v[k][j] = expf(v[k][j] - top);
-            total += v[k][j];
-        }
-    const float scale = 1.0f / block_reduce<Sum>(total);
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        const int i = threadIdx.x + k * blockDim.x;
-        Pack<V> result;
-#pragma unroll
-        for (int j = 0; j < V; ++j) result.at[j] = scalar_t(v[k][j] * scale);
-        if (i < packs) out[i] = result;
-    }
-}
-
-template <int V>
-__global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict__ x,
-                                                      scalar_t* __restrict__ y, int64_t cols) {
-    const int64_t packs = cols / V;
-    const Pack<V>* in = reinterpret_cast<const Pack<V>*>(x + blockIdx.x * cols);
-    Pack<V>* out = reinterpret_cast<Pack<V>*>(y + blockIdx.x * cols);
-    float mine = LOWEST, total = 0.0f;
-    for (int64_t i = threadIdx.x; i < packs; i += BLOCK) {
-        const Pack<V> values = in[i];
-        float higher = mine;
-#pragma unroll
-        for (int j = 0; j < V; ++j) higher = fmaxf(higher, float(values.at[j]));
-        total *= expf(mine - higher);
-#pragma unroll
-        for (int j = 0; j < V; ++j) total += expf(float(values.at[j]) - higher);
-        mine = higher;
-    }
-    const float top = block_reduce<Max>(mine);
-    const float scale = 1.0f / block_reduce<Sum>(total * expf(mine - top));
-    for (int64_t i = threadIdx.x; i < packs; i += BLOCK) {
-        Pack<V> values = in[i];
-#pragma unroll
-        for (int j = 0; j < V; ++j)
-            values.at[j] = scalar_t(expf(float(values.at[j]) - top) * scale);
-        out[i] = values;
-    }
-}
-
-#ifdef PORTKERN_HOPPER
 // Rows of up to 256 KB of floats, one after another by blocks that stay: a row is in
 // registers and in shared memory, where slices of the next ones are on their way. Powers are taken as
 // slices come, of differences to the thread's own maximum in that slice.
@@ -121,15 +32,15 @@ constexpr int THREADS = 512, PER_THREAD = 4, SLICE = THREADS * PER_THREAD;  // p
 constexpr int SLICES = 8, KEPT = 3, SLOTS = 7;  // of a row, in registers, of shared memory
 
 struct Ring {
-    const Pack<VEC>* x;
-    Pack<VEC>* slots;
+    const Pack* x;
+    Pack* slots;
     uint64_t* full;
     int* left;  // warps that are done with a slot
     int64_t rows, packs;
     int slices, slice;  // of a row, and packs in each but the last
 
     // A block's slices are numbered as they come.
-    __device__ Pack<VEC>* at(int64_t number) const { return slots + number % SLOTS * SLICE; }
+    __device__ Pack* at(int64_t number) const { return slots + number % SLOTS * SLICE; }
     __device__ int size(int k) const { return min(slice, (int)packs - k * slice); }
     __device__ void fetch(int64_t number) const {
         const int64_t row = blockIdx.x + number / slices * gridDim.x;
@@ -155,22 +66,22 @@ template <int V>  // what a thread has of a slice
 struct Part {
     float at[PER_THREAD][V];
 
-    __device__ __forceinline__ void read(const Pack<V>* from, int size) {
+    __device__ __forceinline__ void read(const Pack* from, int size) {
 #pragma unroll
         for (int k = 0; k < PER_THREAD; ++k) {
             const int i = threadIdx.x + k * THREADS;
-            Pack<V> values;
+            Pack values;
             if (i < size) values = from[i];
 #pragma unroll
             for (int j = 0; j < V; ++j)
                 at[k][j] = i < size ? float(values.at[j]) : __int_as_float(0xff800000);  // -inf
         }
     }
-    __device__ __forceinline__ void write(Pack<V>* to, int size, float factor) const {
+    __device__ __forceinline__ void write(Pack* to, int size, float factor) const {
 #pragma unroll
         for (int k = 0; k < PER_THREAD; ++k) {
             const int i = threadIdx.x + k * THREADS;
-            Pack<V> values;
+            Pack values;
 #pragma unroll
             for (int j = 0; j < V; ++j) values.at[j] = scalar_t(at[k][j] * factor);
             if (i < size) to[i] = values;
@@ -196,7 +107,7 @@ __global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __re
     __shared__ uint64_t full[SLOTS];
     __shared__ int left[SLOTS];
     const int slices = (int)((packs + SLICE - 1) / SLICE);
-    const Ring ring = {reinterpret_cast<const Pack<V>*>(x), reinterpret_cast<Pack<V>*>(raw), full,
+    const Ring ring = {reinterpret_cast<const Pack*>(x), reinterpret_cast<Pack*>(raw), full,
                        left, rows, packs, slices, (int)((packs + slices - 1) / slices)};
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < SLOTS; ++slot) hopper::init(full + slot, 1), left[slot] = 0;
@@ -226,9 +137,9 @@ __global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __re
                 part.write(ring.at(number + k), ring.size(k), 1.0f);
             }
         }
-        const float all = block_reduce<Max>(top);
-        const float scale = 1.0f / block_reduce<Sum>(total * expf(top - all));
-        Pack<V>* out = reinterpret_cast<Pack<V>*>(y) + row * packs;
+        const float all = reduce<Max>(top);
+        const float scale = 1.0f / reduce<Sum>(total * expf(top - all));
+        Pack* out = reinterpret_cast<Pack*>(y) + row * packs;
 #pragma unroll
         for (int k = 0; k < SLICES; ++k) {
             if (k >= slices) break;
@@ -271,12 +182,12 @@ __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softma
     const int lane = threadIdx.x % 32, me = hopper::rank();
     const int64_t start = (int64_t)me * part, clusters = gridDim.x / BLOCKS;
     const int mine = (int)min((int64_t)part, packs - start);
-    Pack<VEC>* ring = reinterpret_cast<Pack<VEC>*>(raw);
+    Pack* ring = reinterpret_cast<Pack*>(raw);
     const auto fetch = [&](int64_t row, int place) {
         if (row >= rows) return;
         hopper::expect_bytes(&full[place], mine * 16);
         hopper::load_bytes(ring + place * part,
-                           reinterpret_cast<const Pack<VEC>*>(x) + row * packs + start, mine * 16,
+                           reinterpret_cast<const Pack*>(x) + row * packs + start, mine * 16,
                            &full[place]);
     };
     int64_t row = blockIdx.x / BLOCKS;
@@ -293,7 +204,7 @@ __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softma
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
             const int i = threadIdx.x + k * THREADS;
-            Pack<VEC> values;
+            Pack values;
             if (i < mine) values = ring[place * part + i];
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
@@ -301,7 +212,7 @@ __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softma
                 top = fmaxf(top, v[k][j]);
             }
         }
-        top = block_reduce<Max>(top);
+        top = reduce<Max>(top);
         if (threadIdx.x == 0) {
             hopper::fence_async();  // what was read above comes before what is written now
             fetch(row + RING * clusters, place);
@@ -313,7 +224,7 @@ __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softma
                 v[k][j] = expf(v[k][j] - top);
                 total += v[k][j];
             }
-        total = block_reduce<Sum>(total);
+        total = reduce<Sum>(total);
         if (threadIdx.x == 0) told[turn % 2] = make_float2(top, total);
         hopper::arrive_cluster();
         hopper::wait_cluster();
@@ -324,11 +235,11 @@ __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softma
         }
         const float highest = warp_reduce<Max>(other);
         const float scale = expf(top - highest) / warp_reduce<Sum>(others * expf(other - highest));
-        Pack<VEC>* out = reinterpret_cast<Pack<VEC>*>(y) + row * packs + start;
+        Pack* out = reinterpret_cast<Pack*>(y) + row * packs + start;
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
             const int i = threadIdx.x + k * THREADS;
-            Pack<VEC> values;
+            Pack values;
 #pragma unroll
             for (int j = 0; j < VEC; ++j) values.at[j] = scalar_t(v[k][j] * scale);
             if (i < mine)
@@ -360,32 +271,12 @@ bool launch_cluster(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs,
     return true;
 }
 
+// Whether one of the two takes the rows.
 template <int V>
-bool launch_hopper(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
+bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
     if constexpr (V == 4)
         if (resident::launch<V>(x, y, rows, packs, stream)) return true;
     return launch_cluster<2>(x, y, rows, packs, stream);
 }
-#endif
 
-template <int V>
-int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    constexpr int64_t share = ITEMS / V;  // packs per thread
-    const int64_t threads = (cols / V + share - 1) / share;
-    if (threads <= BLOCK)
-        softmax_row<V><<<(unsigned)rows, (unsigned)(threads + 31) / 32 * 32, 0, stream>>>(x, y, cols);
-#ifdef PORTKERN_HOPPER
-    else if (V == VEC && launch_hopper<V>(x, y, rows, cols / V, stream))
-        return (int)cudaGetLastError();
-#endif
-    else
-        softmax_wide<V><<<(unsigned)rows, BLOCK, 0, stream>>>(x, y, cols);
-    return (int)cudaGetLastError();
-}
-
-extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
-                       cudaStream_t stream) {
-    if (rows == 0 || cols == 0) return 0;
-    const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0 && cols % VEC == 0;
-    return aligned ? launch<VEC>(x, y, rows, cols, stream) : launch<1>(x, y, rows, cols, stream);
-}
+}  // namespace softmax_hopper

@@ -1,0 +1,132 @@
+// Rows of any length and alignment, 16 bytes at a time, and who shares one: a few lanes where rows
+// are narrow, a block, or several blocks where there are too few rows to fill a GPU.
+#pragma once
+#include <portkern/portable.h>
+
+constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
+
+struct alignas(16) Pack {
+    scalar_t at[VEC];
+};
+
+// A row of a tensor in packs of memory. WHOLE: it is packs of its own. Else it shares its first and
+// its last pack with its neighbours: their elements are read along, and `has` tells which are whose.
+template <bool WHOLE>
+struct Row {
+    const scalar_t* start;       // of pack 0, at the row's first element or shortly before it
+    const scalar_t *begin, *end;  // of the tensor
+    int skip;                    // elements of pack 0 that are not the row's
+    int64_t length;
+
+    __device__ __forceinline__ Row(const scalar_t* tensor, int64_t row, int64_t length, int64_t rows)
+        : begin(tensor), end(tensor + rows * length), length(length) {
+        const scalar_t* own = tensor + row * length;
+        skip = WHOLE ? 0 : (int)((uintptr_t)own % 16 / sizeof(scalar_t));
+        start = own - skip;
+    }
+    __device__ __forceinline__ int64_t packs() const {
+        return WHOLE ? length / VEC : (skip + length + VEC - 1) / VEC;
+    }
+    // Of element j of pack i: its place in the row, if it has one there.
+    __device__ __forceinline__ int64_t column(int64_t i, int j) const { return i * VEC + j - skip; }
+    __device__ __forceinline__ bool has(int64_t i, int j) const {
+        return WHOLE || (uint64_t)column(i, j) < (uint64_t)length;
+    }
+    __device__ __forceinline__ Pack load(int64_t i) const {
+        const scalar_t* from = start + i * VEC;
+        if (WHOLE || (from >= begin && from + VEC <= end))
+            return *reinterpret_cast<const Pack*>(from);
+        Pack pack;  // at the tensor's ends
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) pack.at[j] = has(i, j) ? from[j] : scalar_t(0.0f);
+        return pack;
+    }
+    // Into the same row of `to`, whose packs lie as the tensor's do if `alike`.
+    __device__ __forceinline__ void store(scalar_t* to, int64_t i, const Pack& pack, bool alike) const {
+        scalar_t* at = to + (start - begin) + i * VEC;
+        if (WHOLE || (alike && has(i, 0) && has(i, VEC - 1))) {
+            *reinterpret_cast<Pack*>(at) = pack;
+            return;
+        }
+#pragma unroll
+        for (int j = 0; j < VEC; ++j)
+            if (has(i, j)) at[j] = pack.at[j];
+    }
+};
+
+inline bool lie_alike(const void* a, const void* b) { return ((uintptr_t)a ^ (uintptr_t)b) % 16 == 0; }
+inline bool are_whole(uintptr_t pointers, int64_t length) { return pointers % 16 == 0 && length % VEC == 0; }
+
+// The most packs that a row of this length can have.
+inline int64_t most_packs(int64_t length, bool whole) {
+    return whole ? length / VEC : (length + 2 * VEC - 2) / VEC;
+}
+
+// ---- Reductions ----------------------------------------------------------------------------------
+
+struct Max {
+    __device__ __forceinline__ static float start() { return -3.402823466e38f; }
+    __device__ __forceinline__ static float of(float a, float b) { return fmaxf(a, b); }
+};
+struct Sum {
+    __device__ __forceinline__ static float start() { return 0.0f; }
+    __device__ __forceinline__ static float of(float a, float b) { return a + b; }
+};
+
+// Over groups of `lanes` neighbours, a power of two; all lanes of a warp take part.
+template <class Combine>
+__device__ __forceinline__ float lane_reduce(float value, int lanes) {
+    for (int d = lanes / 2; d > 0; d /= 2) value = Combine::of(value, warp_shuffle_xor(value, d));
+    return value;
+}
+
+// Over the block, which has at most 1024 threads. `partial` has WARPS_MOST elements and is the call's
+// own: one barrier is enough then.
+constexpr int WARPS_MOST = 1024 / WARP_SIZE_MIN;
+template <class Combine>
+__device__ __forceinline__ float block_reduce(float value, float* partial) {
+    value = lane_reduce<Combine>(value, WARP_SIZE);
+    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = value;
+    __syncthreads();
+    value = partial[0];
+    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) value = Combine::of(value, partial[w]);
+    return value;
+}
+
+// ---- Shapes --------------------------------------------------------------------------------------
+
+// Lanes for a row of so many packs where each takes `share`: a power of two.
+inline int lanes_for(int64_t packs, int share) {
+    int lanes = 1;
+    while (lanes < WARP_SIZE_MIN && (int64_t)lanes * share < packs) lanes *= 2;
+    return lanes;
+}
+
+// Blocks that share a row: as many as bring `wanted` blocks in all, and `least` packs or more to each.
+inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t least) {
+    const int64_t by_blocks = (wanted + rows - 1) / rows, by_packs = packs / least;
+    const int64_t splits = by_blocks < by_packs ? by_blocks : by_packs;
+    return splits < 1 ? 1 : splits;
+}
+
+// The part of `packs` that block `part` of `splits` has.
+struct Part {
+    int64_t first, last;
+    __device__ __forceinline__ Part(int64_t packs, int64_t splits, int64_t part)
+        : first(packs * part / splits), last(packs * (part + 1) / splits) {}
+};
+
+// Memory for what blocks tell each other, none for a count of 0; goes back in the stream's order.
+template <class T>
+struct Scratch {
+    T* data = nullptr;
+    cudaStream_t stream;
+    cudaError_t error = cudaSuccess;
+
+    Scratch(int64_t count, cudaStream_t stream) : stream(stream) {
+        if (count) error = cudaMallocAsync((void**)&data, count * sizeof(T), stream);
+    }
+    ~Scratch() {
+        if (data) cudaFreeAsync(data, stream);
+    }
+};

@@ -1,0 +1,273 @@
+// Layer normalisation over the last axis. A row that fits is read once and kept in registers, of a few
+// lanes where it is narrow, else of a block; a few very wide ones are several blocks' each. Deviations
+// from a first mean give the variance and correct the mean itself, so a mean far above the deviation
+// costs no digits. On Hopper, all blocks share a few rows of the widest.
+#include <portkern/rows.h>
+
+#define BLOCK 256  // knob: 128 256 512 (hip: 512)
+#define ITEMS 32  // knob: 16 32 64 (hip: 16)
+#define SHARED_FROM 100  // knob: 50 100 400
+#define HELD 12  // knob: 0 6 12
+#define FILL 1024  // knob: 512 1024 2048
+
+// Sums two values over the block; `partial` is the call's own, as one barrier is enough then.
+__device__ __forceinline__ float2 block_sum(float2 value, float2* partial) {
+    value.x = lane_reduce<Sum>(value.x, WARP_SIZE);
+    value.y = lane_reduce<Sum>(value.y, WARP_SIZE);
+    if (threadIdx.x % WARP_SIZE == 0) partial[threadIdx.x / WARP_SIZE] = value;
+    __syncthreads();
+    value = partial[0];
+    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) {
+        value.x += partial[w].x;
+        value.y += partial[w].y;
+    }
+    return value;
+}
+
+__device__ __forceinline__ Pack scaled(const float (&deviation)[VEC], float shift, float scale,
+                                       const Pack& weight, const Pack& bias) {
+    Pack result;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        result.at[j] = scalar_t((deviation[j] - shift) * scale * float(weight.at[j]) + float(bias.at[j]));
+    return result;
+}
+
+#ifdef PORTKERN_HOPPER
+#include <portkern/layernorm_hopper.h>
+#endif
+
+// Weights or biases of pack i of a row.
+template <bool WHOLE>
+__device__ __forceinline__ Pack of_columns(const scalar_t* from, const Row<WHOLE>& row, int64_t i) {
+    if (WHOLE) return reinterpret_cast<const Pack*>(from)[i];
+    Pack pack;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        pack.at[j] = row.has(i, j) ? from[row.column(i, j)] : scalar_t(0.0f);
+    return pack;
+}
+
+// What every kernel is given.
+struct Tensors {
+    const scalar_t *x, *weight, *bias;
+    scalar_t* y;
+    int64_t rows, cols;
+    float eps;
+    bool alike;  // packs of x and y
+};
+
+// Of `cols` deviations from a mean: how far the true mean is from it, and the scale.
+__device__ __forceinline__ float2 normal_of(float2 sums, int64_t cols, float eps) {
+    const float shift = sums.x / cols;
+    return make_float2(shift, rsqrtf(fmaxf(sums.y / cols - shift * shift, 0.0f) + eps));
+}
+
+// A row, or what a thread has of it, in registers: SHARE packs, `step` packs apart.
+template <int SHARE, bool WHOLE>
+struct Held {
+    float at[SHARE][VEC];
+
+    __device__ __forceinline__ float read(const Row<WHOLE>& row, int first, int packs, int step) {
+        Pack values[SHARE];
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
+            if (first + k * step < packs) values[k] = row.load(first + k * step);
+        float total = 0.0f;
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k)
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                const bool inside = first + k * step < packs && row.has(first + k * step, j);
+                total += at[k][j] = inside ? float(values[k].at[j]) : 0.0f;
+            }
+        return total;
+    }
+    __device__ __forceinline__ float2 deviate(const Row<WHOLE>& row, int first, int packs, int step,
+                                              float mean) {
+        float2 sums = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k)
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                const bool inside = first + k * step < packs && row.has(first + k * step, j);
+                at[k][j] = inside ? at[k][j] - mean : 0.0f;
+                sums.x += at[k][j];
+                sums.y += at[k][j] * at[k][j];
+            }
+        return sums;
+    }
+    __device__ __forceinline__ void write(const Tensors& all, const Row<WHOLE>& row, int first,
+                                          int packs, int step, float2 normal) const {
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k) {
+            const int i = first + k * step;
+            if (i >= packs) continue;
+            const Pack result = scaled(at[k], normal.x, normal.y, of_columns(all.weight, row, i),
+                                       of_columns(all.bias, row, i));
+            row.store(all.y, i, result, all.alike);
+        }
+    }
+};
+
+template <int SHARE, bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_narrow(const Tensors all, int lanes) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const int lane = threadIdx.x % lanes;
+    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols, all.rows);
+    const int packs = row < all.rows ? (int)in.packs() : 0;
+    Held<SHARE, WHOLE> held;
+    const float mean = lane_reduce<Sum>(held.read(in, lane, packs, lanes), lanes) / all.cols;
+    float2 sums = held.deviate(in, lane, packs, lanes, mean);
+    sums = make_float2(lane_reduce<Sum>(sums.x, lanes), lane_reduce<Sum>(sums.y, lanes));
+    held.write(all, in, lane, packs, lanes, normal_of(sums, all.cols, all.eps));
+}
+
+template <int SHARE, bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_row(const Tensors all) {
+    __shared__ float partial[WARPS_MOST];
+    __shared__ float2 partials[WARPS_MOST];
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
+    const int packs = (int)in.packs(), step = blockDim.x;
+    Held<SHARE, WHOLE> held;
+    const float mean = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial) / all.cols;
+    const float2 sums = block_sum(held.deviate(in, threadIdx.x, packs, step, mean), partials);
+    held.write(all, in, threadIdx.x, packs, step, normal_of(sums, all.cols, all.eps));
+}
+
+// ---- Rows that are read three times; the last two find them in the L2
+
+// The mean of a part of a row, nearly, and the sums of the deviations and of their squares.
+struct Moments {
+    float mean, count;
+    float2 sums;
+};
+
+template <bool WHOLE>
+__device__ __forceinline__ Moments look(const Row<WHOLE>& row, const Part& part) {
+    __shared__ float2 partial[2][WARPS_MOST];
+    float2 sums = make_float2(0.0f, 0.0f);
+#pragma unroll 4
+    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
+        const Pack values = row.load(i);
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) {
+            sums.x += row.has(i, j) ? float(values.at[j]) : 0.0f;
+            sums.y += row.has(i, j) ? 1.0f : 0.0f;
+        }
+    }
+    sums = block_sum(sums, partial[0]);
+    const float count = sums.y, mean = sums.x / count;
+    sums = make_float2(0.0f, 0.0f);
+#pragma unroll 4
+    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
+        const Pack values = row.load(i);
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) {
+            const float deviation = row.has(i, j) ? float(values.at[j]) - mean : 0.0f;
+            sums.x += deviation;
+            sums.y += deviation * deviation;
+        }
+    }
+    return {mean, count, block_sum(sums, partial[1])};
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void finish(const Tensors& all, const Row<WHOLE>& row, const Part& part,
+                                       float mean, float2 normal) {
+#pragma unroll 2
+    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
+        const Pack values = row.load(i);
+        float deviation[VEC];
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) deviation[j] = float(values.at[j]) - mean;
+        const Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
+                                   of_columns(all.bias, row, i));
+        row.store(all.y, i, result, all.alike);
+    }
+}
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_wide(const Tensors all) {
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
+    const Part part(in.packs(), 1, 0);
+    const Moments seen = look(in, part);
+    finish(all, in, part, seen.mean, normal_of(seen.sums, all.cols, all.eps));
+}
+
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_look(const Tensors all, Moments* seen,
+                                                        int64_t splits) {
+    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols, all.rows);
+    const Moments part = look(in, Part(in.packs(), splits, blockIdx.x % splits));
+    if (threadIdx.x == 0) seen[blockIdx.x] = part;
+}
+
+// Moments of parts about their own means become those about the first one's, by Chan's formula.
+template <bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
+                                                          const Moments* __restrict__ seen,
+                                                          int64_t splits) {
+    __shared__ float2 partial[WARPS_MOST];
+    const int64_t row = blockIdx.x / splits;
+    const Moments* parts = seen + row * splits;
+    const float near = parts[0].mean;
+    float2 sums = make_float2(0.0f, 0.0f);
+    for (int64_t s = threadIdx.x; s < splits; s += BLOCK) {
+        const Moments part = parts[s];
+        const float off = part.mean - near;
+        sums.x += part.sums.x + part.count * off;
+        sums.y += part.sums.y + 2.0f * off * part.sums.x + part.count * off * off;
+    }
+    const float2 normal = normal_of(block_sum(sums, partial), all.cols, all.eps);
+    const Row<WHOLE> in(all.x, row, all.cols, all.rows);
+    finish(all, in, Part(in.packs(), splits, blockIdx.x % splits), near, normal);
+}
+
+template <int SHARE, bool WHOLE>
+int launch_narrow(const Tensors& all, cudaStream_t stream) {
+    const int64_t packs = most_packs(all.cols, WHOLE);
+    if constexpr (2 * SHARE * VEC <= ITEMS)  // as few as do: what has no element costs as much
+        if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, WHOLE>(all, stream);
+    const int lanes = lanes_for(packs, SHARE);
+    const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
+    layernorm_narrow<SHARE, WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+    return (int)cudaGetLastError();
+}
+
+template <bool WHOLE>
+int launch(const Tensors& all, cudaStream_t stream) {
+    constexpr int SHARE = ITEMS / VEC;  // packs per thread
+    const int64_t packs = most_packs(all.cols, WHOLE), threads = (packs + SHARE - 1) / SHARE;
+    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, WHOLE>(all, stream);
+    const unsigned rows = (unsigned)all.rows;
+    if (threads <= BLOCK) {
+        const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
+        layernorm_row<SHARE, WHOLE><<<rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(all);
+        return (int)cudaGetLastError();
+    }
+#ifdef PORTKERN_HOPPER
+    if (WHOLE && all.cols >= SHARED_FROM * 1000 &&
+        layernorm_hopper::launch(all.x, all.weight, all.bias, all.y, all.rows, packs, all.eps, stream))
+        return 0;
+#endif
+    const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
+    if (splits == 1) {
+        layernorm_wide<WHOLE><<<rows, BLOCK, 0, stream>>>(all);
+        return (int)cudaGetLastError();
+    }
+    Scratch<Moments> seen(all.rows * splits, stream);
+    if (seen.error) return (int)seen.error;
+    const unsigned blocks = (unsigned)(all.rows * splits);
+    layernorm_look<WHOLE><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    layernorm_finish<WHOLE><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    return (int)cudaGetLastError();
+}
+
+extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
+                         scalar_t* y, int64_t rows, int64_t cols, float eps, cudaStream_t stream) {
+    if (rows == 0 || cols == 0) return 0;
+    const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias | (uintptr_t)y;
+    const Tensors all = {x, weight, bias, y, rows, cols, eps, lie_alike(x, y)};
+    return are_whole(pointers, cols) ? launch<true>(all, stream) : launch<false>(all, stream);
+}
