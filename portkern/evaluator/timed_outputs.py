@@ -188,6 +188,8 @@ class TimedOutputs:
 
 def _filled_in(kept: _Kept, case: reference.Case) -> list[torch.Tensor]:
     """The framework's own outputs with what the kernel has at some places."""
+    import torch
+
     assert kept.places is not None
     outputs = []
     for own, held, places in zip(case.own, kept.outputs, kept.places, strict=True):
