@@ -354,6 +354,26 @@ def test_a_finding_is_the_originals_in_one_kernel_at_one_of_its_places(
     assert inheritance.own([finding], [RACE]) == ((finding,) if own else ())
 
 
+@pytest.mark.full
+@COMPILES
+def test_whole_warps_that_return_early_are_a_part_of_a_wave(tmp_path: Path) -> None:
+    text = """__global__ void sum(float* y, const float* x, int n) {
+    __shared__ float part[64];
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (threadIdx.x >= 32 && n < 5000) return;
+    part[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) y[i] = part[threadIdx.x ^ 1];
+}
+void run(float* y, float* x, int n) { sum<<<(n + 63) / 64, 64>>>(y, x, n); }
+"""
+    original, ported = tmp_path / "sum.cu", tmp_path / "sum.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["sum"]
+    assert (proof.outcome, proof.findings) == (Outcome.PROVEN, ()), proof
+
+
 @COMPILES
 def test_what_the_inputs_did_not_reach_is_said(folder: Path, tmp_path: Path) -> None:
     text = """__global__ void clip(float* x, int n, int mode) {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portkern.port.proof import coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
-from portkern.port.proof.findings import Inheritance, Text, errors
+from portkern.port.proof.findings import Inheritance, Text, errors, inheritable
 from portkern.port.proof.outcome import Coverage, ProofSource
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.simt.diagnostics import Diagnostic
@@ -108,7 +108,7 @@ class Examiner:
         if problem := self._cannot_serve(first):
             found = errors(first.outcome.findings)
             return Examination(problem, original_findings=found)
-        self._progress.original_findings += errors(first.outcome.findings)
+        self._progress.original_findings += inheritable(first.outcome.findings)
         self._compare_widths(first, programs)
         unstable = self._unstable(first, programs["original"])
         self._sanitize(programs)
@@ -210,8 +210,10 @@ class Examiner:
                 self._progress.unfinished.append(f"no checked build of the {name}")
                 continue
             run = self._run(program, record=False)
-            found = self._progress.findings if name == "port" else self._progress.original_findings
-            found += errors(run.outcome.findings)
+            if name == "port":
+                self._progress.findings += errors(run.outcome.findings)
+            else:
+                self._progress.original_findings += inheritable(run.outcome.findings)
             if run.is_late and name == "port":
                 why = f"with sanitizers the program did not end in {self._limit_s:g} s"
                 self._progress.unfinished.append(why)
@@ -241,7 +243,7 @@ class Examiner:
             (),
             tuple(progress.compared),
             own,
-            originals,
+            errors(originals),
             unstable,
             covered,
             tuple(progress.notes),

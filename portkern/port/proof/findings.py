@@ -11,6 +11,9 @@ from portkern.port.proof.recording import kernel_name
 from portkern.port.syntax import Kernel, Launch
 from portkern.simt.diagnostics import Diagnostic, Severity
 
+#: What is whole warps of the original's may be a part of a wider wave: the code of the one, and of
+#: the other. A barrier counts threads that are left in CUDA, and waves on AMD's GPUs.
+_BY_WIDTH = {"SX308": "SX302"}
 #: The stem of a file's name, which a port keeps where its suffix changes; and a line.
 _Place = tuple[str, int]
 
@@ -49,6 +52,11 @@ def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
 
 
+def inheritable(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Errors, and notes that are errors at another width."""
+    return tuple(f for f in findings if f.severity is Severity.ERROR or f.code in _BY_WIDTH)
+
+
 class Inheritance:
     """What a port has from its original: findings of one code, in one kernel, at one place. Places
     are lines of the original; ``pairs`` are both's files, whose texts say which line is which."""
@@ -75,7 +83,7 @@ class Inheritance:
 
 
 def _key(finding: Diagnostic, place: _Place) -> tuple[str, str, _Place]:
-    return finding.code, kernel_name(finding.kernel), place
+    return _BY_WIDTH.get(finding.code, finding.code), kernel_name(finding.kernel), place
 
 
 def _places(finding: Diagnostic) -> Iterator[_Place]:
