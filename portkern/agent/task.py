@@ -43,6 +43,8 @@ class Task:
     ends: Ends = "hardware"
     checkers: tuple[str, ...] = ()
     unseen: bool = True
+    #: Kernels that do the same in other ways, for the author that turns knobs.
+    others: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
         if self.language not in self.backend.languages.values():

@@ -7,6 +7,7 @@ import io
 import math
 import sys
 import tokenize
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,6 +118,12 @@ PLAIN = {"cpu": "c++", "cuda": "cuda", "hip": "hip"}
 def plain_kernel(text: str, backend: str) -> str:
     """The source of a kernel that does what the graph of ``FILE.py[:NAME]`` says, operation by
     operation. Raises ConfigError, also for what has no plain form."""
+    return written_kernels(text, backend)[0]
+
+
+def written_kernels(text: str, backend: str) -> tuple[str, ...]:
+    """The plain kernel, then others of the same graph: with rows that are gone through at once,
+    shared reductions and tiled products, and knobs that say how. Raises ConfigError."""
     if backend not in PLAIN:
         raise no_such("backend of plain kernels", backend, PLAIN)
     file = OperatorFile.read(text)
@@ -131,13 +138,26 @@ def plain_kernel(text: str, backend: str) -> str:
         backend,
         PLAIN[backend],
     )
+    return _written(asked, file.name)
+
+
+#: The last that were asked for: tracing takes seconds.
+_WRITTEN: deque[tuple[protocol.WritePlain, tuple[str, ...]]] = deque(maxlen=8)
+
+
+def _written(asked: protocol.WritePlain, name: str) -> tuple[str, ...]:
+    """Raises ConfigError."""
+    for before, sources in _WRITTEN:
+        if before == asked:
+            return sources
     with Session(("torch",), {}) as session:
         outcome = session.ask(asked, timeout_s=TRACE_S)
     if not isinstance(outcome, Answered):
-        raise ConfigError(f"{file.name} cannot be traced: {_said(outcome)}")
+        raise ConfigError(f"{name} cannot be traced: {_said(outcome)}")
     if not outcome.reply.source:
-        raise ConfigError(f"{file.name} has no plain kernel: {outcome.reply.problem}")
-    return outcome.reply.source
+        raise ConfigError(f"{name} has no plain kernel: {outcome.reply.problem}")
+    _WRITTEN.append((asked, (outcome.reply.source, *outcome.reply.others)))
+    return _WRITTEN[-1][1]
 
 
 def _said(outcome: object) -> str:

@@ -74,7 +74,8 @@ def write_plain(asked: WritePlain) -> PlainKernel:
     if not isinstance(known, TracedGraph):
         return PlainKernel(problem=known.problem)
     try:
-        return PlainKernel(plain.written(known, asked.signature, asked.backend, asked.language))
+        source, *others = plain.written(known, asked.signature, asked.backend, asked.language)
+        return PlainKernel(source, others=tuple(others))
     except plain.Unwritable as error:
         return PlainKernel(problem=str(error))
 

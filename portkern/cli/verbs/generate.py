@@ -45,6 +45,7 @@ from portkern.spec.target import Target
 AXES = ("strategy", "proposer", "memory", "feedback", "critic")
 #: The kernel to start from that is written from an operator's graph.
 PLAIN = "plain"
+PLAIN_AUTHOR = "file:the plain kernel"
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
@@ -240,6 +241,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         ends,
         checkers,
         unseen=bool(final),
+        others=_others(options, start),
     )
     raced = task.workloads[task.scored]
     small = {task.scored: _small(task, options.search_mb)}
@@ -310,8 +312,19 @@ def _plain(options: GenerateOptions, op: Op, backend: Backend) -> Candidate:
         from_torch.PLAIN[backend.name],
         from_torch.plain_kernel(options.op, backend.name),
         entry=op.name,
-        author="file:the plain kernel",
+        author=PLAIN_AUTHOR,
         style=backend.style,
+    )
+
+
+def _others(options: GenerateOptions, start: Candidate | None) -> tuple[Candidate, ...]:
+    """Kernels of the same graph as the plain one, for the author that asks no model."""
+    if start is None or start.author != PLAIN_AUTHOR or options.proposer["kind"] != "catalogue":
+        return ()
+    _, *others = from_torch.written_kernels(options.op, start.backend)
+    return tuple(
+        replace(start, source=source, author=f"file:the kernel with {how}", variant=how)
+        for source, how in zip(others, ("fused loops", "tuned loops"), strict=False)
     )
 
 

@@ -96,10 +96,12 @@ class Untraceable:
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """A kernel's source, written from the graph of a file's operator; or why there is none."""
+    """A kernel's source, written from the graph of a file's operator, and ``others`` that do the
+    same in other ways; or why there is none."""
 
     source: str = ""
     problem: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

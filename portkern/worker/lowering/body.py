@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -28,6 +28,8 @@ class Body:
         self.lines: list[str] = []
         self._taken, self._indent, self._names = taken, indent, 0
         self._known: list[dict[object, str]] = [{}]
+        #: What was read of which tensor, and at which index.
+        self.reads: list[tuple[str, Index]] = []
 
     def say(self, text: str) -> None:
         self.lines.append("  " * self._indent + text)
@@ -81,15 +83,34 @@ class Body:
 Index = tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Fold:
+    """A reduction by its parts, for who shares the elements out. ``lengths``: of the axes that are
+    gone over. ``state``: the kinds of what is carried along, and its beginnings; ``take`` says what
+    puts the element at an index and counters into a state of these names, ``join`` what puts
+    another state into it, ``result`` the element of the output. ``wide``: sums of floats, carried
+    as doubles. ``across``: the axis whose elements are neighbours stays."""
+
+    lengths: tuple[sympy.Expr, ...]
+    state: tuple[tuple[Kind, str], ...]
+    take: Callable[[Body, Index, Index, Sequence[str]], None]
+    join: Callable[[Sequence[str], Sequence[str]], Sequence[str]]
+    result: Callable[[Sequence[str]], str]
+    wide: bool = False
+    across: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A tensor by what computes its element at an index. ``cost``: about how many operations that
-    takes, beyond loads."""
+    takes, beyond loads. ``fold``, ``product``: what it is a reduction or a product of."""
 
     shape: tuple[sympy.Expr, ...]
     kind: Kind
     load: Callable[[Body, Index], str]
     cost: int = 0
+    fold: Fold | None = None
+    product: Product | None = None
 
     def at(self, body: Body, index: Index) -> str:
         assert len(index) == len(self.shape), (index, self.shape)
@@ -99,6 +120,14 @@ class Value:
         if kind == self.kind:
             return self
         return Value(self.shape, kind, lambda body, i: cast(self.at(body, i), self.kind, kind))
+
+
+@dataclass(frozen=True)
+class Product:
+    """Of matrices, over the last axis of ``a`` and the last but one of ``b``."""
+
+    a: Value
+    b: Value
 
 
 def cast(text: str, kind: Kind, wanted: Kind) -> str:

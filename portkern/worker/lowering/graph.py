@@ -86,10 +86,14 @@ class Graph:
         """Read from memory, where it is contiguous."""
 
         def load(body: Body, index: Index) -> str:
-            place = self.lengths.flat(body, index, shape)
-            return f"({kind}){name}[{place}]"
+            body.reads.append((name, index))
+            return f"({kind}){name}[{self._place(body, name, index, shape)}]"
 
         return Value(shape, kind, load)
+
+    def _place(self, body: Body, name: str, index: Index, shape: tuple[sympy.Expr, ...]) -> str:
+        rows = self.loops.own.get(name, 0)
+        return self.lengths.flat(body, index[rows:], shape[rows:])
 
     def _outputs(self, reading: Reading) -> None:
         returned = [one for one in tree_leaves(reading.args) if isinstance(one, torch.fx.Node)]
@@ -99,18 +103,23 @@ class Graph:
             self.loops.stages.append(Stage(name, value.shape, self._storing(name, value, stored)))
 
     def _storing(self, name: str, value: Value, stored: str) -> Callable[[Body, Index], None]:
-        def write(body: Body, index: Index) -> None:
-            element = value.at(body, index)
-            place = self.lengths.flat(body, index, value.shape)
+        store = self._store(name, value, stored)
+        return lambda body, index: store(body, index, value.at(body, index))
+
+    def _store(self, name: str, value: Value, stored: str) -> Callable[[Body, Index, str], None]:
+        def store(body: Body, index: Index, element: str) -> None:
+            place = self._place(body, name, index, value.shape)
             body.say(f"{name}[{place}] = {stored}({element});")
 
-        return write
+        return store
 
     def kept(self, value: Value) -> Value:
         """In a buffer of its own."""
         name = self._buffer(value.kind, value.shape)
-        write = self._storing(name, value, f"({value.kind})")
-        self.loops.stages.append(Stage(name, value.shape, write))
+        stored = f"({value.kind})"
+        write, store = self._storing(name, value, stored), self._store(name, value, stored)
+        stage = Stage(name, value.shape, write, value.fold, value.product, store)
+        self.loops.stages.append(stage)
         return self._stored(name, value.shape, value.kind)
 
     def _buffer(self, kind: Kind, shape: tuple[sympy.Expr, ...]) -> str:

@@ -10,7 +10,17 @@ import sympy
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
 
 from portkern.worker.lowering import pointwise
-from portkern.worker.lowering.body import KINDS, Body, Index, Kind, Value, cast, scalar
+from portkern.worker.lowering.body import (
+    KINDS,
+    Body,
+    Fold,
+    Index,
+    Kind,
+    Product,
+    Value,
+    cast,
+    scalar,
+)
 from portkern.worker.lowering.lengths import Lengths
 
 #: What an operation beyond the four of arithmetic costs, as many of those.
@@ -184,22 +194,44 @@ def reduced(
         if keep or n not in dims
     ]
 
-    def load(body: Body, index: Index) -> str:
-        outer = dict(zip(kept, [index[n] for n in kept] if keep else index, strict=True))
-        total = body.name("a")
-        body.say(f"{held} {total} = {begin};")
-        simd = f"#pragma omp simd reduction(+ : {total})" if name in ("sum", "mean") else ""
-        with nested(body, [lengths.text(value.shape[d]) for d in dims], simd) as counters:
-            inner = outer | dict(zip(dims, counters, strict=True))
-            element = source.at(body, tuple(inner[n] for n in range(len(value.shape))))
-            text = f" {step} ".replace(" a ", f" {total} ").replace(" v ", f" {element} ")
-            text = text.replace(" v ", f" {element} ")
-            body.say(f"{total} = {text.strip()};")
-        count = lengths.count([value.shape[d] for d in dims])
-        result = f"{total} / {count}" if name == "mean" else total
-        return f"({kind})({result})"
+    count = lengths.count([value.shape[d] for d in dims])
 
-    return Value(tuple(shape), kind, load)
+    def take(body: Body, index: Index, counters: Index, names: Sequence[str]) -> None:
+        outer = dict(zip(kept, [index[n] for n in kept] if keep else index, strict=True))
+        inner = outer | dict(zip(dims, counters, strict=True))
+        element = source.at(body, tuple(inner[n] for n in range(len(value.shape))))
+        body.say(f"{names[0]} = {stepped(names[0], element)};")
+
+    def stepped(total: str, element: str) -> str:
+        said = {"a": total, "v": element}
+        return " ".join(said.get(word, word) for word in step.split())
+
+    fold = Fold(
+        tuple(value.shape[d] for d in dims),
+        ((held, begin),),
+        take,
+        lambda ours, theirs: [f"{ours[0]} = {stepped(ours[0], theirs[0])};"],
+        lambda names: f"({kind})({names[0]}{f' / {count}' if name == 'mean' else ''})",
+        wide=held != kind,
+        across=len(value.shape) - 1 not in dims,
+    )
+    simd = "#pragma omp simd reduction(+ : {0})" if name in ("sum", "mean") else ""
+    return Value(tuple(shape), kind, folded(fold, lengths, simd), fold=fold)
+
+
+def folded(fold: Fold, lengths: Lengths, simd: str = "") -> Callable[[Body, Index], str]:
+    """One element after the other; ``simd`` is said of the innermost loop."""
+
+    def load(body: Body, index: Index) -> str:
+        names = [body.name("a") for _ in fold.state]
+        for name, (held, begin) in zip(names, fold.state, strict=True):
+            body.say(f"{held} {name} = {begin};")
+        texts = list(map(lengths.text, fold.lengths))
+        with nested(body, texts, simd.format(*names)) as counters:
+            fold.take(body, index, tuple(counters), names)
+        return fold.result(names)
+
+    return load
 
 
 @contextmanager
@@ -228,38 +260,58 @@ def extreme(
         if keep or n != dim
     ]
 
-    def load(body: Body, index: Index) -> str:
+    def take(body: Body, index: Index, counters: Index, names: Sequence[str]) -> None:
+        (best, place), [counter] = names, counters
         outer = index if keep else (*index[:dim], "0", *index[dim:])
-        best, place = body.name("b"), body.name("p")
-        body.say(f"{value.kind} {best} = 0;")
-        body.say(f"int64_t {place} = -1;")
-        with body.loop(lengths.text(value.shape[dim])) as counter:
-            v = value.at(body, along(dim, outer, counter))
-            better = f"{place} < 0 || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
-            with body.block(f"if ({better})"):
-                body.say(f"{best} = {v};")
-                body.say(f"{place} = {counter};")
-        return place if where_ else best
+        v = value.at(body, along(dim, outer, counter))
+        better = f"{place} < 0 || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
+        with body.block(f"if ({better})"):
+            body.say(f"{best} = {v};")
+            body.say(f"{place} = {counter};")
 
-    return Value(tuple(shape), "int64_t" if where_ else value.kind, load)
+    def join(ours: Sequence[str], theirs: Sequence[str]) -> Sequence[str]:
+        """Of equals, and of two NaN, the first."""
+        (best, place), (other, at) = ours, theirs
+        nans = f"{other} != {other} && {best} != {best}"
+        better = f"{other} {sign} {best} || ({other} != {other} && {best} == {best})"
+        first = f"({other} == {best} || ({nans})) && {at} < {place}"
+        condition = f"{at} >= 0 && ({place} < 0 || {better} || ({first}))"
+        return [f"if ({condition}) {{ {best} = {other}; {place} = {at}; }}"]
+
+    fold = Fold(
+        (value.shape[dim],),
+        ((value.kind, "0"), ("int64_t", "-1")),
+        take,
+        join,
+        lambda names: names[1] if where_ else names[0],
+        across=dim != len(value.shape) - 1,
+    )
+    made: Kind = "int64_t" if where_ else value.kind
+    return Value(tuple(shape), made, folded(fold, lengths), fold=fold)
 
 
 def product(a: Value, b: Value, shape: Any, kind: Kind, lengths: Lengths) -> Value:
     """Of matrices, over the last axis of ``a`` and the last but one of ``b``; ``shape`` may have
     batches, which both have."""
 
-    def load(body: Body, index: Index) -> str:
-        total = body.name("a")
-        held = "double" if kind in ("float", "double") else "int64_t"
-        body.say(f"{held} {total} = 0;")
-        simd = f"#pragma omp simd reduction(+ : {total})"
-        with body.loop(lengths.text(a.shape[-1]), simd) as k:
-            left = a.at(body, (*index[:-1], k))
-            right = b.at(body, (*index[:-2], k, index[-1]))
-            body.say(f"{total} += ({held}){left} * {right};")
-        return f"({kind}){total}"
+    held: Kind = "double" if kind in ("float", "double") else "int64_t"
 
-    return Value(tuple(shape), kind, load)
+    def take(body: Body, index: Index, counters: Index, names: Sequence[str]) -> None:
+        [k], [total] = counters, names
+        left = a.at(body, (*index[:-1], k))
+        right = b.at(body, (*index[:-2], k, index[-1]))
+        body.say(f"{total} += ({held}){left} * {right};")
+
+    fold = Fold(
+        (a.shape[-1],),
+        ((held, "0"),),
+        take,
+        lambda ours, theirs: [f"{ours[0]} += {theirs[0]};"],
+        lambda names: f"({kind}){names[0]}",
+        wide=kind == "float",
+    )
+    simd = "#pragma omp simd reduction(+ : {0})"
+    return Value(tuple(shape), kind, folded(fold, lengths, simd), fold=fold, product=Product(a, b))
 
 
 def convolution(

@@ -14,12 +14,15 @@ from portkern.errors import ConfigError
 from portkern.spec import abi, registry
 from portkern.spec.from_torch.traced import Untraceable
 from portkern.spec.op import CELL, Signature
+from portkern.worker.lowering import schedule
 from portkern.worker.lowering import source as sources
 from portkern.worker.lowering.graph import Given, Graph
 from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable
 from portkern.worker.lowering.source import Interface
 from portkern.worker.lowering.traces import Traces
+from portkern.worker.lowering.tuned_cpp import TunedCpp
+from portkern.worker.lowering.tuned_gpu import TunedGpu
 from portkern.worker.tracing.trace import TracedGraph
 
 aten = torch.ops.aten
@@ -42,8 +45,11 @@ _PARTED = """
 _POINTER = re.compile(r"((?:const )?\w+)\* ?(\w+)")
 
 
-def written(traced: TracedGraph, signature: Signature, backend: str, language: str) -> str:
-    """Raises Unwritable for what has no plain form."""
+def written(
+    traced: TracedGraph, signature: Signature, backend: str, language: str
+) -> tuple[str, ...]:
+    """The plain kernel, then those that share and tile the same loops and have knobs for it. Raises
+    Unwritable for what has no plain form."""
     expected = (
         {tensor.name for tensor in signature.inputs},
         [tensor.name for tensor in signature.outputs],
@@ -63,8 +69,13 @@ def written(traced: TracedGraph, signature: Signature, backend: str, language: s
         interface = _interface(signature, declared)
         given = Given(readings, constants, lengths, traced.inputs, outputs, interface.taken)
         loops = Graph(given).written()
-        write = sources.gpu if language in ("cuda", "hip") else sources.cpp
-        return write(loops, lengths, interface, _head(signature))
+        gpu = language in ("cuda", "hip")
+        write = sources.gpu if gpu else sources.cpp
+        plain = write(loops, lengths, interface, _head(signature))
+        tuned = TunedGpu(loops, lengths, interface) if gpu else TunedCpp(loops, lengths, interface)
+        several = (schedule.fused(loops, interface.taken), schedule.alone(loops))
+        made = [tuned.written(groups, _tuned_head(signature)) for groups in several]
+        return tuple(dict.fromkeys((plain, *made)))
     except ConfigError as error:
         raise Unwritable(f"a length that is no arithmetic over axes ({error})") from error
 
@@ -86,6 +97,10 @@ def _interface(signature: Signature, declared: str) -> Interface:
     numbers = [("int64_t", axis, f"axes->{axis}" if apart else axis) for axis in signature.axes]
     numbers += [(abi.C_SCALARS[one.dtype], one.name, one.name) for one in signature.scalars]
     return Interface(declared.splitlines()[-1].rstrip(";"), pointers, numbers)
+
+
+def _tuned_head(signature: Signature) -> str:
+    return f"// {signature.name}, written from its graph: its loops with knobs that say how.\n"
 
 
 def _head(signature: Signature) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,7 +46,7 @@ class Interface:
 def cpp(loops: Loops, lengths: Lengths, interface: Interface, head: str) -> str:
     parts = [head, f"#define PARALLEL_FROM {PARALLEL_FROM}  // knob: 4096 16384 65536 262144"]
     parts += ["#include <cmath>\n#include <cstdint>\n#include <memory>\n"]
-    parts += [_array("static const", *item) for item in _constants(loops)]
+    parts += [array("static const", *item) for item in constants(loops)]
     lines = [f"{interface.prototype} {{", *interface.locals()]
     for buffer in loops.buffers:
         count = lengths.count(buffer.shape)
@@ -74,27 +74,28 @@ def _nest(stage: Stage, lengths: Lengths, taken: frozenset[str]) -> list[str]:
         f"++{counters[n]})"
         for n in long
     ]
-    _within(body, heads, lambda: stage.write(body, tuple(counters)))
+    within(body, heads, lambda: stage.write(body, tuple(counters)))
     return body.lines
 
 
-def _within(body: Body, heads: Sequence[str], write: object) -> None:
+def within(body: Body, heads: Sequence[str], write: Callable[[], None]) -> None:
+    """``write`` in loops that begin so."""
     if not heads:
         with body.block(""):
-            write()  # type: ignore[operator]
+            write()
         return
     with body.block(heads[0]):
         if len(heads) > 1:
-            _within(body, heads[1:], write)
+            within(body, heads[1:], write)
         else:
-            write()  # type: ignore[operator]
+            write()
 
 
 def gpu(loops: Loops, lengths: Lengths, interface: Interface, head: str) -> str:
     """One source for both vendors."""
     parts = ["#include <portkern/portable.h>", head]
     parts += [f"#define THREADS {THREADS}  // knob: 64 128 256 512 1024"]
-    parts += [_array("__device__ const", *item) for item in _constants(loops)]
+    parts += [array("__device__ const", *item) for item in constants(loops)]
     known = {name: f"{kind}*" for kind, name, _ in interface.pointers}
     known |= {buffer.name: f"{buffer.kind}*" for buffer in loops.buffers}
     known |= {name: f"const {kind}" for kind, name, _ in interface.numbers}
@@ -105,13 +106,13 @@ def gpu(loops: Loops, lengths: Lengths, interface: Interface, head: str) -> str:
         parts.append(kernel)
         launches += launch
     lines = [f"{interface.prototype} {{", *interface.locals()]
-    lines += _allocated(loops.buffers, lengths)
+    lines += allocated(loops.buffers, lengths)
     lines += launches
     lines += [f"  cudaFreeAsync({buffer.name}, stream);" for buffer in loops.buffers]
     return "\n".join([*parts, *lines, "  return (int)cudaGetLastError();", "}", ""])
 
 
-def _allocated(buffers: Sequence[Buffer], lengths: Lengths) -> list[str]:
+def allocated(buffers: Sequence[Buffer], lengths: Lengths) -> list[str]:
     lines = []
     for buffer in buffers:
         count = lengths.count(buffer.shape)
@@ -154,11 +155,16 @@ def _kernel(
     return "\n".join(lines), launch
 
 
-def _constants(loops: Loops) -> Iterator[tuple[str, Kind, list[str]]]:
+def named(lines: Sequence[str], taken: frozenset[str]) -> list[str]:
+    """With a name of its own for each local that stands there as ``$name``."""
+    return [re.sub(r"\$(\w+)", lambda local: free(local[1], taken), line) for line in lines]
+
+
+def constants(loops: Loops) -> Iterator[tuple[str, Kind, list[str]]]:
     for name, (kind, values) in loops.constants.items():
         yield name, kind, values
 
 
-def _array(how: str, name: str, kind: Kind, values: list[str]) -> str:
+def array(how: str, name: str, kind: Kind, values: list[str]) -> str:
     rows = [", ".join(values[n : n + 8]) for n in range(0, len(values), 8)]
     return f"{how} {kind} {name}[] = {{\n  " + ",\n  ".join(rows) + "};"

@@ -7,17 +7,21 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from portkern.worker.lowering.body import Body, Index, Kind
+from portkern.worker.lowering.body import Body, Fold, Index, Kind, Product
 
 
 @dataclass(frozen=True)
 class Stage:
     """Loops over ``shape`` that fill ``buffer``. ``write`` says the statements for one index, which
-    end in storing what it computed."""
+    end in storing what it computed. Of a reduction or a product that is stored, ``fold`` or
+    ``product`` says it by its parts, and ``store`` what stores an element."""
 
     buffer: str
     shape: tuple[sympy.Expr, ...]
     write: Callable[[Body, Index], None]
+    fold: Fold | None = None
+    product: Product | None = None
+    store: Callable[[Body, Index, str], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,10 @@ class Buffer:
 
 @dataclass
 class Loops:
-    """What a kernel does, in order. ``constants``: the texts of their elements."""
+    """What a kernel does, in order. ``constants``: the texts of their elements. ``own``: of buffers
+    that hold one row at a time, how many axes tell rows apart."""
 
     stages: list[Stage] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     constants: dict[str, tuple[Kind, list[str]]] = field(default_factory=dict)
+    own: dict[str, int] = field(default_factory=dict)
