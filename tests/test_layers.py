@@ -21,7 +21,8 @@ LAYERS = [
     "cells",
     "agent execution project",
     "port",
-    "experiment tracking",
+    "experiment",
+    "tracking",
     "cli testing",
     "api",
 ]

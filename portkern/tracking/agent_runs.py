@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
+from portkern.tracking import traces
 from portkern.tracking.store import BATCH, Skipped, Store, Tracked, sent
 
 EXPERIMENT = "portkern generate"
@@ -72,67 +71,22 @@ def _traces(store: Store, run: str, log: Log, calls: Calls) -> int:
     asked = [attempt for attempt in log if any(name in calls for name in attempt.calls)]
     if not asked:
         return 0
-    # Otherwise they are sent from a thread that may outlive the store.
-    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    with _traced_in(store.uri):
+    with traces.sent_to(store.uri):
         for attempt in asked:
             _trace(store, run, attempt, [calls[name] for name in attempt.calls if name in calls])
     return len(asked)
 
 
-@contextmanager
-def _traced_in(uri: str) -> Iterator[None]:
-    """MLflow's functions for spans know one store at a time. Its address lies in the environment
-    too, and what was there before is there afterwards, where a caller can change it."""
-    import mlflow
-
-    before = os.environ.get("MLFLOW_TRACKING_URI")
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
-    finally:
-        mlflow.set_tracking_uri(None)  # type: ignore[arg-type]  # it then asks the environment
-        if before is not None:
-            os.environ["MLFLOW_TRACKING_URI"] = before
-
-
 def _trace(store: Store, run: str, attempt: Attempt, calls: Sequence[ModelCall]) -> None:
-    """Calls follow each other in it, though some were made at the same time: the log has no
-    clock."""
-    import mlflow
-    from mlflow.entities import SpanType
-
-    start = now = time.time_ns()
-    root = mlflow.start_span_no_context(
+    traces.add(
+        store,
+        run,
         f"attempt {attempt.id}",
-        span_type=SpanType.AGENT,
-        start_time_ns=start,
+        calls,
         inputs={"parents": attempt.parents, "idea": attempt.idea, "arm": attempt.arm},
-        experiment_id=store.experiment_id,
-        metadata={"mlflow.sourceRun": run},
+        outputs={
+            "status": str(attempt.status),
+            "score": attempt.score,
+            "detail": attempt.detail,
+        },
     )
-    for call in calls:
-        span = mlflow.start_span_no_context(
-            call.role,
-            span_type=SpanType.CHAT_MODEL,
-            parent_span=root,
-            start_time_ns=now,
-            inputs={"messages": [vars(message) for message in call.messages], **call.params},
-            attributes={
-                "call": call.id,
-                "model": call.answered or call.model,
-                "prompt": call.prompt,
-            },
-        )
-        if call.tokens_in is not None and call.tokens_out is not None:
-            usage = {"input_tokens": call.tokens_in, "output_tokens": call.tokens_out}
-            total = call.tokens_in + call.tokens_out
-            span.set_attribute("mlflow.chat.tokenUsage", usage | {"total_tokens": total})
-        now += int(call.seconds * 1e9)
-        span.end(
-            outputs={"reply": call.reply, "error": call.error},
-            end_time_ns=now,
-            status="ERROR" if call.error else "OK",
-        )
-    outputs = {"status": str(attempt.status), "score": attempt.score, "detail": attempt.detail}
-    root.end(outputs=outputs, end_time_ns=now)

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from portkern.records import atomic_write
 from portkern.records.record import Record
 from portkern.regression.comparison import Comparison
 from portkern.regression.series import Series
 from portkern.report.table import Table, TableCell
-from portkern.tracking import matrix_metrics, store
+from portkern.tracking import matrix_metrics
 from portkern.tracking.matrix_metrics import FEW, MORE
-from portkern.tracking.store import Skipped, Store, Tracked, sent
+from portkern.tracking.once import once
+from portkern.tracking.store import Skipped, Store, Tracked
 
-#: In a run's folder: by which token its runs are known, and which records were logged last, where.
-SENT = ".mlflow.json"
 #: Tags by which runs are found again.
 TOKEN, GROUP, DIGEST, HISTORY, ORDINAL = (
     f"portkern.{name}" for name in ("matrix", "group", "records", "history", "ordinal")
@@ -51,35 +47,7 @@ def track(
     if not records:
         return Skipped("there are no records")
     night = _Matrix(records, experiment, run_name, folder, comparison)
-    note = _note(folder)
-    asked = [store.address(uri), experiment, *map(os.environ.get, _CHOOSES)]
-    known = note.get("tracked")
-    same = note.get("of") == [asked, night.digest] and not store.lost(store.address(uri))
-    if same and isinstance(known, dict):
-        return Tracked(**known)
-    token = str(note.get("token") or uuid.uuid4().hex)
-    _keep(folder, {"token": token})  # a run that is begun is found again
-    answer = sent(lambda where: night.log(where, token), experiment=experiment, uri=uri)
-    if isinstance(answer, Tracked):
-        of = [asked, night.digest]
-        _keep(folder, {"token": token, "of": of, "tracked": asdict(answer)})
-    return answer
-
-
-_CHOOSES = ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")
-
-
-def _note(folder: Path) -> dict[str, object]:
-    try:
-        note = json.loads((folder / SENT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) and "token" in note else {}
-
-
-def _keep(folder: Path, note: Mapping[str, object]) -> None:
-    if folder.is_dir():
-        atomic_write.write(folder / SENT, json.dumps(note, indent=1) + "\n")
+    return once(night.log, folder, experiment=experiment, digest=night.digest, uri=uri)
 
 
 @dataclass(frozen=True)
