@@ -273,6 +273,7 @@ def test_a_sweep_that_asks_otherwise_by_the_same_name_is_refused(
 # ---- budgets
 
 
+@pytest.mark.full
 def test_a_budget_of_tokens_is_never_exceeded_and_ends_both_models_alike(
     tmp_path: Path, scripted: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,15 +281,15 @@ def test_a_budget_of_tokens_is_never_exceeded_and_ends_both_models_alike(
         return Say(worth(body, number), tokens_in=900, tokens_out=100)
 
     with Server(answer) as server:
-        for limit in (30_000, 30_000, 45_000):
-            given = (f"budget.tokens={limit}", "each.max_tokens=1000", "n=40", "concurrency=2")
+        for limit in (20_000, 20_000, 30_000):
+            given = (f"budget.tokens={limit}", "each.max_tokens=1000", "n=24", "concurrency=2")
             found = compare(tmp_path, server, *given, code=1)
             told = capsys.readouterr().out
             assert f"note: budget.tokens={limit}" in told and "were not asked for" in told
             assert 1000 * len(server.requests) <= limit
             counts = Counter(row.model for row in found if row.evaluated)
             assert abs(counts["a"] - counts["b"]) <= 10
-        assert 1000 * len(server.requests) > 35_000
+        assert 1000 * len(server.requests) > 22_000
 
 
 def test_a_budget_of_usd_needs_prices_and_is_kept(
@@ -474,39 +475,38 @@ def _written(body: Mapping[str, Any], number: int) -> Say:
 @pytest.mark.full
 def test_a_sweep_that_is_killed_five_times_ends_like_one_that_was_let_alone(tmp_path: Path) -> None:
     chance = random.Random(int(os.environ.get("PORTKERN_CHAOS_SEED", "0")))
-    given = ("backends=triton", "ops=[relu,gelu]", "heldout=false", "track=false", "run=it", "n=3")
-    with Server(_written) as server:
+    given = ("backends=triton", "ops=relu", "heldout=false", "track=false", "run=it", "n=3")
+    log = (tmp_path / "told.txt").open("wb")
+    with log, Server(_written) as server:
 
         def begin(folder: str) -> subprocess.Popen[bytes]:
             command = [sys.executable, "-m", "portkern.cli", "compare", models(server, "a", "b")]
             return subprocess.Popen(
                 [*command, *given, f"reports={tmp_path / folder}"],
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
         alone = begin("alone")
-        told, _ = alone.communicate(timeout=300)
-        assert alone.returncode == 0, told.decode()
+        assert alone.wait(timeout=300) == 0, (tmp_path / "told.txt").read_text()
         asked = len(server.requests)
-        assert asked == 12
+        assert asked == 6
         for k in range(5):
             process = begin("killed")
-            _wait(process, lambda: len(server.requests) >= asked + 2 * (k + 1))  # noqa: B023
+            _wait(process, lambda: len(server.requests) >= asked + k + 1)  # noqa: B023
             time.sleep(chance.uniform(0, 1.5))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         last = begin("killed")
-        told, _ = last.communicate(timeout=300)
-        assert last.returncode == 0, told.decode()
+        assert last.wait(timeout=300) == 0, (tmp_path / "told.txt").read_text()
     before, after = rows(tmp_path / "alone"), rows(tmp_path / "killed")
     assert list(map(_decided, after)) == list(map(_decided, before))
     assert {str(row.status) for row in before} >= {"passed", "no_code"}
     entries = LineFile(tmp_path / "killed" / "it" / LEDGER, Entry.from_json).read()[0]
     lost = {one.number for one in entries} - {one.number for one in entries if one.settled}
     # What was out when a process was killed is all that is asked twice.
-    assert len(server.requests) - asked <= 12 + len(lost)
+    assert len(server.requests) - asked <= 6 + len(lost)
     for row in after:
         calls = list(Calls(tmp_path / "killed" / "it" / row.path / "calls.jsonl"))
         assert len(calls) == 1

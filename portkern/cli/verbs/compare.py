@@ -6,32 +6,32 @@ import asyncio
 import dataclasses
 import hashlib
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from portkern.agent.llm.role import DEFAULT
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, names, resolve
-from portkern.cli.verbs import compare_models, compare_tasks, generate, run_folder
-from portkern.cli.verbs.compare_tasks import TaskQuestion, Tasks
+from portkern.cli.verbs import compare_models, compare_tasks, compare_words, generate, run_folder
+from portkern.cli.verbs.compare_tasks import TaskQuestion
 from portkern.cli.verbs.generate import GenerateOptions
 from portkern.errors import ConfigError, no_such
-from portkern.experiment.compare import page
+from portkern.experiment.compare import page, public
 from portkern.experiment.compare.comparison import Comparison, compare
 from portkern.experiment.compare.ledger import FILE as LEDGER
 from portkern.experiment.compare.ledger import Ledger, budget_of
+from portkern.experiment.compare.page import words as page_words
+from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.suite import expand
-from portkern.experiment.compare.sweep import Sweep, SweepProgress
+from portkern.experiment.compare.sweep import Sweep
 from portkern.experiment.compare.task import ComparedModel
 from portkern.experiment.job import key_of
 from portkern.printable import printable
+from portkern.records import atomic_write
 
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
@@ -44,11 +44,6 @@ _INSTEAD = {
     "replay": "the sweep's folder, whose replies are not asked for again",
     "approve": "portkern generate",
 }
-#: Seconds that a reply and an evaluation are taken to need before there are any, by whether kernels
-#: run on hardware; what is left is told by those that there are as soon as possible.
-_REPLY_S, _EVALUATION_S = 20.0, {True: 8.0, False: 5.0}
-#: Where nothing is drawn anew, a line is written so often.
-_TELL_S = 10.0
 _LONGEST_NAME = 80
 
 
@@ -73,6 +68,7 @@ class CompareOptions:
     concurrency: int = 4
     builders: int = 2
     results: Names | None = None
+    baseline: str = ""
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
@@ -83,6 +79,8 @@ class CompareOptions:
 def main(overrides: Sequence[str]) -> int:
     own, given, settings = _sorted(overrides)
     options = _options(own)
+    if options.results:
+        return _results(options)
     models, base = _models(options, given, settings)
     tasks = compare_tasks.tasks(_question(options, base))
     folder = run_folder.run_folder(options.reports, options.run or _name(options, models))
@@ -92,7 +90,7 @@ def main(overrides: Sequence[str]) -> int:
         ledger = Ledger(budget_of(options.budget), folder / LEDGER)
         for model in models:
             compare_models.check_payable(model, ledger, options.prices or {})
-        with _progress(options.json) as report:
+        with compare_words.progress(options.json) as report:
             sweep = Sweep(
                 models,
                 tasks.all,
@@ -103,12 +101,24 @@ def main(overrides: Sequence[str]) -> int:
                 report=report,
             )
             if not options.json:
-                print(printable("\n".join(_heading(sweep, tasks, options))), flush=True)
+                lines = compare_words.heading(sweep, tasks.left_out, options.preset)
+                print(printable("\n".join(lines)), flush=True)
             asyncio.run(sweep.run())
-        rows = sweep.close()
-        comparison = compare(rows, sources=_sources(rows, folder))
-        page.write(folder, comparison, rows)
-    return _conclude(sweep, tasks, rows, comparison, options)
+        return _finish(sweep.close(), folder, options, sweep, tasks.left_out)
+
+
+def _results(options: CompareOptions) -> int:
+    """Of others: no model is asked."""
+    if options.models:
+        raise ConfigError("Got models= and results=; name models to ask, or results that are there")
+    rows = public.load(names(options.results), Path(options.baseline) if options.baseline else None)
+    folder = run_folder.run_folder(options.reports, options.run or "compare-results")
+    if options.fresh:
+        generate.put_aside(folder)
+    with run_folder.writing(folder):
+        text = "".join(f"{row.to_json()}\n" for row in rows)
+        atomic_write.write(folder / SAMPLES, text)
+        return _finish(rows, folder, options)
 
 
 # ---- what is asked
@@ -201,137 +211,63 @@ def _name(options: CompareOptions, models: Sequence[ComparedModel]) -> str:
     return f"compare-{options.preset}-{len(models)}-models-{digest}"
 
 
+# ---- how it ended
+
+
+def _finish(
+    rows: Sequence[Sample],
+    folder: Path,
+    options: CompareOptions,
+    sweep: Sweep | None = None,
+    left_out: Sequence[str] = (),
+) -> int:
+    """Write the page, log it and say what it shows."""
+    comparison = compare(rows, sources=_sources(rows, folder))
+    notes = [*(sweep.notes if sweep else ()), *left_out]
+    page.write(folder, comparison, rows, facts=_facts(options, sweep, notes))
+    if options.track:
+        _track(comparison, rows, folder)
+    evaluated = sum(row.evaluated for row in rows)
+    code = 3 if not evaluated else 0 if evaluated == len(rows) else 1
+    if options.json:
+        said: dict[str, object] = {"folder": str(folder), "notes": notes, "exit_code": code}
+        if sweep:
+            spent = sweep.ledger.spent
+            said["cost"] = {"usd": spent.usd, "tokens": spent.tokens}
+        json_output.show({**comparison.document(), **said})
+        return code
+    if sweep and evaluated < len(rows):
+        notes.append("the same command goes on with what is missing")
+    print(printable(f"\n{page_words.summary(comparison, notes)}"))
+    print(f"report: {folder / 'compare.html'}")
+    return code
+
+
+def _facts(options: CompareOptions, sweep: Sweep | None, notes: Sequence[str]) -> dict[str, str]:
+    if sweep is None:
+        return {"samples": "of others: " + ", ".join(names(options.results))}
+    facts = {
+        "written by": f"{options.preset}, {sweep.n} samples of each model and task",
+        "tasks": compare_words.tasks(sweep),
+        "spent": compare_words.cost(sweep.ledger.spent),
+    }
+    return facts | ({"not evaluated": "; ".join(notes)} if notes else {})
+
+
 def _sources(rows: Sequence[Sample], folder: Path) -> dict[str, str]:
     """Of correct samples, by digest."""
     sources: dict[str, str] = {}
     for row in rows:
         path = folder / row.path / ATTEMPTS
-        if row.correct and row.digest not in sources and path.exists():
+        if row.path and row.correct and row.digest not in sources and path.exists():
             sources |= {one.digest: one.source for one in Log.read(path) if one.digest}
     return sources
 
 
-# ---- what is told
+def _track(comparison: Comparison, rows: Sequence[Sample], folder: Path) -> None:
+    from portkern.tracking import sweep_runs
+    from portkern.tracking.store import Skipped
 
-
-def _heading(sweep: Sweep, tasks: Tasks, options: CompareOptions) -> list[str]:
-    places = ", ".join(dict.fromkeys(task.place for task in sweep.tasks))
-    again = f"; {sweep.had} are there already" if sweep.had else ""
-    ops = len({task.op for task in sweep.tasks})
-    lines = [
-        f"{_counted(len(sweep.models), 'model')} × {_counted(len(sweep.tasks), 'task')} × "
-        f"{_counted(sweep.n, 'sample')} = {sweep.total}, by {options.preset}{again}",
-        f"tasks: {_counted(ops, 'operator')}; {places}",
-    ]
-    for model in sweep.models:
-        said = ", ".join(f"{k}={v}" for k, v in model.roles[DEFAULT].items() if v not in (None, ""))
-        lines.append(f"model {model.name}: {said}")
-    lines += [f"left out: {line}" for line in tasks.left_out]
-    lines.append(_budget(sweep.ledger))
-    left = sweep.total - sweep.had
-    if left:
-        lines.append(f"about {_duration(_estimated_s(sweep))} for {_counted(left, 'sample')}")
-    return lines
-
-
-def _budget(ledger: Ledger) -> str:
-    limits = [f"{k} {v:.10g}" for k, v in vars(ledger.budget).items() if v is not None]
-    spent = ledger.spent
-    lost = (
-        f"; {_counted(ledger.lost, 'request')} that a killed command had out may have been charged "
-        "and count as the most that they can have been"
-        if ledger.lost
-        else ""
-    )
-    so_far = f"; spent: {_spent(spent.tokens, spent.usd)}{lost}" if spent.tokens else ""
-    return f"budget: {', '.join(limits) or 'no limit'}{so_far}"
-
-
-def _estimated_s(sweep: Sweep) -> float:
-    """The slower of writing, model by model, and evaluating, one after the other."""
-    share = (sweep.total - sweep.had) / sweep.total
-    writing = max(
-        _REPLY_S * sweep.n * len(sweep.tasks) / model.concurrency for model in sweep.models
-    )
-    timed = [len(task.plan.task.workloads) > 1 for task in sweep.tasks]
-    evaluating = sweep.n * len(sweep.models) * sum(_EVALUATION_S[one] for one in timed)
-    return share * max(writing, evaluating)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Any]:
-    """On a terminal a bar, elsewhere a line now and then."""
-    last = [0.0]
-
-    def line(progress: SweepProgress) -> None:
-        now = time.monotonic()
-        if quiet or (now - last[0] < _TELL_S and progress.done < progress.total):
-            return
-        last[0] = now
-        print(printable(f"[{progress.done}/{progress.total}] {_said(progress)}"), flush=True)
-
-    with run_folder.bar(quiet) as update:
-
-        def report(progress: SweepProgress) -> None:
-            update(progress.done, progress.total, _said(progress))
-            if not sys.stderr.isatty():
-                line(progress)
-
-        yield report
-
-
-def _said(progress: SweepProgress) -> str:
-    left = "" if progress.left_s is None else f"; about {_duration(progress.left_s)} left"
-    latest = progress.latest
-    what = f"; {latest.model}: {latest.op}, {latest.backend}: {latest.status}" if latest else ""
-    return f"{_spent(progress.spent.tokens, progress.spent.usd)}{left}{what}"
-
-
-def _conclude(
-    sweep: Sweep,
-    tasks: Tasks,
-    rows: Sequence[Sample],
-    comparison: Comparison,
-    options: CompareOptions,
-) -> int:
-    evaluated = sum(row.evaluated for row in rows)
-    code = 3 if not evaluated else 0 if evaluated == len(rows) else 1
-    notes = [*sweep.notes, *tasks.left_out]
-    spent = sweep.ledger.spent
-    if options.json:
-        said = {
-            "folder": str(sweep.folder),
-            "asked": len(rows),
-            "evaluated": evaluated,
-            "notes": notes,
-            "cost": {"usd": spent.usd, "tokens": spent.tokens},
-            "exit_code": code,
-        }
-        json_output.show({**comparison.document(), **said})
-        return code
-    print(
-        printable(
-            f"\n{evaluated} of {_counted(len(rows), 'sample')} evaluated; "
-            f"{_spent(spent.tokens, spent.usd)}"
-        )
-    )
-    for note in notes:
-        print(printable(f"note: {note}"))
-    if evaluated < len(rows):
-        print("the same command goes on with what is missing")
-    print(f"report: {sweep.folder / 'compare.html'}")
-    return code
-
-
-def _spent(tokens: int, usd: float | None) -> str:
-    return f"{tokens} tokens, {'unknown' if usd is None else f'{usd:.4f}'} USD"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    said = sweep_runs.track(comparison, rows, folder)
+    if isinstance(said, Skipped):
+        print(f"portkern: note: {said}", file=sys.stderr)
