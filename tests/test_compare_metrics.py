@@ -27,14 +27,13 @@ from portkern.experiment.compare.comparison import (
 from portkern.experiment.compare.divergence import distance, token_lines
 from portkern.experiment.compare.estimators import best_of_k, best_of_k_geometric
 from portkern.experiment.compare.intervals import (
-    holm,
     pooled_geometric,
     pooled_mean,
     pooled_share,
     share_difference,
-    sign_flip,
 )
 from portkern.experiment.compare.sample import Sample
+from portkern.experiment.statistics import holm, sign_flips
 
 CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
 ENDED = (Status.NO_CODE, Status.BUILD_FAILED, Status.WRONG, Status.PASSED)
@@ -480,13 +479,7 @@ def test_samples_beyond_the_others_budget_change_no_difference(seed: int) -> Non
 def test_the_sign_flip_test_is_scipys(found: list[int]) -> None:
     values = np.array(found, float)
     known = permutation_test((values,), np.sum, permutation_type="samples", n_resamples=1000)
-    assert sign_flip(found) == pytest.approx(known.pvalue)
-
-
-def test_of_many_ops_signs_are_drawn_and_the_answer_is_near() -> None:
-    values = np.random.default_rng(5).normal(0.3, 1, 40)
-    drawn = permutation_test((values,), np.sum, permutation_type="samples", n_resamples=20_000)
-    assert sign_flip(values.tolist()) == pytest.approx(drawn.pvalue, abs=0.02)
+    assert sign_flips(found) == pytest.approx(known.pvalue)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
@@ -580,6 +573,20 @@ def test_by_suite_backend_and_place_are_numbers_of_their_own() -> None:
     assert number(comparison, "pass", 1, backend="cuda", target="h200") == 1
     scopes = [scope for scope in comparison.scopes("a") if scope.venue == "measured"]
     assert [scope.backend for scope in scopes] == ["", "cpu", "cuda", "cpu", "cuda"]
+
+
+def test_portability_is_told_by_suite_too() -> None:
+    h200 = {"backend": "cuda", "target": "h200"}
+    rows = [
+        timed(0, 1.0, suite="level1"),
+        timed(0, 1.0, suite="level1", **h200),
+        timed(0, 1.0, op="gelu", suite="level2"),
+        timed(0, None, op="gelu", suite="level2", **h200),
+    ]
+    comparison = compare(rows)
+    for suite, value in (("level1", 1.0), ("level2", 0.0), ("", 0.5)):
+        assert number(comparison, "pp_application", suite=suite) == value
+        assert number(comparison, "portable_pass", 1, suite=suite) == value
 
 
 def test_nothing_at_all_is_an_empty_comparison() -> None:

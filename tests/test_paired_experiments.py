@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from portkern.agent.attempt import Status
 from portkern.agent.llm.calls import Request
-from portkern.experiment import cheating, contrast
+from portkern.experiment import cheating, contrast, statistics
 from portkern.experiment.contrast import Contrast, Measure
 from tests.scripted import Answer, kernel
 from tests.test_experiment import MODELLED, QUICK, Script, read, run
@@ -37,19 +37,19 @@ def test_sign_flips_count_the_flips_that_differ_as_much(values: list[float]) -> 
     ]
     seen = abs(sum(values))
     expected = sum(flip >= seen * (1 - 1e-9) for flip in flips) / len(flips)
-    assert contrast.sign_flips(values) == pytest.approx(expected)
+    assert statistics.sign_flips(values) == pytest.approx(expected)
 
 
 def test_of_many_tasks_signs_are_drawn_and_the_drawn_p_is_near_the_exact_one() -> None:
     values = list(np.random.default_rng(3).normal(0.35, 1, size=14))
     flips = np.array(list(itertools.product((1, -1), repeat=14))) @ np.array(values)
     exact = float(np.mean(np.abs(flips) >= abs(sum(values)) * (1 - 1e-9)))
-    assert contrast.sign_flips(values) == pytest.approx(exact, abs=0.02)
+    assert statistics.sign_flips(values) == pytest.approx(exact, abs=0.02)
 
 
 def test_holm_has_its_published_values_and_keeps_their_order() -> None:
-    assert contrast.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert contrast.holm([]) == []
+    assert statistics.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert statistics.holm([]) == []
 
 
 def test_equal_arms_are_told_apart_no_more_often_than_promised() -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from portkern.experiment import section
 from portkern.experiment.section import DASH, SectionTable, counted
-from portkern.experiment.statistics import RESAMPLES, Estimate, mean
+from portkern.experiment.statistics import Estimate, holm, mean, sign_flips
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
 
 #: A difference is shown where fewer equal arms than this would differ as much by chance.
 SIGNIFICANT: Final = 0.05
-#: Signs of up to so many tasks are gone through one by one, of more they are drawn.
-_EXACT = 13
 NO_DIFFERENCE, NOT_TIMED = "no difference shown", "not timed"
 
 #: By task, what one arm did there; a task of which nothing is known is left out.
@@ -121,30 +116,6 @@ def corrected(contrasts: Sequence[Contrast]) -> list[Contrast]:
         contrast if p is None else replace(contrast, corrected=next(left))
         for contrast, p in zip(contrasts, tested, strict=True)
     ]
-
-
-def sign_flips(differences: Sequence[float]) -> float:
-    """How likely a mean difference this large is where either sign of each is as likely: the paired
-    permutation test, two-sided."""
-    values = np.asarray(differences, float)
-    if not values.any():
-        return 1.0
-    if len(values) <= _EXACT:
-        signs = np.array(list(itertools.product((1.0, -1.0), repeat=len(values))))
-    else:
-        drawn = np.random.default_rng(0).choice((1.0, -1.0), size=(RESAMPLES - 1, len(values)))
-        signs = np.vstack([np.ones(len(values)), drawn])  # what was seen is one of them
-    sums = np.abs(signs @ values)
-    return float(np.mean(sums >= abs(values.sum()) * (1 - 1e-9)))
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: how likely one of all is found by chance."""
-    adjusted, highest = [0.0] * len(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
-        highest = max(highest, min(1.0, (len(ps) - rank) * ps[place]))
-        adjusted[place] = highest
-    return adjusted
 
 
 def tasks_needed(count: int) -> int:

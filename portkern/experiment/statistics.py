@@ -113,6 +113,47 @@ def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
+# ---- tests of paired differences
+
+#: The draws of signs where there are too many to try all.
+FLIPS = 9_999
+
+
+def sign_flips(differences: Sequence[float]) -> float:
+    """How likely a mean difference this large is where either sign of each is as likely: the paired
+    permutation test, two-sided. All signs are tried where these are few, else drawn."""
+    values = np.asarray(differences, float)
+    if not values.any():
+        return 1.0
+    signs = _signs(len(values))
+    observed = abs(values.sum()) * (1 - 1e-9)  # equal sums in another order are equal
+    as_large = int((np.abs(signs @ values) >= observed).sum())
+    if len(signs) == FLIPS:  # what was seen is one of them
+        return (1 + as_large) / (1 + FLIPS)
+    return as_large / len(signs)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: how likely one of all is found by chance."""
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    ordered = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    for rank, place in enumerate(ordered):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
+@lru_cache(maxsize=4)
+def _signs(count: int) -> Floats:
+    """A row for each choice of signs."""
+    if 2**count <= FLIPS:
+        bits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+    else:
+        bits = np.random.default_rng(0).integers(0, 2, size=(FLIPS, count))
+    signs: Floats = 1.0 - 2.0 * bits.astype(np.float64)
+    return signs
+
+
 # ---- best-so-far curves
 
 

@@ -8,7 +8,13 @@ from portkern.experiment.compare.divergence import divergences
 from portkern.experiment.compare.figures import figures
 from portkern.experiment.compare.grouped import Group, by_task
 from portkern.experiment.compare.paired import differences
-from portkern.experiment.compare.pennycook import best_times, digest, portabilities, summaries
+from portkern.experiment.compare.pennycook import (
+    best_times,
+    cascades,
+    digest,
+    means,
+    portabilities,
+)
 from portkern.experiment.compare.portable import portable_passes
 from portkern.experiment.compare.result import (
     METRICS,
@@ -66,14 +72,12 @@ def compare(
     twice, and for times that are none.
     """
     groups = by_task(samples)
-    models = tuple(dict.fromkeys(group.model for group in groups))
     asked = tuple(dict.fromkeys([*places, *(group.place for group in groups)]))
     wanted = _ks(ks, groups)
     best = best_times(groups)
     portability = tuple(portabilities(groups, asked, best))
-    means, cascades = summaries(portability, models)
     return Comparison(
-        models=models,
+        models=tuple(dict.fromkeys(group.model for group in groups)),
         places=asked,
         suites=tuple(sorted({group.suite for group in groups})),
         ops=len({(group.op, group.dtype) for group in groups}),
@@ -83,11 +87,11 @@ def compare(
         figures=(
             *figures(groups, wanted, _multiprocessors(asked) if units is None else units),
             *portable_passes(groups, asked, wanted),
-            *means,
+            *means(portability, groups),
         ),
         tasks=tuple(group.result() for group in groups),
         portability=portability,
-        cascades=tuple(cascades),
+        cascades=tuple(cascades(portability)),
         translations=tuple(translations(groups)),
         divergences=tuple(divergences(groups, sources or {})),
         differences=differences(groups),

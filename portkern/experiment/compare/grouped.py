@@ -124,6 +124,17 @@ def by_task(samples: Sequence[Sample]) -> list[Group]:
     return groups
 
 
+def by_model_and_suite(groups: Sequence[Group]) -> dict[tuple[str, str], list[Group]]:
+    """Each model's as a whole, where the suite is empty, and by suite where there are several."""
+    several = len({group.suite for group in groups}) > 1
+    found: dict[tuple[str, str], list[Group]] = defaultdict(list)
+    for group in groups:
+        found[group.model, ""].append(group)
+        if several and group.suite:
+            found[group.model, group.suite].append(group)
+    return found
+
+
 class _Venues:
     """A sample that ended before it ran would have ended so anywhere: it counts where the others of
     its task ran, else where the model's others of its place did, else everybody's."""

@@ -1,4 +1,4 @@
-"""Intervals over ops, whose tasks and samples depend on each other, and tests of differences.
+"""Intervals over ops, whose tasks and samples depend on each other.
 
 The unit is the op: tasks of one op on several targets are one draw, not several. How often these
 intervals hold what they should is measured by ``benchmarks/compare_study.py``.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 
 from portkern.experiment.statistics import Estimate, Floats, share
 
-RESAMPLES = 9_999
 LEVEL = 0.95
 
 
@@ -88,33 +87,6 @@ def share_difference(
     return Estimate(value, (value - below, value + above), a.n)
 
 
-def sign_flip(differences: Sequence[float]) -> float | None:
-    """How likely differences as large, were their signs by chance: over all signs where these are
-    few, else over 9999 drawn ones. None of fewer than two units, which can show nothing."""
-    if len(differences) < 2:
-        return None
-    values = np.asarray(differences, float)
-    if not values.any():
-        return 1.0
-    signs = _signs(len(values))
-    observed = abs(values.sum()) * (1 - 1e-12)  # equal sums in another order are equal
-    as_large = int((np.abs(signs @ values) >= observed).sum())
-    if len(signs) == RESAMPLES:
-        return (1 + as_large) / (1 + RESAMPLES)
-    return as_large / len(signs)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """After Holm's correction, in the same order."""
-    adjusted = [0.0] * len(p_values)
-    worst = 0.0
-    ordered = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    for rank, place in enumerate(ordered):
-        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = worst
-    return adjusted
-
-
 def _by_op(values: Iterable[tuple[str, float]]) -> tuple[Floats, Floats]:
     found: dict[str, list[float]] = defaultdict(list)
     for op, value in values:
@@ -164,14 +136,3 @@ def _quantile(units: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf((1 + LEVEL) / 2, units - 1))
-
-
-@lru_cache(maxsize=4)
-def _signs(count: int) -> Floats:
-    """A row for each choice of signs, or as many drawn ones as RESAMPLES."""
-    if 2**count <= RESAMPLES:
-        bits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-    else:
-        bits = np.random.default_rng(0).integers(0, 2, size=(RESAMPLES, count))
-    signs: Floats = 1.0 - 2.0 * bits.astype(np.float64)
-    return signs

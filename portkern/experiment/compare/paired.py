@@ -12,15 +12,10 @@ import numpy as np
 from portkern.experiment.compare.columns import Column, values
 from portkern.experiment.compare.figures import Clocks, clocks
 from portkern.experiment.compare.grouped import Group
-from portkern.experiment.compare.intervals import (
-    holm,
-    pooled_geometric,
-    share_difference,
-    sign_flip,
-)
+from portkern.experiment.compare.intervals import pooled_geometric, share_difference
 from portkern.experiment.compare.result import ALPHA, METRICS, Difference, Venue
 from portkern.experiment.section import counted, points, times
-from portkern.experiment.statistics import Estimate, Floats
+from portkern.experiment.statistics import Estimate, Floats, holm, sign_flips
 
 #: One task of two models.
 _Pair = tuple[Group, Group]
@@ -82,6 +77,12 @@ class _Sums:
             sums[:, rows[one.op]] += left, right, 1
         return cls(*sums)
 
+    @property
+    def p_value(self) -> float | None:
+        """None of a single op, which can show nothing."""
+        apart = self.first - self.second
+        return sign_flips(apart.tolist()) if len(apart) > 1 else None
+
 
 def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Sums) -> Difference:
     if column.metric == "speedup_geometric":
@@ -97,7 +98,7 @@ def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Su
         column.p,
         venue,
         estimate,
-        p_value=sign_flip((sums.first - sums.second).tolist()),
+        p_value=sums.p_value,
         p_holm=None,
         tasks=int(sums.tasks.sum()),
         tests=0,

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import Group, by_model_and_suite
 from portkern.experiment.compare.intervals import mean_over_ops, share_over_ops
 from portkern.experiment.compare.result import Figure, Kind, Place, Portability, Scope, Step
 from portkern.experiment.compare.sample import Sample
@@ -55,18 +55,26 @@ def portabilities(
             yield _Cells(found, asked, best).portability(model, op, dtype, kind)
 
 
-def summaries(
-    every: Sequence[Portability], models: Sequence[str]
-) -> tuple[list[Figure], list[Portability]]:
-    """The mean over ops of each model, and its cascade."""
-    figures, cascades = [], []
-    for model in models:
+def means(every: Sequence[Portability], groups: Sequence[Group]) -> Iterator[Figure]:
+    """Over ops, of each model as a whole and by suite."""
+    for (model, suite), own in by_model_and_suite(groups).items():
+        ops = {(group.op, group.dtype) for group in own}
         for kind in KINDS:
-            own = [one for one in every if one.model == model and one.kind == kind]
-            figures.append(_mean(model, kind, own))
+            kept = [one for one in _of(every, model, kind) if (one.op, one.dtype) in ops]
+            yield _mean(Scope(model, "measured", suite=suite), kind, kept)
+
+
+def cascades(every: Sequence[Portability]) -> Iterator[Portability]:
+    """Of each model, over its ops."""
+    for model in dict.fromkeys(one.model for one in every):
+        for kind in KINDS:
+            own = _of(every, model, kind)
             if any(one.steps for one in own):
-                cascades.append(_cascade(model, kind, own))
-    return figures, cascades
+                yield _cascade(model, kind, own)
+
+
+def _of(every: Sequence[Portability], model: str, kind: Kind) -> list[Portability]:
+    return [one for one in every if one.model == model and one.kind == kind]
 
 
 @dataclass(frozen=True)
@@ -123,8 +131,8 @@ def harmonic(values: Sequence[float]) -> float:
     return len(values) / sum(1 / value for value in values) if all(values) else 0.0
 
 
-def _mean(model: str, kind: Kind, own: Sequence[Portability]) -> Figure:
-    scope, metric = Scope(model, "measured"), f"pp_{kind}"
+def _mean(scope: Scope, kind: Kind, own: Sequence[Portability]) -> Figure:
+    metric = f"pp_{kind}"
     known = [one for one in own if one.value is not None]
     if not known:
         reason = own[0].reason if own else "nothing was measured"

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import Group, by_model_and_suite
 from portkern.experiment.compare.intervals import share_over_ops, task_share
 from portkern.experiment.compare.result import Figure, Place, Scope, Venue
 from portkern.experiment.compare.sample import Sample
@@ -21,17 +21,17 @@ _Problem = tuple[str, str]
 def portable_passes(
     groups: Sequence[Group], places: Sequence[Place], ks: Sequence[int]
 ) -> Iterator[Figure]:
-    """Of each model over all places, and over those of each venue where there are several."""
+    """Of each model over all places, and over those of each venue where there are several; as a
+    whole and by suite."""
     venues: dict[Venue, list[Place]] = {"any": list(places)}
     for venue in ("measured", "emulated"):
         in_venue = {group.place for group in groups if group.venue == venue and group.n}
         venues[venue] = [place for place in places if place in in_venue]
-    for model in dict.fromkeys(group.model for group in groups):
-        own = [group for group in groups if group.model == model]
+    for (model, suite), own in by_model_and_suite(groups).items():
         for venue, asked in venues.items():
             if len(asked) > 1:
                 kept = [group for group in own if venue in ("any", group.venue)]
-                yield from _of_model(Scope(model, venue), kept, asked, ks)
+                yield from _of_model(Scope(model, venue, suite=suite), kept, asked, ks)
 
 
 def _of_model(
