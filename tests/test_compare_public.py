@@ -166,6 +166,10 @@ def test_a_failure_ends_at_its_stage(tmp_path: Path, entry: dict[str, Any], stat
         ({"one": []}, "eval_results.json: 'one' is no number of a problem"),
         ({"1": [{"compiled": True}]}, "problem 1, entry 0: it has no 'correctness'"),
         ({"1": [result(runtime="2")]}, "problem 1, entry 0: runtime is '2', expected int"),
+        (
+            {"1": [result(3), result(3)]},
+            "problem 1, entry 1: sample_id is 3, expected one that no other entry has",
+        ),
     ],
 )
 def test_malformed_results_are_one_line_with_their_place(
@@ -205,6 +209,14 @@ def test_the_samples_of_a_sweep_are_read_back(tmp_path: Path) -> None:
     [sample] = public.load([str(run(tmp_path / "gpt", {"1": [result()]}))])
     (tmp_path / "samples.jsonl").write_text(sample.to_json() + "\n", encoding="utf-8")
     assert public.load([str(tmp_path)]) == [sample]
+
+
+def test_samples_that_no_sweep_writes_are_one_line_with_their_file(tmp_path: Path) -> None:
+    [sample] = public.load([str(run(tmp_path / "gpt", {"1": [result()]}))])
+    line = sample.to_json() + "\n"
+    (tmp_path / "samples.jsonl").write_text(line * 2, encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"^{tmp_path}: Sample 0 of gpt .* is there twice"):
+        public.load([str(tmp_path)])
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.csv"])

@@ -110,10 +110,13 @@ def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, Any]], list
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             where = f"{file.name}: problem {problem}, entry {number}"
             wrong = _wrong(entry)
+            key = int(problem), entry.get("sample_id", number) if not wrong else number
+            if not wrong and key in results:
+                wrong = f"sample_id is {key[1]}, expected one that no other entry has"
             if wrong:
                 problems.append(f"{where}: {wrong}")
             else:
-                results[int(problem), entry.get("sample_id", number)] = entry
+                results[key] = entry
     return results, problems
 
 

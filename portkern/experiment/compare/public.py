@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from portkern.agent.attempt import Status
 from portkern.errors import ConfigError
+from portkern.experiment.compare.grouped import by_task
 from portkern.experiment.compare.sample import FILE, Sample
 from portkern.formats import kernelbench_runs, rows
 from portkern.formats.exported import NoSuchForm
@@ -41,6 +42,10 @@ def load(results: Sequence[str], baseline: Path | None = None) -> list[Sample]:
     for result in results:
         model, named, path = result.rpartition("=")
         several = read(Path(path), model=model if named else "", baseline=times)
+        try:
+            by_task(several)
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from error
         for sample in several:
             key = (sample.model, *sample.task, sample.index)
             if found.setdefault(key, path) != path:
