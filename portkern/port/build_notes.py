@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.port.result import PortResult
+from portkern.port.translate import single_source
 from portkern.printable import printable
 from portkern.records import atomic_write
 
@@ -47,6 +48,7 @@ def markdown(result: PortResult, notes: BuildNotes) -> str:
             "Files keep their names: hipcc takes `.cu` as HIP, and the patch stays small. Lines",
             f"are for ROCm 6 or newer, from the ported tree (`{printable(str(result.tree))}`).",
             "",
+            *(_for_both() if result.style == "single_source" else ()),
             "## hipcc",
             "",
             *_indented(_hipcc(result.targets, notes)),
@@ -62,6 +64,14 @@ def markdown(result: PortResult, notes: BuildNotes) -> str:
             "",
         ]
     )
+
+
+def _for_both() -> list[str]:
+    return [
+        "CUDA's compiler takes the same files, by the lines that built them before: what it sees",
+        f"of them has not changed. `{single_source.HEADER}` goes with them.",
+        "",
+    ]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -31,6 +31,7 @@ class Keys:
                 _code_digest(),
                 [package_version(name) for name in _COMPILERS],
                 request.to,
+                request.style,
                 sorted(request.sanitize),
                 request.prove,
                 list(request.arguments),

@@ -22,7 +22,10 @@ def of_file(path: str, before: bytes, after: bytes) -> bytes:
     old, new = _lines(before), _lines(after)
     names = f"a/{path}", f"b/{path}"
     head = "diff --git {} {}\n".format(*map(_quoted, names))
-    head += "--- {}\n+++ {}\n".format(*(_quoted(name, ends_line=True) for name in names))
+    if not before:  # of a file that is there, nothing is changed by an empty one
+        head += "new file mode 100644\n"
+    old_name = _quoted(names[0], ends_line=True) if before else "/dev/null"
+    head += f"--- {old_name}\n+++ {_quoted(names[1], ends_line=True)}\n"
     return head.encode() + b"".join(_hunks(old, new))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from portkern.port.translate import Style
 from portkern.spec.target import Target
 
 Way = Literal["hip", "cuda"]
@@ -36,6 +37,7 @@ class PortRequest:
     fresh: bool = False
     avoid: tuple[Path, ...] = ()
     emitted: tuple[str, ...] = ()
+    style: Style = "hip"
 
     @property
     def by_width(self) -> Mapping[int, Target]:

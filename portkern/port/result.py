@@ -98,6 +98,7 @@ class PortResult:
     repairs: tuple[Repair, ...] = ()
     stopped: str = ""
     down: bool = False
+    style: str = "hip"
 
     def outcome(self, row: KernelRow) -> str:
         """With the model that mended the kernel, if one did."""

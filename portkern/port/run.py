@@ -23,7 +23,7 @@ from portkern.port.repair.plan import RepairPlan
 from portkern.port.repair.workbench import Workbench
 from portkern.port.request import PortRequest
 from portkern.port.result import PortResult
-from portkern.port.translated import TranslatedFile, translated
+from portkern.port.translated import TranslatedFile, portable_header, translated
 from portkern.port.tree import Tree
 from portkern.records import atomic_write
 
@@ -58,7 +58,8 @@ def run(
     files = translated(read, request)
     if not any(file.kernels for file in files) and not read.triton:
         raise ConfigError(_no_kernels(request, read))
-    ported = [file.ported for file in files]
+    extra = portable_header(files)
+    ported = [*(file.ported for file in files), *extra]
     if not request.build:
         return _result(request, read, files, [], began)
     written = tree.write(
@@ -76,7 +77,8 @@ def run(
     if repair is not None:
         bench = Workbench(request, read, files, ports, ported=written.folder, folder=folder)
         mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
-        files, ported = list(mended.files), [file.ported for file in mended.files]
+        files = list(mended.files)
+        ported = [*(file.ported for file in files), *extra]
         atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     if request.in_place:
         tree.write_in_place(read.root, ported)
@@ -119,6 +121,7 @@ def _result(
         root=read.root,
         tree=read.root if request.in_place else request.out,
         to=request.to,
+        style=request.style,
         targets=tuple(map(str, request.targets)),
         files=tuple(file.result(whole=not request.build) for file in files),
         ports=tuple(ports),

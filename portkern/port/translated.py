@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from portkern.port import syntax, tree
 from portkern.port.hazard import Hazard
@@ -15,7 +15,7 @@ from portkern.port.lint import lint
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult
 from portkern.port.syntax import Kernel
-from portkern.port.translate import Translation, translate
+from portkern.port.translate import Translation, single_source, translate
 from portkern.port.tree import PortedFile
 from portkern.spec.target import Target
 
@@ -102,9 +102,18 @@ def translated(read: Library, request: PortRequest) -> list[TranslatedFile]:
     ]
 
 
+def portable_header(files: Sequence[TranslatedFile]) -> list[PortedFile]:
+    """Of a source for both vendors: the file that its own include."""
+    names = {k: v for file in files for k, v in file.translation.names.items()}
+    if not names:
+        return []
+    text = single_source.header(names).encode()
+    return [PortedFile(PurePosixPath(single_source.HEADER), b"", text)]
+
+
 def _translated(file: SourceFile, root: Path, request: PortRequest) -> TranslatedFile:
     name = file.path.as_posix()
-    translation = translate(file.text, name, to=request.to)
+    translation = translate(file.text, name, to=request.to, style=request.style)
     before = (root / file.path).read_bytes()
     after = (
         before if translation.text == file.text else tree.encoded(translation.text, before, file)

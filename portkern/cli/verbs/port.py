@@ -21,6 +21,7 @@ from portkern.port import emit_run, hazard, report, result, run
 from portkern.port.repair.plan import RepairPlan
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
+from portkern.port.translate import Style
 from portkern.printable import printable
 from portkern.simt.execute import options as executor
 from portkern.spec import target as targets
@@ -47,6 +48,7 @@ class PortOptions:
     to: Names = "gfx942"
     out: str = ""
     in_place: bool = False
+    style: str = "hip"
     sanitize: Names = "all"
     lint: str = "full"
     prove: bool = True
@@ -104,6 +106,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
     if options.lint not in _LINT:
         raise no_such("choice of lint", options.lint, _LINT)
     to, chosen = _targets(names(options.to))
+    style = _style(options.style, to, chosen)
     name = path.resolve().name or "root"
     reports = Path(options.reports).resolve()
     folder = run_folder.run_folder(options.reports, options.run or f"port-{name}")
@@ -117,6 +120,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         emitted=() if chosen else tuple(dict.fromkeys(names(options.to))),
         out=Path(options.out) if options.out else folder / "tree",
         in_place=options.in_place,
+        style=style,
         sanitize=frozenset(executor.checkers(names(options.sanitize))),
         build=options.lint == "full",
         prove=options.prove and options.lint == "full",
@@ -131,6 +135,17 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         avoid=(reports,) if reports.is_relative_to(path.resolve()) else (),
     )
     return request, folder
+
+
+def _style(asked: str, to: Way, chosen: Sequence[Target]) -> Style:
+    """Raises ConfigError."""
+    if asked == "hip":
+        return "hip"
+    if asked != "single_source":
+        raise no_such("style", asked, ("hip", "single_source"))
+    if to != "hip" or not chosen:
+        raise ConfigError("style=single_source is for to=AMD GPUs, such as to=gfx942")
+    return "single_source"
 
 
 def _repair_plan(options: PortOptions) -> RepairPlan | None:

@@ -11,10 +11,12 @@ What cannot be decided gets no edit; the lint reads the result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from portkern.port.hazard import Hazard
+from portkern.port.translate import single_source
 from portkern.port.translate.back import translate_back
 from portkern.port.translate.device import translate_conditions, translate_device
 from portkern.port.translate.draft import Change, Draft
@@ -32,26 +34,38 @@ from portkern.port.translate.renaming import (
 from portkern.port.translate.warps import translate_warps
 from portkern.simt.translate.lexer import SourceCode
 
-__all__ = ["Change", "Translation", "translate"]
+__all__ = ["Change", "Style", "Translation", "translate"]
+
+
+#: HIP alone, or one source for HIP's compiler and CUDA's.
+Style = Literal["hip", "single_source"]
 
 
 @dataclass(frozen=True)
 class Translation:
+    """``names`` are CUDA's that stay in a source for both, with HIP's for each."""
+
     text: str
     changes: tuple[Change, ...]
     hazards: tuple[Hazard, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
-def translate(text: str, name: str, *, to: Literal["hip", "cuda"] = "hip") -> Translation:
-    """The source of a file called ``name`` in the other language. What is in it already comes
-    back as it is, so that translating twice is translating once."""
+def translate(
+    text: str, name: str, *, to: Literal["hip", "cuda"] = "hip", style: Style = "hip"
+) -> Translation:
+    """The source of a file called ``name``, a path from the library's root, in the other language.
+    What is in it already comes back as it is, so that translating twice is translating once."""
     draft = Draft(SourceCode(text), name)
     ported = is_ported(draft, table())
     if to == "hip":
         if ported:
             warn_of_both(draft, table())
             return Translation(text, (), tuple(draft.hazards))
-        _to_hip(draft)
+        kept: dict[str, str] | None = {} if style == "single_source" else None
+        _to_hip(draft, kept)
+        if kept is not None:
+            return _for_both(draft, kept)
     elif ported:
         rename_back(draft, table())
         translate_back(draft)
@@ -59,12 +73,19 @@ def translate(text: str, name: str, *, to: Literal["hip", "cuda"] = "hip") -> Tr
     return Translation(draft.render() if changes else text, changes, tuple(sorted(draft.hazards)))
 
 
-def _to_hip(draft: Draft) -> None:
+def _for_both(draft: Draft, kept: Mapping[str, str]) -> Translation:
+    hip = draft.render()
+    text = single_source.combined(draft.code.source, hip, draft.name, kept)
+    changes = tuple(sorted(draft.changes, key=lambda change: change.line))
+    return Translation(text, changes, tuple(sorted(draft.hazards)), kept)
+
+
+def _to_hip(draft: Draft, kept: dict[str, str] | None) -> None:
     present = rename_headers(draft, table())
     translate_conditions(draft)
     translate_device(draft)
     translate_operands(draft)
     translate_warps(draft)
     translate_ptx(draft)
-    used = rename_names(draft, table())
+    used = rename_names(draft, table(), kept)
     add_headers(draft, present, used=used)

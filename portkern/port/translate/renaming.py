@@ -120,8 +120,9 @@ def _include(draft: Draft, d: Directive, before: str, after: str, why: str) -> N
     draft.replace(first, d.end, text)
 
 
-def rename_names(draft: Draft, table: Table) -> bool:
-    """Whether any name is HIP's then."""
+def rename_names(draft: Draft, table: Table, kept: dict[str, str] | None = None) -> bool:
+    """Whether any name is HIP's then. With ``kept``, names stay and are listed there, each with
+    HIP's; namespaces change all the same."""
     code, seen, renamed = draft.code, set[str](), False
     skipped = _in_includes(draft)
     for i, token in enumerate(code.tokens):
@@ -143,7 +144,10 @@ def rename_names(draft: Draft, table: Table) -> bool:
             continue
         if name.hip:
             renamed = True
-            draft.rename(i, name.hip, f"HIP's name of {text}")
+            if kept is None or text in _NAMESPACES:
+                draft.rename(i, name.hip, f"HIP's name of {text}")
+            else:
+                kept[text] = name.hip
             _cast_kernel(draft, i)
         elif name.kind != "device" and _OF_CUDA.fullmatch(text) and text not in seen:
             seen.add(text)
