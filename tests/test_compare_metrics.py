@@ -380,6 +380,18 @@ def test_portability_is_not_known_where_nothing_was_measured_or_timed() -> None:
     assert application.reason == "no time is known for cpu on x86_64"
 
 
+def test_zeros_alone_are_no_mean_where_the_others_are_not_known() -> None:
+    rows = [sample(0), sample(0, backend="cuda"), sample(0, op="gelu"),
+            sample(0, Status.WRONG, op="gelu", backend="cuda")]  # fmt: skip
+    comparison = compare(rows)
+    assert {p.op: p.value for p in comparison.portability} == {"relu": None, "gelu": 0}
+    mean = figure(comparison, "pp_application")
+    assert (mean.estimate, mean.reason) == (
+        None,
+        "not known of 1 op: no time is known for cpu on x86_64",
+    )
+
+
 def test_times_of_two_devices_are_not_compared() -> None:
     rows = [timed(0, 1.0, us=10.0, device="slow"), timed(0, 1.0, us=1.0, device="fast", model="b")]
     assert {p.value for p in compare(rows).portability if p.kind == "application"} == {1.0}

@@ -137,6 +137,10 @@ def _mean(scope: Scope, kind: Kind, own: Sequence[Portability]) -> Figure:
     if not known:
         reason = own[0].reason if own else "nothing was measured"
         return Figure(scope, metric, None, reason=reason)
+    if len(known) < len(own) and not any(one.value for one in known):
+        # Those that are not known are right everywhere: the zeros alone would be no mean.
+        what = counted(len(own) - len(known), "op")
+        return Figure(scope, metric, None, reason=f"not known of {what}: {_first_unknown(own)}")
     blocked = Counter(str(one.blocked) for one in known if one.blocked)
     said = []
     if blocked:
