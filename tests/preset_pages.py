@@ -6,6 +6,7 @@ python -m tests.preset_pages caesar     # the table "What ours is", as the prese
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import sys
 import tempfile
@@ -108,8 +109,17 @@ def ran(name: str, folder: Path) -> Played:
     """The preset to its end, as composed but for counters and what :data:`INSTEAD` has."""
     options = composed(name)
     counters = [] if options.feedback["counters"] == "none" else ["feedback.counters=none"]
-    given = [f"preset={name}", f"inflight={options.inflight}", *counters]
+    start = [f"source={started(folder)}"] if options.source else []
+    given = [f"preset={name}", f"inflight={options.inflight}", *counters, *start]
     return play(folder, mixed(), *given, *INSTEAD.get(name, []))
+
+
+def started(folder: Path, worth: str = "1.0") -> Path:
+    """A kernel to start from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "start.cpp"
+    file.write_text(f"// worth {worth}\n// given\nint relu() {{}}\n", encoding="utf-8")
+    return file
 
 
 def measured(played: Played) -> dict[str, str]:
@@ -140,13 +150,19 @@ def mixed() -> Answer:
                 '"method": "unroll", "plan": "by four", "instructions": "unroll", '
                 '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"]}'
             )
+        tool = {"tool": "try" if count % 2 else "write", "why": "bytes"}
+        if name == "tool_agent" and tool["tool"] == "try":
+            return json.dumps(tool)
         number = next(written)
         if name == "diff":
-            entry = "int relu() {}"
-            return f"<<<<<<< SEARCH\n{entry}\n=======\n{entry} // {number}\n>>>>>>> REPLACE\n"
+            asked = request.messages[-1].content.partition("## The kernel to change")[2]
+            before = next(line for line in asked.splitlines() if line.startswith("// worth"))
+            now = f"// worth {1 + number / 10:.1f}"
+            return f"<<<<<<< SEARCH\n{before}\n=======\n{now}\n>>>>>>> REPLACE\n"
+        said = json.dumps(tool) if name == "tool_agent" else ""
         if number < 2 or number % 5 == 0:
-            return kernel("wrong" if number % 2 else "build_failed", about=str(number))
-        return kernel(f"{1 + number / 4:.2f}", about=str(number))
+            return said + kernel("wrong" if number % 2 else "build_failed", about=str(number))
+        return said + kernel(f"{1 + number / 4:.2f}", about=str(number))
 
     return answer
 

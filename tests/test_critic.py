@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from portkern import ops
 from portkern.agent import critic, prompts
-from portkern.agent.attempt import UNTIMED, Attempt, Diagnosis, PromptBlock, Status
+from portkern.agent.attempt import UNTIMED, Attempt, Diagnosis, Finding, PromptBlock, Status
 from portkern.agent.axes import Context, Critic, Draft, Memory, Message, Reply
 from portkern.agent.critic.reading import Form, Text, Unread, brief, read
 from portkern.agent.critic.rules import bound, rules
@@ -358,8 +358,63 @@ def test_of_several_bottlenecks_the_first_is_the_diagnosis_and_no_more_are_kept(
     where, llm = context(answer(bottlenecks=several))
     told = diagnose(load("bottleneck", max=2), attempt(), where)
     assert told and (told.problem, told.fix, told.bound) == ("p0", "m0", "")
-    assert told.lessons == ("Also: p1 m1",)
+    assert [(one.problem, one.fix) for one in told.others] == [("p1", "m1")]
+    assert told.fixes == ("m0", "m1") and not told.lessons
     assert "at most 2 bottlenecks" in llm.text()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told", "stop"),
+    [
+        ({"memory_pct": 96.0, "compute_pct": 10.0}, "bound by memory, at 96 %", True),
+        ({"memory_pct": 50.0, "compute_pct": 20.0}, "Neither memory nor arithmetic", False),
+        ({"memory_pct": 20.0, "compute_pct": 80.0}, "bound by arithmetic, at 80 %", False),
+        ({"roofline_pct": 97.0}, "97 % of what the hardware's peaks allow", True),
+        ({"memory_pct": 40.0, "roofline_pct": 97.0}, "Neither memory nor arithmetic", False),
+        ({}, "", False),
+    ],
+)
+def test_close_to_what_the_hardware_allows_no_model_is_asked(
+    metrics: dict[str, float], told: str, stop: bool
+) -> None:
+    """KernelAgent: the larger of two shares, bound by neither below 60, and enough from 95 on."""
+    where, llm = context(BOTTLENECK)
+    said = diagnose(load("bottleneck", stop_at=95.0), attempt(metrics=metrics), where)
+    assert said and said.stop == stop and bool(llm.asked) != stop
+    assert told in (said.problem if stop else llm.text())
+    assert diagnose(load("bottleneck"), attempt(metrics=metrics), where) == Diagnosis(
+        critic="bottleneck", problem="memory at 83 %", fix="load 16 bytes float4", bound="memory"
+    )
+
+
+def test_a_critic_need_not_read_what_nothing_is_built_on() -> None:
+    where, llm = context(BOTTLENECK)
+    final = replace(where, final=True)
+    assert diagnose(load("bottleneck", last=False), attempt(), final) is None and not llm.asked
+    assert diagnose(load("bottleneck", last=False), attempt(), where)
+    assert diagnose(load("bottleneck"), attempt(), final)
+
+
+def test_texts_on_defects_have_limits_of_their_own() -> None:
+    long = answer(problem="p " * 50, why="w " * 50, fix="f " * 50, method="m " * 50)
+    where, _ = context(long)
+    critic_ = load("bottleneck", defect_words=2, repair_words=3, why_words=4)
+    said = diagnose(critic_, attempt("wrong"), where)
+    assert said and (said.problem, said.fix) == ("p p …", "f f f …")
+    said = diagnose(critic_, attempt(), where)
+    assert said and len(said.problem.split()) == 31
+
+
+def test_of_several_findings_one_is_looked_back_on_and_only_where_there_was_one() -> None:
+    others = (Finding(problem="few warps", fix="raise occupancy"),)
+    before = Diagnosis(critic="bottleneck", problem="waits", fix="vectorise", others=others)
+    parent = attempt(id="0.0", slot=0, diagnosis=before)
+    where, llm = context(REFLECTION, log=[parent])
+    later = load("reflector", first=False)
+    assert diagnose(later, parent, where) is None and not llm.asked
+    diagnose(later, attempt(parents=("0.0",), arm="raise occupancy"), where)
+    assert "diagnosed: few warps" in llm.text() and "advice was: raise occupancy" in llm.text()
+    assert "vectorise" not in llm.text()
 
 
 def test_a_critic_may_be_asked_for_repairs_alone() -> None:

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from portkern import ops
 from portkern.agent import memory
 from portkern.agent import strategy as strategies
-from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
+from portkern.agent.attempt import Attempt, Diagnosis, Finding, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory import documents, encoder, graph, skills, text
 from portkern.agent.memory.embedding import Nearness, of_catalogue
@@ -371,6 +371,48 @@ def test_insights_are_drawn_by_the_slot_s_number(folder: Path) -> None:
     assert "// source" not in drawn(3)
 
 
+def test_the_best_can_be_told_with_what_was_measured_of_it(folder: Path) -> None:
+    best = replace_feedback("2.1")
+    plain = view(folder, best, Slot(number=9), history=["best"])
+    assert ids(plain) == ["2.1"] and "12 us" not in joined(plain)
+    assert "12 us" in joined(view(folder, best, Slot(number=9), history=["best"], measured=True))
+
+
+def test_what_critics_alone_are_told_no_author_is(folder: Path) -> None:
+    log = replace_feedback("2.1", of_critics=True)
+    assert "12 us" not in joined(view(folder, log, Slot(("2.1",), number=9), history=["last"]))
+
+
+def replace_feedback(name: str, **changes: Any) -> Log:
+    """The tree, with times of the attempt ``name``."""
+    times = _TIMES.model_copy(update=changes)
+    return log_of(
+        *(one.model_copy(update={"feedback": (times,)}) if one.id == name else one for one in TREE)
+    )
+
+
+def test_recent_attempts_of_any_line_are_told_in_brief(folder: Path) -> None:
+    told = view(folder, TREE, Slot(("3.0",), number=9), history=["recent"], recent=3)
+    assert ids(told) == ["2.0", "2.1", "4.0"] and "// source of" not in joined(told)
+
+
+def test_a_parent_with_several_findings_is_told_with_the_one_that_is_acted_on(
+    folder: Path,
+) -> None:
+    several = Diagnosis(
+        critic="bottleneck",
+        problem="waits for memory",
+        fix="vectorise",
+        others=(Finding(problem="few warps", fix="raise occupancy"),),
+    )
+    log = log_of(attempt("0.0", 1.0, diagnosis=several))
+    both = joined(view(folder, log, Slot(("0.0",), number=1), history=["last"]))
+    assert "What to do: vectorise" in both and "Also: few warps raise occupancy" in both
+    second = Slot(("0.0",), number=1, arm="raise occupancy")
+    one = joined(view(folder, log, second, history=["last"]))
+    assert "Diagnosis: few warps" in one and "vectorise" not in one
+
+
 def test_inspirations_are_what_the_slot_shows(folder: Path) -> None:
     slot = Slot(parents=("0.0",), shown=("2.1", "1.0", "9.9"))
     told = view(folder, TREE, slot, history="inspirations")
@@ -658,6 +700,16 @@ def test_the_question_can_be_the_parent_s_code(name: str, folder: Path) -> None:
     assert near.title == "The catalogue's kernel of transpose"
     (near,) = view(folder, log, Slot(), knowledge=name, query="code", k=1)
     assert near.title != "The catalogue's kernel of transpose"
+
+
+def test_the_question_can_be_what_is_to_be_done(folder: Path) -> None:
+    def first(arm: str) -> str:
+        slot = Slot(("0.0",), number=1, arm=arm)
+        options: dict[str, Any] = {"knowledge": ["embed"], "corpora": ["guide"], "k": 1}
+        return joined(view(folder, log_of(attempt("0.0", 1.0)), slot, query="action", **options))
+
+    found = {first("use tensor cores with wmma"), first("reduce with warp shuffles")}
+    assert len(found) == 2 and all(found)
 
 
 def test_too_distant_documents_are_left_out(folder: Path) -> None:

@@ -75,7 +75,9 @@ def test_a_preset_says_what_it_is_and_where_it_is_from(name: str) -> None:
 @pytest.mark.sampled()
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_runs_within_its_budget_and_its_log_is_whole(name: str, tmp_path: Path) -> None:
-    played = run(tmp_path, name, usual(), "budget.attempts=9", "inflight=3")
+    # The bandit goes by counters; the others need not wait for them.
+    uncounted = [] if name == "kernelband" else ["feedback.counters=none"]
+    played = run(tmp_path, name, usual(), "budget.attempts=9", "inflight=3", *uncounted)
     assert 1 <= len(played.attempts) <= 9
     assert any(attempt.correct for attempt in played.attempts)
     made = {attempt.id for attempt in played.attempts}
@@ -84,13 +86,6 @@ def test_a_preset_runs_within_its_budget_and_its_log_is_whole(name: str, tmp_pat
     counted = [call for attempt in played.attempts for call in attempt.calls]
     assert len(counted) == len(set(counted))
     assert set(counted) <= {call.id for call in played.calls}
-
-
-def test_one_shot_is_one_greedy_call(tmp_path: Path) -> None:
-    played = run(tmp_path, "kernelbench_oneshot", usual())
-    (call,) = played.calls
-    assert call.params["temperature"] == 0.0
-    assert len(played.attempts) == 1
 
 
 def test_caesar_shows_the_last_kernel_and_its_result_for_ten_turns(tmp_path: Path) -> None:
@@ -136,30 +131,6 @@ def test_crfm_asks_for_ideas_then_several_kernels_of_each_and_seeds_by_the_best(
     later = [k for k, name in enumerate(played.prompts) if name == "ideas"][1]
     assert "tile it 0" in played.text(later)
     assert all(f"// worth {one.score:.2f}" in played.text(later) for one in first)
-
-
-def test_cudaforge_has_a_critic_name_one_bottleneck_and_goes_on_from_the_last_kernel(
-    tmp_path: Path,
-) -> None:
-    played = run(
-        tmp_path,
-        "cudaforge",
-        by_prompt(
-            {
-                "direct": [kernel("wrong"), kernel(2.0), kernel(1.5), kernel(1.8)],
-                "critic_repair": [FIX],
-                "critic_bottleneck": [FIX],
-            }
-        ),
-        "budget.attempts=4",
-    )
-    assert played.prompts[:4] == ["direct", "critic_repair", "direct", "critic_bottleneck"]
-    assert [attempt.parents for attempt in played.attempts] == [(), ("0.0",), ("1.0",), ("2.0",)]
-    assert played.attempts[1].diagnosis.fix.startswith("unroll by four")
-    assert "few loads in flight" in played.text(2)
-    # The critic of an attempt sees this attempt's kernel, not the best one.
-    third = [k for k, name in enumerate(played.prompts) if name == "critic_bottleneck"][1]
-    assert "worth 1.5" in played.text(third) and "worth 2.0" not in played.text(third)
 
 
 def test_kforge_shows_a_kernel_of_another_platform_and_has_two_phases(tmp_path: Path) -> None:
@@ -212,120 +183,6 @@ def test_tritonforges_arbiter_ends_the_loop_at_the_first_small_gain(tmp_path: Pa
     assert [attempt.score for attempt in played.attempts] == [1.0, 1.5, 1.52]
 
 
-def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path) -> None:
-    answer = by_prompt(
-        {
-            "direct": [
-                kernel("wrong", about="a"),
-                kernel("wrong", about="b"),
-                kernel("wrong", about="c"),
-                kernel("wrong", about="d"),
-                kernel("wrong", about="e"),
-                kernel(1.0),
-                kernel(2.0),
-            ]
-        }
-    )
-    played = run(tmp_path, "kernelfalcon", answer)
-    assert [attempt.island for attempt in played.attempts] == [0, 1, 2, 3, 0, 1]
-    assert played.attempts[-1].correct
-    temperatures = [call.params["temperature"] for call in played.calls[:4]]
-    assert temperatures == pytest.approx([0.8, 0.9, 1.0, 1.1])
-    assert "// b" in played.text(5) and "// a" not in played.text(5)  # chains do not leak
-
-
-@pytest.mark.full
-def test_kernelagents_optimiser_does_what_the_critic_prescribes_and_keeps_two(
-    tmp_path: Path,
-) -> None:
-    played = run(tmp_path, "kernelagent_opt", usual(), "budget.attempts=8")
-    assert [attempt.parents for attempt in played.attempts[:4]] == [()] * 4
-    second = played.attempts[4:8]
-    best = sorted(played.attempts[:4], key=lambda one: -one.score)[:2]
-    assert {one.parents[0] for one in second} == {one.id for one in best}
-    assert all(one.arm.startswith("unroll by four") for one in second)
-    assert {"critic_bottleneck", "critic_analysis"} <= set(played.prompts)
-
-
-def test_geak_starts_a_chain_anew_after_five_failures_and_shows_ancestors(tmp_path: Path) -> None:
-    wrong = [kernel("wrong", about=f"try {k}") for k in range(30)]
-    answer = by_prompt({"direct": wrong, "critic_wrong": [FIX], "critic_failure": [FIX]})
-    played = run(tmp_path, "geak", answer, "strategy.k=1", "budget.attempts=8")
-    assert [bool(attempt.parents) for attempt in played.attempts] == [
-        False,
-        True,
-        True,
-        True,
-        True,
-        False,
-        True,
-        True,
-    ]
-    direct = [k for k, name in enumerate(played.prompts) if name == "direct"]
-    assert "// try 0" in played.text(direct[2]) and "// try 1" in played.text(direct[2])
-    assert played.calls[0].params["temperature"] == 1.0
-
-
-def test_kernelband_takes_actions_from_its_menu_of_six(tmp_path: Path) -> None:
-    played = run(tmp_path, "kernelband", usual(), "budget.attempts=8")
-    arms = {attempt.arm for attempt in played.attempts if attempt.parents}
-    assert arms <= {"tiling", "vectorization", "fusion", "pipeline", "reordering", "access_layout"}
-    assert len(arms) >= 3
-    with pytest.raises(ConfigError, match=r"feedback\.counters="):
-        run(tmp_path / "blind", "kernelband", usual(), "feedback=default")
-
-
-def test_starks_debugger_mends_what_failed_and_its_planner_marks_lines(tmp_path: Path) -> None:
-    answer = by_prompt(
-        {"plan": [PLAN], "realise": [kernel("wrong", about="bad")], "debug": [kernel(1.3)]}
-    )
-    played = run(tmp_path, "stark", answer, "budget.attempts=4", "strategy.epsilon=0.0")
-    assert played.prompts[0:2] == ["plan", "realise"]
-    debugged = [attempt for attempt in played.attempts if attempt.operator == "debug"]
-    assert debugged and debugged[0].parents
-    asked = played.prompts.index("debug")
-    assert "// bad" in played.text(asked)
-    assert played.calls[asked].params["temperature"] == 0.1
-    assert played.calls[0].params["temperature"] == 0.8
-
-
-def test_evoengineer_free_shows_nothing_and_full_crosses_two_and_shows_insights(
-    tmp_path: Path,
-) -> None:
-    free = run(tmp_path / "free", "evoengineer_free", usual(), "budget.attempts=6")
-    assert {attempt.operator for attempt in free.attempts} <= {"init", "mutate"}
-    full = run(tmp_path / "full", "evoengineer_full", usual(), "budget.attempts=12")
-    crossed = [attempt for attempt in full.attempts if attempt.operator == "crossover"]
-    assert crossed and all(len(set(one.parents)) == 2 for one in crossed)
-    third = full.prompts.index("crossover")
-    assert "I made it" in full.text(third)  # a rationale of an earlier attempt
-
-
-def test_ai_cuda_engineer_lets_verifiers_hold_back_half_of_eight(tmp_path: Path) -> None:
-    played = run(tmp_path, "ai_cuda_engineer", usual(), "budget.attempts=8")
-    assert played.run.plan.axes["critic"]["kind"] == "prefilter"
-    assert len([attempt for attempt in played.attempts if not attempt.parents]) == 8
-
-
-def test_alphaevolve_changes_kernels_by_edits_on_islands(tmp_path: Path) -> None:
-    edits = (
-        f"<<<<<<< SEARCH\n// again\n=======\n// again\n// edit {k}\n>>>>>>> REPLACE\n"
-        for k in itertools.count()
-    )
-    fresh = growing()
-
-    def answer(request: Request, count: int) -> str:
-        return next(edits) if request.prompt.startswith("diff") else fresh()
-
-    played = run(tmp_path, "alphaevolve", answer, "budget.attempts=12")
-    assert {attempt.island for attempt in played.attempts} == {0, 1, 2, 3, 4}
-    children = [attempt for attempt in played.attempts if attempt.parents]
-    assert children and {child.operator for child in children} == {"diff"}
-    assert all("// edit" in child.source for child in children)
-    parents = {attempt.id: attempt.island for attempt in played.attempts}
-    assert all(parents[child.parents[0]] == child.island for child in children)
-
-
 def test_fm_agent_combines_strategies_of_two_parents(tmp_path: Path) -> None:
     played = run(tmp_path, "fm_agent", usual(), "budget.attempts=14")
     crossed = [k for k, name in enumerate(played.prompts) if name == "crossover"]
@@ -358,12 +215,6 @@ def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_pat
     assert [one.parents for one in played.attempts[6:]] == [
         (parent.id,) for parent in best for _ in range(2)
     ]
-
-
-def test_akg_goes_by_confidence_over_parents(tmp_path: Path) -> None:
-    played = run(tmp_path, "akg", usual(), "budget.attempts=6")
-    assert not played.attempts[0].parents
-    assert all(len(attempt.parents) == 1 for attempt in played.attempts[1:])
 
 
 def test_peak_applies_its_stages_in_order_and_undoes_one_without_a_gain(tmp_path: Path) -> None:

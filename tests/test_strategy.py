@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern.agent import strategy as strategies
-from portkern.agent.attempt import Attempt, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, Finding, Status
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.strategy.bandit import Bandit, features
@@ -43,9 +43,14 @@ World = Callable[[Slot], Sequence[Attempt]]
 
 
 def load(kind: str, **options: Any) -> Search:
-    """With all arms and the seed 0, unless ``menu`` and ``seed`` say otherwise."""
-    menu, seed = options.pop("menu", ARMS), options.pop("seed", 0)
-    return strategies.load({"kind": kind} | options, arms=menu, seed=seed)
+    """With all arms and the seed 0, from no given kernel, unless ``menu``, ``seed`` and ``given``
+    say otherwise."""
+    menu, seed, start = (
+        options.pop("menu", ARMS),
+        options.pop("seed", 0),
+        options.pop("given", False),
+    )
+    return strategies.load({"kind": kind} | options, arms=menu, seed=seed, given=start)
 
 
 # ---- a run without models and devices
@@ -73,6 +78,16 @@ def attempt(slot: Slot, k: int = 0, score: float = 0.0, **facts: Any) -> Attempt
         target="sm_90",
         backend="cuda",
         **(told | facts),
+    )
+
+
+def diagnosed(fix: str, *others: str) -> Diagnosis:
+    """With a bottleneck for each fix."""
+    return Diagnosis(
+        critic="bottleneck",
+        problem=f"wants {fix}",
+        fix=fix,
+        others=tuple(Finding(problem=f"wants {other}", fix=other) for other in others),
     )
 
 
@@ -111,6 +126,8 @@ def chaos(seed: int) -> World:
         facts: dict[str, Any] = {"source": source, "metrics": metrics}
         if drawn.random() < 0.02:
             facts["diagnosis"] = Diagnosis(critic="rules", problem="none", stop=True)
+        elif drawn.random() < 0.5:
+            facts["diagnosis"] = diagnosed(*drawn.sample(["unroll", "", "vectorise"], 2))
         if drawn.random() < 0.5:
             return attempt(slot, k, drawn.choice([0.5, 1.0, drawn.uniform(0.1, 9)]), **facts)
         status = drawn.choice(
@@ -158,12 +175,14 @@ def play(
     between: Callable[[Search], Search] = lambda search: search,
 ) -> Course:
     """As the loop does: up to ``window`` slots are out, and come back in the order of asking.
-    ``limit`` slots are the budget."""
+    ``limit`` slots are the budget. A given kernel is waited for, and is one attempt."""
     course = Course()
     out: deque[Slot] = deque()
     while True:
         search = between(search)
         room = min(window - len(out), limit - len(course.slots))
+        if search.given and not len(course.log):
+            room = 0 if out else 1
         asked = search.ask(course.log, room) if room else []
         assert len(asked) <= room
         if room:
@@ -177,6 +196,8 @@ def play(
             return course
         slot = out.popleft()
         attempts = world(slot)
+        if search.given and slot.number == 0:
+            attempts = [*attempts, attempt(slot)][:1]
         course.log.add(attempts)
         search = between(search)
         search.tell(slot, attempts)
@@ -236,6 +257,8 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "turns": st.integers(1, 3),
         "repeat": st.integers(1, 3),
         "arms": st.integers(0, 3),
+        "prescribed": st.integers(0, 2),
+        "diverging": st.none() | st.just(1.5),
         "keep": st.sampled_from(["pool", "children"]),
     },
     "evolutionary": {
@@ -261,6 +284,7 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "clusters": st.integers(1, 3),
         "tau": st.integers(1, 5),
         "mask": st.booleans(),
+        "inspirations": st.integers(0, 3),
     },
     "tree_eps": {
         "trials": maybe | st.just(40),
@@ -296,7 +320,7 @@ def settings_of(draw: st.DrawFn, kind: str) -> dict[str, Any]:
         options["operators"] = {"mutate": 1}
     if options.get("migrate_every"):
         options["islands"] = max(2, options.get("islands", 2))
-    return options | {"seed": draw(st.integers(0))}
+    return options | {"seed": draw(st.integers(0)), "given": draw(st.booleans())}
 
 
 @every_kind
@@ -550,7 +574,7 @@ def test_nothing_leaks_from_one_island_to_another(data: st.DataObject, kind: str
     course = play(load(kind, **options), chaos(data.draw(st.integers(0, 99))), window=window)
     for slot in course.slots:
         for one in course.log.some([*slot.parents, *slot.shown]):
-            assert one.island == slot.island
+            assert one.island == slot.island or (options["given"] and one.slot == 0)
 
 
 def test_the_first_correct_kernel_ends_all_chains() -> None:
@@ -612,6 +636,75 @@ def test_a_member_that_stays_is_given_the_actions_that_it_has_not_seen() -> None
     course = play(load("beam", width=1, expand=1, arms=1, rounds=6), scores(5, 1))
     assert parents(course) == [""] + ["0.0"] * 5
     assert sorted(slot.arm for slot in course.slots[1:]) == sorted(ARM_NAMES)
+
+
+def test_each_fix_that_a_critic_prescribes_is_tried_on_each_kernel_that_is_kept() -> None:
+    """KernelAgent: two bottlenecks of each of two kernels, from a given one."""
+
+    def world(slot: Slot) -> Sequence[Attempt]:
+        fixes = diagnosed(f"first of {slot.number}", f"second of {slot.number}", "third")
+        return [attempt(slot, score=1.0 + slot.number / 100, diagnosis=fixes)]
+
+    options = {"width": 2, "expand": 1, "rounds": 2, "prescribed": 2, "given": True}
+    course = play(load("beam", **options), world, window=4)
+    assert parents(course) == ["", "0.0", "0.0", "2.0", "2.0", "1.0", "1.0"]
+    assert [slot.arm for slot in course.slots[1:5]] == [
+        "first of 0",
+        "second of 0",
+        "first of 2",
+        "second of 2",
+    ]
+
+
+def test_a_kernel_that_fell_far_behind_makes_way_for_the_fastest() -> None:
+    options = {"width": 2, "expand": 1, "rounds": 2}
+    kept = play(load("beam", **options), scores(3.0, 1.9))
+    assert parents(kept)[2:] == ["0.0", "1.0"]
+    reverted = play(load("beam", diverging=1.5, **options), scores(3.0, 1.9))
+    assert parents(reverted)[2:] == ["0.0", "0.0"]
+    near = play(load("beam", diverging=1.5, **options), scores(3.0, 2.1))
+    assert parents(near)[2:] == ["0.0", "1.0"]
+
+
+def test_a_critic_who_sees_nothing_more_to_gain_ends_a_beam() -> None:
+    def world(slot: Slot) -> Sequence[Attempt]:
+        enough = Diagnosis(critic="bottleneck", problem="96 %", stop=slot.number == 2)
+        return [attempt(slot, score=1.0, diagnosis=enough)]
+
+    assert len(play(load("beam", width=2, expand=1, rounds=9), world).slots) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "count"),
+    [
+        ("refine", {"turns": 3}, 4),
+        ("parallel_refine", {"turns": 2, "k": 2, "early_exit": False}, 5),
+        ("beam", {"width": 1, "expand": 1, "rounds": 3}, 4),
+        ("bandit", {"trials": 3}, 4),
+        ("tree_eps", {"trials": 3}, 4),
+        ("evolutionary", {"trials": 3, "islands": 2, "operators": {"diff": 1}}, 4),
+        ("staged", {"sequence": ["tiling", "fusion"], "tries": 1}, 3),
+    ],
+)
+def test_a_given_kernel_is_what_all_else_descends_from_and_costs_no_turn(
+    kind: str, options: dict[str, Any], count: int
+) -> None:
+    course = play(load(kind, given=True, **options), scores(1.0, 0.5, 0.7))
+    assert len(course.slots) == count
+    assert all(course.log.ancestors(one.id)[0].id == "0.0" for one in course.log)
+
+
+def test_the_last_turn_of_a_chain_is_known_to_be_the_last() -> None:
+    course = play(load("refine", turns=3), scores(1.0))
+    assert [slot.final for slot in course.slots] == [False, False, True]
+
+
+def test_what_was_screened_is_not_built_on() -> None:
+    def world(slot: Slot) -> Sequence[Attempt]:
+        return [attempt(slot), attempt(slot, 1, status=Status.SCREENED)]
+
+    course = play(load("beam", width=2, expand=2, rounds=3), world)
+    assert {name[-1] for name in parents(course) if name} == {"0"}
 
 
 def test_a_beam_of_one_is_batch_refinement() -> None:
@@ -862,6 +955,20 @@ def test_until_a_kernel_works_the_bandit_starts_anew_and_shows_what_failed() -> 
     course = play(load("bandit", trials=4), scores(0, 0, 1))
     assert parents(course) == ["", "", "", "2.0"]
     assert [slot.shown for slot in course.slots] == [(), ("0.0",), ("1.0", "0.0"), ()]
+
+
+@pytest.mark.parametrize("kind", ["bandit", "tree_eps"])
+def test_what_is_chosen_from_begins_with_one_kernel_even_where_four_have_room(kind: str) -> None:
+    course = play(load(kind, trials=6), scores(1.0), window=4)
+    assert [bool(slot.parents) for slot in course.slots] == [False, *[True] * 5]
+
+
+def test_the_bandit_shows_the_fastest_others() -> None:
+    options = {"items": "parents", "trials": 5, "menu": [], "inspirations": 2}
+    course = play(load("bandit", **options), scores(1.0, 3.0, 2.0, 4.0))
+    parent, last = course.slots[-1].parents[0], course.slots[-1]
+    ranked = ["3.0", "1.0", "2.0", "0.0"]
+    assert last.shown == tuple(name for name in ranked if name != parent)[:2]
 
 
 def loads(**percent: float) -> World:

@@ -43,24 +43,57 @@ class Status(StrEnum):
 
 
 class PromptBlock(Part):
-    """A piece of text for a prompt or a reader. ``kind`` names the source or memory it is of."""
+    """A piece of text for a prompt or a reader. ``kind`` names the source or memory it is of.
+    ``of_critics``: those who write kernels are not told of it."""
 
     kind: str
     title: str
     text: str
+    of_critics: bool = False
+
+
+Bound = Literal["", "memory", "compute", "latency", "overhead"]
+
+
+class Finding(Part):
+    """A bottleneck beside the worst one, and what to do about it."""
+
+    problem: str
+    fix: str = ""
+    bound: Bound = ""
 
 
 class Diagnosis(Part):
     """What a critic made of an attempt: the one bottleneck or defect, and the one thing to do.
-    ``bound`` is the resource that limits it, where that was found out; ``lessons`` outlive it."""
+    ``bound`` is the resource that limits it, where that was found out; ``others`` are less urgent;
+    ``lessons`` outlive it."""
 
     critic: str = Field(validation_alias=AliasChoices("critic", "judge"))  # "judge" before 0.2
     problem: str
     fix: str = ""
     why: str = ""
-    bound: Literal["", "memory", "compute", "latency", "overhead"] = ""
+    bound: Bound = ""
+    others: tuple[Finding, ...] = ()
     stop: bool = False  # nothing more is to be gained
     lessons: tuple[str, ...] = ()
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What may be done, the most urgent first, each once."""
+        return tuple(dict.fromkeys(filter(None, (self.fix, *(one.fix for one in self.others)))))
+
+    def about(self, fix: str) -> Diagnosis:
+        """With nothing but the finding whose fix it is; as it is where none is."""
+        for one in self.others:
+            if fix and one.fix == fix != self.fix:
+                changes = {"problem": one.problem, "why": "", "fix": fix, "bound": one.bound}
+                return self.model_copy(update={**changes, "others": ()})
+        return self.model_copy(update={"others": ()}) if fix and fix == self.fix else self
+
+    @property
+    def lesser(self) -> list[str]:
+        """The other findings, a line each."""
+        return [f"Also: {one.problem} {one.fix}".rstrip() for one in self.others]
 
 
 class Attempt(Line):

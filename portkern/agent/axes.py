@@ -98,7 +98,7 @@ class Context:
     runs draw equal numbers. ``look`` evaluates a candidate before it is proposed: those of a
     proposer that tries by itself. ``taken``: digests of all candidates of the run, also of those
     that are not evaluated yet. ``approve`` asks people which of some ideas are to be carried
-    out."""
+    out. ``final``: nothing is built on what comes of the slot."""
 
     task: Task
     log: Log
@@ -108,6 +108,7 @@ class Context:
     look: Callable[[Draft], Awaitable[Seen]]
     approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
     taken: set[str]
+    final: bool = False
 
 
 class Strategy(Protocol):

@@ -43,11 +43,14 @@ GIVEN = "given"
 
 @dataclass(frozen=True)
 class Axes:
+    """``of_critics``: kinds of sources that authors are not told of."""
+
     strategy: Strategy
     proposer: Proposer
     memory: Memory
     sources: Sequence[FeedbackSource]
     critic: Critic
+    of_critics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,7 @@ class Loop:
             self._look,
             approve,
             self._taken,
+            slot.final,
         )
 
     async def _expand(self, slot: Slot, context: Context) -> list[Attempt]:
@@ -253,7 +257,12 @@ class Loop:
             metrics |= measured.metrics
             if measured.text:
                 feedback.append(
-                    PromptBlock(kind=source.kind, title=measured.title, text=measured.text)
+                    PromptBlock(
+                        kind=source.kind,
+                        title=measured.title,
+                        text=measured.text,
+                        of_critics=source.kind in self.axes.of_critics,
+                    )
                 )
             if measured.stop:
                 stopped_at = source.stage

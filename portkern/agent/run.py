@@ -151,6 +151,7 @@ class GenerationRun:
                 memory.load(axes["memory"], task=self.plan.task, folder=self.folder),
                 feedback.load(axes["feedback"]),
                 self.critic,
+                feedback.of_critics(axes["feedback"]),
             ),
             self.models,
             self.bench,
@@ -271,7 +272,7 @@ def _matched(plan: RunPlan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
         if strategic.get("edges") == {}:
             strategic["edges"] = graph.edges()
     arms = proposing.arms(plan.task)
-    planned = strategy.load(strategic, arms=arms, seed=plan.seed)
+    planned = strategy.load(strategic, arms=arms, seed=plan.seed, given=plan.task.start is not None)
     chosen_critic = critic.load(plan.axes["critic"])
     _have_models(plan, {"proposer": proposing.roles, "critic": chosen_critic.roles})
     if planned.masks and plan.axes["feedback"].get("counters", "none") == "none":

@@ -22,7 +22,8 @@ class Slot:
     that are only looked at. ``ideas`` above 0 asks for so many ideas and ``n`` kernels of each.
 
     ``operator`` (``init``, ``mutate``, ``crossover``, …) and ``arm`` leave the choice to the
-    proposer when they are empty. ``number`` counts a run's slots; the loop sets it.
+    proposer when they are empty. ``final``: nothing is built on what comes of it. ``number`` counts
+    a run's slots; the loop sets it.
     """
 
     parents: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Slot:
     phase: str = ""
     island: int = 0
     shown: tuple[str, ...] = ()
+    final: bool = False
     number: int = -1
 
     @property

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from portkern.agent.attempt import Attempt, Diagnosis, Status
+from portkern.agent.attempt import Attempt, Diagnosis, Finding, Status
 from portkern.agent.axes import Context
-from portkern.agent.critic import reading, shown
+from portkern.agent.critic import ceiling, reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, brief
 from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 
@@ -41,7 +41,10 @@ class Bottlenecks(Form):
 
 class BottleneckOptions(AskingCriticOptions):
     """``max`` bottlenecks are asked for, of which the first is the diagnosis; ``modes`` in which
-    it speaks at all; ``*_words`` is what is kept of each text."""
+    it speaks at all; ``*_words`` is what is kept of each text, ``defect_words`` and
+    ``repair_words`` of a failing kernel's problem and fix. A kernel that reaches ``stop_at``
+    percent of what the hardware allows is done, and no model is asked. ``last``: whether it
+    speaks of a kernel that nothing is built on."""
 
     kind: str = "bottleneck"
     max: int = Field(1, ge=1)
@@ -49,6 +52,10 @@ class BottleneckOptions(AskingCriticOptions):
     problem_words: int = Field(30, ge=1)
     why_words: int = Field(35, ge=1)
     fix_words: int = Field(35, ge=1)
+    defect_words: int = Field(30, ge=1)
+    repair_words: int = Field(35, ge=1)
+    stop_at: float | None = Field(None, gt=0)
+    last: bool = True
 
 
 class OneBottleneck(Silent):
@@ -59,6 +66,8 @@ class OneBottleneck(Silent):
         self.options = options
 
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+        if context.final and not self.options.last:
+            return None
         if seen.status in FAILED and "repair" in self.options.modes:
             return await self._repair(seen, context)
         if seen.status is Status.PASSED and "optimise" in self.options.modes:
@@ -73,39 +82,52 @@ class OneBottleneck(Silent):
             "critic_repair",
             Defect,
             **shown.facts(seen, context),
-            problem_words=o.problem_words,
+            problem_words=o.defect_words,
             why_words=o.why_words,
-            fix_words=o.fix_words,
+            fix_words=o.repair_words,
         )
         return Diagnosis(
             critic=o.kind,
-            problem=brief(answer.problem, o.problem_words),
+            problem=brief(answer.problem, o.defect_words),
             why=brief(answer.why, o.why_words),
-            fix=brief(answer.fix, o.fix_words),
+            fix=brief(answer.fix, o.repair_words),
         )
 
     async def _optimise(self, seen: Attempt, context: Context) -> Diagnosis:
         o = self.options
+        reached = ceiling.reached(seen.metrics)
+        if o.stop_at is not None and reached is not None and reached >= o.stop_at:
+            return Diagnosis(critic=o.kind, problem=ceiling.told(seen.metrics), stop=True)
+        facts = shown.facts(seen, context)
+        if o.stop_at is not None:
+            facts["metrics"] = f"{facts['metrics']}\n{ceiling.told(seen.metrics)}".strip()
         answer = await reading.ask(
             context.llm,
             o.role,
             "critic_bottleneck",
             Bottlenecks,
-            **shown.facts(seen, context),
+            **facts,
             wanted=o.max,
             problem_words=o.problem_words,
             why_words=o.why_words,
             fix_words=o.fix_words,
         )
         worst, *others = answer.bottlenecks[: o.max]
-        fix = f"{brief(worst.method, o.why_words)} {brief(worst.plan, o.fix_words)}".strip()
         return Diagnosis(
             critic=o.kind,
             problem=brief(worst.problem, o.problem_words),
-            fix=fix,
+            fix=self._fix(worst),
             bound=worst.bound,
-            lessons=tuple(
-                f"Also: {brief(other.problem, o.problem_words)} {brief(other.method, o.why_words)}"
+            others=tuple(
+                Finding(
+                    problem=brief(other.problem, o.problem_words),
+                    fix=self._fix(other),
+                    bound=other.bound,
+                )
                 for other in others
             ),
         )
+
+    def _fix(self, found: Bottleneck) -> str:
+        method = brief(found.method, self.options.why_words)
+        return f"{method} {brief(found.plan, self.options.fix_words)}".strip()

@@ -32,12 +32,13 @@ class Reflection(Form):
 
 class ReflectorOptions(AskingCriticOptions):
     """``lessons`` that are kept at most, of ``words`` each; ``reflexion``: whether the parent's
-    diagnosis is looked back on."""
+    diagnosis is looked back on; ``first``: whether it speaks where there is no such diagnosis."""
 
     kind: str = "reflector"
     lessons: int = Field(3, ge=0)
     words: int = Field(60, ge=1)
     reflexion: bool = True
+    first: bool = True
 
 
 class Reflector(Silent):
@@ -53,6 +54,11 @@ class Reflector(Silent):
             return None
         before = shown.parent(seen, context) if self.options.reflexion else None
         before = before if before and before.diagnosis and before.diagnosis.fix else None
+        if before and before.diagnosis:  # of several findings the one that was acted on
+            advised = before.diagnosis.about(seen.arm)
+            before = before.model_copy(update={"diagnosis": advised})
+        elif not self.options.first:
+            return None
         answer = await reading.ask(
             context.llm,
             self.options.role,

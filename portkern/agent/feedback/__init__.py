@@ -72,6 +72,7 @@ class FeedbackOptions(BaseModel):
     log_chars: int = Field(4000, ge=1)
     findings: int = Field(10, ge=1)
     baseline: str = "eager"
+    of_critics: list[str] = []
     counters_s: float = Field(300.0, gt=0)
 
 
@@ -91,6 +92,15 @@ def names() -> list[str]:
 def counter_sets() -> list[str]:
     """What ``counters`` may be."""
     return [NONE, ANY, *vocabulary.sets()]
+
+
+def of_critics(options: Mapping[str, object]) -> frozenset[str]:
+    """Kinds of sources that those who write kernels are not told of. Raises ConfigError."""
+    chosen = choice.checked("feedback", FeedbackOptions, options)
+    for name in chosen.of_critics:
+        if name not in (*_SOURCES, Counters.kind):
+            raise no_such("source", name, [*_SOURCES, Counters.kind])
+    return frozenset(chosen.of_critics)
 
 
 def load(options: Mapping[str, object]) -> list[FeedbackSource]:

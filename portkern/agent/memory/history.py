@@ -81,6 +81,14 @@ class Past:
         }
         return [attempt for attempt in self.visible if attempt.id in ids]
 
+    @property
+    def action(self) -> str:
+        """What the slot asks for, and the finding of its parent that calls for it."""
+        diagnosed = [parent.diagnosis for parent in self.parents[:1] if parent.diagnosis]
+        found = [one.about(self.slot.arm) for one in diagnosed]
+        wanted = self.slot.arm or "".join(one.fix for one in found)
+        return "\n".join(filter(None, [*(one.problem for one in found), wanted]))
+
     def best(self, k: int) -> list[Attempt]:
         return self.log.best(k, lambda attempt: attempt.id in self.ids)
 
@@ -119,8 +127,16 @@ def last(past: Past) -> Told:
 def best(past: Past) -> Told:
     leading = {attempt.id for attempt in past.best(past.options.best)}
     heading = "The best so far" if past.options.best == 1 else "Of the best so far"
+    detail = Detail.FEEDBACK if past.options.measured else Detail.CODE
     for attempt in past.ordered([attempt for attempt in past.visible if attempt.id in leading]):
-        yield Mention(attempt, heading)
+        yield Mention(attempt, heading, detail)
+
+
+def recent(past: Past) -> Told:
+    """KernelAgent's: of whatever line, in brief."""
+    others = [attempt for attempt in past.visible if attempt.id not in past.slot.parents]
+    for attempt in others[-past.options.recent :]:
+        yield Mention(attempt, "What was tried lately", Detail.BRIEF)
 
 
 def ancestors(past: Past) -> Told:
@@ -220,6 +236,7 @@ def reflexions(past: Past) -> Told:
 HISTORIES: Mapping[str, Callable[[Past], Told]] = {
     "last": last,
     "best": best,
+    "recent": recent,
     "ancestors": ancestors,
     "last_n": rounds,
     "tree_ctx": tree,
@@ -295,6 +312,13 @@ def _line(attempt: Attempt, task: Task, *, results: bool) -> str:
     return f"- {attempt.id}: {'; '.join(parts)}"
 
 
+def _diagnosed(diagnosis: Diagnosis) -> str:
+    lines = [f"Diagnosis: {diagnosis.problem}"]
+    lines += [f"Why: {diagnosis.why}"] if diagnosis.why else []
+    lines += [f"What to do: {diagnosis.fix}"] if diagnosis.fix else []
+    return "\n".join([*lines, *diagnosis.lesser])
+
+
 def _whole(kind: str, mention: Mention, slot: Slot, task: Task, *, results: bool) -> Passage:
     """The code comes last: it is what can be cut."""
     attempt, parent = mention.attempt, mention.attempt.id in slot.parents
@@ -304,18 +328,13 @@ def _whole(kind: str, mention: Mention, slot: Slot, task: Task, *, results: bool
     if mention.detail >= Detail.THOUGHTS and attempt.rationale:
         parts.append(f"The reasoning then: {attempt.rationale}")
     if attempt.diagnosis:
-        parts.append(_diagnosed(attempt.diagnosis))
+        # Of several findings an author who is to act on one is told that one.
+        parts.append(_diagnosed(attempt.diagnosis.about(slot.arm if parent else "")))
     if mention.detail >= Detail.FEEDBACK:
-        parts += [f"{block.title}:\n{block.text}" for block in attempt.feedback]
+        told = [block for block in attempt.feedback if not block.of_critics]
+        parts += [f"{block.title}:\n{block.text}" for block in told]
     if attempt.source:
         source = code(attempt.source, attempt.language or task.language)
         parts.append(cut(source, mention.code_chars) if mention.code_chars else source)
     title = f"{PARENT if parent else mention.heading} ({attempt.id})"
     return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(parts)), spared=parent)
-
-
-def _diagnosed(diagnosis: Diagnosis) -> str:
-    lines = [f"Diagnosis: {diagnosis.problem}"]
-    lines += [f"Why: {diagnosis.why}"] if diagnosis.why else []
-    lines += [f"What to do: {diagnosis.fix}"] if diagnosis.fix else []
-    return "\n".join(lines)

@@ -22,6 +22,8 @@ class MemoryOptions(BaseModel):
     rounds: _Count = 8
     code_chars: _Count = 500
     best: _Count = 1
+    measured: bool = False
+    recent: _Count = 5
     insights: _Count = 3
     reflexions: _Count = 5
     leaders: _Count = 3
@@ -31,7 +33,7 @@ class MemoryOptions(BaseModel):
     knowledge: tuple[str, ...] = ()
     k: _Count = 2
     corpora: tuple[str, ...] = ("catalogue",)
-    query: Literal["reference", "code"] = "reference"
+    query: Literal["reference", "code", "action"] = "reference"
     min_score: float = 0.0
     own: bool = False
     model: str = ""

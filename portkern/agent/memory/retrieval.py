@@ -48,7 +48,10 @@ class Retrieval:
         return near[: self.options.k]
 
     def _question(self, past: Past) -> str:
-        """The first parent's code, if that is asked for and there is any."""
+        """The first parent's code, or what is to be done with it, if that is asked for and there
+        is any."""
+        if self.options.query == "action":
+            return past.action or documents.question(self.task.op)
         if self.options.query == "code":
             for parent in past.parents[:1]:
                 return parent.source or documents.question(self.task.op)

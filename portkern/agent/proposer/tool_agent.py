@@ -165,7 +165,7 @@ async def _try(desk: _Desk, why: str) -> str:
 def _report(seen: Seen, left: int) -> str:
     status = seen.status.replace("_", " ").capitalize()
     result = f"{status}: {seen.detail}" if seen.detail else f"{status}."
-    parts = [f"{block.title}\n{block.text}" for block in seen.feedback]
+    parts = [f"{block.title}\n{block.text}" for block in seen.feedback if not block.of_critics]
     return "\n\n".join([result, *parts, _told(left)])
 
 

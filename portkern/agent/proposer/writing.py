@@ -216,6 +216,7 @@ class Writer:
         slot, task = self.slot, self.context.task
         view = self.context.memory.view(slot, role, self.context.log, task)
         view = [block for block in view if not _is_hint(block, task)]
+        known = feedback_blocks(self.parent, slot.arm)
         return briefing.facts(task) | {
             "task": task,
             "tag": reading.TAGS[task.language][0],
@@ -227,7 +228,7 @@ class Writer:
             "arm": self.arms.get(slot.arm) or (Arm(slot.arm, slot.arm) if slot.arm else None),
             "parents": self.parents,
             "parent": self.parent,
-            "told": [block for block in feedback_blocks(self.parent) if not _is_said(block, view)],
+            "told": [block for block in known if not _is_said(block, view)],
         }
 
     def _start(self, shown: Sequence[Attempt], view: Sequence[PromptBlock]) -> list[PromptBlock]:
@@ -244,14 +245,15 @@ class Writer:
         return [PromptBlock(kind="start", title="The kernel to start from", text=text)]
 
 
-def feedback_blocks(attempt: Attempt | None) -> list[PromptBlock]:
-    """What is known of an attempt besides its code."""
+def feedback_blocks(attempt: Attempt | None, arm: str = "") -> list[PromptBlock]:
+    """What an author may know of an attempt besides its code; of its diagnosis what calls for
+    ``arm``, where that is one of its fixes."""
     if attempt is None:
         return []
-    blocks = list(attempt.feedback)
+    blocks = [block for block in attempt.feedback if not block.of_critics]
     if attempt.diagnosis:
-        lines = (attempt.diagnosis.problem, attempt.diagnosis.why, attempt.diagnosis.fix)
-        text = "\n".join(filter(None, lines))
+        told = attempt.diagnosis.about(arm)
+        text = "\n".join([*filter(None, (told.problem, told.why, told.fix)), *told.lesser])
         blocks.append(PromptBlock(kind="diagnosis", title="Diagnosis", text=text))
     return blocks
 

@@ -36,16 +36,19 @@ def names() -> list[str]:
     return sorted(_KINDS)
 
 
-def load(options: Mapping[str, object], *, arms: Sequence[Arm], seed: int) -> Search:
+def load(
+    options: Mapping[str, object], *, arms: Sequence[Arm], seed: int, given: bool = False
+) -> Search:
     """The strategy ``kind`` with the other options. Raises ConfigError for what is not among them
-    or does not go together with them or with ``arms``, the actions that the proposer knows."""
+    or does not go together with them or with ``arms``, the actions that the proposer knows.
+    ``given``: the run starts from a kernel, which comes of its first slot."""
     cls: type[Search] = choice.find("strategy", options, _KINDS, __name__)
-    given = {str(key): value for key, value in options.items() if key != "kind"}
+    rest = {str(key): value for key, value in options.items() if key != "kind"}
     try:
-        checked = cls.Options.model_validate(given)
+        checked = cls.Options.model_validate(rest)
     except ValidationError as error:
         raise _explain(error, cls.Options) from error
-    return cls(checked, arms=arms, seed=seed)
+    return cls(checked, arms=arms, seed=seed, given=given)
 
 
 _EXPECTED = {

@@ -50,6 +50,7 @@ class Bandit(Search):
         tau: Count = 10
         mu0: float = 0.5
         n0: Annotated[float, Field(gt=0)] = 1.0
+        inspirations: Annotated[int, Field(ge=0)] = 0
         mask: bool = True
         thresholds: Thresholds = Thresholds()
 
@@ -79,17 +80,18 @@ class Bandit(Search):
         return self.State()
 
     def next(self, known: Log) -> Slot | None:
-        if self.state.asked == self.options.trials:
+        if self.asked_of_authors == self.options.trials:
             return None
         frontier = ranked(known)
-        if not frontier:
-            return Slot(shown=names(failing(known)[:SHOWN]))
+        if not frontier:  # one at a time: there is nothing to choose from before it is known
+            return None if self.state.out else Slot(shown=names(failing(known)[:SHOWN]))
         if self.options.items == "parents":
             parent, arm = self._parent(frontier), ""
         else:
             parent, arm = self._member(frontier, known)
         self.state.pulls.append(Pull(parent=parent.id, arm=arm))
-        return Slot(parents=(parent.id,), arm=arm)
+        beside = names(frontier, without=[parent.id])[: self.options.inspirations]
+        return Slot(parents=(parent.id,), arm=arm, shown=beside)
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
         """The reward is the share of its parent's time that the child saves."""

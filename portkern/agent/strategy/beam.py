@@ -24,13 +24,17 @@ class Beam(Rounds):
         turns: Count = 1
         repeat: Count = 1
         arms: Annotated[int, Field(ge=0)] = 0
+        prescribed: Annotated[int, Field(ge=0)] = 0
         keep: Literal["pool", "children"] = "pool"
+        diverging: Annotated[float, Field(gt=1)] | None = None
 
     class State(Rounds.State):
-        """``left``: the turns still to be taken after each slot that is out or in the queue."""
+        """``left``: the turns still to be taken after each slot that is out or in the queue;
+        ``done``: a critic said that nothing more is to be gained."""
 
         members: list[str] = Field(default_factory=list)
         left: list[int] = Field(default_factory=list)
+        done: bool = False
 
     options: Options
     state: State
@@ -48,10 +52,13 @@ class Beam(Rounds):
     def rounds(self) -> int | None:
         return self.options.rounds
 
+    def next(self, known: Log) -> Slot | None:
+        return None if self.state.done else super().next(known)
+
     def begin(self, known: Log) -> list[Slot]:
         options = self.options
         members = self._survivors(known)
-        self.state.members = [member.id for member in members]
+        self.state.members = list(names(members))
         drawn = self.chance(self.state.asked)
         each = [self._expand(member, known, drawn) for member in members] or [
             [Slot(n=options.expand)]
@@ -64,7 +71,9 @@ class Beam(Rounds):
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
         """A trajectory goes on with the fastest of its last turn, or the latest that failed."""
         super().learn(slot, attempts, known)
-        left = self.state.left.pop(0)
+        stop = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
+        self.state.done = self.state.done or stop
+        left = self.state.left.pop(0) if self.state.left else 0  # a given kernel takes no turns
         if left:
             heads = (ranked(attempts) or failing(attempts))[:1]
             parents = names(heads) or slot.parents
@@ -76,10 +85,16 @@ class Beam(Rounds):
         members, children = known.some(self.state.members), known.some(self.state.fresh)
         if self.options.keep == "pool" or not any(child.correct for child in children):
             children = [*members, *children]
-        return (ranked(children) or failing(children))[: self.options.width]
+        kept = (ranked(children) or failing(children))[: self.options.width]
+        limit = self.options.diverging
+        return [kept[0] if limit and one.score * limit < kept[0].score else one for one in kept]
 
     def _expand(self, member: Attempt, known: Log, drawn: Random) -> list[Slot]:
-        """With different arms: first those that this member has seen least."""
+        """With different fixes of its diagnosis, or with different arms: first those that this
+        member has seen least."""
+        fixes = member.diagnosis.fixes[: self.options.prescribed] if member.diagnosis else ()
+        if fixes:
+            return [Slot(parents=(member.id,), n=self.options.expand, arm=fix) for fix in fixes]
         tried = Counter(child.arm for child in known.children(member.id))
         arms = drawn.sample(self.arms, len(self.arms))
         arms = sorted(arms, key=lambda arm: tried[arm.name])[: self.options.arms] or [Arm("")]

@@ -105,8 +105,8 @@ class Evolutionary(Search):
 
     @property
     def _first(self) -> int:
-        """As many slots make the first generation, from nothing."""
-        return self.options.islands * self.options.init
+        """As many slots make the first generation, from nothing: or it is the given kernel."""
+        return 1 if self.given else self.options.islands * self.options.init
 
     @property
     def _span(self) -> int:
@@ -115,7 +115,7 @@ class Evolutionary(Search):
 
     def next(self, known: Log) -> Slot | None:
         state, options = self.state, self.options
-        if state.asked == options.trials:
+        if self.asked_of_authors == options.trials:
             return None
         if options.generations and state.asked == self._first + options.generations * self._span:
             return None
@@ -126,7 +126,9 @@ class Evolutionary(Search):
         return state.queue.pop(0) if state.queue else None
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
-        self._settle(self.state.islands[slot.island], names(attempts), known)
+        begins = self.given and not self.state.told
+        for island in self.state.islands if begins else [self.state.islands[slot.island]]:
+            self._settle(island, names(attempts), known)
         self.state.told += 1
         bred = self.state.told - self._first
         every = self._span * (self.options.migrate_every or 0)

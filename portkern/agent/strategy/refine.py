@@ -81,6 +81,8 @@ class _Chains(Search):
         """Whether the first correct attempt ends all chains."""
 
     def next(self, known: Log) -> Slot | None:
+        if self.given and not self.state.asked:
+            return Slot()
         idle = [c for c in enumerate(self.state.chains) if not (c[1].out or c[1].done)]
         if not idle:
             return None
@@ -94,10 +96,20 @@ class _Chains(Search):
             n=self.options.offspring,
             island=number,
             phase=phases[bool(line.best)] if phases else "",
+            final=chain.turns == self.options.turns,
         )
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
-        options, chain = self.options, self.state.chains[slot.island]
+        """A given kernel is where all chains begin, and a turn of none."""
+        first = self.given and len(known) == len(attempts)
+        for chain in self.state.chains if first else [self.state.chains[slot.island]]:
+            self._advance(chain, attempts)
+        if self.until_correct and any(attempt.correct for attempt in attempts):
+            for each in self.state.chains:
+                each.done = True
+
+    def _advance(self, chain: RefineChain, attempts: Sequence[Attempt]) -> None:
+        options = self.options
         chain.out = False
         gain = chain.line.add(attempts)
         if chain.line.failing == options.debug_trap:
@@ -105,9 +117,6 @@ class _Chains(Search):
         critic_done = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
         too_little = gain is not None and gain < (options.stop_gain or 0)
         chain.done |= critic_done or too_little or chain.turns == options.turns
-        if self.until_correct and any(attempt.correct for attempt in attempts):
-            for each in self.state.chains:
-                each.done = True
 
 
 class Refine(_Chains):

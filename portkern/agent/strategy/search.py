@@ -56,8 +56,10 @@ class Search(ABC):
     options: Options
     state: State
 
-    def __init__(self, options: Options, *, arms: Sequence[Arm], seed: int) -> None:
-        self.options, self.arms, self.seed = options, tuple(arms), seed
+    def __init__(
+        self, options: Options, *, arms: Sequence[Arm], seed: int, given: bool = False
+    ) -> None:
+        self.options, self.arms, self.seed, self.given = options, tuple(arms), seed, given
         self._known = Log()
         self.state = self.start()
 
@@ -112,6 +114,11 @@ class Search(ABC):
         del self.state.out[0]
         self.state.news.append(Told(slot=slot, names=[attempt.id for attempt in attempts]))
 
+    @property
+    def asked_of_authors(self) -> int:
+        """Slots that were asked for, without the one that the given kernel comes of."""
+        return self.state.asked - (self.given and self.state.asked > 0)
+
     def state_dict(self) -> dict[str, Any]:
         return self.state.model_dump(mode="json")
 
@@ -126,7 +133,8 @@ class Search(ABC):
 
 
 class Rounds(Search):
-    """Asks for a round of slots and begins the next when all of them are told."""
+    """Asks for a round of slots and begins the next when all of them are told. A given kernel is
+    what the first round builds on, and no round of its own."""
 
     class State(Search.State):
         """``queue``: slots of this round that are still to be asked for; ``fresh``: the attempts
@@ -149,6 +157,8 @@ class Rounds(Search):
 
     def next(self, known: Log) -> Slot | None:
         state = self.state
+        if self.given and not state.asked:
+            return Slot()
         if not state.queue and not state.out and state.round != self.rounds:
             state.queue, state.fresh = self.begin(known), []
             state.round += 1
@@ -174,8 +184,12 @@ def ranked(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 def failing(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """The others, the latest first."""
-    return [attempt for attempt in written(attempts) if not attempt.correct][::-1]
+    """The others that were evaluated, the latest first."""
+    return [
+        attempt
+        for attempt in written(attempts)
+        if not attempt.correct and attempt.status is not Status.SCREENED
+    ][::-1]
 
 
 def metric(attempt: Attempt, name: str) -> float | None:

@@ -41,7 +41,7 @@ class TreeEps(Search):
     options: Options
 
     def next(self, known: Log) -> Slot | None:
-        if self.state.asked == self.options.trials or self._stagnant(known):
+        if self.asked_of_authors == self.options.trials or self._stagnant(known):
             return None
         family = _Family(known)
         node = self._choose(known, family)
@@ -54,13 +54,14 @@ class TreeEps(Search):
         return Slot(parents=(node,), shown=shown, operator="" if attempt.correct else "debug")
 
     def _choose(self, known: Log, family: _Family) -> str | None:
-        """The root bears no more than it may unless nothing else lives."""
+        """The root bears no more than it may unless nothing else lives, and then one at a time:
+        what comes of it is what the next is built on."""
         out = [parent_of(slot) for slot in self.state.out]
         begun = len(family.of[ROOT]) + out.count(ROOT)
         alive = family.alive(known, out, self.options.prune_after)
         root = [ROOT] if begun < (self.options.root_throttle or begun + 1) else []
         if not alive:
-            return ROOT if root or not self.state.out else None
+            return None if self.state.out else ROOT
         drawn = self.chance(self.state.asked)
         if drawn.random() >= self.options.epsilon:
             # Of equals the newest: among failing ones it is what the last repair came to.

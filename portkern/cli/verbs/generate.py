@@ -36,7 +36,7 @@ from portkern.errors import ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
 from portkern.printable import printable
 from portkern.project.project import Project
-from portkern.spec import registry, target
+from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
@@ -46,6 +46,8 @@ AXES = ("strategy", "proposer", "memory", "feedback", "critic")
 #: The kernel to start from that is written from an operator's graph.
 PLAIN = "plain"
 PLAIN_AUTHOR = "file:the plain kernel"
+#: The one that ships with portkern for the operator; where none does, the plain one.
+SHIPPED = "catalogue"
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
@@ -289,13 +291,21 @@ def _ends(
     return venue.kind, venue.sanitize
 
 
+def _shipped(options: GenerateOptions, op: Op, backend: Backend) -> Candidate | None:
+    language = options.language or next(iter(backend.languages.values()))
+    kernels = catalogue.candidates(op.name, backend)
+    return next((kernel for kernel in kernels if kernel.language == language), None)
+
+
 def _plain_where_nothing_ships(
     options: GenerateOptions, op: Op, backend: Backend
 ) -> Candidate | None:
-    """What an author without a model begins with, for an operator that the catalogue has no kernel
-    of. None where there is no such kernel either, which the slots say."""
+    """What an author without a model begins with, or a run that is to start from a kernel, for an
+    operator that the catalogue has no kernel of. None where there is no such kernel either: then
+    the first slot has nothing to start from."""
     of_file = from_torch.is_file(options.op) and backend.name in from_torch.PLAIN
-    if options.proposer["kind"] != "catalogue" or not of_file:
+    wanted = options.proposer["kind"] == "catalogue" or options.source == SHIPPED
+    if not (wanted and of_file):
         return None
     if options.language not in ("", from_torch.PLAIN[backend.name]):
         return None
@@ -335,11 +345,12 @@ def _start(
     named, the one for the op. Raises ConfigError."""
     if options.source == PLAIN:
         return _plain(options, op, backend)
-    if options.source:
+    if options.source and options.source != SHIPPED:
         return own_kernels.of_file(Path(options.source), op.name, backend, project)
     own = project.kernels if project else None
     if own is None or not options.kernels:
-        return _plain_where_nothing_ships(options, op, backend)
+        shipped = _shipped(options, op, backend) if options.source else None
+        return shipped or _plain_where_nothing_ships(options, op, backend)
     fitting = [
         candidate
         for candidate in own.candidates(op.name, backend)

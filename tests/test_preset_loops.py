@@ -1,0 +1,364 @@
+"""Presets whose publications say step by step what they do: each step, on a scripted model."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from portkern.agent.llm.calls import Request
+from portkern.cli.verbs.generate import plan_of, read
+from portkern.errors import ConfigError
+from tests.preset_pages import started
+from tests.scripted import Answer, Played, ScriptedBench, by_prompt, kernel, play
+from tests.test_presets import FIX, PLAN, run, usual
+
+TWO = json.dumps(
+    {
+        "bottlenecks": [
+            {"problem": "memory waits", "method": "vectorise loads", "bound": "memory"},
+            {"problem": "few warps", "method": "raise occupancy", "bound": "latency"},
+        ]
+    }
+)
+#: Counting takes seconds for each kernel.
+UNCOUNTED = "feedback.counters=none"
+#: Where the tool is missing, what it would say has its place all the same.
+NVIDIA = ("target=h200", "backend=cuda")
+#: How a prompt shows the kernel of ``growing`` or ``named`` with this comment.
+_ABOUT = re.compile(r"^// (k\d+)$", re.MULTILINE)
+
+
+def named(*worths: float | str) -> Answer:
+    """Kernels in turn that are told apart by their comments; after the last all are as it is."""
+    numbers = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        name = request.prompt.partition("@")[0]
+        if name.startswith("critic"):
+            return FIX
+        number = next(numbers)
+        return kernel(worths[min(number, len(worths) - 1)], about=f"k{number}")
+
+    return answer
+
+
+def starting(folder: Path, attempts: int = 30) -> list[str]:
+    """From a kernel that is as fast as the framework."""
+    return [f"source={started(folder)}", f"budget.attempts={attempts}", UNCOUNTED]
+
+
+def shown(text: str) -> list[str]:
+    """Comments of the kernels that a prompt shows, in its order."""
+    return _ABOUT.findall(text)
+
+
+def asked(played: Played, *templates: str) -> list[str]:
+    """The text of each call with one of these templates."""
+    return [played.text(k) for k, name in enumerate(played.prompts) if name in templates]
+
+
+# ---- where a run starts
+
+
+@pytest.mark.parametrize(
+    "name", ["kernelagent_opt", "kernelband", "alphaevolve", "geak_optim", "akg_autoresearch"]
+)
+def test_who_starts_from_a_kernel_has_the_catalogues_or_the_one_that_is_named(
+    name: str, tmp_path: Path
+) -> None:
+    given = ["op=relu", "target=h200", "backend=cuda", f"preset={name}"]
+    start = plan_of(read(given)).task.start
+    assert start is not None and start.author == "catalogue" and "__global__" in start.source
+    own = [*given[:1], "target=x86_64", "backend=cpu", given[-1], f"source={started(tmp_path)}"]
+    start = plan_of(read(own)).task.start
+    assert start is not None and "// given" in start.source
+
+
+# ---- one request
+
+
+def test_one_shot_is_one_greedy_request_whatever_comes_back(tmp_path: Path) -> None:
+    played = run(tmp_path, "kernelbench_oneshot", by_prompt({"direct": ["I cannot."]}))
+    (call,) = played.calls
+    assert call.params["temperature"] == 0.0
+    assert [str(attempt.status) for attempt in played.attempts] == ["no_code"]
+    assert "the kernel to" not in played.text(0).lower(), "nothing is shown but the task"
+
+
+# ---- chains
+
+
+def test_cudaforges_judge_sees_counters_and_its_coder_what_it_made_of_them(tmp_path: Path) -> None:
+    assert plan_of(read(["op=relu", "preset=cudaforge"])).axes["strategy"]["turns"] == 10
+    played = run(tmp_path, "cudaforge", usual(), "strategy.turns=3", *NVIDIA)
+    assert played.prompts == ["direct", *["critic_bottleneck", "direct"] * 2]
+    assert all("Hardware counters" in text for text in asked(played, "critic_bottleneck"))
+    coder = asked(played, "direct")
+    assert not any("Hardware counters" in text or "registers" in text[-3000:] for text in coder)
+    assert all("few loads in flight" in text for text in coder[1:])
+    assert {call.params["temperature"] for call in played.calls} == {0.2}
+
+
+def test_cudaforge_goes_on_from_the_last_kernel_and_names_one_defect_or_bottleneck(
+    tmp_path: Path,
+) -> None:
+    long = '{"problem": "%s", "why": "%s", "fix": "%s"}' % tuple(  # noqa: UP031
+        " ".join([word] * 50) for word in ("p", "w", "f")
+    )
+    answer = by_prompt(
+        {
+            "direct": [kernel("wrong", about="k0"), kernel(2.0, about="k1"), kernel(1.5)],
+            "critic_repair": [long],
+            "critic_bottleneck": [FIX],
+        }
+    )
+    played = run(tmp_path, "cudaforge", answer, "budget.attempts=4", UNCOUNTED)
+    assert played.prompts[:4] == ["direct", "critic_repair", "direct", "critic_bottleneck"]
+    assert played.parents == [(), ("0.0",), ("1.0",), ("2.0",)]
+    diagnosis = played.attempts[0].diagnosis
+    words = [len(text.split()) for text in (diagnosis.problem, diagnosis.why, diagnosis.fix)]
+    assert words == [21, 36, 21], "20, 35 and 20, and a mark"
+    # No dialogue: the third turn is told of the last kernel alone.
+    assert shown(asked(played, "direct")[2]) == ["k1"]
+    # The judge of an attempt reads this attempt's kernel, not the best one.
+    assert "worth 1.5" in asked(played, "critic_bottleneck")[1]
+
+
+def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path) -> None:
+    wrong: Sequence[str] = [kernel("wrong", about=f"k{k}") for k in range(5)]
+    played = run(tmp_path, "kernelfalcon", by_prompt({"direct": [*wrong, kernel(1.0)]}))
+    assert [attempt.island for attempt in played.attempts] == [0, 1, 2, 3, 0, 1]
+    assert played.attempts[-1].correct
+    temperatures = [call.params["temperature"] for call in played.calls[:4]]
+    assert temperatures == pytest.approx([0.8, 0.9, 1.0, 1.1])
+    assert shown(played.text(5)) == ["k1"], "chains do not leak"
+
+
+def test_kernelfalcon_tells_of_eight_rounds_the_last_whole_and_of_others_500_characters(
+    tmp_path: Path,
+) -> None:
+    long = [kernel("wrong", about=f"k{k}\n" + "// filled up\n" * 60) for k in range(10)]
+    played = run(tmp_path, "kernelfalcon", by_prompt({"direct": long}), "strategy.k=1")
+    last = played.text(9)
+    assert shown(last) == [f"k{k}" for k in range(1, 9)]
+    assert last.count("// filled up") < 7 * 40 + 60
+    assert last.count("characters left out") == 7
+
+
+def test_geak_shows_five_right_kernels_the_slowest_first_and_reflects_on_each(
+    tmp_path: Path,
+) -> None:
+    played = run(
+        tmp_path, "geak", named(1.5, "wrong", 1.1, 1.9, 1.2, 1.3, 1.4, 1.6), "budget.attempts=9"
+    )
+    assert played.prompts.count("direct") == 9
+    assert {name for name in played.prompts if name != "direct"} == {
+        "critic_analysis",
+        "critic_wrong",
+    }
+    assert shown(asked(played, "direct")[-1]) == ["k5", "k6", "k0", "k7", "k3"]
+    assert played.calls[0].params["temperature"] == 1.0
+
+
+def test_geak_starts_anew_after_five_failures(tmp_path: Path) -> None:
+    played = run(tmp_path, "geak", named("wrong"), "budget.attempts=8")
+    assert [bool(one.parents) for one in played.attempts] == [False, *[True] * 4, False, True, True]
+    example = asked(played, "direct")[0]
+    assert example.count("The catalogue's kernel of") == 1
+
+
+def test_geaks_optimiser_writes_two_kernels_a_turn_from_the_given_one(tmp_path: Path) -> None:
+    played = run(tmp_path, "geak_optim", usual(), *starting(tmp_path, 5))
+    assert [one.slot for one in played.attempts] == [0, 1, 1, 2, 2]
+    assert played.parents[:3] == [(), ("0.0",), ("0.0",)]
+    assert played.parents[3] == (max(played.attempts[1:3], key=lambda one: one.score).id,)
+
+
+# ---- populations
+
+
+def test_ai_cuda_engineers_verifiers_let_four_of_eight_to_the_hardware(tmp_path: Path) -> None:
+    """They read kernels, and what they think nothing of is neither run nor shown."""
+    numbers = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        if request.prompt.startswith("critic_vote"):
+            [name] = shown(request.messages[-1].content)
+            return json.dumps({"works": int(name[1:]) % 2 == 0, "reason": "so"})
+        number = next(numbers)
+        return kernel(f"{2 - number / 10:.1f}", about=f"k{number}")
+
+    played = run(tmp_path, "ai_cuda_engineer", answer, "budget.attempts=16", *NVIDIA)
+    assert played.prompts[:32] == ["direct"] * 8 + ["critic_vote"] * 24
+    statuses = [str(attempt.status) for attempt in played.attempts[:8]]
+    assert statuses == ["passed", "screened"] * 4
+    bench = played.run.bench
+    assert isinstance(bench, ScriptedBench)
+    assert len(bench.evaluated) == 8, "four of each generation"
+    second = asked(played, "direct")[8:]
+    assert all(shown(text) == ["k6", "k4", "k2", "k0"] for text in second), "slow to fast"
+    assert {one.parents for one in played.attempts[8:]} == {("0.0",)}
+    assert all("Hardware counters" in text for text in second)
+    assert all("The catalogue's kernel of" in text for text in second)
+
+
+def test_evoengineer_free_writes_from_the_task_and_the_best_kernel_alone(tmp_path: Path) -> None:
+    answer = named(1.2, 1.5, 1.1)
+    played = run(tmp_path, "evoengineer_free", answer, "budget.attempts=7", *NVIDIA)
+    assert {one.operator for one in played.attempts} == {"init"}
+    assert set(played.parents) == {()} and set(played.prompts) == {"direct"}
+    last = played.text(6)
+    assert shown(last) == ["k1"] and "The best so far" in last
+    assert "Time" in last and "Hardware counters" in last, "with what was measured of it"
+    assert "A thought from this run" not in last
+
+
+def test_evoengineer_insight_is_the_same_with_three_thoughts(tmp_path: Path) -> None:
+    answer = named(1.2, 1.5, 1.1)
+    played = run(tmp_path, "evoengineer_insight", answer, UNCOUNTED, "budget.attempts=12")
+    assert {one.operator for one in played.attempts} == {"init"}
+    last = played.text(11)
+    assert shown(last) == ["k1"] and last.count("A thought from this run") == 3
+
+
+def test_evoengineer_full_crosses_and_mutates_in_turns_and_shows_best_and_thoughts(
+    tmp_path: Path,
+) -> None:
+    played = run(tmp_path, "evoengineer_full", named(1.2, 1.5, 1.1, 1.3, 1.4, 0.9), UNCOUNTED)
+    operators = [one.operator for one in played.attempts]
+    assert operators == ["init"] * 5 + ["mutate", "crossover"] * 20
+    assert [len(one.parents) for one in played.attempts[5:]] == [1, 2] * 20
+    crossings = [one for one in played.attempts if one.operator == "crossover"]
+    texts = zip(crossings, asked(played, "crossover"), strict=True)
+    crossed = next(text for one, text in texts if "1.0" not in one.parents)
+    assert crossed.count("## Parent ") == 2 and "The best so far (1.0)" in crossed
+    assert crossed.count("A thought from this run") == 3
+    members = {one.id for one in played.attempts[:5]}
+    assert {parent for one in played.attempts[5:] for parent in one.parents} <= members
+
+
+def test_alphaevolve_changes_the_given_kernel_by_edits_on_five_islands(tmp_path: Path) -> None:
+    edits = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        before = request.messages[-1].content.partition("## The kernel to change")[2]
+        line = next(line for line in before.splitlines() if line.startswith("// worth"))
+        now = f"// worth {1 + next(edits) / 100}"
+        return f"<<<<<<< SEARCH\n{line}\n=======\n{now}\n>>>>>>> REPLACE\n"
+
+    played = run(tmp_path, "alphaevolve", answer, *starting(tmp_path, 21))
+    children = played.attempts[1:]
+    assert {one.operator for one in children} == {"diff"} and set(played.prompts) == {"diff"}
+    assert [one.island for one in children[:5]] == [1, 2, 3, 4, 0]
+    assert {one.parents for one in children[:5]} == {("0.0",)}, "all islands begin with it"
+    islands = {one.id: one.island for one in children}
+    born = [(one.island, parent) for one in children[5:] for parent in one.parents]
+    assert all(islands.get(parent, island) == island for island, parent in born)
+    assert all("// given" in one.source for one in children)
+
+
+# ---- a choice of what is built on
+
+
+def test_kernelagents_optimiser_acts_on_two_bottlenecks_of_each_of_two_kernels(
+    tmp_path: Path,
+) -> None:
+    learned = '{"problem": "still waits", "lessons": ["float4 helps"]}'
+    answer = usual(critic_bottleneck=TWO, critic_analysis=learned)
+    played = run(tmp_path, "kernelagent_opt", answer, *starting(tmp_path, 7))
+    fixes = ["vectorise loads", "raise occupancy"]
+    assert [one.arm for one in played.attempts[1:]] == fixes * 3
+    assert played.parents[:3] == [(), ("0.0",), ("0.0",)]
+    best = sorted(played.attempts[:3], key=lambda one: -one.score)[:2]
+    assert played.parents[3:] == [(one.id,) for one in best for _ in fixes]
+    texts = asked(played, "direct")
+    for text, fix, other in zip(texts, fixes * 3, fixes[::-1] * 3, strict=True):
+        kernel_to_change = text.partition("The kernel to build on")[2]
+        assert f"What to do: {fix}" in kernel_to_change
+        assert f"What to do: {other}" not in text and f"Also: {other}" not in text
+        assert "What to do now" in text and text.rstrip().rpartition("What to do now")[2].strip()
+    # The lines share what they tried and learned.
+    assert all("What was tried lately" in text and "Lessons so far" in text for text in texts[2:])
+
+
+def test_kernelagents_optimiser_looks_up_what_it_is_to_do(tmp_path: Path) -> None:
+    answer = usual(critic_bottleneck=TWO)
+    played = run(tmp_path, "kernelagent_opt", answer, *starting(tmp_path, 5))
+    titles = ("From the guide to", "The catalogue's kernel of")
+    found = [
+        {line for line in text.splitlines() if line.startswith(tuple(f"## {t}" for t in titles))}
+        for text in asked(played, "direct")
+    ]
+    assert all(found), "every prompt has something"
+    assert found[0] != found[1], "by the bottleneck that it is about"
+
+
+def test_kernelagents_reflexions_are_on_the_fix_that_was_tried(tmp_path: Path) -> None:
+    answer = usual(critic_bottleneck=TWO)
+    played = run(tmp_path, "kernelagent_opt", answer, *starting(tmp_path, 3))
+    reflexions = asked(played, "critic_analysis")
+    advised = [re.findall(r"The advice was: (.+)", text) for text in reflexions]
+    assert sorted(advised) == [["raise occupancy"], ["vectorise loads"]], "none on the given kernel"
+
+
+@pytest.mark.parametrize("name", ["stark", "akg", "kernelband"])
+def test_what_is_chosen_from_begins_with_one_kernel_however_many_may_be_written(
+    name: str, tmp_path: Path
+) -> None:
+    more = [*starting(tmp_path), "strategy.mask=false"] if name == "kernelband" else []
+    played = run(tmp_path, name, usual(), "inflight=4", *more, "budget.attempts=6")
+    assert [bool(one.parents) for one in played.attempts] == [False, *[True] * 5]
+    assert plan_of(read(["op=relu", f"preset={name}"])).inflight == 1
+
+
+def test_kernelband_takes_twenty_actions_from_its_menu_of_six_after_the_given_kernel(
+    tmp_path: Path,
+) -> None:
+    played = run(tmp_path, "kernelband", usual(), *starting(tmp_path), "strategy.mask=false")
+    assert len(played.attempts) == 21 and not played.attempts[0].calls
+    arms = {attempt.arm for attempt in played.attempts[1:]}
+    assert arms == {"tiling", "vectorization", "fusion", "pipeline", "reordering", "access_layout"}
+    assert {call.params["temperature"] for call in played.calls} == {1.0}
+    with pytest.raises(ConfigError, match=r"feedback\.counters="):
+        run(tmp_path / "blind", "kernelband", usual(), "feedback=default")
+
+
+def test_starks_debugger_mends_what_failed_and_its_planner_marks_lines(tmp_path: Path) -> None:
+    answer = by_prompt(
+        {"plan": [PLAN], "realise": [kernel("wrong", about="bad")], "debug": [kernel(1.3)]}
+    )
+    played = run(tmp_path, "stark", answer, "budget.attempts=4", "strategy.epsilon=0.0")
+    assert played.prompts == ["plan", "realise", "debug", "plan", "realise", "plan", "realise"]
+    assert played.parents == [(), ("0.0",), ("1.0",), ("1.0",)], "the best grows"
+    temperatures = [call.params["temperature"] for call in played.calls[:3]]
+    assert temperatures == [0.8, 0.1, 0.1]
+    assert "// bad" in asked(played, "debug")[0]
+    assert "The leaderboard" not in asked(played, "debug")[0]
+    last = asked(played, "plan")[-1], asked(played, "realise")[-1]
+    assert all("What was tried on it" in text for text in last)
+
+
+def test_akg_goes_by_confidence_over_parents_and_shows_three_others(tmp_path: Path) -> None:
+    played = run(tmp_path, "akg", usual(), "budget.attempts=8")
+    assert all(len(attempt.parents) == 1 for attempt in played.attempts[1:])
+    counts = [text.count("## For inspiration") for text in asked(played, "direct")]
+    assert counts == [0, 0, 1, 2, 3, 3, 3, 3]
+    assert len(set(played.parents[1:])) > 2, "not the best alone"
+
+
+def test_akgs_agent_tries_twenty_kernels_by_itself(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        if count % 2:
+            return '{"tool": "try", "why": "to see"}'
+        return '{"tool": "write", "why": "faster"}' + kernel(f"{1 + next(numbers) / 10:.1f}")
+
+    played = play(tmp_path, answer, "preset=akg_autoresearch", *starting(tmp_path))
+    assert len(played.attempts) == 21 and {one.slot for one in played.attempts} == {0, 1}
+    assert "// given" in played.text(0)
