@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cli.verbs import report
+from portkern.errors import ConfigError
 from portkern.experiment.compare import page as views
 from portkern.experiment.compare.comparison import Comparison, compare
 from portkern.experiment.compare.page import packed
@@ -244,6 +246,28 @@ def test_equal_samples_make_equal_files(sweep: Sweep, tmp_path: Path) -> None:
         views.write(tmp_path / name, compare(few), few, title="t")
     for name in ("compare.html", "compare.md", "compare.csv", "compare.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_report_writes_a_sweeps_views_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "reports" / "sweep"
+    rows = samples(ops=SUITED[:2], n=1)
+    write_runs(folder, rows)
+    (folder / "samples.jsonl").write_text("".join(f"{row.to_json()}\n" for row in rows))
+    sources = {row.digest: f"// kernel {row.index} of {row.model}\n" for row in rows}
+    views.write(folder, compare(rows, sources=sources), rows, title="mine", facts={"spent": "5"})
+    names = ("compare.html", "compare.md", "compare.csv", "compare.json")
+    before = {name: (folder / name).read_bytes() for name in names}
+    for name in names[:3]:
+        (folder / name).unlink()
+    assert report.main(["sweep"]) == 0
+    assert {name: (folder / name).read_bytes() for name in names} == before
+    assert "report: reports/sweep/compare.html" in capsys.readouterr().out
+    (folder / "samples.jsonl").write_text(f"{rows[0].to_json()}\n" * 2)
+    with pytest.raises(ConfigError, match=r"samples.jsonl: Sample 0 of .* is there twice"):
+        report.main(["sweep"])
 
 
 @needs_browser

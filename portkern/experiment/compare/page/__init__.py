@@ -1,6 +1,6 @@
 """What a sweep found, for readers: a page, Markdown, CSV and JSON in its folder."""
 
-from portkern.experiment.compare.page.files import write
+from portkern.experiment.compare.page.files import again, write
 from portkern.experiment.compare.page.words import summary
 
-__all__ = ["summary", "write"]
+__all__ = ["again", "summary", "write"]
