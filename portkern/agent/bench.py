@@ -9,7 +9,7 @@ meets all of them there too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -23,7 +23,7 @@ from portkern.evaluator import inputs
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Trial, TrialOptions
+from portkern.evaluator.trial import Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
@@ -31,6 +31,8 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 
 _Key = tuple[str, str, str]
+#: In a run's folder: the records of its last race, by workload those of all kernels.
+RACE = "race.jsonl"
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class BenchWorkload:
 
 
 class Bench:
-    """``file`` keeps the records; what it and ``recorded`` hold is not evaluated again; ``quick``
-    as above. ``device_s`` is the time that the device was in use."""
+    """``file`` keeps the records; what it and ``recorded`` hold is not evaluated again, and what
+    ``races`` and ``raced`` hold is not raced again; ``quick`` as above. ``device_s`` is how long
+    the device was in use, ``build_s`` what builds took."""
 
     def __init__(
         self,
@@ -54,16 +57,31 @@ class Bench:
         *,
         stage: Stage | None = None,
         recorded: Sequence[Record] = (),
+        raced: Sequence[Record] = (),
         quick: bool = True,
     ) -> None:
         self.task, self.options, self._cache, self.quick = task, options, cache, quick
         self._run, self._stage = folder.name, stage or Stage()
-        self.file = RecordFile(folder / "records.jsonl")
+        self.file, self.races = RecordFile(folder / "records.jsonl"), RecordFile(folder / RACE)
+        self._raced = raced
         own, self.torn = self.file.read()
         self._known: dict[_Key, Record] = {_key(record): record for record in own}
         self._recorded = {_key(record): record for record in recorded}
         self._devices, self._turn = Devices(), Lock()
-        self.device_s = 0.0
+        self.device_s, self.build_s = 0.0, 0.0
+        #: Told what is begun, for whoever waits.
+        self.watch: Callable[[str], None] = lambda _: None
+
+    @property
+    def nowhere(self) -> str:
+        """Why nothing can be built, or run, for this task on this machine; empty where it can."""
+        task = self.task
+        nothing = task.candidate("", author="")
+        cell = self._cell(nothing, self.work[0])
+        for lack in (cell.ready, cell.venues.best):
+            if isinstance(lack, Missing):
+                return str(lack)
+        return ""
 
     @property
     def work(self) -> list[BenchWorkload]:
@@ -77,9 +95,12 @@ class Bench:
         cell = self._cell(candidate, self.work[0])
         if cell.ruled_out or all(self._answer(candidate, work) for work in self.work):
             return 0.0
+        self.watch(f"building a kernel in {self.task.language}")
         start = time.perf_counter()
         self._build(cell)
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self.build_s += seconds
+        return seconds
 
     def evaluate(self, candidate: Candidate) -> list[Record]:
         """Up to the first workload that is not passed. One at a time. Raises MachineUnfit when the
@@ -112,10 +133,17 @@ class Bench:
         if not isinstance(built.outcome, Artifact) or isinstance(venue, Missing):
             yield self._keep(to_record.unrun(self._run, first, built))
             return
+        able = first.backend.runs(built.outcome, venue)
+        if isinstance(able, Missing):  # what this kernel is made of, not what the machine lacks
+            result = Result(Verdict.UNAVAILABLE, str(able))
+            yield self._keep(to_record.evaluated(self._run, first, built, result))
+            return
         start = time.perf_counter()
         contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
-            for cell in cells:
+            for number, cell in enumerate(cells, 1):
+                where = f"{cell.workload_set}/{cell.workload.name}"
+                self.watch(f"a kernel runs on {where}, {number} of {len(cells)} workloads")
                 (result,) = trial.run(cell.workload, distributions=self._distributions(cell))
                 if result.verdict is Verdict.UNAVAILABLE:
                     raise _unfit(result.detail)
@@ -133,8 +161,37 @@ class Bench:
     def race(
         self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
     ) -> list[list[Record]]:
-        """Side by side in one run: by workload the records of all candidates. Nothing is reused
-        and nothing kept, since it is the comparison that counts."""
+        """Side by side in one run: by workload the records of all candidates. They are kept
+        together, and reused together or not at all, since it is the comparison that counts."""
+        known = self._race_of(candidates, work)
+        if known:
+            return known
+        by_workload = self._race(candidates, work)
+        if by_workload:
+            self.races.append([record for records in by_workload for record in records])
+        return by_workload
+
+    def _race_of(
+        self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
+    ) -> list[list[Record]]:
+        """As it was run before, here or in the replayed run; empty where it was not."""
+        asked = [(c.digest, w.set, w.workload.name) for w in work for c in candidates]
+        own, _ = self.races.read()
+        for before, is_own in ((own, True), (self._raced, False)):
+            for start in range(len(before) - len(asked) + 1) if asked else ():
+                found = [before[start + k] for k in range(len(asked))]
+                if [_key(record) for record in found] != asked:
+                    continue
+                if not is_own:
+                    found = [record.model_copy(update={"run": self._run}) for record in found]
+                    self.races.append(found)
+                every = len(candidates)
+                return [found[at : at + every] for at in range(0, len(found), every)]
+        return []
+
+    def _race(
+        self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
+    ) -> list[list[Record]]:
         by_workload: list[list[Record]] = []
         start = time.perf_counter()
         with self._turn:
@@ -152,7 +209,9 @@ class Bench:
             with Trial(
                 self.task.op, self.task.dtype, contestants, self.options, self._devices
             ) as trial:
-                for asked in work:
+                for number, asked in enumerate(work, 1):
+                    where = f"{asked.set}/{asked.workload.name}"
+                    self.watch(f"the last race, on {where}, {number} of {len(work)} workloads")
                     results = trial.run(asked.workload)
                     by_workload.append(
                         [

@@ -83,13 +83,15 @@ class Loop:
     baseline: str = "eager"
     approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas
     report: Callable[[Sequence[Attempt]], None] = lambda _: None
+    watch: Callable[[str], None] = lambda _: None
     turns: Turns | None = None
     stopped: str = ""
     down: bool = False
     _looks: dict[str, asyncio.Task[Seen]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _asked: int = 0  # slots
-    _attempts: int = 0  # that were made or may still come of slots
+    _attempts: int = 0  # that were made or may still come of slots, without those in vain
+    _in_vain: int = 0  # kernels that nothing here can judge
 
     async def run(self) -> None:
         """Until the strategy or a budget ends it, or a model that is ``down``; ``stopped`` says
@@ -191,6 +193,8 @@ class Loop:
             drafts = [Draft(self.task.start, idea=GIVEN, operator=GIVEN)]
             self._taken.add(self.task.start.digest)
         else:
+            if self.axes.proposer.roles:
+                self.watch("models write")
             drafts = await self.axes.proposer.propose(slot, context)
             self._taken |= {draft.candidate.digest for draft in drafts if draft.candidate}
             drafts = await self.axes.critic.screen(drafts, context)
@@ -329,13 +333,21 @@ class Loop:
             return None, f"not diagnosed: {error}"
 
     def _commit(self, slot: Slot, attempts: Sequence[Attempt]) -> None:
-        self._attempts -= slot.size - len(attempts)
+        self._attempts -= slot.size - len(attempts) + self._uncharged(attempts)
         attempts = [self._first(attempt) for attempt in attempts]
         self.log.add(attempts)
         for attempt in attempts:
             self.axes.memory.learn(attempt)
         self.axes.strategy.tell(slot, attempts)
         self.report(attempts)
+
+    def _uncharged(self, attempts: Sequence[Attempt]) -> int:
+        """How many the budget does not count, since nothing here can judge them: at most as many as
+        it has, so that an author who knows nothing else comes to an end."""
+        vain = sum(attempt.status is Status.UNAVAILABLE for attempt in attempts)
+        free = max((self.meter.budget.attempts or 0) - self._in_vain, 0)
+        self._in_vain += vain
+        return min(vain, free)
 
     def _first(self, attempt: Attempt) -> Attempt:
         """A kernel that the run has already is no attempt of its own."""

@@ -2,8 +2,9 @@
 
 attempts.jsonl  what was proposed, and its end    attempts.html, .md  the same, to read
 calls.jsonl     what models were asked            summary.json        the end, for scripts
-records.jsonl   what the evaluator saw                best.<suffix>       the best kernel
+records.jsonl   what the evaluator saw            best.<suffix>       the best kernel
 run.json        what decides the run              spent.json          seconds so far
+race.jsonl      the last race
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Critic, Proposer, Strategy
-from portkern.agent.bench import Bench, BenchWorkload
+from portkern.agent.bench import RACE, Bench, BenchWorkload
 from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import role
 from portkern.agent.llm.calls import FILE as CALLS
@@ -119,6 +120,18 @@ class GenerationRun:
         self.models = self._models()
         self.down = False  # it ended before its time: see Loop
         self.bench = self._bench(plan.task)
+        self.bench.watch = self._begun
+        #: Told what is begun, for whoever waits.
+        self.watch: Callable[[str], None] = lambda _: None
+
+    def _begun(self, what: str) -> None:
+        self.watch(what)
+
+    @property
+    def nowhere(self) -> str:
+        """Why no kernel of this run can be judged on this machine; empty where one can, or where
+        the results are those of another run."""
+        return "" if self.plan.replay else self.bench.nowhere
 
     def execute(
         self,
@@ -163,6 +176,7 @@ class GenerationRun:
             baseline=self.plan.evaluation.baselines[0],
             approve=approve,
             report=noted,
+            watch=self._begun,
             turns=turns,
         )
         try:
@@ -176,6 +190,7 @@ class GenerationRun:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
         last = self._bench(replace(task, workloads=self.plan.final), quick=False)
+        last.watch = self._begun
         race = [
             BenchWorkload(task.scored, workload)
             for workload in self.plan.raced or task.workloads[task.scored]
@@ -213,18 +228,27 @@ class GenerationRun:
             cache=CallCache(cache_root() / "calls") if plan.cache else None,
         )
 
-    def _bench(self, task: Task, *, quick: bool = True) -> Bench:
+    def bench_in(self, folder: Path) -> Bench:
+        """One like the run's own, that leaves no records in it."""
+        bench = self._bench(self.plan.task, folder=folder)
+        bench.watch = self._begun
+        return bench
+
+    def _bench(self, task: Task, *, quick: bool = True, folder: Path | None = None) -> Bench:
         plan = self.plan
         recorded: Sequence[Record] = ()
+        raced: Sequence[Record] = ()
         if plan.replay:
             recorded, _ = RecordFile(plan.replay / RECORDS).read()
+            raced, _ = RecordFile(plan.replay / RACE).read()
         return Bench(
             task,
-            self.folder,
+            folder or self.folder,
             ArtifactCache(cache_root() / "builds"),
             plan.evaluation,
             stage=plan.stage,
             recorded=recorded,
+            raced=raced,
             quick=quick,
         )
 

@@ -90,7 +90,7 @@ def _composed(config: str, overrides: Sequence[str], known: Sequence[str] = ()) 
 
 
 def _loosened(override: str, free: Sequence[str]) -> str:
-    """Hydra takes new keys when they are marked with ``++``: below a key, or in a mapping for it."""
+    """Hydra takes new keys that are marked with ``++``: below a key, or in a mapping for it."""
     below = tuple(form for key in free for form in (f"{key}.", f"{key}={{"))
     return f"++{override}" if override.startswith(below) else override
 

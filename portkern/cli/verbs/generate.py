@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from portkern import guard
-from portkern.agent import approval, page
+from portkern.agent import approval, pace, page
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
@@ -31,8 +31,9 @@ from portkern.cells.selection import (
 )
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
+from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import own_kernels, run_folder
-from portkern.errors import ConfigError, PortkernError, no_such
+from portkern.errors import BackendUnavailable, ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
 from portkern.printable import printable
 from portkern.project.project import Project
@@ -177,18 +178,38 @@ def _varied(job: Sequence[str], among: Sequence[Sequence[str]]) -> list[str]:
 
 def generate(options: GenerateOptions) -> RunSummary:
     """One run, to its end; what ``summary.json`` holds."""
+    with Heartbeat("reading what is asked, and what this machine has") as heartbeat:
+        return _generate(options, heartbeat)
+
+
+def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
     plan = plan_of(options)
     folder = run_folder.run_folder(options.reports, options.run or _name(options, plan.task))
     if options.fresh:
         put_aside(folder)
     with run_folder.writing(folder):
         run = GenerationRun(plan, folder)
+        run.watch = heartbeat.at
+        if run.nowhere:  # before a model is paid for what nobody can judge
+            raise BackendUnavailable(
+                f"No {plan.task.language} kernel for {plan.task.target.name} can be judged here: "
+                f"{run.nowhere}"
+            )
         if not options.json:
-            print(printable(_heading(plan, run)))
+            print(printable(_heading(plan, run)), flush=True)
+            if not plan.replay:
+                print(printable(_duration(run)), flush=True)
+
+        def told(attempts: Sequence[Attempt]) -> None:
+            if not options.json:
+                _tell(attempts)
+                heartbeat.said()
+
         stopped = run.execute(
-            report=(lambda _: None) if options.json else _tell,
+            report=told,
             approve=approval.Approver(options.approve, folder).choose,
         )
+        pace.learn(run)
         outcome = run.conclude()
         document = _document(options, plan, run, outcome, stopped)
         page.write(run.log, folder, document)
@@ -236,7 +257,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         backend,
         language or next(iter(backend.languages.values())),
         options.dtype,
-        _workloads(op, names(options.workloads)),
+        _workloads(op, _sets(options.workloads, op, ends)),
         constraints,
         guard.torch_ops(options.torch_ops),
         start,
@@ -269,6 +290,14 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         cache=options.cache,
         replay=Path(options.replay) if options.replay else None,
     )
+
+
+def _sets(given: Names | None, op: Op, ends: Ends) -> list[str]:
+    """Small sizes alone where nothing can be timed: an emulator takes minutes for others, and
+    learns no more of them."""
+    if given is not None:
+        return names(given)
+    return ["ci", "typical"] if ends == "hardware" or not op.workloads.get("ci") else ["ci"]
 
 
 def _mapping(name: str, value: object, such_as: str) -> dict[str, Any]:
@@ -439,6 +468,16 @@ def _heading(plan: RunPlan, run: GenerationRun) -> str:
     again = run.log.left_count
     resumed = f"; {again} attempts are there already" if again else ""
     return f"{what}: {kind}, {proposing}{resumed}\n{_author(run)}"
+
+
+def _duration(run: GenerationRun) -> str:
+    """How long it will take, before it begins."""
+    run.watch("measuring how long a kernel takes")
+    seconds = pace.expected_s(run)
+    if seconds is None:
+        return "Duration: not known before the first attempts."
+    models = ", and what models take to answer" if run.proposer.roles else ""
+    return f"Duration: about {pace.words(seconds)}{models}."
 
 
 def _author(run: GenerationRun) -> str:
