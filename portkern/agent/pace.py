@@ -1,0 +1,141 @@
+"""How long a run will take: from what a kernel of its kind took on this machine before, or from the
+kernel that it is compared with, which is evaluated first where nothing is known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from portkern.agent.outcome import FINALISTS
+from portkern.agent.proposer.catalogue import shipped
+from portkern.agent.strategy.search import Search
+from portkern.agent.task import Task
+from portkern.records import atomic_write
+from portkern.spec.candidate import Candidate
+from portkern.toolchain import host
+from portkern.toolchain.run_tool import cache_root
+
+if TYPE_CHECKING:
+    from portkern.agent.run import GenerationRun
+
+#: In the cache, what runs of before have seen.
+FILE = "pace.json"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of one kernel: its build, and its evaluation on all workloads of the search."""
+
+    build_s: float
+    evaluate_s: float
+
+    def total_s(
+        self, attempts: int, *, workloads: int, builders: int, after: Sequence[int] = ()
+    ) -> float:
+        """``attempts`` kernels, of which several are built while one is evaluated, and then
+        ``after``: kernels times workloads of each stage of the end."""
+        each = max(self.evaluate_s, self.build_s / builders)
+        return self.build_s + attempts * each + sum(after) * self.evaluate_s / max(workloads, 1)
+
+
+def expected_s(run: GenerationRun) -> float | None:
+    """Seconds that the run's evaluations will take, without what models take to answer. None where
+    they are not known: nothing ships to measure them by, or nothing says how many there are."""
+    plan, task = run.plan, run.plan.task
+    asked = run.strategy.most if isinstance(run.strategy, Search) else None
+    most = [n for n in (plan.budget.attempts, asked) if n is not None]
+    kernel = task.start or shipped(task)
+    left, seen = min(most, default=0) - run.log.left_count, _known(task)
+    if left < 1 or plan.replay:
+        return None
+    if seen is None and kernel is not None and not run.log.left_count:
+        seen = _measured(run, kernel)
+        _keep(task, seen)
+    if seen is None:
+        return None
+    finals = sum(map(len, plan.final.values()))
+    raced = len(plan.raced or task.workloads[task.scored])
+    expected = seen.total_s(
+        left,
+        workloads=len(run.bench.work),
+        builders=plan.builders,
+        after=[min(FINALISTS, *most) * finals, raced],
+    )
+    limits = [n for n in (plan.budget.wall_s, plan.budget.device_s) if n is not None]
+    return min([expected, *limits])
+
+
+def learn(run: GenerationRun) -> None:
+    """For the next run of this kind, from one that evaluated its kernels itself; what does not work
+    ends early, and says little of how long others take."""
+    judged = sum(bool(attempt.records) for attempt in run.log)
+    working = 2 * len(run.log.correct) >= judged > 0
+    if working and not run.plan.replay and not run.log.left_count:
+        _keep(run.plan.task, Pace(run.bench.build_s / judged, run.bench.device_s / judged))
+
+
+def _measured(run: GenerationRun, kernel: Candidate) -> Pace:
+    """Of this kernel, built anew: what the cache has says nothing of how long others take."""
+    unknown = run.plan.task.candidate(f"{kernel.source}\n", author=kernel.author)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = run.bench_in(Path(folder))
+        build_s = bench.build(unknown)
+        bench.evaluate(unknown)
+    run.meter.spend_device(bench.device_s)
+    return Pace(build_s, bench.device_s)
+
+
+def _known(task: Task) -> Pace | None:
+    pace = _read().get(_key(task))
+    return Pace(**pace) if pace else None
+
+
+def _keep(task: Task, seen: Pace) -> None:
+    before = _known(task)
+    if before is not None:
+        build_s = (before.build_s + seen.build_s) / 2
+        seen = Pace(build_s, (before.evaluate_s + seen.evaluate_s) / 2)
+    everything = {**_read(), _key(task): asdict(seen)}
+    path = cache_root() / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write.write(path, json.dumps(everything, indent=1, sort_keys=True) + "\n")
+
+
+def words(seconds: float) -> str:
+    """In the unit that people would use."""
+    if seconds < 90:
+        return f"{max(5 * math.ceil(seconds / 5), 5)} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _key(task: Task) -> str:
+    """Of what decides how long a kernel takes."""
+    parts = [
+        task.op.digest,
+        task.backend.name,
+        task.language,
+        task.target.name,
+        task.dtype,
+        task.ends,
+        *task.checkers,
+        *(f"{name}/{w.name}" for name, several in task.workloads.items() for w in several),
+        host.cpu_name(),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _read() -> Mapping[str, dict[str, float]]:
+    """Nothing where there is none, or where it cannot be read: it is known better soon."""
+    try:
+        content = json.loads((cache_root() / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,78 @@
+"""Says on stderr what is being done while nothing else is said, so that nobody wonders."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+#: Seconds of silence before the first line, and the longest between two about the same thing.
+FIRST_S, LONGEST_S = 10.0, 60.0
+
+
+class Heartbeat:
+    """As a context. :meth:`at` tells it what is begun, from any thread; :meth:`said` that somebody
+    else has said something."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        first_s: float = FIRST_S,
+        tell: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first_s, self._tell, self._clock = first_s, tell or _on_stderr, clock
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._what, self._since, self._wait_s, self._next = (
+            what,
+            clock(),
+            first_s,
+            clock() + first_s,
+        )
+
+    def at(self, what: str) -> None:
+        with self._lock:
+            if what != self._what:
+                self._what, self._since, self._wait_s = what, self._clock(), self._first_s
+
+    def said(self) -> None:
+        with self._lock:
+            self._wait_s = self._first_s
+            self._next = self._clock() + self._first_s
+
+    def beat(self) -> float:
+        """Says what is due; seconds until something may be again."""
+        with self._lock:
+            now = self._clock()
+            if now >= self._next:
+                self._tell(f"  … {self._what}, {now - self._since:.0f} s")
+                self._wait_s = min(2 * self._wait_s, LONGEST_S)
+                self._next = now + self._wait_s
+            return max(self._next - now, 0.01)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(min(self.beat(), self._first_s)):
+            pass
+
+
+def _on_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
