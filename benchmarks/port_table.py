@@ -1,26 +1,32 @@
 """Ports public CUDA libraries and counts: kernels found, built, proven, and why not for the rest.
 
 .venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH … [to=gfx942,gfx1100]
-    [programs=NAME,NAME] [work=FOLDER] [limit_s=420] [write=true] [page=true]
+    [programs=NAME,NAME] [sample=N] [seed=17] [include=FOLDER,FOLDER] [work=FOLDER]
+    [limit_s=420] [write=true] [page=true]
 
 Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
-programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. A library has limit_s
-seconds: what it does not come to counts as not examined, and the same command goes on there, for
-what is known in the work folder (reports/port-table) is not done again. With write=true,
-results/port-table.json and port-table.md are written, with page=true also docs/port.md's table.
+programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. With sample=N, N of its
+programs (folders called <name>-cuda), or where it has none of its files with kernels, are drawn by
+the seed, each ported by itself; include= are folders of headers. A library has limit_s seconds:
+what it does not come to counts as not examined, and the same command goes on there, for what is
+known in the work folder (reports/port-table) is not done again. With write=true,
+its row in results/port-table.json and port-table.md is written, with page=true also docs/port.md's
+table.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from _script import RESULTS
 
@@ -34,10 +40,11 @@ from portkern.simt.execute import options as executor
 from portkern.spec import target
 from portkern.toolchain import host
 
-OUTCOMES = (PROVEN, "wrong", "needs a human", "not proven")
+OUTCOMES = (PROVEN, "wrong", "needs a human", "needs hardware", "not proven")
+MOST_REASONS = 12
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "port.md"
-OWN = ("to", "programs", "work", "limit_s", "write", "page")
+OWN = ("to", "programs", "sample", "seed", "include", "work", "limit_s", "write", "page")
 #: Reasons are alike when they differ in names, numbers and places alone.
 _PARTICULARS = re.compile(
     r"'[^']*'|\"[^\"]*\"|\b[\w./-]+\.(?:cuh?|h|hpp|hip)(?::\d+)*|\b\d[\w.]*\b"
@@ -48,10 +55,12 @@ _MOST_REASON = 90
 
 @dataclass
 class Row:
-    """One library. ``good`` kernels are built for every target and proven."""
+    """One library. ``of`` says what of it was ported, if not all; ``good`` kernels are built for
+    every target and proven."""
 
     library: str
     targets: tuple[str, ...]
+    of: str = ""
     kernels: int = 0
     examined: int = 0
     hazards: int = 0
@@ -89,17 +98,24 @@ def main() -> None:
     names = tuple(given.get("to", "gfx942,gfx90a,gfx1100,gfx1201").split(","))
     programs = [name for name in given.get("programs", "").split(",") if name]
     work = Path(given.get("work", "reports/port-table"))
+    include = tuple(Path(name) for name in given.get("include", "").split(",") if name)
+    size, seed = int(given.get("sample", "0")), int(given.get("seed", "17"))
     rows = []
     for name, path in libraries.items():
-        row, began = Row(name, names), time.monotonic()
+        began = time.monotonic()
         ends = began + float(given.get("limit_s", "420"))
-        for place in places(path, programs):
-            port(place, row, work, ends)
+        if size:
+            chosen, of = drawn(path, size, seed)
+        else:
+            chosen, of = list(places(path, programs)), ""
+        row = Row(name, names, of)
+        for place in chosen:
+            port(place, path, row, work, ends, include)
         row.seconds = time.monotonic() - began
         rows.append(row)
         print(json.dumps(document(row), indent=1))
     session.close_servers()
-    print(markdown(rows))
+    print(markdown([document(row) for row in rows]))
     if given.get("write") == "true":
         write(rows, page=given.get("page") == "true")
 
@@ -110,13 +126,28 @@ def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
     yield from named or [path]
 
 
+def drawn(path: Path, size: int, seed: int) -> tuple[list[Path], str]:
+    """A sample of its programs, or of its files with kernels, and how to call it."""
+    units = sorted(folder for folder in path.glob("*-cuda") if folder.is_dir())
+    what = "programs"
+    if not units:
+        what = "files"
+        texts = ((file, file.read_text("utf-8", "replace")) for file in path.rglob("*.cu"))
+        units = sorted(file for file, text in texts if "__global__" in text)
+    chosen = random.Random(seed).sample(units, min(size, len(units)))
+    return sorted(chosen), f"{len(chosen)} of {len(units)} {what}, seed {seed}"
+
+
 class TimeOver(Exception):
     """What was not begun is not."""
 
 
-def port(place: Path, row: Row, work: Path, ends: float) -> None:
+def port(
+    place: Path, root: Path, row: Row, work: Path, ends: float, include: tuple[Path, ...]
+) -> None:
     """Nothing that becomes of one program ends the others."""
-    folder = work / f"{row.library.replace('/', '-')}-{place.name}"
+    name = place.name if place == root else str(place.relative_to(root)).replace("/", "-")
+    folder = work / f"{row.library.replace('/', '-')}-{name}"
     read = library.read(place)
     row.kernels += sum(len(file.kernels) for file in (*read.sources, *read.headers))
 
@@ -135,6 +166,7 @@ def port(place: Path, row: Row, work: Path, ends: float) -> None:
         out=folder / "tree",
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
+        include=include,
         timeout_s=90.0,
         run_s=10.0,
         avoid=(work,),
@@ -161,6 +193,7 @@ def recorded(folder: Path) -> list[KernelRow]:
 def document(row: Row) -> dict[str, object]:
     return {
         "library": row.library,
+        "of": row.of,
         "targets": list(row.targets),
         "kernels": row.kernels,
         "examined": row.examined,
@@ -175,38 +208,37 @@ def document(row: Row) -> dict[str, object]:
     }
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    targets = rows[0].targets
-    head = [
-        "library",
-        "kernels",
-        "examined",
-        *(f"built {name}" for name in targets),
-        "proven and built",
-    ]
-    head += ["proven", "wrong", "needs a human", "not proven"]
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of documents of rows."""
+    targets = rows[0]["targets"]
+    head = ["library", "kernels", "examined", *(f"built {name}" for name in targets)]
+    head += ["proven and built", "proven", "wrong", "needs a human", "needs hardware", "not proven"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
-        built = [str(row.built[name]) for name in targets]
-        outcomes = [str(row.outcomes[name]) for name in OUTCOMES]
-        counts = [str(row.kernels), str(row.examined), *built, str(row.proven_of_built)]
-        cells = [row.library, *counts, *outcomes]
-        lines.append("| " + " | ".join(cells) + " |")
+        name = f"{row['library']} ({row['of']})" if row.get("of") else row["library"]
+        built = [row["built"].get(target, 0) for target in targets]
+        outcomes = [row["outcomes"].get(outcome, 0) for outcome in OUTCOMES]
+        cells = [name, row["kernels"], row["examined"], *built, row["proven_and_built"], *outcomes]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     for row in rows:
-        if row.reasons or row.failed:
-            lines += ["", f"Why not, in {row.library}:", ""]
-            lines += [f"- {count} × {why}" for why, count in row.reasons.most_common(12)]
-            rest = row.reasons.total() - sum(n for _, n in row.reasons.most_common(12))
+        reasons = list(row["reasons"].items())
+        if reasons or row["failed"]:
+            lines += ["", f"Why not, in {row['library']}:", ""]
+            lines += [f"- {count} × {why}" for why, count in reasons[:MOST_REASONS]]
+            rest = sum(count for _, count in reasons[MOST_REASONS:])
             lines += [f"- {rest} for other reasons"] if rest else []
-            lines += [f"- {line}" for line in row.failed]
+            lines += [f"- {line}" for line in row["failed"]]
     return "\n".join(lines) + "\n"
 
 
 def write(rows: Sequence[Row], *, page: bool) -> None:
-    said = {"host": host.machine(), "rows": [document(row) for row in rows]}
-    text = json.dumps(said, indent=1) + "\n"
-    RESULTS.joinpath("port-table.json").write_text(text, encoding="utf-8")
-    table = markdown(rows)
+    """These rows in place of those that the libraries had."""
+    file = RESULTS / "port-table.json"
+    known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
+    by_name = {row["library"]: row for row in [*known, *map(document, rows)]}
+    said = {"host": host.machine(), "rows": list(by_name.values())}
+    file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    table = markdown(said["rows"])
     RESULTS.joinpath("port-table.md").write_text(table, encoding="utf-8")
     if page:
         begin, end = "<!-- table: benchmarks/port_table.py -->\n", "<!-- /table -->"

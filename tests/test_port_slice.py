@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from portkern.port import device_build, partial_build
+from portkern.port import device_build, kernels_alone, partial_build
 from portkern.port.device_build import Built, NotBuilt
+from portkern.port.file_port import base_name
 from portkern.port.proof import Outcome, ProofSource, prove
 from portkern.port.proof.slice import Slices
 from portkern.port.syntax import parse
@@ -129,8 +130,32 @@ def test_the_other_kernels_of_a_file_are_built(tmp_path: Path) -> None:
         where = target.load("gfx942")
         return device_build.build(path, where, include=[tmp_path], workdir=tmp_path / "work")
 
-    built = partial_build.build(file, compile_file, tmp_path / "slices")
+    built = partial_build.build(ProofSource(file, "hip"), compile_file, tmp_path / "slices")
     assert isinstance(built, Built), built
     assert [kernel.kernel.partition("(")[0] for kernel in built.kernels] == ["good_kernel"]
     assert "asm" in built.rejected["odd_kernel"].reason
     assert "undeclared_thing" in built.rejected["broken_kernel"].reason
+
+
+@pytest.mark.full
+def test_kernels_are_built_without_host_code_whose_headers_are_absent(tmp_path: Path) -> None:
+    answer = registry.load("hip").probe(target.load("gfx942"))
+    if isinstance(answer, Missing):
+        pytest.skip(str(answer))
+    file = tmp_path / "mixed.hip"
+    template = (
+        "namespace mine {\ntemplate <int N = 64>\n__global__ void wide_kernel(float* y, int n) {\n"
+        "    if (threadIdx.x < n) y[threadIdx.x] = N;\n}\n}\nAbsent f(Absent);\n"
+    )
+    file.write_text(translate(MIXED + template, "mixed.cu").text, encoding="utf-8")
+
+    def compile_file(path: Path) -> Built | NotBuilt:
+        where = target.load("gfx942")
+        return device_build.build(path, where, include=[tmp_path], workdir=tmp_path / "work")
+
+    source, header = ProofSource(file, "hip"), "nowhere/absent.h"
+    built = kernels_alone.build(source, header, compile_file, tmp_path / "slices")
+    assert built is not None
+    assert {base_name(kernel.kernel) for kernel in built.kernels} == {"good_kernel", "wide_kernel"}
+    assert set(built.rejected) == {"odd_kernel", "broken_kernel"}
+    assert built.remark == "host code was left out, for this machine lacks <nowhere/absent.h>"

@@ -65,13 +65,15 @@ class KernelResources:
 @dataclass(frozen=True)
 class Built:
     """``kernels`` are those that the object has: a template that nothing launches has none.
-    ``rejected`` are functions that had to be left out, and why."""
+    ``rejected`` are functions that had to be left out, and why; ``remark`` is how the host's code
+    was read."""
 
     object: Path
     kernels: tuple[KernelResources, ...]
     log: str = ""
     reused: bool = False
     rejected: Mapping[str, NotBuilt] = field(default_factory=dict)
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from portkern.port import device_build, partial_build, stand_ins, tree
+from portkern.port import device_build, kernels_alone, partial_build, stand_ins, tree
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
 from portkern.port.once import Once
+from portkern.port.proof import ProofSource
 from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
 from portkern.port.syntax import Kernel
@@ -117,13 +118,29 @@ class FilePorter:
         )
         macros = (*self._request.defines, *defines)
         made = self._compiled(unit, target, folders, macros)
-        if isinstance(made, Built) or not stand_ins.title(made.header):
+        if isinstance(made, Built) or not made.header:
             return made
-        texts = [file.translation.text for file in self._files.values()]
-        again = self._compiled(unit, target, (*folders, stand_ins.folder(texts)), macros)
-        if isinstance(again, NotBuilt):
+        title, remark = stand_ins.title(made.header), ""
+        again: Built | NotBuilt = made
+        if title:
+            texts = [file.translation.text for file in self._files.values()]
+            folders = (*folders, stand_ins.folder(texts))
+            again, remark = self._compiled(unit, target, folders, macros), f"{_STAND_INS} {title}"
+        if isinstance(again, Built):
+            return replace(again, remark=remark)
+        if not again.header:
             return made
-        return replace(again, log=f"{_STAND_INS} {stand_ins.title(made.header)}")
+        source = ProofSource(self._ported / unit, "hip", folders, macros)
+        return self._alone(source, again.header, target) or made
+
+    def _alone(self, source: ProofSource, header: str, target: Target) -> Built | None:
+        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
+            workdir = Path(name)
+
+            def compile_file(file: Path) -> Built | NotBuilt:
+                return self._object(file, source, target, workdir)
+
+            return kernels_alone.build(source, header, compile_file, workdir / "slices")
 
     def _compiled(
         self,
@@ -132,21 +149,28 @@ class FilePorter:
         include: Sequence[Path],
         defines: Sequence[str],
     ) -> Built | NotBuilt:
-        home = (self._ported / unit).parent
-        with tempfile.TemporaryDirectory(prefix="portkern-port-") as workdir:
+        source = ProofSource(self._ported / unit, "hip", tuple(include), tuple(defines))
+        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
+            workdir = Path(name)
 
             def compile_file(file: Path) -> Built | NotBuilt:
-                beside = () if file.parent == home else (home,)
-                return device_build.build(
-                    file,
-                    target,
-                    include=(*include, *beside),
-                    defines=defines,
-                    workdir=Path(workdir),
-                    timeout_s=self._request.timeout_s,
-                )
+                return self._object(file, source, target, workdir)
 
-            return partial_build.build(self._ported / unit, compile_file, Path(workdir) / "slices")
+            return partial_build.build(source, compile_file, workdir / "slices")
+
+    def _object(
+        self, file: Path, source: ProofSource, target: Target, workdir: Path
+    ) -> Built | NotBuilt:
+        """Of the source itself, or of a slice of it, which lies elsewhere."""
+        beside = () if file == source.path else (source.path.parent,)
+        return device_build.build(
+            file,
+            target,
+            include=(*source.include, *beside),
+            defines=source.defines,
+            workdir=workdir,
+            timeout_s=self._request.timeout_s,
+        )
 
 
 def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources | NotBuilt:
@@ -176,7 +200,7 @@ def base_name(readable: str) -> str:
 
 
 def _resources(instances: Sequence[KernelResources], made: Built) -> Resources:
-    remarks = [made.log] if made.log.startswith(_STAND_INS) else []
+    remarks = [made.remark] if made.remark else []
     largest = max(instances, key=lambda kernel: (kernel.vgprs + kernel.agprs, kernel.lds_bytes))
     return Resources(
         vgprs=largest.vgprs,

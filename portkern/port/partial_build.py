@@ -19,13 +19,13 @@ _MOST_TRIES = 6
 Compile = Callable[[Path], Built | NotBuilt]
 
 
-def build(file: Path, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
+def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
     """Of the file itself, if the compiler takes it, or if what it rejects is in none of the file's
     functions and classes."""
-    whole = compile_file(file)
+    whole = compile_file(source.path)
     if isinstance(whole, Built) or whole.cause != "code":
         return whole
-    texts = SourceTexts(ProofSource(file, "hip"))
+    texts = SourceTexts(source)
     slices = Slices([text.text for text in texts.files])
     rejected: dict[str, NotBuilt] = {}
     gone: set[tuple[int, int]] = set()
@@ -33,7 +33,7 @@ def build(file: Path, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
     for attempt in range(_MOST_TRIES):
         if isinstance(made, Built) or made.cause != "code":
             break
-        found = {place: words for place, words in _errors(made, texts) if place not in gone}
+        found = {place: words for place, words in errors_of(made, texts) if place not in gone}
         if not found:
             break
         gone |= found.keys()
@@ -45,7 +45,7 @@ def build(file: Path, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
     return replace(made, rejected=rejected) if isinstance(made, Built) else whole
 
 
-def _errors(made: NotBuilt, texts: SourceTexts) -> Iterator[tuple[tuple[int, int], str]]:
+def errors_of(made: NotBuilt, texts: SourceTexts) -> Iterator[tuple[tuple[int, int], str]]:
     """Each with its file, by number, and line."""
     names = [file.path.name for file in texts.files]
     for message in messages(made.log):

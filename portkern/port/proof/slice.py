@@ -38,7 +38,7 @@ class Definition:
 @dataclass(frozen=True)
 class Declaration:
     """Any other statement. ``declares`` are the functions that it may declare, or instantiate;
-    ``is_host``: it makes functions of the host, by a macro."""
+    ``is_host``: it makes functions of the host, by a macro; ``is_prototype``: it ends as one."""
 
     begin: int
     end: int
@@ -47,6 +47,7 @@ class Declaration:
     is_host: bool = False
     line: int = 0
     last_line: int = 0
+    is_prototype: bool = False
 
 
 class SliceFile:
@@ -166,7 +167,9 @@ class SliceFile:
         if "=" in code.text[first:last]:
             declares = frozenset()
         names = self._names(first, last) - declares
-        return Declaration(code.tokens[first].begin, code.tokens[last].end, declares, names)
+        begin, end = code.tokens[first].begin, code.tokens[last].end
+        is_prototype = bool(declares) and code.text[last - 1] == ")"
+        return Declaration(begin, end, declares, names, is_prototype=is_prototype)
 
     def _names(self, first: int, last: int) -> frozenset[str]:
         tokens = self._map.code.tokens[first : last + 1]
@@ -194,11 +197,12 @@ class Slices:
     def of(self, kernels: Collection[str], without: Collection[str] = ()) -> list[str]:
         """Each file with what these kernels use alone; ``without`` are headers to leave out."""
         needed = self._needed(kernels)
-        cut = [
-            self._cut(file, {d.name for d in file.definitions if d.name not in needed})
-            for file in self._files
-        ]
-        return [_without(text, without) for text in cut]
+        gone = {d.name for f in self._files for d in f.definitions if d.name not in needed}
+        for file in self._files:
+            for d in file.declarations:
+                if d.is_prototype and d.declares.isdisjoint(needed):
+                    gone |= d.declares
+        return [_without(self._cut(file, gone), without) for file in self._files]
 
     def without(self, places: Collection[tuple[int, int]]) -> tuple[list[str], frozenset[str]]:
         """Each file without what is defined at the places, files by number and lines, and what
@@ -236,7 +240,11 @@ class Slices:
     def _needed(self, kernels: Collection[str]) -> frozenset[str]:
         """Names that the kernels, or declarations of the files' own level, lead to."""
         level = {
-            name for f in self._files for d in f.declarations if not d.is_host for name in d.names
+            name
+            for f in self._files
+            for d in f.declarations
+            if not d.is_host and not d.is_prototype
+            for name in d.names
         }
         return self._reached([*kernels, *level])
 
@@ -257,6 +265,10 @@ class Slices:
         for file in self._files:
             for definition in file.definitions:
                 mentioned.setdefault(definition.name, set()).update(definition.names)
+            for declaration in file.declarations:
+                if declaration.is_prototype:
+                    for name in declaration.declares:
+                        mentioned.setdefault(name, set()).update(declaration.names)
             for name, names in file.macros.items():
                 mentioned.setdefault(name, set()).update(names)
         return mentioned
