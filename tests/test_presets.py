@@ -11,6 +11,7 @@ import yaml
 
 from portkern.agent.llm.calls import Request
 from portkern.errors import ConfigError
+from tests.preset_pages import started
 from tests.scripted import Answer, Played, by_prompt, kernel, play
 
 PRESETS = Path(__file__).parents[1] / "conf" / "preset"
@@ -175,12 +176,37 @@ def test_pragmas_conductor_advises_its_coder_who_goes_on_from_the_best(tmp_path:
 def test_tritonforges_arbiter_ends_the_loop_at_the_first_small_gain(tmp_path: Path) -> None:
     answer = by_prompt(
         {
-            "direct": [kernel(1.0), kernel(1.5), kernel(1.52), kernel(9.0)],
+            "direct": [kernel(1.5), kernel("wrong"), kernel(1.52), kernel(9.0)],
             "critic_bottleneck": [FIX],
+            "critic_repair": [FIX],
         }
     )
-    played = run(tmp_path, "tritonforge", answer)
-    assert [attempt.score for attempt in played.attempts] == [1.0, 1.5, 1.52]
+    given = started(tmp_path / "given", worth="1.0")
+    played = run(tmp_path, "tritonforge", answer, f"source={given}", "feedback.counters=none")
+    assert [attempt.score for attempt in played.attempts] == [1.0, 1.5, 0.0, 1.52]
+    # The given kernel is read, nobody is asked for it; what fails goes to its own prompt.
+    read, mended = "critic_bottleneck", "critic_repair"
+    assert played.prompts == [read, "direct", read, "direct", mended, "direct", read]
+    assert played.parents == [(), ("0.0",), ("1.0",), ("1.0",)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["kforge", "pragma", "tritonforge"])
+def test_who_reads_profiles_is_not_who_writes_kernels(name: str, tmp_path: Path) -> None:
+    """Where the tool is missing, what it would say has its place all the same."""
+    kernels = [kernel(worth, about=str(worth)) for worth in (1.2, 1.5, 2.0)]
+    answer = by_prompt(
+        dict.fromkeys(("direct", "translate"), kernels) | {"critic_bottleneck": [FIX]}
+    )
+    start = started(tmp_path / "given").rename(tmp_path / "given" / "start.cu")
+    given = f"source={start}" if name == "tritonforge" else ""
+    place = ("target=h200", "backend=cuda", "budget.attempts=3")
+    played = run(tmp_path, name, answer, *place, *filter(None, [given]))
+    reads = [played.text(k) for k, said in enumerate(played.prompts) if said == "critic_bottleneck"]
+    writes = [played.text(k) for k, said in enumerate(played.prompts) if said[:6] != "critic"]
+    assert reads and all("Hardware counters" in text for text in reads)
+    assert len(writes) >= 2 and not any("Hardware counters" in text for text in writes)
+    assert "few loads in flight" in writes[-1]
 
 
 def test_fm_agent_combines_strategies_of_two_parents(tmp_path: Path) -> None:
@@ -195,6 +221,11 @@ def test_cuda_llm_writes_several_and_goes_on_from_the_best_alone(tmp_path: Path)
     best = max(first, key=lambda one: one.score).id
     assert all(not one.parents for one in first)
     assert {one.parents for one in second} == {(best,)}
+    # Beside the best kernel, what became of the others of the round.
+    text = played.text(5)
+    for one in first:
+        assert f"passed, {one.score:.2f} times as fast" in text
+        assert (f"// worth {one.score:.2f}" in text) == (one.id == best)
 
 
 def test_regrapht_applies_one_method_of_its_graph_in_each_request(tmp_path: Path) -> None:
@@ -223,10 +254,12 @@ def test_peak_applies_its_stages_in_order_and_undoes_one_without_a_gain(tmp_path
     def answer(request: Request, count: int) -> str:
         return MACRO if request.prompt.startswith("macro") else next(slower)
 
-    played = run(tmp_path, "peak", answer, "strategy.tries=1", "budget.attempts=5")
+    given = f"source={started(tmp_path / 'given', worth='3.0')}"
+    played = run(tmp_path, "peak", answer, given, "strategy.tries=2", "budget.attempts=6")
     stages = [attempt.phase for attempt in played.attempts]
-    assert stages[:4] == ["refactor", "block_tiling", "thread_tiling", "vector_access"]
-    # Nothing beat the first kernel, so every stage starts from it.
+    assert stages == ["", *["refactor"] * 2, *["block_tiling"] * 2, "thread_tiling"]
+    assert played.prompts == ["macro", "micro"] * 5
+    # Nothing beat the given kernel, so every stage starts from it.
     assert {attempt.parents for attempt in played.attempts[1:]} == {("0.0",)}
 
 
