@@ -46,9 +46,9 @@ OWN = {
 }
 KNOBS = {
     "row_chain": ({"LANES", "SIMD", "WIDE"}, {"TEAM", "ROWS", "WIDE"}),
-    "whole": ({"LANES", "PARTS"}, {"TEAM"}),
+    "whole": ({"LANES", "PARTS"}, {"TEAM", "PARTS"}),
     "epilogue": ({"TILE_ROWS", "TILE_COLS", "CHUNK"}, {"TILE", "MICRO", "DEPTH"}),
-    "columns": ({"LANES"}, {"ITEMS", "THREADS"}),
+    "columns": ({"LANES"}, {"PARTS", "THREADS"}),
     "broadcast": ({"SIMD"}, {"ITEMS"}),
 }
 SUFFIX = {"cpu": ".cpp", "cuda": ".cu", "hip": ".hip"}

@@ -13,14 +13,13 @@ from portkern.worker.lowering.schedule import Group
 from portkern.worker.lowering.source import Interface
 from portkern.worker.lowering.stages import Loops, Stage
 
-_THREADS = """\
-#define THREADS 256  // knob: 64 128 256 512 1024
-#define ITEMS 2      // knob: 1 2 4 8
-"""
+_THREADS = "#define THREADS 256  // knob: 64 128 256 512 1024\n"
+_ITEMS = "#define ITEMS 2  // knob: 1 2 4 8\n"
 _TEAM = """\
 #define TEAM 128  // knob: 32 64 128 256
 #define ROWS 1    // knob: 1 2 4
 """
+_PARTS = "#define PARTS 64  // knob: 1 4 16 64 256\n"
 _TILE = """\
 #define TILE 64   // knob: 32 64
 #define MICRO 4   // knob: 2 4 8
@@ -74,7 +73,9 @@ class TunedGpu:
         knobs = "".join(
             knob
             for knob, word in (
-                (_THREADS, "ITEMS"),
+                (_THREADS, "THREADS"),
+                (_ITEMS, "ITEMS"),
+                (_PARTS, "PARTS"),
                 (_TEAM, "TEAM"),
                 (_TILE, "TILE"),
                 (_WIDE, "sum_t"),
@@ -91,20 +92,32 @@ class TunedGpu:
         [stage, *others] = group.stages
         return not others and stage.fold is not None and stage.fold.across
 
+    def _has_few_outputs(self, group: Group) -> bool:
+        """As far as its shape tells: of a whole, or of columns."""
+        [stage, *others] = group.stages
+        whole = all(length == 1 for length in stage.shape)
+        return not others and stage.fold is not None and (whole or stage.fold.across)
+
     def _kernel(self, number: int, group: Group) -> tuple[str, list[str]]:
         name = free(f"group{number}", frozenset(self.known))
         if group.is_product:
             return self._product(name, group)
+        if self._has_few_outputs(group):
+            return self._split(name, group.stages[0])
         if self._is_team(group):
             return self._team(name, group)
         return self._flat(name, group)
 
-    def _function(self, name: str, lines: Sequence[str], bounds: str) -> tuple[str, list[str]]:
-        """The kernel around ``lines``, and the names that it is called with."""
+    def _function(
+        self, name: str, lines: Sequence[str], bounds: str, more: Sequence[str] = ()
+    ) -> tuple[str, list[str]]:
+        """The kernel around ``lines``, and the names that it is called with; ``more``: parameters
+        of its own."""
         lines = source.named(lines, frozenset(self.known))
         used = set(_NAME.findall("\n".join(lines)))
         given = [one for one in self.known if one in used and one not in self.loops.own]
-        parameters = ", ".join(f"{self.known[one]} {one}" for one in given)
+        own = [f"{self.known[one]} {one}" for one in given]
+        parameters = ", ".join([*own, *source.named(more, frozenset(self.known))])
         head = f"static __global__ void __launch_bounds__({bounds}) {name}({parameters}) {{"
         return "\n".join([head, *lines, "}", ""]), given
 
@@ -194,19 +207,27 @@ class TunedGpu:
     def _fold(
         self, body: Body, stage: Stage, fold: Fold, index: Index, shared: dict[str, str]
     ) -> None:
-        """Each thread's part, then halves of the team put together."""
+        """Each thread's elements, then halves of the team put together."""
         assert stage.store
-        names = [body.name("a") for _ in fold.state]
-        for name, (kind, begin) in zip(names, fold.state, strict=True):
-            held = "sum_t" if fold.wide and kind == "double" else kind
-            shared[f"all_{held}_{names.index(name)}"] = held
-            body.say(f"{held} {name} = {begin};")
-        places = [
-            f"all_{'sum_t' if fold.wide and kind == 'double' else kind}_{n}"
-            for n, (kind, _) in enumerate(fold.state)
-        ]
-        count = self.lengths.count(fold.lengths)
-        head = f"int64_t $part = threadIdx.x; $part < {count}; $part += TEAM"
+        places = self._shared_fold(
+            body, fold, index, shared, ("0", self.lengths.count(fold.lengths))
+        )
+        with body.block("if ($live && threadIdx.x == 0)"):
+            stage.store(body, index, fold.result([f"{p}[threadIdx.y][0]" for p in places]))
+
+    def _shared_fold(
+        self,
+        body: Body,
+        fold: Fold,
+        index: Index,
+        shared: dict[str, str],
+        bounds: tuple[str, str],
+    ) -> list[str]:
+        """Names of the arrays whose first elements hold the states of the rows."""
+        names, held = self._begun(body, fold)
+        places = [f"all_{kind}_{n}" for n, kind in enumerate(held)]
+        shared |= dict(zip(places, held, strict=True))
+        head = f"int64_t $part = {bounds[0]} + threadIdx.x; $part < {bounds[1]}; $part += TEAM"
         with body.block(f"if ($live) for ({head})"):
             fold.take(body, index, self.lengths.split(body, "$part", fold.lengths), names)
         for place, name in zip(places, names, strict=True):
@@ -218,8 +239,95 @@ class TunedGpu:
                 theirs = [f"{place}[threadIdx.y][threadIdx.x + $half]" for place in places]
                 for line in fold.join(ours, theirs):
                     body.say(line)
-        with body.block("if ($live && threadIdx.x == 0)"):
-            stage.store(body, index, fold.result([f"{p}[threadIdx.y][0]" for p in places]))
+        return places
+
+    def _begun(self, body: Body, fold: Fold) -> tuple[list[str], list[str]]:
+        """Names of a state, and its kinds."""
+        names = [body.name("a") for _ in fold.state]
+        held = ["sum_t" if fold.wide and kind == "double" else kind for kind, _ in fold.state]
+        for name, kind, (_, begin) in zip(names, held, fold.state, strict=True):
+            body.say(f"{kind} {name} = {begin};")
+        return names, held
+
+    def _split(self, name: str, stage: Stage) -> tuple[str, list[str]]:
+        """Parts of what is gone over, by blocks of their own; then the parts put together."""
+        fold = stage.fold
+        assert fold and stage.store
+        outputs = self.lengths.count(stage.shape)
+        scratch = [f"$scratch{n}" for n in range(len(fold.state))]
+        parts, threads = self._in_columns(stage, fold, scratch, outputs)
+        if not fold.across:
+            parts, threads = self._in_teams(stage, fold, scratch)
+        joined = Body(self.taken)
+        joined.say(f"const int64_t $total = {outputs}, $step = (int64_t)gridDim.x * THREADS;")
+        joined.say("int64_t $at = (int64_t)blockIdx.x * THREADS + threadIdx.x;")
+        with joined.block("for (; $at < $total; $at += $step)"):
+            names, held = self._begun(joined, fold)
+            with joined.block("for (int64_t $part = 0; $part < PARTS; ++$part)"):
+                others = [joined.name("b") for _ in names]
+                for other, kind, place in zip(others, held, scratch, strict=True):
+                    joined.say(f"const {kind} {other} = {place}[$part * $total + $at];")
+                for line in fold.join(names, others):
+                    joined.say(line)
+            index = self.lengths.split(joined, "$at", stage.shape)
+            stage.store(joined, index, fold.result(names))
+        more = [f"{kind}* {place}" for kind, place in zip(held, scratch, strict=True)]
+        first, given = self._function(name, parts, threads, more)
+        last, used = self._function(f"{name}_joined", joined.lines, "THREADS", more)
+        shape = "THREADS" if fold.across else "dim3(TEAM, ROWS)"
+        work = (f"({outputs}) * PARTS", "THREADS") if fold.across else ("PARTS", "ROWS")
+        lines = [line for one in zip(held, scratch, strict=True) for line in _room(*one, outputs)]
+        lines += self._launch(name, [*given, *scratch], blocks=work[0], each=work[1], threads=shape)
+        lines += self._launch(
+            f"{name}_joined", [*used, *scratch], blocks=outputs, each="THREADS", threads="THREADS"
+        )
+        lines += [f"  cudaFreeAsync({place}, stream);" for place in scratch]
+        block = ["  {", *lines, "  }"]
+        return first + last, source.named(block, frozenset(self.known))
+
+    def _in_columns(
+        self, stage: Stage, fold: Fold, scratch: Sequence[str], outputs: str
+    ) -> tuple[list[str], str]:
+        """A thread for a part of an output; neighbours have neighbouring outputs."""
+        body = Body(self.taken)
+        body.say(f"const int64_t $outputs = {outputs}, $total = $outputs * PARTS;")
+        body.say("int64_t $at = (int64_t)blockIdx.x * THREADS + threadIdx.x;")
+        with body.block("for (; $at < $total; $at += (int64_t)gridDim.x * THREADS)"):
+            index = self.lengths.split(body, "($at % $outputs)", stage.shape)
+            low, high = self._bounds(body, fold, "$at / $outputs")
+            names, _ = self._begun(body, fold)
+            with body.block(f"for (int64_t $part = {low}; $part < {high}; ++$part)"):
+                fold.take(body, index, self.lengths.split(body, "$part", fold.lengths), names)
+            for place, name in zip(scratch, names, strict=True):
+                body.say(f"{place}[$at] = {name};")
+        return body.lines, "THREADS"
+
+    def _in_teams(self, stage: Stage, fold: Fold, scratch: Sequence[str]) -> tuple[list[str], str]:
+        """A team for a part of the one output."""
+        body, shared = Body(self.taken), dict[str, str]()
+        step = "$first += (int64_t)gridDim.x * ROWS"
+        with body.block(
+            f"for (int64_t $first = (int64_t)blockIdx.x * ROWS; $first < PARTS; {step})"
+        ):
+            body.say("const int64_t $row = $first + threadIdx.y;")
+            body.say("const bool $live = $row < PARTS;")
+            bounds = self._bounds(body, fold, "$row")
+            index = ("0",) * len(stage.shape)
+            places = self._shared_fold(body, fold, index, shared, bounds)
+            with body.block("if ($live && threadIdx.x == 0)"):
+                for place, one in zip(scratch, places, strict=True):
+                    body.say(f"{place}[$row] = {one}[threadIdx.y][0];")
+            body.say("__syncthreads();")
+        declared = [f"  __shared__ {held} {one}[ROWS][TEAM];" for one, held in shared.items()]
+        return [*declared, *body.lines], "TEAM * ROWS"
+
+    def _bounds(self, body: Body, fold: Fold, part: str) -> tuple[str, str]:
+        count = self.lengths.count(fold.lengths)
+        number = body.let("int64_t", part)
+        return (
+            body.let("int64_t", f"{count} * {number} / PARTS"),
+            body.let("int64_t", f"{count} * ({number} + 1) / PARTS"),
+        )
 
     def _product(self, name: str, group: Group) -> tuple[str, list[str]]:
         """A block for a tile, a thread for MICRO x MICRO elements of it. Beyond the ends the last
@@ -308,3 +416,13 @@ class TunedGpu:
                     for stage in others:
                         with body.block(""):
                             stage.write(body, (*batch, "$i", "$j"))
+
+
+def _room(kind: str, name: str, count: str) -> list[str]:
+    """For a state of each part and output."""
+    return [
+        f"  {kind}* {name} = nullptr;",
+        f"  if (const cudaError_t wrong = cudaMallocAsync((void**)&{name},",
+        f"          (({count}) > 0 ? ({count}) * PARTS : 1) * sizeof({kind}), stream))",
+        "    return (int)wrong;",
+    ]
