@@ -153,12 +153,13 @@ def rounds(past: Past) -> Told:
 
 
 def everything(past: Past) -> Told:
+    """Kevin's: what authors said beside the code is the summary of thoughts that nobody keeps."""
     for attempt in past.line:
         yield Mention(attempt, "An earlier round", Detail.THOUGHTS)
 
 
 def summaries(past: Past) -> Told:
-    """Kevin's: of earlier rounds what was done and what came of it, without any reasoning."""
+    """Of earlier rounds what was done and what came of it, without what authors said."""
     for attempt in past.line:
         if attempt.id not in past.slot.parents:
             yield Mention(attempt, "Earlier rounds", Detail.BRIEF)
