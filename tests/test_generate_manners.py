@@ -111,7 +111,7 @@ class Clock:
 
 def test_silence_is_broken_by_what_is_being_done_and_since_when() -> None:
     clock, told = Clock(), list[str]()
-    beating = Heartbeat("reading", first_s=10, tell=told.append, clock=clock)
+    beating = Heartbeat("reading", tell=told.append, clock=clock)
     clock.now = 5
     beating.at("a kernel runs on ci/small, 1 of 2 workloads")
     beating.beat()
@@ -121,7 +121,7 @@ def test_silence_is_broken_by_what_is_being_done_and_since_when() -> None:
     assert told == ["  … a kernel runs on ci/small, 1 of 2 workloads, 5 s"]
     clock.now = 29
     beating.beat()
-    assert len(told) == 1  # less often of the same
+    assert len(told) == 1  # less often while nothing is said
     clock.now = 30
     beating.beat()
     assert len(told) == 2

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-#: Seconds of silence before the first line, and the longest between two about the same thing.
-FIRST_S, LONGEST_S = 10.0, 60.0
+#: Seconds of silence before the first line, and between two where nothing else is said.
+FIRST_S, LATER_S = 10.0, 20.0
 
 
 class Heartbeat:
@@ -21,28 +21,21 @@ class Heartbeat:
         self,
         what: str,
         *,
-        first_s: float = FIRST_S,
         tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._first_s, self._tell, self._clock = first_s, tell or _on_stderr, clock
+        self._tell, self._clock = tell or _on_stderr, clock
         self._lock, self._over = threading.Lock(), threading.Event()
-        self._what, self._since, self._wait_s, self._next = (
-            what,
-            clock(),
-            first_s,
-            clock() + first_s,
-        )
+        self._what, self._since, self._next = what, clock(), clock() + FIRST_S
 
     def at(self, what: str) -> None:
         with self._lock:
             if what != self._what:
-                self._what, self._since, self._wait_s = what, self._clock(), self._first_s
+                self._what, self._since = what, self._clock()
 
     def said(self) -> None:
         with self._lock:
-            self._wait_s = self._first_s
-            self._next = self._clock() + self._first_s
+            self._next = self._clock() + FIRST_S
 
     def beat(self) -> float:
         """Says what is due; seconds until something may be again."""
@@ -50,9 +43,8 @@ class Heartbeat:
             now = self._clock()
             if now >= self._next:
                 self._tell(f"  … {self._what}, {now - self._since:.0f} s")
-                self._wait_s = min(2 * self._wait_s, LONGEST_S)
-                self._next = now + self._wait_s
-            return max(self._next - now, 0.01)
+                self._next = now + LATER_S
+            return self._next - now
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -69,7 +61,8 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(min(self.beat(), self._first_s)):
+        # Not longer than FIRST_S: whatever is said meanwhile may only put the next line off.
+        while not self._over.wait(min(self.beat(), FIRST_S)):
             pass
 
 
