@@ -33,7 +33,7 @@ from portkern.experiment.compare.intervals import (
     share_difference,
 )
 from portkern.experiment.compare.sample import Sample
-from portkern.experiment.statistics import holm, sign_flips
+from portkern.experiment.statistics import holm, share, sign_flips
 
 CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
 ENDED = (Status.NO_CODE, Status.BUILD_FAILED, Status.WRONG, Status.PASSED)
@@ -532,6 +532,11 @@ def test_ops_that_all_say_the_same_leave_room_for_others(value: float) -> None:
     assert high - low > 0.2
     apart = share_difference(columns([(value, 1)] * 10), columns([(value, 1)] * 10))
     assert apart is not None and apart.ends[1] - apart.ends[0] > 0.2
+
+
+def test_where_a_few_ops_make_the_difference_less_is_known_than_by_their_number() -> None:
+    _, high = pooled_share(*columns([(1, 1), *[(0, 1)] * 39])).ends
+    assert high > share(1, 40).ends[1]
 
 
 def test_places_of_one_op_are_no_independent_ops() -> None:

@@ -22,12 +22,12 @@ def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
     """Of shares between 0 and 1: the sum of one over the sum of the other, with Wilson's interval
     for the number of independent samples that would vary as the ops do. At least as many as ops,
     so that ops which all say 0 leave room for others; the bootstrap would say 0 to 0."""
-    value, error, units = _ratio(tops, bottoms)
+    value, error, units, reach = _ratio(tops, bottoms)
     if units < 2:
         return Estimate(value, None, units)
     spread = value * (1 - value)
     count = max(spread / error**2, units) if error > 0 else units
-    return Estimate(value, _wilson(value, count, _quantile(units)), units)
+    return Estimate(value, _wilson(value, count, reach), units)
 
 
 def share_over_ops(values: Iterable[tuple[str, float]]) -> Estimate:
@@ -43,22 +43,22 @@ def mean_over_ops(values: Iterable[tuple[str, float]]) -> Estimate | None:
 def pooled_geometric(logs: Floats, bottoms: Floats) -> Estimate:
     """The geometric mean, by Student's interval of its logarithm. None of an interval where all
     ops say the same: nothing is known of how others would differ."""
-    value, error, units = _ratio(logs, bottoms)
+    value, error, units, reach = _ratio(logs, bottoms)
     if units < 2 or error == 0:
         return Estimate(math.exp(value), None, units)
-    reach = _quantile(units) * error
-    return Estimate(math.exp(value), (math.exp(value - reach), math.exp(value + reach)), units)
+    low, high = value - reach * error, value + reach * error
+    return Estimate(math.exp(value), (math.exp(low), math.exp(high)), units)
 
 
 def pooled_mean(tops: Floats, bottoms: Floats) -> Estimate | None:
     """Of what is never below 0, such as speedups and costs: Student's interval on a logarithmic
     scale, since the few large ones weigh most. None over nothing."""
-    value, error, units = _ratio(tops, bottoms)
+    value, error, units, reach = _ratio(tops, bottoms)
     if not units:
         return None
     if units < 2 or error == 0 or value <= 0:
         return Estimate(value, None, units)
-    factor = math.exp(_quantile(units) * error / value)
+    factor = math.exp(reach * error / value)
     return Estimate(value, (value / factor, value * factor), units)
 
 
@@ -95,18 +95,29 @@ def _by_op(values: Iterable[tuple[str, float]]) -> tuple[Floats, Floats]:
     return tops, np.array([float(len(several)) for several in found.values()])
 
 
-def _ratio(tops: Floats, bottoms: Floats) -> tuple[float, float, int]:
-    """The ratio of sums, its standard error over units, and how many units there are."""
+def _ratio(tops: Floats, bottoms: Floats) -> tuple[float, float, int, float]:
+    """The ratio of sums, its standard error over units, how many units there are, and Student's
+    quantile for that."""
     units = int((bottoms > 0).sum())
-    total = float(bottoms.sum())
     if not units:
-        return 0.0, 0.0, 0
+        return 0.0, 0.0, 0, 0.0
+    total = float(bottoms.sum())
     value = float(tops.sum()) / total
     if units < 2:
-        return value, 0.0, units
-    squares = float((_residuals(tops, bottoms) ** 2).sum())
-    error = math.sqrt(units / (units - 1) * squares) / total
-    return value, error if error > 1e-12 * max(1.0, abs(value)) else 0.0, units
+        return value, 0.0, units, 0.0
+    squares = _residuals(tops, bottoms) ** 2
+    error = math.sqrt(units / (units - 1) * float(squares.sum())) / total
+    if error <= 1e-12 * max(1.0, abs(value)):
+        return value, 0.0, units, _quantile(units - 1)
+    return value, error, units, _quantile(_freedom(squares, units))
+
+
+def _freedom(squares: Floats, units: int) -> float:
+    """Degrees of freedom after Satterthwaite: how much the ops vary is itself known from few of
+    them only, above all where it is a few rare ones that differ."""
+    sum_of_squares = float(squares.sum())
+    spread = len(squares) * float(squares.var(ddof=1)) / sum_of_squares**2
+    return max(2.0, min(units - 1, 2 / spread)) if spread > 0 else units - 1
 
 
 def _residuals(tops: Floats, bottoms: Floats) -> Floats:
@@ -130,9 +141,8 @@ def _wilson(value: float, count: float, z: float) -> tuple[float, float]:
     return max(0.0, (middle - half) / size), min(1.0, (middle + half) / size)
 
 
-@lru_cache(maxsize=1024)
-def _quantile(units: int) -> float:
-    """Student's: how much the ops vary is itself known from so many of them only."""
-    from scipy.stats import t
+def _quantile(freedom: float) -> float:
+    """Student's."""
+    from scipy.special import stdtrit
 
-    return float(t.ppf((1 + LEVEL) / 2, units - 1))
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))
