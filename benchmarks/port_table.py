@@ -117,7 +117,7 @@ def main() -> None:
     session.close_servers()
     print(markdown([document(row) for row in rows]))
     if given.get("write") == "true":
-        write(rows, page=given.get("page") == "true")
+        write([document(row) for row in rows], page=given.get("page") == "true")
 
 
 def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
@@ -231,11 +231,11 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(rows: Sequence[Row], *, page: bool) -> None:
+def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
     """These rows in place of those that the libraries had."""
     file = RESULTS / "port-table.json"
     known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
-    by_name = {row["library"]: row for row in [*known, *map(document, rows)]}
+    by_name = {row["library"]: row for row in [*known, *rows]}
     said = {"host": host.machine(), "rows": list(by_name.values())}
     file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     table = markdown(said["rows"])

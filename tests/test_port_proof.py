@@ -354,6 +354,18 @@ def test_a_finding_is_the_originals_in_one_kernel_at_one_of_its_places(
     assert inheritance.own([finding], [RACE]) == ((finding,) if own else ())
 
 
+def test_what_ends_a_launch_hides_what_comes_after_it() -> None:
+    """Inputs that were made up may be too small for the original already."""
+    original = Diagnostic("SX101", "past the end", "/a/k.cu", 3, kernel="k<int>")
+    finding = replace(original, file="/b/k.hip", line=70)
+    inheritance = Inheritance([])
+    assert inheritance.own([finding], [original]) == ()
+    assert inheritance.own([replace(finding, code="SX104")], [original]) == ()
+    elsewhere = replace(finding, kernel="other")
+    assert inheritance.own([elsewhere], [original]) == (elsewhere,)
+    assert inheritance.own([finding], [replace(original, code="SX201")]) == (finding,)
+
+
 @pytest.mark.full
 @COMPILES
 def test_whole_warps_that_return_early_are_a_part_of_a_wave(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from portkern.simt.diagnostics import Diagnostic, Severity
 #: What is whole warps of the original's may be a part of a wider wave: the code of the one, and of
 #: the other. A barrier counts threads that are left in CUDA, and waves on AMD's GPUs.
 _BY_WIDTH = {"SX308": "SX302"}
+#: These end a launch, so that only the first is met: which one depends on the order of threads.
+_FATAL = frozenset(["SX101", "SX102", "SX104", "SX105", "SX106", "SX109", "SX111", "SX112"])
+_ANYWHERE = "", 0
 #: The stem of a file's name, which a port keeps where its suffix changes; and a line.
 _Place = tuple[str, int]
 
@@ -58,8 +61,9 @@ def inheritable(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 class Inheritance:
-    """What a port has from its original: findings of one code, in one kernel, at one place. Places
-    are lines of the original; ``pairs`` are both's files, whose texts say which line is which."""
+    """What a port has from its original: findings of one code, in one kernel, at one place, or, of
+    those that end a launch, in one kernel. Places are lines of the original; ``pairs`` are both's
+    files, whose texts say which line is which."""
 
     def __init__(self, pairs: Iterable[tuple[Text, Text]]) -> None:
         self._before = {
@@ -83,7 +87,10 @@ class Inheritance:
 
 
 def _key(finding: Diagnostic, place: _Place) -> tuple[str, str, _Place]:
-    return _BY_WIDTH.get(finding.code, finding.code), kernel_name(finding.kernel), place
+    kernel = kernel_name(finding.kernel)
+    if finding.code in _FATAL and kernel:
+        return "memory", kernel, _ANYWHERE
+    return _BY_WIDTH.get(finding.code, finding.code), kernel, place
 
 
 def _places(finding: Diagnostic) -> Iterator[_Place]:
