@@ -127,8 +127,8 @@ def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> Sec
         model: [_figure(comparison, model, venue, *column, k) for column in BOARD]
         for model in comparison.models
     }
-    shown = [i for i in range(len(BOARD)) if any(row[i] for row in found.values())]
-    rows = {model: [row[i] for i in shown] for model, row in found.items() if any(row)}
+    shown = [i for i in range(len(BOARD)) if any(_says(row[i]) for row in found.values())]
+    rows = {model: [row[i] for i in shown] for model, row in found.items() if any(map(_says, row))}
     if not rows:
         return None
     titles = [next(row[i] for row in found.values() if row[i]) for i in shown]
@@ -149,6 +149,11 @@ def _figure(
     k: int,
 ) -> Figure | None:
     return comparison.figure(Scope(model, venue), metric, k if at_k else None, p)
+
+
+def _says(figure: Figure | None) -> bool:
+    """That there is no time is said; what a source of samples does not have is left out."""
+    return bool(figure and (figure.estimate or "timed" in figure.reason))
 
 
 def _value(figure: Figure | None) -> float:

@@ -139,7 +139,9 @@ function drawBoard() {
   $("board").replaceChildren(...[...venues(), ...(state.venue.size ? [] : anywhere)].flatMap((venue) => {
     const models = DATA.models.map((_, i) => i);
     const at = (model, choice) => figureOf({ model, venue, backend: only }, choice);
-    const choices = boardChoices().filter((c) => models.some((m) => at(m, c)));
+    // That there is no time is said; what a source of samples does not have is left out.
+    const says = (figure) => figure && (figure.value !== null || /timed/.test(figure.reason));
+    const choices = boardChoices().filter((c) => models.some((m) => says(at(m, c))));
     const present = models.filter((m) => choices.some((c) => at(m, c)));
     if (!present.length) return [];
     const node = el("table", { class: "plain", "data-venue": venue });
@@ -267,10 +269,10 @@ const chartOf = (caption, chart, key) => el("figure", {}, el("figcaption", {}, c
 // Sewall and others' cascade: over the number of places, with a strip that names them below.
 function cascadeChart(kind) {
   const lines = DATA.cascades.map(readCascade).filter((c) => c.kind === kind && c.steps.length);
-  if (!lines.length) return null;
-  const count = Math.max(...lines.map((c) => c.steps.length));
+  const count = Math.max(0, ...lines.map((c) => c.steps.length));
+  if (count < 2) return null; // of one place there is nothing to fall off
   const { W, L, R } = BOX;
-  const x = (i) => (count < 2 ? (L + W - R) / 2 : L + 14 + ((i - 1) / (count - 1)) * (W - L - R - 28));
+  const x = (i) => L + 14 + ((i - 1) / (count - 1)) * (W - L - R - 28);
   const whole = [...Array(count).keys()].map((i) => i + 1);
   const label = lines.map((c) => `${DATA.models[c.model]}: ${c.value === null ? c.reason : percents(c.value)}`).join("; ");
   const chart = frame(`${kind} efficiency over places; performance portability: ${label}`, { x, y: upShare, ticksX: whole, ticksY: SHARES, nameX: "places, the most efficient first", nameY: "efficiency", wordX: String, wordY: percents });
