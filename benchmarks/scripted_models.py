@@ -1,7 +1,7 @@
 """Two "models" of known strength on this machine, and the comparison of them: results/compare/.
 
     .venv/bin/python -m benchmarks.scripted_models               # the committed example
-        [ops=basic] [backends=all] [n=3] [folder=FOLDER]
+    .venv/bin/python -m benchmarks.scripted_models n=10 heldout=true run=longer
     .venv/bin/python -m benchmarks.scripted_models serve=8765    # the server alone
 
 They answer with the catalogue's kernel of what is asked for, or with one that does not build, is
@@ -49,9 +49,23 @@ _IN_PYTHON: Final = ("opencl", "pallas", "triton")
 _LANGUAGE = re.compile(r"You write (\S+) kernels")
 _OPERATION = re.compile(r"^## Operation\s+(\w+)", re.MULTILINE)
 _CHARACTERS_OF_A_TOKEN: Final = 4
-#: Small files of the sweep that are kept.
+#: What is asked; it is not how fast the catalogue is that is shown.
+_ASKED: Final[Mapping[str, str]] = {
+    "ops": "[relu,gelu,add,sum,softmax,layernorm,rmsnorm,matmul,transpose,cumsum,silu_mul,"
+    "bias_gelu]",
+    "n": "1",
+    "workloads": "ci",
+    "heldout": "false",
+    "sanitize": "none",
+    "rounds": "3",
+    "budget_s": "0",
+    "track": "false",
+    "reports": "reports",
+    "run": "compare-scripted",
+}
 #: The address is part of what decides a sample: a sweep that goes on has to find it again.
 _PORT: Final = 8719
+#: Small files of the sweep that are kept.
 _KEPT: Final = ("samples.jsonl", "asked.json", "compare.html", "compare.md", "compare.csv")
 
 
@@ -208,31 +222,18 @@ def models(url: str) -> list[str]:
 
 
 def main() -> None:
-    words = _script.words(("ops", "backends", "n", "folder", "serve"), __doc__)
+    words = dict(word.partition("=")[::2] for word in sys.argv[1:])
     if "serve" in words:
         with serving(int(words["serve"])) as url:
             print(" ".join(["portkern compare", *models(url)]), flush=True)
             threading.Event().wait()
-    sys.exit(_example(words))
+    sys.exit(_example({**_ASKED, **words}))
 
 
-def _example(words: Mapping[str, str]) -> int:
-    folder = Path(words.get("folder", "reports/compare-scripted"))
+def _example(asked: Mapping[str, str]) -> int:
     with serving(_PORT) as url:
-        code = cli.run(
-            [
-                "compare",
-                *models(url),
-                f"ops={words.get('ops', 'basic')}",
-                f"backends={words.get('backends', 'all')}",
-                f"n={words.get('n', '3')}",
-                "final=[heldout]",
-                "track=false",
-                f"reports={folder.parent}",
-                f"run={folder.name}",
-            ]
-        )
-    kept = _script.RESULTS / "compare"
+        code = cli.run(["compare", *models(url), *(f"{k}={v}" for k, v in asked.items())])
+    folder, kept = Path(asked["reports"]) / asked["run"], _script.RESULTS / "compare"
     kept.mkdir(exist_ok=True)
     for name in _KEPT:
         if (folder / name).exists():

@@ -177,7 +177,14 @@ def test_samples_differ_in_their_seed_and_models_are_asked_the_same(
 def test_a_model_may_have_settings_of_its_own(
     tmp_path: Path, server: Server, scripted: object
 ) -> None:
-    compare(tmp_path, server, "n=1", "each.max_tokens=99", "settings.b.temperature=0.25")
+    compare(
+        tmp_path,
+        server,
+        "n=1",
+        "each.max_tokens=99",
+        "settings.b.temperature=0.25",
+        "sanitize=none",
+    )
     asked = {request.body["model"]: request.body for request in server.requests}
     assert {body["max_tokens"] for body in asked.values()} == {99}
     assert (asked["a"]["temperature"], asked["b"]["temperature"]) == (0.0, 0.25)
@@ -410,6 +417,22 @@ def test_a_terminal_is_told_how_much_and_how_long_before_anything_is_asked(
     assert "budget: tokens 1000000" in lines
     assert any(line.startswith("about ") and line.endswith(" for 6 samples") for line in lines)
     assert any(line.startswith("[6/6] ") for line in lines)
+
+
+def test_results_that_are_there_are_compared_without_a_model(
+    tmp_path: Path, server: Server, scripted: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = compare(tmp_path, server, "n=1")
+    asked = len(server.requests)
+    capsys.readouterr()
+    given = [f"results={tmp_path / 'it'}", "track=false", f"reports={tmp_path}", "run=again"]
+    assert verb.main([*given, "json=true"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["models"] == ["a", "b"] and len(server.requests) == asked
+    assert (tmp_path / "again" / "compare.html").exists()
+    assert LineFile(tmp_path / "again" / "samples.jsonl", Sample.from_json).read()[0] == before
+    with pytest.raises(ConfigError, match="Got models= and results="):
+        verb.main([*given, "models=[openai/a]"])
 
 
 # ---- operators and folders

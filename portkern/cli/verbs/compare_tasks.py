@@ -11,6 +11,7 @@ from portkern.agent.proposer import menu
 from portkern.agent.run import RunPlan
 from portkern.agent.task import Task
 from portkern.cells.selection import Stage, default_target, load_op
+from portkern.cli.config import names
 from portkern.cli.verbs.compare_models import ONE_SHOT
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError
@@ -124,7 +125,7 @@ def _targets(backend: Backend, question: TaskQuestion) -> list[Target]:
 
 
 def _stage(question: TaskQuestion) -> Stage:
-    return Stage.parse(question.options.venue, question.options.sanitize)
+    return Stage.parse(question.options.venue, names(question.options.sanitize))
 
 
 def _nowhere(backend: Backend, where: Target, question: TaskQuestion) -> str:
