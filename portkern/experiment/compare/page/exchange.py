@@ -62,8 +62,11 @@ class Exchanges:
         """From the run that the sample's path leads to, within the folder and nowhere else. None
         where there is none."""
         place, _, name = sample.path.partition("#")
+        # One look first: of tens of thousands of samples most may have left no run here.
+        if not place or not (self._folder / place / ATTEMPTS).is_file():
+            return None
         path = (self._folder / place).resolve()
-        if not place or not path.is_relative_to(self._folder):
+        if not path.is_relative_to(self._folder):
             return None
         if path not in self._runs:
             self._runs[path] = _Run.read(path)
