@@ -1605,10 +1605,13 @@ def test_when_every_setting_was_tried_that_is_said() -> None:
 
 
 def test_an_op_without_a_kernel_asks_for_a_model() -> None:
-    signature = replace(CPP.op.signature, name="no_such_op")
+    first, *others = CPP.op.signature.inputs
+    inputs = (replace(first, dtype="int16"), *others)  # as no shipped kernel is called
+    signature = replace(CPP.op.signature, name="no_such_op", inputs=inputs)
     told = play([Slot(n=2)], replace(CPP, op=replace(CPP.op, signature=signature)))
     assert told[0][0].detail == (
-        "cpu ships no c++ kernel for no_such_op; name a model with models.coder.model="
+        "cpu ships no c++ kernel for no_such_op, nor one of another operator that is called like "
+        "it; name a model with models.coder.model="
     )
 
 
