@@ -25,10 +25,13 @@ SECTIONS = ["Publication", "The loop", "What ours is", "Differences", "Fidelity"
 #: In these every preset differs: they are portkern's own, and no preset chooses them. One that is
 #: exact differs in nothing else.
 OURS = {"words of prompts", "evaluation", "target and language", "model"}
-PAGED = [name for name in NAMES if (PAGES / f"{name}.md").is_file()]
 
 
-@pytest.mark.parametrize("name", PAGED)
+def test_pages_are_of_presets() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} == {*NAMES, "index"}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_preset_has_a_page_of_the_form(name: str) -> None:
     page = Page.of(name)
     assert list(page.sections) == SECTIONS
@@ -41,7 +44,7 @@ def test_a_preset_has_a_page_of_the_form(name: str) -> None:
     assert [row[0] for row in loop] == list("123456"[: len(loop)]) and len(loop) >= 3
 
 
-@pytest.mark.parametrize("name", PAGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_page_has_its_presets_fidelity_and_names_the_steps_that_it_is_lost_in(name: str) -> None:
     page, fidelity = Page.of(name), about(name)["fidelity"]
     assert page.sections["Fidelity"].strip().startswith(f"**{fidelity}**")
@@ -49,7 +52,7 @@ def test_a_page_has_its_presets_fidelity_and_names_the_steps_that_it_is_lost_in(
     assert (steps <= OURS) == (fidelity == "exact"), steps - OURS
 
 
-@pytest.mark.parametrize("name", PAGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_page_names_the_settings_that_its_preset_is_composed_of(name: str) -> None:
     told = Page.of(name).settings
     assert set(told) >= {*settings(name), *MEASURED}
@@ -58,14 +61,14 @@ def test_a_page_names_the_settings_that_its_preset_is_composed_of(name: str) -> 
             assert yaml.safe_load(text) == setting(name, path), path
 
 
-@pytest.mark.sampled()
-@pytest.mark.parametrize("name", PAGED)
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
 def test_a_preset_runs_to_its_end_and_asks_what_its_page_says(name: str, tmp_path: Path) -> None:
     played = ran(name, tmp_path)
     attempts = played.run.meter.budget.attempts
     spent = f"{attempts} attempts were made, as many as budget.attempts allows"
     assert played.stopped in ("", spent)
-    assert any(attempt.correct for attempt in played.attempts)
+    assert len(played.attempts) == 1 or any(attempt.correct for attempt in played.attempts)
     made = {attempt.id for attempt in played.attempts}
     assert all(set(attempt.parents) <= made for attempt in played.attempts)
     # Each call is some attempt's, and no call is counted twice.

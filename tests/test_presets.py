@@ -73,22 +73,6 @@ def test_a_preset_says_what_it_is_and_where_it_is_from(name: str) -> None:
     assert about["system"] and about["source"] and about["differs"]
 
 
-@pytest.mark.sampled()
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_runs_within_its_budget_and_its_log_is_whole(name: str, tmp_path: Path) -> None:
-    # The bandit goes by counters; the others need not wait for them.
-    uncounted = [] if name == "kernelband" else ["feedback.counters=none"]
-    played = run(tmp_path, name, usual(), "budget.attempts=9", "inflight=3", *uncounted)
-    assert 1 <= len(played.attempts) <= 9
-    assert any(attempt.correct for attempt in played.attempts)
-    made = {attempt.id for attempt in played.attempts}
-    assert all(set(attempt.parents) <= made for attempt in played.attempts)
-    # Each call is some attempt's, and no call is counted twice.
-    counted = [call for attempt in played.attempts for call in attempt.calls]
-    assert len(counted) == len(set(counted))
-    assert set(counted) <= {call.id for call in played.calls}
-
-
 def test_caesar_shows_the_last_kernel_and_its_result_for_ten_turns(tmp_path: Path) -> None:
     played = run(
         tmp_path,
