@@ -201,16 +201,9 @@ def base_name(readable: str) -> str:
 
 def _resources(instances: Sequence[KernelResources], made: Built) -> Resources:
     remarks = [made.remark] if made.remark else []
-    largest = max(instances, key=lambda kernel: (kernel.vgprs + kernel.agprs, kernel.lds_bytes))
-    return Resources(
-        vgprs=largest.vgprs,
-        sgprs=largest.sgprs,
-        agprs=largest.agprs,
-        spills=largest.spills,
-        scratch_bytes=largest.scratch_bytes,
-        lds_bytes=largest.lds_bytes,
-        occupancy=round(largest.occupancy.fraction, 4),
-        instances=len(instances),
-        exceeded=tuple(dict.fromkeys(text for k in instances for text in k.exceeded)),
-        warnings=tuple(dict.fromkeys([*remarks, *(w for k in instances for w in k.warnings)])),
+    return Resources.of(
+        instances,
+        scratch_bytes=max(kernel.scratch_bytes for kernel in instances),
+        exceeded=[text for k in instances for text in k.exceeded],
+        warnings=[*remarks, *(text for k in instances for text in k.warnings)],
     )

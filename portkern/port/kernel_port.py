@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Protocol
 
 from pydantic import model_validator
 
 from portkern.records.jsonl import Line, LineFile, Part
 from portkern.records.record import Text
+from portkern.spec.occupancy import Occupancy
 
 SCHEMA: Final = 1
 FILE = "port.jsonl"
@@ -33,9 +35,27 @@ class HazardLine(Part):
     line: int
 
 
+class Instance(Protocol):
+    """What an object says of one instance of a kernel."""
+
+    @property
+    def vgprs(self) -> int: ...
+    @property
+    def sgprs(self) -> int: ...
+    @property
+    def agprs(self) -> int: ...
+    @property
+    def spills(self) -> int: ...
+    @property
+    def lds_bytes(self) -> int: ...
+    @property
+    def occupancy(self) -> Occupancy: ...
+
+
 class Resources(Part):
     """As the object of the real instruction set says, of the instance with most registers where a
-    template has several; ``occupancy`` is 0..1. With ``exceeded`` no launch can succeed."""
+    template has several (``scratch_bytes``: the most of any); ``occupancy`` is 0..1. With
+    ``exceeded`` no launch can succeed."""
 
     vgprs: int | None = None
     sgprs: int | None = None
@@ -47,6 +67,29 @@ class Resources(Part):
     instances: int = 1
     exceeded: tuple[Text, ...] = ()
     warnings: tuple[Text, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        instances: Sequence[Instance],
+        *,
+        scratch_bytes: int | None = None,
+        exceeded: Sequence[str] = (),
+        warnings: Sequence[str] = (),
+    ) -> Resources:
+        largest = max(instances, key=lambda used: (used.vgprs + used.agprs, used.lds_bytes))
+        return cls(
+            vgprs=largest.vgprs,
+            sgprs=largest.sgprs,
+            agprs=largest.agprs,
+            spills=largest.spills,
+            lds_bytes=largest.lds_bytes,
+            occupancy=round(largest.occupancy.fraction, 4),
+            instances=len(instances),
+            scratch_bytes=scratch_bytes,
+            exceeded=tuple(dict.fromkeys(exceeded)),
+            warnings=tuple(dict.fromkeys(warnings)),
+        )
 
 
 class Coverage(Part):

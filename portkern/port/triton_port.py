@@ -67,15 +67,4 @@ def _port(
 def _resources(compiled: Sequence[TritonResult]) -> Resources | None:
     """Of the configuration with most registers."""
     known = [result.resources for result in compiled if result.resources]
-    if not known:
-        return None
-    largest = max(known, key=lambda used: (used.vgprs + used.agprs, used.lds_bytes))
-    return Resources(
-        vgprs=largest.vgprs,
-        sgprs=largest.sgprs,
-        agprs=largest.agprs,
-        spills=largest.spills,
-        lds_bytes=largest.lds_bytes,
-        occupancy=round(largest.occupancy.fraction, 4),
-        instances=len(known),
-    )
+    return Resources.of(known) if known else None
