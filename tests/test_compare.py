@@ -66,10 +66,16 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[ScriptedBench]],
 
     def choose(kind: type[ScriptedBench]) -> None:
         class Scripted(GenerationRun):
-            def _bench(self, task: Task, *, quick: bool = True) -> Bench:
-                real = super()._bench(task, quick=quick)
+            def _bench(
+                self, task: Task, *, quick: bool = True, folder: Path | None = None
+            ) -> Bench:
+                real = super()._bench(task, quick=quick, folder=folder)
                 return kind(
-                    task, self.folder, real._cache, self.plan.evaluation, stage=self.plan.stage
+                    task,
+                    folder or self.folder,
+                    real._cache,
+                    self.plan.evaluation,
+                    stage=self.plan.stage,
                 )
 
         monkeypatch.setattr(sweeps, "GenerationRun", Scripted)
