@@ -65,6 +65,7 @@ def asked(played: Played, *templates: str) -> list[str]:
 # ---- where a run starts
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize(
     "name", ["kernelagent_opt", "kernelband", "alphaevolve", "geak_optim", "akg_autoresearch"]
 )
@@ -182,6 +183,7 @@ def test_geaks_optimiser_writes_two_kernels_a_turn_from_the_given_one(tmp_path: 
 # ---- populations
 
 
+@pytest.mark.full
 def test_ai_cuda_engineers_verifiers_let_four_of_eight_to_the_hardware(tmp_path: Path) -> None:
     """They read kernels, and what they think nothing of is neither run nor shown."""
     numbers = itertools.count()
@@ -216,6 +218,17 @@ def test_evoengineer_free_writes_from_the_task_and_the_best_kernel_alone(tmp_pat
     assert shown(last) == ["k1"] and "The best so far" in last
     assert "Time" in last and "Hardware counters" in last, "with what was measured of it"
     assert "A thought from this run" not in last
+
+
+def test_evoengineers_baseline_is_the_given_kernel_until_a_faster_one_is_there(
+    tmp_path: Path,
+) -> None:
+    answer = named(0.9, 0.8, 1.2, 1.1)
+    played = run(tmp_path, "evoengineer_free", answer, *starting(tmp_path, 6))
+    assert {one.operator for one in played.attempts[1:]} == {"init"}
+    texts = asked(played, "direct")
+    assert ["// given" in text for text in texts] == [True, True, True, False, False]
+    assert shown(texts[-1]) == ["k2"]
 
 
 def test_evoengineer_insight_is_the_same_with_three_thoughts(tmp_path: Path) -> None:
@@ -306,6 +319,7 @@ def test_kernelagents_reflexions_are_on_the_fix_that_was_tried(tmp_path: Path) -
     assert sorted(advised) == [["raise occupancy"], ["vectorise loads"]], "none on the given kernel"
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("name", ["stark", "akg", "kernelband"])
 def test_what_is_chosen_from_begins_with_one_kernel_however_many_may_be_written(
     name: str, tmp_path: Path
@@ -316,6 +330,7 @@ def test_what_is_chosen_from_begins_with_one_kernel_however_many_may_be_written(
     assert plan_of(read(["op=relu", f"preset={name}"])).inflight == 1
 
 
+@pytest.mark.full
 def test_kernelband_takes_twenty_actions_from_its_menu_of_six_after_the_given_kernel(
     tmp_path: Path,
 ) -> None:

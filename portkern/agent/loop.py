@@ -137,11 +137,15 @@ class Loop:
         return launched
 
     def _after_start(self, slot: Slot) -> Slot:
-        """Nothing begins anew where there is a kernel to start from."""
+        """Nothing begins anew where there is a kernel to start from, unless a strategy that has it
+        as a right one means to (EvoEngineer, whose prompts show the best kernel beside)."""
         if self.task.start is None or slot.parents or not len(self.log):
             return slot
+        start = next(iter(self.log))
+        if slot.operator == "init" and start.correct:
+            return slot
         operator = "mutate" if slot.operator == "init" else slot.operator
-        return replace(slot, parents=(next(iter(self.log)).id,), operator=operator)
+        return replace(slot, parents=(start.id,), operator=operator)
 
     def _fit(self, slot: Slot) -> Slot | None:
         """As much of it as the budget has attempts for."""
