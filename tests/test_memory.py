@@ -708,7 +708,7 @@ def test_the_question_can_be_what_is_to_be_done(folder: Path) -> None:
         options: dict[str, Any] = {"knowledge": ["embed"], "corpora": ["guide"], "k": 1}
         return joined(view(folder, log_of(attempt("0.0", 1.0)), slot, query="action", **options))
 
-    found = {first("use tensor cores with wmma"), first("reduce with warp shuffles")}
+    found = {first("multiply matrices in tiles"), first("choose a block size and a grid")}
     assert len(found) == 2 and all(found)
 
 
