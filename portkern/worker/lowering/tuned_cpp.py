@@ -45,7 +45,8 @@ typedef float sum_t;
 
 
 class TunedCpp:
-    """``$name`` in what is written is a local's, which no tensor and no axis has."""
+    """``$name`` in what is written is a local's, which no tensor and no axis has; counters of a
+    stage's axes are i0, i1, …"""
 
     def __init__(self, loops: Loops, lengths: Lengths, interface: Interface) -> None:
         self.loops, self.lengths, self.interface = loops, lengths, interface
@@ -267,20 +268,20 @@ class TunedCpp:
                     j = body.let("int64_t", f"$j0 + $u < {n} ? $j0 + $u : {n} - 1")
                     body.say(f"$panel[$k * TILE_COLS + $u] = {b.at(body, (*index, '$k', j))};")
             body.say(f"const int64_t $c1 = $c0 + CHUNK < {m} ? $c0 + CHUNK : {m};")
-            with body.block("for (int64_t $i0 = $c0; $i0 < $c1; $i0 += TILE_ROWS)"):
+            with body.block("for (int64_t $row0 = $c0; $row0 < $c1; $row0 += TILE_ROWS)"):
                 body.say(f"{sum_t} $acc[TILE_ROWS][TILE_COLS] = {{}};")
                 with body.block(f"for (int64_t $k = 0; $k < {depth}; ++$k)"):
                     with body.block("for (int64_t $w = 0; $w < TILE_ROWS; ++$w)"):
-                        i = body.let("int64_t", f"$i0 + $w < {m} ? $i0 + $w : {m} - 1")
+                        i = body.let("int64_t", f"$row0 + $w < {m} ? $row0 + $w : {m} - 1")
                         left = body.let(f"{sum_t}", f"({sum_t}){a.at(body, (*index, i, '$k'))}")
                         body.say("EACH")
                         with body.block("for (int64_t $u = 0; $u < TILE_COLS; ++$u)"):
                             body.say(f"$acc[$w][$u] += {left} * $panel[$k * TILE_COLS + $u];")
-                with body.block("for (int64_t $w = 0; $w < TILE_ROWS && $i0 + $w < $c1; ++$w)"):
+                with body.block("for (int64_t $w = 0; $w < TILE_ROWS && $row0 + $w < $c1; ++$w)"):
                     with body.block(
                         f"for (int64_t $u = 0; $u < TILE_COLS && $j0 + $u < {n}; ++$u)"
                     ):
-                        i, j = body.let("int64_t", "$i0 + $w"), body.let("int64_t", "$j0 + $u")
+                        i, j = body.let("int64_t", "$row0 + $w"), body.let("int64_t", "$j0 + $u")
                         self._ended(body, group, (*index, i, j), f"({a.kind})$acc[$w][$u]")
 
         with body.block(""):
