@@ -2,8 +2,8 @@
 // multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync).
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
+#include <portkern/thin_product.h>
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int DEPTH = 4 * VEC;              // rows of B in shared memory, columns of A
 constexpr int PITCH_A = DEPTH + VEC;        // 8 neighbouring rows lie in different banks
 
@@ -193,6 +193,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
                    int64_t n, int64_t k, cudaStream_t stream) {
     if (batch == 0 || m == 0 || n == 0) return 0;
+    if (thin::is_thin(m, n)) return thin::launch({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)

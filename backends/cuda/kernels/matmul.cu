@@ -1,22 +1,40 @@
 // Matrix product, accumulated in float32. float32 inputs: register tiles of FMA in strict float32,
 // or on Hopper three products of halves that keep its precision. float16 and bfloat16: tensor cores
-// (mma.sync), fed by cp.async; on Hopper wgmma, fed by the bulk tensor copy engine.
+// (mma.sync), fed by cp.async; on Hopper wgmma, fed by the bulk tensor copy engine. Too few tiles to
+// fill a GPU: several blocks share a tile's depth. Rows that are no whole packs: the operands are
+// copied with rows that are, where the product costs more than that. Thin ones: thin_product.h.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
 #define BAND 8  // knob: 4 8 16 32
+#define WIDE_FROM 48  // knob: 32 48 64 128
 #define PIPELINE 4  // knob: 2 3 4
 #define SPLIT_FROM 500  // knob: 100 500 2000
+#define PAD_FROM 64  // knob: 16 64 256
+#define DENSE 400  // knob: 200 400 800
+#include <portkern/thin_product.h>
 #ifdef PORTKERN_HOPPER
 #include <cuda_fp16.h>
 #include <portkern/hopper.h>
 #endif
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int THREADS = 256;
+constexpr int64_t LEAST_DEPTH = 256;  // of a block's, where several share a tile
 
-struct alignas(16) Pack {
-    scalar_t at[VEC];
+// Blocks that share the depth of a tile, and what each of them has of it: a multiple of `step`.
+struct Depths {
+    int64_t splits, each;
+
+    Depths(int64_t tiles, int64_t k, int64_t step) {
+        splits = splits_for(tiles, k, 2 * FEW_TILES, LEAST_DEPTH);
+        each = (k + splits * step - 1) / (splits * step) * step;
+        splits = k > 0 ? (k + each - 1) / each : 1;
+    }
 };
+
+// How often an element of the operands and the result is worth preparing it.
+inline double products_per_element(int64_t m, int64_t n, int64_t k) {
+    return double(m) * n * k / (double(m) * k + double(k) * n + double(m) * n);
+}
 
 // A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -68,12 +86,15 @@ template <int T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ a,
                                                       const float* __restrict__ b,
                                                       float* __restrict__ c, int64_t m, int64_t n,
-                                                      int64_t k, int64_t across, Odd odd) {
+                                                      int64_t k, int64_t across, int64_t tiles,
+                                                      int64_t each, Odd odd) {
     constexpr int SIDE = 16 * T, DEPTH = 64 / T;
     __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
     __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
-    const int64_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
+    const int64_t tile = blockIdx.x % tiles, row0 = tile / across * SIDE, column0 = tile % across * SIDE;
+    const int64_t split = blockIdx.x / tiles, from = split * each, to = min(k, from + each);
     if (!odd.in(row0, column0, SIDE, m, n)) return;
+    c += split * m * n;
     const int ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
     const int a_row = threadIdx.x / (DEPTH / 4), a_depth = threadIdx.x % (DEPTH / 4) * 4;
     const int b_depth = threadIdx.x / (SIDE / 4), b_column = threadIdx.x % (SIDE / 4) * 4;
@@ -88,12 +109,12 @@ __global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ 
         *reinterpret_cast<Pack*>(&tile_b[s][b_depth][b_column]) = next_b;
     };
     float sums[T][T] = {};
-    fetch(0);
+    fetch(from);
     stage(0);
     __syncthreads();
     int turn = 0;
-    for (int64_t depth = 0; depth < k; depth += DEPTH, turn ^= 1) {
-        if (depth + DEPTH < k) fetch(depth + DEPTH);
+    for (int64_t depth = from; depth < to; depth += DEPTH, turn ^= 1) {
+        if (depth + DEPTH < to) fetch(depth + DEPTH);
 #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
             float left[T], right[T];
@@ -109,7 +130,7 @@ __global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ 
 #pragma unroll
                 for (int j = 0; j < T; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
         }
-        if (depth + DEPTH < k) stage(turn ^ 1);
+        if (depth + DEPTH < to) stage(turn ^ 1);
         __syncthreads();
     }
 #pragma unroll
@@ -135,8 +156,12 @@ int launch_tiles(const float* a, const float* b, float* c, int64_t m, int64_t n,
     const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
     if (T == 8 && across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
         return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream, odd);
-    matmul_fma<T, ALIGNED><<<(unsigned)(across * down), THREADS, 0, stream>>>(a, b, c, m, n, k, across,
-                                                                              odd);
+    Depths depths(odd.rows.most ? FEW_TILES * 2 : across * down, k, 64 / T);
+    Scratch<float> parts(depths.splits > 1 ? depths.splits * m * n : 0, stream);
+    if (parts.error) return (int)parts.error;
+    matmul_fma<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
+        a, b, parts.data ? parts.data : c, m, n, k, across, across * down, depths.each, odd);
+    if (parts.data) thin::launch_add(parts.data, c, m * n, depths.splits, stream);
     return (int)cudaGetLastError();
 }
 
@@ -243,7 +268,7 @@ __device__ __forceinline__ void load(const Maps& maps, half* tile, int2 at, int 
 __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ Maps maps, float* c,
                                                        const unsigned* most_a, const unsigned* most_b,
                                                        int64_t m, int64_t n, int down, int across,
-                                                       int steps) {
+                                                       int steps, int splits) {
     extern __shared__ unsigned char raw[];
     __shared__ Barriers pipe;
     half* tiles = reinterpret_cast<half*>(raw + (-hopper::address(raw) & 1023));
@@ -260,20 +285,25 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
     const auto advance = [&] {
         if (++slot == SLOTS) slot = 0, phase ^= 1;
     };
+    // Tiles come `splits` times, each time with another part of the depth.
+    const int count = down * across;
+    const auto first = [&](int t) { return (int)((int64_t)steps * (t / count) / splits); };
     if (group == 0) {
         hopper::fewer_registers<40>();
-        for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x)
-            for (int step = 0; step < steps; ++step, advance()) {
+        for (int t = blockIdx.x; lane == 0 && t < count * splits; t += gridDim.x)
+            for (int step = first(t); step < first(t + count); ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
-                load(maps, tiles + slot * TILE, place(t, down, across), step * DEPTH, &pipe.full[slot]);
+                load(maps, tiles + slot * TILE, place(t % count, down, across), step * DEPTH, &pipe.full[slot]);
             }
         return;
     }
     hopper::more_registers<232>();
-    for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
-        const int2 at = place(t, down, across);
+    for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
+        const int2 at = place(t % count, down, across);
+        const int todo = first(t + count) - first(t);
+        float* to = c + t / count * m * n;
         float total[64] = {}, part[64], small[64];
-        for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
+        for (int step = 0, last = 0; step < todo; ++step, last = slot, advance()) {
             hopper::wait(&pipe.full[slot], phase);
             const half* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
             const half* right = tiles + slot * TILE + 2 * A_TILE;
@@ -316,7 +346,7 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
                     both[e] = scalbnf(total[i] + small[i] * (1.0f / (1 << EXTRA)),
                                       -of_row - shift(most_b[column + e]));
                 }
-                *reinterpret_cast<float2*>(c + row * n + column) = make_float2(both[0], both[1]);
+                *reinterpret_cast<float2*>(to + row * n + column) = make_float2(both[0], both[1]);
             }
         }
     }
@@ -326,13 +356,7 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
     int device = 0, multiprocessors = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    static const cudaError_t kept = [=] {  // or the driver gives memory back at every synchronisation
-        cudaMemPool_t pool;
-        uint64_t everything = ~0ull;
-        cudaDeviceGetDefaultMemPool(&pool, device);
-        return cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything);
-    }();
-    if (kept != cudaSuccess) return (int)kept;
+    keep_memory();
     const int64_t of_a = m * k, of_b = k * n, halves = 2 * (of_a + of_b);
     unsigned char* work = nullptr;
     const size_t bytes = halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned);
@@ -355,10 +379,15 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
     wrong = wrong ? wrong : hopper::map_matrix(&maps.high_b, KIND, 2, high_b, k, n, DEPTH, 64);
     wrong = wrong ? wrong : hopper::map_matrix(&maps.low_b, KIND, 2, low_b, k, n, DEPTH, 64);
     const int down = (int)((m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int64_t tiles = (int64_t)down * across, splits = splits_for(tiles, k, FEW_TILES, LEAST_DEPTH);
+    Scratch<float> parts(splits > 1 ? splits * m * n : 0, stream);
+    wrong = wrong ? wrong : (int)parts.error;
     if (!wrong) {
         cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
-        matmul_split<<<min(multiprocessors, down * across), 384, SHARED, stream>>>(
-            maps, c, odd.rows.most, odd.columns.most, m, n, down, across, (int)((k + DEPTH - 1) / DEPTH));
+        matmul_split<<<(unsigned)min((int64_t)multiprocessors, tiles * splits), 384, SHARED, stream>>>(
+            maps, parts.data ? parts.data : c, odd.rows.most, odd.columns.most, m, n, down, across,
+            (int)((k + DEPTH - 1) / DEPTH), (int)splits);
+        if (parts.data) thin::launch_add(parts.data, c, m * n, splits, stream);
         wrong = launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
     }
     cudaFreeAsync(work, stream);
@@ -371,7 +400,8 @@ template <bool ALIGNED>
 int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
-    if (ALIGNED && k % 8 == 0 && n % 8 == 0 && double(m) * n * k >= SPLIT_FROM * 1e6)
+    if (ALIGNED && k % 8 == 0 && n % 8 == 0 && double(m) * n * k >= SPLIT_FROM * 1e6 &&
+        products_per_element(m, n, k) >= DENSE)
         return split::launch(a, b, c, m, n, k, stream);
 #endif
     return launch_tiles<8, ALIGNED>(a, b, c, m, n, k, stream);
@@ -436,37 +466,41 @@ __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], 
 }
 
 // Two neighbours of a row; `column` is even.
-template <bool ALIGNED>
-__device__ __forceinline__ void store(scalar_t* __restrict__ c, float first, float second,
+template <bool ALIGNED, class Out>
+__device__ __forceinline__ void store(Out* __restrict__ c, float first, float second,
                                       int64_t row, int64_t column, int64_t m, int64_t n) {
-    struct alignas(4) Pair {
-        scalar_t at[2];
+    struct alignas(2 * sizeof(Out)) Pair {
+        Out at[2];
     };
     if (row >= m || column >= n) return;
     if (ALIGNED) {
-        const Pair pair = {scalar_t(first), scalar_t(second)};
+        const Pair pair = {Out(first), Out(second)};
         reinterpret_cast<Pair*>(c)[(row * n + column) / 2] = pair;
         return;
     }
-    c[row * n + column] = scalar_t(first);
-    if (column + 1 < n) c[row * n + column + 1] = scalar_t(second);
+    c[row * n + column] = Out(first);
+    if (column + 1 < n) c[row * n + column + 1] = Out(second);
 }
 
-template <bool ALIGNED>
+// Out: float for sums that are a part of the depth, of C one after another.
+template <bool ALIGNED, class Out>
 __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict__ a,
                                                       const scalar_t* __restrict__ b,
-                                                      scalar_t* __restrict__ c, int64_t m,
-                                                      int64_t n, int64_t k, int64_t across) {
+                                                      Out* __restrict__ c, int64_t m, int64_t n,
+                                                      int64_t k, int64_t across, int64_t count,
+                                                      int64_t each) {
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
-    const int64_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
+    const int64_t tile = blockIdx.x % count, split = blockIdx.x / count, from = split * each;
+    const int64_t row0 = tile / across * SIDE, column0 = tile % across * SIDE;
+    c += split * m * n;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
-    const int steps = (int)((k + DEPTH - 1) / DEPTH);
+    const int steps = (int)((min(each, k - from) + DEPTH - 1) / DEPTH);
     const auto fetch = [&](int step) {
         scalar_t* tile_a = tiles + step % STAGES * STAGE;
         scalar_t* tile_b = tile_a + SIDE * PITCH_A;
-        const int64_t depth = (int64_t)step * DEPTH;
+        const int64_t depth = from + (int64_t)step * DEPTH;
 #pragma unroll
         for (int i = 0; step < steps && i < SIDE * DEPTH / 8 / THREADS; ++i) {
             const int p = i * THREADS + threadIdx.x;
@@ -644,23 +678,72 @@ template <bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
-    if (ALIGNED && k > 0 && m * n >= (int64_t)FEW_TILES * 128 * 128) return wide::launch(a, b, c, m, n, k, stream);
+    if (ALIGNED && k > 0 && m * n >= (int64_t)WIDE_FROM * 128 * 128)
+        return wide::launch(a, b, c, m, n, k, stream);
 #endif
-    const int64_t across = (n + SIDE - 1) / SIDE, down = (m + SIDE - 1) / SIDE;
-    const auto kernel = matmul_mma<ALIGNED>;
-    // More than 48 KB of shared memory is dynamic and has to be asked for.
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
-    kernel<<<(unsigned)(across * down), THREADS, SHARED_BYTES, stream>>>(a, b, c, m, n, k, across);
+    const int64_t across = (n + SIDE - 1) / SIDE, tiles = (m + SIDE - 1) / SIDE * across;
+    const Depths depths(tiles, k, DEPTH);
+    const auto start = [&](auto kernel, auto* to) {
+        // More than 48 KB of shared memory is dynamic and has to be asked for.
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        kernel<<<(unsigned)(tiles * depths.splits), THREADS, SHARED_BYTES, stream>>>(
+            a, b, to, m, n, k, across, tiles, depths.each);
+    };
+    if (depths.splits == 1) {
+        start(matmul_mma<ALIGNED, scalar_t>, c);
+        return (int)cudaGetLastError();
+    }
+    Scratch<float> parts(depths.splits * m * n, stream);
+    if (parts.error) return (int)parts.error;
+    start(matmul_mma<ALIGNED, float>, parts.data);
+    thin::launch_add(parts.data, c, m * n, depths.splits, stream);
     return (int)cudaGetLastError();
 }
 
 #endif
+
+// Rows of `wide` elements, from rows of `columns`: as many of them as both have, then zeros.
+__global__ __launch_bounds__(THREADS) void copy_rows(const scalar_t* __restrict__ from,
+                                                     scalar_t* __restrict__ to, int64_t rows,
+                                                     int64_t columns, int64_t wide) {
+    constexpr int ABREAST = 4, ACROSS = THREADS / ABREAST;
+    for (int64_t row = blockIdx.x * ABREAST + threadIdx.x / ACROSS; row < rows; row += gridDim.x * ABREAST)
+#pragma unroll 4
+        for (int64_t i = threadIdx.x % ACROSS; i < wide; i += ACROSS)
+            to[row * wide + i] = i < columns ? from[row * columns + i] : scalar_t(0.0f);
+}
+
+void launch_copy(const scalar_t* from, scalar_t* to, int64_t rows, int64_t columns, int64_t wide,
+                 cudaStream_t stream) {
+    const unsigned blocks = (unsigned)(rows < 1 << 18 ? (rows + 3) / 4 : 1 << 16);
+    copy_rows<<<blocks, THREADS, 0, stream>>>(from, to, rows, columns, wide);
+}
+
+// With rows of whole packs, in memory of its own.
+int launch_padded(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
+                  cudaStream_t stream) {
+    const int64_t wide = (n + 7) / 8 * 8, deep = (k + 7) / 8 * 8;
+    Scratch<scalar_t> own_a(m * deep, stream), own_b(deep * wide, stream), own_c(m * wide, stream);
+    for (const cudaError_t error : {own_a.error, own_b.error, own_c.error})
+        if (error) return (int)error;
+    launch_copy(a, own_a.data, m, k, deep, stream);
+    launch_copy(b, own_b.data, k, n, wide, stream);
+    if (deep > k)
+        cudaMemsetAsync(own_b.data + k * wide, 0, (deep - k) * wide * sizeof(scalar_t), stream);
+    const int wrong = launch<true>(own_a.data, own_b.data, own_c.data, m, wide, deep, stream);
+    launch_copy(own_c.data, c, m, wide, n, stream);
+    return wrong ? wrong : (int)cudaGetLastError();
+}
 
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
                       int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
-    return aligned ? launch<true>(a, b, c, m, n, k, stream)
-                   : launch<false>(a, b, c, m, n, k, stream);
+    if (thin::is_thin(m, n)) return thin::launch({a, b, c, 1, m, n, k}, stream);
+    if (aligned) return launch<true>(a, b, c, m, n, k, stream);
+    const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= DENSE / 2;
+    if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)
+        return launch_padded(a, b, c, m, n, k, stream);
+    return launch<false>(a, b, c, m, n, k, stream);
 }

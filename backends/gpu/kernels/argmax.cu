@@ -18,33 +18,21 @@ __device__ __forceinline__ unsigned ordered(float value) {
     return value != value ? ~0u : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// Of the packs from `first` to `last`, `step` apart; of pack `first` where all are -inf or none is.
+// Of what a member of those that share a part of a row has; below all others where that is nothing, and
+// of any pack where all are -inf.
 template <bool WHOLE>
-__device__ __forceinline__ Key highest(const Row<WHOLE>& row, int64_t first, int64_t last, int64_t step) {
-    float best = float(lowest());
-    unsigned place = first;  // past the row it loses to everybody's
-    for (int64_t i = first; i < last; i += step * UNROLL) {
-        Pack values[UNROLL];
+__device__ __forceinline__ Key highest(const Row<WHOLE>& row, const Part& part, int me, int members) {
+    Key key = 0;
+    each_pack<UNROLL>(row, part, me, members, lowest(), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) {
+            scalar_t most = pack.at[0];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-            for (int j = 0; j < VEC; ++j) values[u].at[j] = lowest();
-            if (i + u * step < last) values[u] = row.load(i + u * step);
+            for (int j = 1; j < VEC; ++j) most = max_nan(most, pack.at[j]);
+            key = max(key, (Key)ordered(float(most)) << 32 | ~(unsigned)i);
+            i += members;
         }
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            scalar_t most = lowest();
-#pragma unroll
-            for (int j = 0; j < VEC; ++j)
-                most = max_nan(most, row.has(i + u * step, j) ? values[u].at[j] : lowest());
-            const float top = float(most);
-            if (top > best || (top != top && best == best)) {
-                best = top;
-                place = i + u * step;
-            }
-        }
-    }
-    return (Key)ordered(best) << 32 | ~place;
+    });
+    return key;
 }
 
 template <bool WHOLE>
@@ -68,8 +56,8 @@ __global__ __launch_bounds__(BLOCK) void argmax_narrow(const scalar_t* __restric
                                                        int64_t* __restrict__ index, int64_t rows,
                                                        int64_t cols, int lanes) {
     const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols, rows);
-    const Key key = lane_highest(highest(in, threadIdx.x % lanes, in.packs(), lanes), lanes);
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
+    const Key key = lane_highest(highest(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < rows) index[row] = element(in, key);
 }
 
@@ -79,9 +67,9 @@ __global__ __launch_bounds__(BLOCK) void argmax_wide(const scalar_t* __restrict_
                                                      int64_t rows, int64_t cols, int64_t splits) {
     __shared__ Key warps[BLOCK / WARP_SIZE_MIN];
     const int64_t row = blockIdx.x / splits;
-    const Row<WHOLE> in(x, row, cols, rows);
-    const Part part(in.packs(), splits, blockIdx.x % splits);
-    Key key = highest(in, part.first + threadIdx.x, part.last, blockDim.x);
+    const Row<WHOLE> in(x, row, cols);
+    const Part part(in.packs, splits, blockIdx.x % splits);
+    Key key = highest(in, part, threadIdx.x, blockDim.x);
     key = lane_highest(key, WARP_SIZE);
     if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = key;
     __syncthreads();
@@ -102,7 +90,7 @@ __global__ __launch_bounds__(BLOCK) void argmax_of_parts(const scalar_t* __restr
     Key key = 0;
     for (int64_t s = lane; row < rows && s < splits; s += lanes) key = max(key, partial[row * splits + s]);
     key = lane_highest(key, lanes);
-    if (lane == 0 && row < rows) index[row] = element(Row<WHOLE>(x, row, cols, rows), key);
+    if (lane == 0 && row < rows) index[row] = element(Row<WHOLE>(x, row, cols), key);
 }
 
 template <bool WHOLE>

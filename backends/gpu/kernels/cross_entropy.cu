@@ -30,31 +30,21 @@ __device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
     return seen;
 }
 
-// Of the packs from `first` to `last`, `step` apart.
+// Of what a member of those that share a part of a row has.
 template <bool WHOLE>
-__device__ __forceinline__ float2 look(const Row<WHOLE>& row, int64_t first, int64_t last, int64_t step) {
+__device__ __forceinline__ float2 look(const Row<WHOLE>& row, const Part& part, int me, int members) {
+    const scalar_t lowest = scalar_t(__int_as_float(0xff800000));  // -inf adds nothing
     float2 seen = make_float2(Max::start(), 0.0f);
-    for (int64_t i = first; i < last; i += step * UNROLL) {
-        Pack values[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (i + u * step < last) values[u] = row.load(i + u * step);
-#pragma unroll
-            for (int j = 0; j < VEC; ++j)  // -inf adds nothing
-                if (i + u * step >= last || !row.has(i + u * step, j))
-                    values[u].at[j] = scalar_t(__int_as_float(0xff800000));
-        }
+    each_pack<UNROLL>(row, part, me, members, lowest, [&](const auto& values, int64_t) {
         float top = seen.x, total = 0.0f;
+        for (const Pack& pack : values)
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
+            for (int j = 0; j < VEC; ++j) top = fmaxf(top, float(pack.at[j]));
+        for (const Pack& pack : values)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) top = fmaxf(top, float(values[u].at[j]));
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-#pragma unroll
-            for (int j = 0; j < VEC; ++j) total += power(float(values[u].at[j]) - top);
+            for (int j = 0; j < VEC; ++j) total += power(float(pack.at[j]) - top);
         seen = make_float2(top, seen.y * power(seen.x - top) + total);
-    }
+    });
     return seen;
 }
 
@@ -73,8 +63,8 @@ struct Tensors {
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all, int lanes) {
     const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(all.logits, row < all.rows ? row : all.rows - 1, all.classes, all.rows);
-    const float2 seen = joined_by_lanes(look(in, threadIdx.x % lanes, in.packs(), lanes), lanes);
+    const Row<WHOLE> in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
+    const float2 seen = joined_by_lanes(look(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < all.rows) all.write(row, seen);
 }
 
@@ -84,9 +74,9 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_wide(const Tensors all, f
                                                             int64_t splits) {
     __shared__ float2 warps[BLOCK / WARP_SIZE_MIN];
     const int64_t row = blockIdx.x / splits;
-    const Row<WHOLE> in(all.logits, row, all.classes, all.rows);
-    const Part part(in.packs(), splits, blockIdx.x % splits);
-    float2 seen = look(in, part.first + threadIdx.x, part.last, blockDim.x);
+    const Row<WHOLE> in(all.logits, row, all.classes);
+    const Part part(in.packs, splits, blockIdx.x % splits);
+    float2 seen = look(in, part, threadIdx.x, blockDim.x);
     seen = joined_by_lanes(seen, WARP_SIZE);
     if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = seen;
     __syncthreads();

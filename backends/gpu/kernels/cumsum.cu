@@ -23,11 +23,10 @@ struct Carry {
 struct Scanned {
     float at[VEC], last = 0.0f;
 
-    template <bool WHOLE>
-    __device__ __forceinline__ Scanned(const Row<WHOLE>& row, int64_t i, bool inside, const Pack& values) {
+    __device__ __forceinline__ Scanned(bool inside, const Pack& values) {
 #pragma unroll
         for (int j = 0; j < VEC; ++j) {
-            last += inside && row.has(i, j) ? float(values.at[j]) : 0.0f;
+            last += inside ? float(values.at[j]) : 0.0f;
             at[j] = last;
         }
     }
@@ -55,14 +54,14 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
                                                        int64_t cols, int lanes, bool alike) {
     const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
     const int lane = threadIdx.x % lanes, last = threadIdx.x % WARP_SIZE - lane + lanes - 1;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols, rows);
-    const int64_t packs = in.packs(), most = WHOLE ? cols / VEC : (cols + 2 * VEC - 2) / VEC;
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
+    const int64_t packs = in.packs, most = WHOLE ? cols / VEC : (cols + 2 * VEC - 2) / VEC;
     Carry carry;
     for (int64_t first = 0; first < most; first += lanes) {  // all lanes of a warp as often
         const int64_t i = first + lane;
         Pack values;
         if (i < packs) values = in.load(i);
-        const Scanned scanned(in, i, i < packs, values);
+        const Scanned scanned(i < packs, values);
         const float scan = lane_scan(scanned.last, lane, lanes);
         const float below = warp_shuffle_up(scan, 1);  // scan - last would round
         if (i < packs && row < rows) in.store(y, i, scanned.after(carry, lane ? below : 0.0f), alike);
@@ -81,8 +80,8 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
     const int warps = blockDim.x / WARP_SIZE;
     const int64_t step = blockDim.x, row = blockIdx.x / splits, split = blockIdx.x % splits;
-    const Row<WHOLE> in(x, row, cols, rows);
-    const Part part(in.packs(), splits, split);
+    const Row<WHOLE> in(x, row, cols);
+    const Part part(in.packs, splits, split);
     Carry carry;
     if (sums) {
         double before = 0.0;
@@ -96,7 +95,7 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
     if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
     for (int64_t first = part.first; first < part.last; first += step, turn ^= 1) {
         const int64_t i = first + threadIdx.x;
-        const Scanned scanned(in, i, i < part.last, next);
+        const Scanned scanned(i < part.last, next);
         if (i + step < part.last) next = in.load(i + step);
         const float scan = lane_scan(scanned.last, lane, WARP_SIZE);
         float before = warp_shuffle_up(scan, 1);  // of this warp; scan - last would round
@@ -118,11 +117,11 @@ __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ 
                                                    double* __restrict__ sums, int64_t rows,
                                                    int64_t cols, int64_t splits) {
     __shared__ double warps[BLOCK / WARP_SIZE_MIN];
-    const Row<WHOLE> in(x, blockIdx.x / splits, cols, rows);
-    const Part part(in.packs(), splits, blockIdx.x % splits);
+    const Row<WHOLE> in(x, blockIdx.x / splits, cols);
+    const Part part(in.packs, splits, blockIdx.x % splits);
     double total = 0.0;
     for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        const Scanned scanned(in, i, true, in.load(i));
+        const Scanned scanned(true, in.load(i));
         total += scanned.last;
     }
     for (int d = WARP_SIZE / 2; d > 0; d /= 2) total += warp_shuffle_xor(total, d);

@@ -48,6 +48,8 @@ __device__ __forceinline__ Pack of_columns(const scalar_t* from, const Row<WHOLE
     return pack;
 }
 
+constexpr int AHEAD = 4;  // packs on their way at once
+
 // What every kernel is given.
 struct Tensors {
     const scalar_t *x, *weight, *bias;
@@ -78,7 +80,7 @@ struct Held {
         for (int k = 0; k < SHARE; ++k)
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
-                const bool inside = first + k * step < packs && row.has(first + k * step, j);
+                const bool inside = first + k * step < packs;
                 total += at[k][j] = inside ? float(values[k].at[j]) : 0.0f;
             }
         return total;
@@ -110,25 +112,25 @@ struct Held {
     }
 };
 
-template <int SHARE, bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void layernorm_narrow(const Tensors all, int lanes) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const int lane = threadIdx.x % lanes;
-    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols, all.rows);
-    const int packs = row < all.rows ? (int)in.packs() : 0;
+template <int LANES, int SHARE, bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void layernorm_narrow(const Tensors all) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+    const int lane = threadIdx.x % LANES;
+    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols);
+    const int packs = row < all.rows ? (int)in.packs : 0;
     Held<SHARE, WHOLE> held;
-    const float mean = lane_reduce<Sum>(held.read(in, lane, packs, lanes), lanes) / all.cols;
-    float2 sums = held.deviate(in, lane, packs, lanes, mean);
-    sums = make_float2(lane_reduce<Sum>(sums.x, lanes), lane_reduce<Sum>(sums.y, lanes));
-    held.write(all, in, lane, packs, lanes, normal_of(sums, all.cols, all.eps));
+    const float mean = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES) / all.cols;
+    float2 sums = held.deviate(in, lane, packs, LANES, mean);
+    sums = make_float2(lane_reduce<Sum>(sums.x, LANES), lane_reduce<Sum>(sums.y, LANES));
+    held.write(all, in, lane, packs, LANES, normal_of(sums, all.cols, all.eps));
 }
 
 template <int SHARE, bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void layernorm_row(const Tensors all) {
     __shared__ float partial[WARPS_MOST];
     __shared__ float2 partials[WARPS_MOST];
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
-    const int packs = (int)in.packs(), step = blockDim.x;
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const int packs = (int)in.packs, step = blockDim.x;
     Held<SHARE, WHOLE> held;
     const float mean = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial) / all.cols;
     const float2 sums = block_sum(held.deviate(in, threadIdx.x, packs, step, mean), partials);
@@ -147,50 +149,53 @@ template <bool WHOLE>
 __device__ __forceinline__ Moments look(const Row<WHOLE>& row, const Part& part) {
     __shared__ float2 partial[2][WARPS_MOST];
     float2 sums = make_float2(0.0f, 0.0f);
-#pragma unroll 4
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        const Pack values = row.load(i);
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) {
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) {
-            sums.x += row.has(i, j) ? float(values.at[j]) : 0.0f;
-            sums.y += row.has(i, j) ? 1.0f : 0.0f;
+            for (int j = 0; j < VEC; ++j) {
+                sums.x += float(pack.at[j]);
+                sums.y += row.has(i, j) ? 1.0f : 0.0f;
+            }
+            i += BLOCK;
         }
-    }
+    });
     sums = block_sum(sums, partial[0]);
     const float count = sums.y, mean = sums.x / count;
     sums = make_float2(0.0f, 0.0f);
-#pragma unroll 4
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        const Pack values = row.load(i);
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) {
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) {
-            const float deviation = row.has(i, j) ? float(values.at[j]) - mean : 0.0f;
-            sums.x += deviation;
-            sums.y += deviation * deviation;
+            for (int j = 0; j < VEC; ++j) {
+                const float deviation = row.has(i, j) ? float(pack.at[j]) - mean : 0.0f;
+                sums.x += deviation;
+                sums.y += deviation * deviation;
+            }
+            i += BLOCK;
         }
-    }
+    });
     return {mean, count, block_sum(sums, partial[1])};
 }
 
 template <bool WHOLE>
 __device__ __forceinline__ void finish(const Tensors& all, const Row<WHOLE>& row, const Part& part,
                                        float mean, float2 normal) {
-#pragma unroll 2
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        const Pack values = row.load(i);
-        float deviation[VEC];
+    each_pack<2>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) {
+            float deviation[VEC];
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) deviation[j] = float(values.at[j]) - mean;
-        const Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
-                                   of_columns(all.bias, row, i));
-        row.store(all.y, i, result, all.alike);
-    }
+            for (int j = 0; j < VEC; ++j) deviation[j] = float(pack.at[j]) - mean;
+            const Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
+                                       of_columns(all.bias, row, i));
+            row.store(all.y, i, result, all.alike);
+            i += BLOCK;
+        }
+    });
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void layernorm_wide(const Tensors all) {
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
-    const Part part(in.packs(), 1, 0);
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const Part part(in.packs, 1, 0);
     const Moments seen = look(in, part);
     finish(all, in, part, seen.mean, normal_of(seen.sums, all.cols, all.eps));
 }
@@ -198,8 +203,8 @@ __global__ __launch_bounds__(BLOCK) void layernorm_wide(const Tensors all) {
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void layernorm_look(const Tensors all, Moments* seen,
                                                         int64_t splits) {
-    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols, all.rows);
-    const Moments part = look(in, Part(in.packs(), splits, blockIdx.x % splits));
+    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols);
+    const Moments part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
 }
 
@@ -220,8 +225,8 @@ __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
         sums.y += part.sums.y + 2.0f * off * part.sums.x + part.count * off * off;
     }
     const float2 normal = normal_of(block_sum(sums, partial), all.cols, all.eps);
-    const Row<WHOLE> in(all.x, row, all.cols, all.rows);
-    finish(all, in, Part(in.packs(), splits, blockIdx.x % splits), near, normal);
+    const Row<WHOLE> in(all.x, row, all.cols);
+    finish(all, in, Part(in.packs, splits, blockIdx.x % splits), near, normal);
 }
 
 template <int SHARE, bool WHOLE>
@@ -231,7 +236,10 @@ int launch_narrow(const Tensors& all, cudaStream_t stream) {
         if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, WHOLE>(all, stream);
     const int lanes = lanes_for(packs, SHARE);
     const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
-    layernorm_narrow<SHARE, WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+    with_lanes(lanes, [&](auto lanes) {
+        const auto kernel = layernorm_narrow<decltype(lanes)::count, SHARE, WHOLE>;
+        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
+    });
     return (int)cudaGetLastError();
 }
 

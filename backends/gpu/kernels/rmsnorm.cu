@@ -7,6 +7,8 @@
 #define ITEMS 4  // knob: 2 4 8
 #define FILL 1024  // knob: 512 1024 2048
 
+constexpr int AHEAD = 4;  // packs on their way at once
+
 struct Tensors {
     const scalar_t *x, *weight;
     scalar_t* y;
@@ -15,12 +17,11 @@ struct Tensors {
     bool alike;  // packs of x and y
 };
 
-template <bool WHOLE>
-__device__ __forceinline__ float squares(const Row<WHOLE>& row, int64_t i, bool inside, const Pack& values) {
+__device__ __forceinline__ float squares(bool inside, const Pack& values) {
     float total = 0.0f;
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
-        const float v = inside && row.has(i, j) ? float(values.at[j]) : 0.0f;
+        const float v = inside ? float(values.at[j]) : 0.0f;
         total += v * v;
     }
     return total;
@@ -55,7 +56,7 @@ struct Held {
         float total = 0.0f;
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)
-            total += squares(row, first + k * step, first + k * step < packs, values[k]);
+            total += squares(first + k * step < packs, values[k]);
         return total;
     }
     __device__ __forceinline__ void scale(const Tensors& all, const Row<WHOLE>& row, int first,
@@ -66,22 +67,22 @@ struct Held {
     }
 };
 
-template <int SHARE, bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all, int lanes) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const int lane = threadIdx.x % lanes;
-    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols, all.rows);
-    const int packs = row < all.rows ? (int)in.packs() : 0;
+template <int LANES, int SHARE, bool WHOLE>
+__global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+    const int lane = threadIdx.x % LANES;
+    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols);
+    const int packs = row < all.rows ? (int)in.packs : 0;
     Held<SHARE, WHOLE> held;
-    const float total = lane_reduce<Sum>(held.read(in, lane, packs, lanes), lanes);
-    held.scale(all, in, lane, packs, lanes, scale_of(total, all));
+    const float total = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES);
+    held.scale(all, in, lane, packs, LANES, scale_of(total, all));
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_row(const Tensors all) {
     __shared__ float partial[WARPS_MOST];
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
-    const int packs = (int)in.packs(), step = blockDim.x;
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const int packs = (int)in.packs, step = blockDim.x;
     Held<ITEMS, WHOLE> held;
     const float total = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial);
     held.scale(all, in, threadIdx.x, packs, step, scale_of(total, all));
@@ -91,9 +92,9 @@ template <bool WHOLE>
 __device__ __forceinline__ float look(const Row<WHOLE>& row, const Part& part) {
     __shared__ float partial[WARPS_MOST];
     float total = 0.0f;
-#pragma unroll 4
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK)
-        total += squares(row, i, true, row.load(i));
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t) {
+        for (const Pack& pack : values) total += squares(true, pack);
+    });
     return block_reduce<Sum>(total, partial);
 }
 
@@ -101,22 +102,22 @@ template <bool WHOLE>
 __device__ __forceinline__ void finish(const Tensors& all, const Row<WHOLE>& row, const Part& part,
                                        float total) {
     const float scale = scale_of(total, all);
-#pragma unroll 2
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK)
-        write(all, row, i, row.load(i), scale);
+    each_pack<2>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) write(all, row, i, pack, scale), i += BLOCK;
+    });
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_wide(const Tensors all) {
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols, all.rows);
-    const Part part(in.packs(), 1, 0);
+    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const Part part(in.packs, 1, 0);
     finish(all, in, part, look(in, part));
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_look(const Tensors all, float* seen, int64_t splits) {
-    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols, all.rows);
-    const float total = look(in, Part(in.packs(), splits, blockIdx.x % splits));
+    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols);
+    const float total = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = total;
 }
 
@@ -128,8 +129,8 @@ __global__ __launch_bounds__(BLOCK) void rmsnorm_finish(const Tensors all, const
     float total = 0.0f;
     for (int64_t s = threadIdx.x; s < splits; s += BLOCK) total += seen[row * splits + s];
     total = block_reduce<Sum>(total, partial);
-    const Row<WHOLE> in(all.x, row, all.cols, all.rows);
-    finish(all, in, Part(in.packs(), splits, blockIdx.x % splits), total);
+    const Row<WHOLE> in(all.x, row, all.cols);
+    finish(all, in, Part(in.packs, splits, blockIdx.x % splits), total);
 }
 
 template <int SHARE, bool WHOLE>
@@ -139,7 +140,10 @@ int launch_narrow(const Tensors& all, cudaStream_t stream) {
         if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, WHOLE>(all, stream);
     const int lanes = lanes_for(packs, SHARE);
     const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
-    rmsnorm_narrow<SHARE, WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+    with_lanes(lanes, [&](auto lanes) {
+        const auto kernel = rmsnorm_narrow<decltype(lanes)::count, SHARE, WHOLE>;
+        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
+    });
     return (int)cudaGetLastError();
 }
 

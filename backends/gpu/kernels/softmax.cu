@@ -32,13 +32,13 @@ struct Held {
         Pack values[SHARE];
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
-            if (first + k * step < packs) values[k] = row.load(first + k * step);
+            if (first + k * step < packs) values[k] = row.load(first + k * step, scalar_t(__int_as_float(0xff800000)));
         float top = Max::start();
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
-                const bool inside = first + k * step < packs && row.has(first + k * step, j);
+                const bool inside = first + k * step < packs;
                 at[k][j] = inside ? float(values[k].at[j]) : __int_as_float(0xff800000);  // -inf
                 top = fmaxf(top, at[k][j]);
             }
@@ -64,27 +64,28 @@ struct Held {
     }
 };
 
-template <int SHARE, bool WHOLE>
+template <int LANES, int SHARE, bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_narrow(const scalar_t* __restrict__ x,
                                                         scalar_t* __restrict__ y, int64_t rows,
-                                                        int64_t cols, int lanes, bool alike) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const int lane = threadIdx.x % lanes;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols, rows);
-    const int64_t packs = row < rows ? in.packs() : 0;
+                                                        int64_t cols, bool alike) {
+    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+    const int lane = threadIdx.x % LANES;
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
+    const int64_t packs = row < rows ? in.packs : 0;
     Held<SHARE, WHOLE> held;
-    const float top = lane_reduce<Max>(held.read(in, lane, packs, lanes), lanes);
-    const float total = lane_reduce<Sum>(held.powers(top), lanes);
-    held.write(in, y, lane, packs, lanes, 1.0f / total, alike);
+    const float top = lane_reduce<Max>(held.read(in, lane, packs, LANES), LANES);
+    const float total = lane_reduce<Sum>(held.powers(top), LANES);
+    held.write(in, y, lane, packs, LANES, 1.0f / total, alike);
 }
 
-template <int SHARE, bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void softmax_row(const scalar_t* __restrict__ x,
+// THREADS: BLOCK, or as many as a block can have, for rows that would be read twice otherwise.
+template <int THREADS, int SHARE, bool WHOLE>
+__global__ __launch_bounds__(THREADS) void softmax_row(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y, int64_t rows,
                                                      int64_t cols, bool alike) {
     __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
-    const Row<WHOLE> in(x, blockIdx.x, cols, rows);
-    const int64_t packs = in.packs();
+    const Row<WHOLE> in(x, blockIdx.x, cols);
+    const int64_t packs = in.packs;
     Held<SHARE, WHOLE> held;
     const float top = block_reduce<Max>(held.read(in, threadIdx.x, packs, blockDim.x), tops);
     const float total = block_reduce<Sum>(held.powers(top), totals);
@@ -92,6 +93,7 @@ __global__ __launch_bounds__(BLOCK) void softmax_row(const scalar_t* __restrict_
 }
 
 constexpr int AHEAD = 4;  // packs on their way at once
+constexpr int LARGE = 1024;  // threads of the largest block
 constexpr int MANY = 4;  // blocks that share a row: with fewer, rows that stay on chip are faster
 
 // Of a part of a row, by the block.
@@ -99,12 +101,17 @@ template <bool WHOLE>
 __device__ __forceinline__ Seen look(const Row<WHOLE>& row, const Part& part) {
     __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     Seen seen;
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK * AHEAD) {
-        Held<AHEAD, WHOLE> held;
-        const float higher = fmaxf(seen.top, held.read(row, i, part.last, BLOCK));
-        seen.total = seen.total * expf(seen.top - higher) + held.powers(higher);
-        seen.top = higher;
-    }
+    const scalar_t lowest = scalar_t(__int_as_float(0xff800000));  // -inf adds nothing
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, lowest, [&](const auto& values, int64_t) {
+        float top = seen.top, total = 0.0f;
+        for (const Pack& pack : values)
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) top = fmaxf(top, float(pack.at[j]));
+        for (const Pack& pack : values)
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) total += expf(float(pack.at[j]) - top);
+        seen = {top, seen.total * expf(seen.top - top) + total};
+    });
     const float top = block_reduce<Max>(seen.top, tops);
     return {top, block_reduce<Sum>(seen.total * expf(seen.top - top), totals)};
 }
@@ -113,30 +120,32 @@ template <bool WHOLE>
 __device__ __forceinline__ void finish(const Row<WHOLE>& row, const Part& part, scalar_t* y,
                                        const Seen& seen, bool alike) {
     const float scale = 1.0f / seen.total;
-#pragma unroll 4
-    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        Pack values = row.load(i);
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& pack : values) {
+            Pack result;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j)
-            values.at[j] = scalar_t(expf(float(values.at[j]) - seen.top) * scale);
-        row.store(y, i, values, alike);
-    }
+            for (int j = 0; j < VEC; ++j)
+                result.at[j] = scalar_t(expf(float(pack.at[j]) - seen.top) * scale);
+            row.store(y, i, result, alike);
+            i += BLOCK;
+        }
+    });
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict__ x,
                                                       scalar_t* __restrict__ y, int64_t rows,
                                                       int64_t cols, bool alike) {
-    const Row<WHOLE> in(x, blockIdx.x, cols, rows);
-    const Part all(in.packs(), 1, 0);
+    const Row<WHOLE> in(x, blockIdx.x, cols);
+    const Part all(in.packs, 1, 0);
     finish(in, all, y, look(in, all), alike);
 }
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_look(const scalar_t* __restrict__ x, Seen* seen,
                                                       int64_t rows, int64_t cols, int64_t splits) {
-    const Row<WHOLE> in(x, blockIdx.x / splits, cols, rows);
-    const Seen part = look(in, Part(in.packs(), splits, blockIdx.x % splits));
+    const Row<WHOLE> in(x, blockIdx.x / splits, cols);
+    const Seen part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
 }
 
@@ -151,8 +160,8 @@ __global__ __launch_bounds__(BLOCK) void softmax_finish(const scalar_t* __restri
     for (int64_t s = threadIdx.x; s < splits; s += BLOCK) mine.add(seen[row * splits + s]);
     const float top = block_reduce<Max>(mine.top, tops);
     const Seen all = {top, block_reduce<Sum>(mine.total * expf(mine.top - top), totals)};
-    const Row<WHOLE> in(x, row, cols, rows);
-    finish(in, Part(in.packs(), splits, blockIdx.x % splits), y, all, alike);
+    const Row<WHOLE> in(x, row, cols);
+    finish(in, Part(in.packs, splits, blockIdx.x % splits), y, all, alike);
 }
 
 template <int SHARE, bool WHOLE>
@@ -164,7 +173,10 @@ int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bo
             return launch_narrow<2 * SHARE, WHOLE>(x, y, rows, cols, alike, stream);
     const int lanes = lanes_for(packs, SHARE);
     const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-    softmax_narrow<SHARE, WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
+    with_lanes(lanes, [&](auto lanes) {
+        const auto kernel = softmax_narrow<decltype(lanes)::count, SHARE, WHOLE>;
+        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, alike);
+    });
     return (int)cudaGetLastError();
 }
 
@@ -175,10 +187,10 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     const bool alike = lie_alike(x, y);
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, WHOLE>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
-    if (threads <= BLOCK) {
-        const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
-        softmax_row<SHARE, WHOLE><<<(unsigned)rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(
-            x, y, rows, cols, alike);
+    if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {
+        const unsigned whole = (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;
+        const auto kernel = threads <= BLOCK ? softmax_row<BLOCK, SHARE, WHOLE> : softmax_row<LARGE, SHARE, WHOLE>;
+        kernel<<<(unsigned)rows, whole, 0, stream>>>(x, y, rows, cols, alike);
         return (int)cudaGetLastError();
     }
 #ifdef PORTKERN_HOPPER

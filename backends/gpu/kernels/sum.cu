@@ -17,21 +17,14 @@ __device__ __forceinline__ void tell(float* partial, scalar_t* y, int64_t i, flo
 // ---- Rows
 
 template <bool WHOLE>
-__device__ __forceinline__ float row_sum(const Row<WHOLE>& row, int64_t first, int64_t last,
-                                         int64_t step) {
-    float total[UNROLL] = {};
-    for (int64_t i = first; i < last; i += step * UNROLL) {
-        Pack values[UNROLL];
+__device__ __forceinline__ float row_sum(const Row<WHOLE>& row, const Part& part, int me, int members) {
+    float total[VEC] = {};
+    each_pack<UNROLL>(row, part, me, members, scalar_t(0.0f), [&](const auto& values, int64_t) {
+        for (const Pack& pack : values)
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (i + u * step < last) values[u] = row.load(i + u * step);
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-#pragma unroll
-            for (int j = 0; j < VEC; ++j)
-                if (i + u * step < last && row.has(i + u * step, j)) total[u] += float(values[u].at[j]);
-    }
-    for (int u = 1; u < UNROLL; ++u) total[0] += total[u];
+            for (int j = 0; j < VEC; ++j) total[j] += float(pack.at[j]);
+    });
+    for (int j = 1; j < VEC; ++j) total[0] += total[j];
     return total[0];
 }
 
@@ -40,8 +33,8 @@ __global__ __launch_bounds__(BLOCK) void sum_narrow(const scalar_t* __restrict__
                                                     scalar_t* __restrict__ y, int64_t rows,
                                                     int64_t length, int lanes) {
     const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, length, rows);
-    const float total = lane_reduce<Sum>(row_sum(in, threadIdx.x % lanes, in.packs(), lanes), lanes);
+    const Row<WHOLE> in(x, row < rows ? row : rows - 1, length);
+    const float total = lane_reduce<Sum>(row_sum(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < rows) y[row] = scalar_t(total);
 }
 
@@ -50,9 +43,9 @@ __global__ __launch_bounds__(BLOCK) void sum_wide(const scalar_t* __restrict__ x
                                                   scalar_t* __restrict__ y, float* partial,
                                                   int64_t rows, int64_t length, int64_t splits) {
     __shared__ float warps[WARPS_MOST];
-    const Row<WHOLE> in(x, blockIdx.x / splits, length, rows);
-    const Part part(in.packs(), splits, blockIdx.x % splits);
-    const float total = row_sum(in, part.first + threadIdx.x, part.last, blockDim.x);
+    const Row<WHOLE> in(x, blockIdx.x / splits, length);
+    const Part part(in.packs, splits, blockIdx.x % splits);
+    const float total = row_sum(in, part, threadIdx.x, blockDim.x);
     const float all = block_reduce<Sum>(total, warps);
     if (threadIdx.x == 0) tell(partial, y, blockIdx.x, all);
 }
@@ -61,8 +54,8 @@ template <bool WHOLE>
 void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, int64_t length,
                  int64_t splits, cudaStream_t stream) {
     const int64_t packs = most_packs(length, WHOLE);
-    const int lanes = lanes_for(packs, UNROLL);
-    if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
+    const int lanes = lanes_for(packs, 2);
+    if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL) {
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
         sum_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);
         return;
@@ -81,6 +74,12 @@ struct alignas(V * sizeof(scalar_t)) Some {
 };
 
 template <int V>
+__device__ __forceinline__ void add(float (&total)[V], const Some<V>& values) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) total[j] += float(values.at[j]);
+}
+
+template <int V>
 constexpr int ACROSS = V == 1 ? 32 : 8;  // packs of columns per block
 
 template <int V>
@@ -95,18 +94,16 @@ __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict_
     const Part part(reduce, splits, split);
     const Some<V>* in = reinterpret_cast<const Some<V>*>(x + outer * reduce * inner) + column;
     float total[V] = {};
-    for (int64_t row = part.first + threadIdx.y; column < width && row < part.last;
-         row += TALL * UNROLL) {
+    int64_t row = part.first + threadIdx.y;
+    // Loads without conditions are on their way together.
+    for (; column < width && row + (UNROLL - 1) * TALL < part.last; row += TALL * UNROLL) {
         Some<V> values[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (row + u * TALL < part.last) values[u] = in[(row + u * TALL) * width];
+        for (int u = 0; u < UNROLL; ++u) values[u] = in[(row + u * TALL) * width];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-#pragma unroll
-            for (int j = 0; j < V; ++j)
-                if (row + u * TALL < part.last) total[j] += float(values[u].at[j]);
+        for (int u = 0; u < UNROLL; ++u) add(total, values[u]);
     }
+    for (; column < width && row < part.last; row += TALL) add(total, in[row * width]);
 #pragma unroll
     for (int j = 0; j < V; ++j) sums[threadIdx.y][threadIdx.x * V + j] = total[j];
     for (int half = TALL / 2; half > 0; half /= 2) {
@@ -129,29 +126,45 @@ __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict_
 
 // Fewer columns than a warp has lanes: threads go through memory in its order, a multiple of `inner`
 // at a time, so that each stays in its column.
+// V elements of a thread are of V columns: memory is counted in packs, parts in `inner` of them.
+template <int V>
 __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
                                                          scalar_t* __restrict__ y, float* partial,
                                                          int64_t reduce, int inner, int64_t splits) {
-    __shared__ float sums[BLOCK];
-    const int64_t outer = blockIdx.x / splits;
-    const Part part(reduce, splits, blockIdx.x % splits);
+    __shared__ float sums[BLOCK * V];
+    const int64_t outer = blockIdx.x / splits, packs = reduce * inner / V;
     const int active = BLOCK / inner * inner;
-    const scalar_t* in = x + outer * reduce * inner;
-    float total[UNROLL] = {};
-    if (threadIdx.x < active)
-        for (int64_t i = part.first * inner + threadIdx.x; i < part.last * inner; i += active * UNROLL)
+    const Part part((packs + inner - 1) / inner, splits, blockIdx.x % splits);
+    const int64_t last = min(part.last * inner, packs);
+    const Some<V>* in = reinterpret_cast<const Some<V>*>(x + outer * reduce * inner);
+    float total[V] = {};
+    int64_t i = threadIdx.x < active ? part.first * inner + threadIdx.x : last;
+    for (; i + (UNROLL - 1) * active < last; i += active * UNROLL) {
+        Some<V> values[UNROLL];
 #pragma unroll
-            for (int u = 0; u < UNROLL; ++u)
-                if (i + u * active < part.last * inner) total[u] += float(in[i + u * active]);
-    for (int u = 1; u < UNROLL; ++u) total[0] += total[u];
-    sums[threadIdx.x] = total[0];
-    // Halves of the rows of `inner` sums meet, as long as there are several.
-    for (int rows = BLOCK / inner; rows > 1; rows = (rows + 1) / 2) {
-        const int half = (rows + 1) / 2, other = threadIdx.x + half * inner;
-        __syncthreads();
-        if (threadIdx.x < half * inner && other < rows * inner) sums[threadIdx.x] += sums[other];
+        for (int u = 0; u < UNROLL; ++u) values[u] = in[i + u * active];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) add(total, values[u]);
     }
+    for (; i < last; i += active) add(total, in[i]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) sums[threadIdx.x * V + j] = total[j];
+    // Halves of the rows of `inner` sums meet, as long as there are several.
+    for (int rows = BLOCK / inner * V; rows > 1; rows = (rows + 1) / 2) {
+        const int half = (rows + 1) / 2;
+        __syncthreads();
+        for (int at = threadIdx.x; at < half * inner; at += BLOCK)
+            if (at + half * inner < rows * inner) sums[at] += sums[at + half * inner];
+    }
+    __syncthreads();
     if (threadIdx.x < inner) tell(partial, y, (int64_t)blockIdx.x * inner + threadIdx.x, sums[threadIdx.x]);
+}
+
+template <int V>
+void launch_few(const scalar_t* x, scalar_t* y, float* partial, int64_t outer, int64_t reduce,
+                int64_t inner, int64_t splits, cudaStream_t stream) {
+    sum_few_columns<V><<<(unsigned)(outer * splits), BLOCK, 0, stream>>>(x, y, partial, reduce,
+                                                                         (int)inner, splits);
 }
 
 // V sums of few terms are a thread's.
@@ -163,12 +176,8 @@ __global__ __launch_bounds__(BLOCK) void sum_short(const scalar_t* __restrict__ 
     if (i >= packs) return;
     const Some<V>* in = reinterpret_cast<const Some<V>*>(x) + i / width * reduce * width + i % width;
     float total[V] = {};
-#pragma unroll 4
-    for (int64_t row = 0; row < reduce; ++row) {
-        const Some<V> values = in[row * width];
-#pragma unroll
-        for (int j = 0; j < V; ++j) total[j] += float(values.at[j]);
-    }
+#pragma unroll 8
+    for (int64_t row = 0; row < reduce; ++row) add(total, in[row * width]);
     Some<V> result;
 #pragma unroll
     for (int j = 0; j < V; ++j) result.at[j] = scalar_t(total[j]);
@@ -204,14 +213,20 @@ void launch_columns(const scalar_t* x, scalar_t* y, float* partial, int64_t oute
                                                                              inner, tiles, splits);
 }
 
-constexpr int64_t SHORT = 8;  // terms of a thread's sum at most
+constexpr int64_t SHORT = 8;  // terms of a thread's sum, if there are not threads enough for more
+
+// Whether a sum is a thread's: neighbours then read neighbours, or few terms at least.
+bool is_short(int64_t outer, int64_t reduce, int64_t inner) {
+    return reduce <= SHORT || (inner >= 32 && outer * inner >= (int64_t)FILL * BLOCK);
+}
 
 // How many blocks share a sum.
 int64_t splits_of(int64_t outer, int64_t reduce, int64_t inner, bool whole) {
-    if (reduce <= SHORT) return 1;
+    if (is_short(outer, reduce, inner)) return 1;
     if (inner == 1) return splits_for(outer, most_packs(reduce, whole), FILL, 4 * BLOCK);
     if (inner < 32) return splits_for(outer, reduce * inner, FILL, 16 * BLOCK);
-    return splits_for(outer * ((inner + 31) / 32), reduce, FILL, 64);
+    const int64_t across = whole ? 8 * VEC : 32;
+    return splits_for(outer * ((inner + across - 1) / across), reduce, FILL, 64);
 }
 
 extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner,
@@ -224,13 +239,13 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
     Scratch<float> scratch(splits > 1 ? sums * splits : 0, stream);
     if (scratch.error) return (int)scratch.error;
     float* partial = scratch.data;
-    if (reduce <= SHORT)
+    if (is_short(outer, reduce, inner))
         (whole && inner > 1 ? launch_short<VEC> : launch_short<1>)(x, y, outer, reduce, inner, stream);
     else if (inner == 1)
         (whole ? launch_rows<true> : launch_rows<false>)(x, y, partial, outer, reduce, splits, stream);
     else if (inner < 32)
-        sum_few_columns<<<(unsigned)(outer * splits), BLOCK, 0, stream>>>(x, y, partial, reduce,
-                                                                          (int)inner, splits);
+        (are_whole((uintptr_t)x, reduce * inner) ? launch_few<VEC> : launch_few<1>)(
+            x, y, partial, outer, reduce, inner, splits, stream);
     else
         (whole ? launch_columns<VEC> : launch_columns<1>)(x, y, partial, outer, reduce, inner, splits,
                                                           stream);

@@ -1,10 +1,11 @@
 // Transpose through a padded tile in shared memory: 16-byte accesses on both sides. Of a thin matrix
-// the tile is as thin, and so much longer.
+// the tile is as thin, and so much longer; where it has no packs, all lines of a stretch are a tile.
 #include <portkern/portable.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 64  // knob: 32 64
 
+constexpr int THIN_TILE = 6144, THIN_MOST = 31;  // elements of a thin tile, and lines
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
 template <int V>
@@ -42,6 +43,42 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     }
 }
 
+// A matrix of a few rows, or of a few columns: `thin` lines of `length`. In memory one side's elements
+// of a stretch of the length follow one another, the other side's lie in `thin` lines.
+template <bool COLUMNS>
+__global__ __launch_bounds__(BLOCK) void transpose_thin(const scalar_t* __restrict__ x,
+                                                        scalar_t* __restrict__ y, int thin,
+                                                        int64_t length, int stretch) {
+    __shared__ scalar_t tile[THIN_TILE];
+    const int64_t first = (int64_t)blockIdx.x * stretch;
+    const int count = (int)min((int64_t)stretch, length - first);
+    const scalar_t* dense_from = x + first * thin;
+    scalar_t* dense_to = y + first * thin;
+    if (COLUMNS)
+        for (int i = threadIdx.x; i < count * thin; i += BLOCK) tile[i] = dense_from[i];
+    else
+        for (int line = 0; line < thin; ++line)
+            for (int i = threadIdx.x; i < count; i += BLOCK)
+                tile[i * thin + line] = x[line * length + first + i];
+    __syncthreads();
+    if (!COLUMNS)
+        for (int i = threadIdx.x; i < count * thin; i += BLOCK) dense_to[i] = tile[i];
+    else
+        for (int line = 0; line < thin; ++line)
+            for (int i = threadIdx.x; i < count; i += BLOCK)
+                y[line * length + first + i] = tile[i * thin + line];
+}
+
+int launch_thin(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
+    const bool columns = cols < rows;
+    const int64_t thin = columns ? cols : rows, length = columns ? rows : cols;
+    const int stretch = (int)(THIN_TILE / thin / 32 * 32);
+    const auto kernel = columns ? transpose_thin<true> : transpose_thin<false>;
+    kernel<<<(unsigned)((length + stretch - 1) / stretch), BLOCK, 0, stream>>>(x, y, (int)thin, length,
+                                                                               stretch);
+    return (int)cudaGetLastError();
+}
+
 template <int V, int TALL>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     constexpr int WIDE = TILE * TILE / TALL;
@@ -70,5 +107,6 @@ extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t c
     }
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);
+    if (rows <= THIN_MOST || cols <= THIN_MOST) return launch_thin(x, y, rows, cols, stream);
     return launch<1>(x, y, rows, cols, stream);
 }

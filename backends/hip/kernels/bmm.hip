@@ -1,13 +1,9 @@
 // Matrix products of a batch, accumulated in float32: a block computes a square of one product,
 // each quarter of its threads a quarter of that, by FMA or, for halves on CDNA, on matrix cores.
 #define FEW_TILES 256  // knob: 64 128 256 512
+#include <portkern/thin_product.h>
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int THREADS = 256, DEPTH = 4 * VEC;
-
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
 
 struct Matrix {
     const scalar_t* at;
@@ -194,6 +190,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
                    int64_t n, int64_t k, hipStream_t stream) {
     if (batch == 0 || m == 0 || n == 0) return 0;
+    if (thin::is_thin(m, n)) return thin::launch({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)

@@ -1,14 +1,10 @@
 // Matrix product, accumulated in float32: register tiles of FMA, which every target has, and for
 // float16 and bfloat16 the matrix cores of CDNA.
 #define FEW_TILES 256  // knob: 64 128 256 512
+#include <portkern/thin_product.h>
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int THREADS = 256;
 constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
-
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
 
 // A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -193,6 +189,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
                       int64_t k, hipStream_t stream) {
     if (m == 0 || n == 0) return 0;
+    if (thin::is_thin(m, n)) return thin::launch({a, b, c, 1, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     return aligned ? launch<8, true>(a, b, c, m, n, k, stream)

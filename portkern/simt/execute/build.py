@@ -39,7 +39,7 @@ class UnmodelledSource(BuildError):
 @dataclass(frozen=True)
 class Source:
     """``text`` of a file called ``name``; ``prelude`` goes before its first line. ``search`` are
-    folders of quoted includes, ``defines`` macros. ``tree`` holds what is to be rewritten with
+    folders of includes, ``defines`` macros. ``tree`` holds what is to be rewritten with
     it."""
 
     text: str
@@ -74,8 +74,9 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     Raises Unmodelled for what the executor cannot run and BuildError for what is no C++.
     """
     box = runtime_library.ready()
-    if source.tree is not None and source.tree.search:
-        object_ = _compile_unit(box, source, source.tree, target, mode, workdir)
+    tree = source.tree
+    if tree is not None and (tree.search or rewrite.includes_device_code(source.text, source.search)):
+        object_ = _compile_unit(box, source, tree, target, mode, workdir)
     else:
         rewritten = rewrite.rewrite(source.text, source.name, library=True)
         _refuse(rewritten.diagnostics)
@@ -240,11 +241,13 @@ def _joined(files: Sequence[Path]) -> str:
 def _compile_unit(
     box: Toolbox, source: Source, tree: SourceTree, target: Target, mode: Mode, workdir: Path
 ) -> Path:
-    """The object file of a source and of what it includes of its project's files."""
+    """The object file of a source and of what it includes of its project's and of our files."""
+    tree = replace(tree, path=tree.path or source.name)
     file = tree.beside / f".unit-{source.name}"
     file.write_text(source.text + tree.after, encoding="utf-8")
     folder = workdir / f".simt-{mode}"
-    unit = rewrite.rewrite_tree(file, folder, search=tree.include, library=True, project=tree)
+    search = (*tree.include, *source.search)
+    unit = rewrite.rewrite_tree(file, folder, search=search, library=True, project=tree)
     _refuse(unit.diagnostics)
     text = _joined([part for part in folder.rglob("*") if part.is_file()])
     unit.main.write_text(source.prelude + unit.main.read_text("utf-8"), encoding="utf-8")

@@ -610,7 +610,10 @@ class _Plan:
         return False
 
     def _shown(self, folder: Path) -> str:
-        return os.path.relpath(folder, self.root) if self.root else str(folder)
+        """Empty of a folder that is not the project's: its files are called as they are included."""
+        if not self.root:
+            return str(folder)
+        return os.path.relpath(folder, self.root) if folder.is_relative_to(self.root) else ""
 
     def _note_folders(self, folder: Path, target: str) -> None:
         """`sub/../x.h` needs sub to exist, though nothing may be in it."""
@@ -621,6 +624,16 @@ class _Plan:
 
 
 _DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
+
+
+_KERNELS = re.compile(rb"__(shared|global)__|<<<")
+_ANGLED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>", re.MULTILINE)
+
+
+def includes_device_code(source: str, search: Sequence[Path]) -> bool:
+    """Whether a header of the folders ``search`` that it names must be rewritten with it."""
+    named = [folder / target for target in _ANGLED.findall(source) for folder in search]
+    return any(_KERNELS.search(file.read_bytes()) for file in named if file.is_file())
 
 
 def _is_device_code(file: Path) -> bool:

@@ -9,42 +9,41 @@ struct alignas(16) Pack {
     scalar_t at[VEC];
 };
 
-// A row of a tensor in packs of memory. WHOLE: it is packs of its own. Else it shares its first and
-// its last pack with its neighbours: their elements are read along, and `has` tells which are whose.
+// A row of a tensor in packs of memory. WHOLE: it is packs of its own. Else its first and its last pack
+// are its edges, which it may share with its neighbours: `has` tells which elements are whose.
 template <bool WHOLE>
 struct Row {
-    const scalar_t* start;       // of pack 0, at the row's first element or shortly before it
-    const scalar_t *begin, *end;  // of the tensor
-    int skip;                    // elements of pack 0 that are not the row's
-    int64_t length;
+    const scalar_t* tensor;
+    const scalar_t* start;  // of pack 0, at the row's first element or shortly before it
+    int64_t length, packs;
+    int skip;  // elements of pack 0 that are not the row's
 
-    __device__ __forceinline__ Row(const scalar_t* tensor, int64_t row, int64_t length, int64_t rows)
-        : begin(tensor), end(tensor + rows * length), length(length) {
+    __device__ __forceinline__ Row(const scalar_t* tensor, int64_t row, int64_t length)
+        : tensor(tensor), length(length) {
         const scalar_t* own = tensor + row * length;
         skip = WHOLE ? 0 : (int)((uintptr_t)own % 16 / sizeof(scalar_t));
         start = own - skip;
+        packs = WHOLE ? length / VEC : (skip + length + VEC - 1) / VEC;
     }
-    __device__ __forceinline__ int64_t packs() const {
-        return WHOLE ? length / VEC : (skip + length + VEC - 1) / VEC;
-    }
+    __device__ __forceinline__ bool edge(int64_t i) const { return !WHOLE && (i == 0 || i == packs - 1); }
     // Of element j of pack i: its place in the row, if it has one there.
     __device__ __forceinline__ int64_t column(int64_t i, int j) const { return i * VEC + j - skip; }
     __device__ __forceinline__ bool has(int64_t i, int j) const {
-        return WHOLE || (uint64_t)column(i, j) < (uint64_t)length;
+        return !edge(i) || (uint64_t)column(i, j) < (uint64_t)length;
     }
-    __device__ __forceinline__ Pack load(int64_t i) const {
+    // With `other` for what is not the row's.
+    __device__ __forceinline__ Pack load(int64_t i, scalar_t other = scalar_t(0.0f)) const {
         const scalar_t* from = start + i * VEC;
-        if (WHOLE || (from >= begin && from + VEC <= end))
-            return *reinterpret_cast<const Pack*>(from);
-        Pack pack;  // at the tensor's ends
+        if (!edge(i)) return *reinterpret_cast<const Pack*>(from);
+        Pack pack;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) pack.at[j] = has(i, j) ? from[j] : scalar_t(0.0f);
+        for (int j = 0; j < VEC; ++j) pack.at[j] = has(i, j) ? from[j] : other;
         return pack;
     }
     // Into the same row of `to`, whose packs lie as the tensor's do if `alike`.
     __device__ __forceinline__ void store(scalar_t* to, int64_t i, const Pack& pack, bool alike) const {
-        scalar_t* at = to + (start - begin) + i * VEC;
-        if (WHOLE || (alike && has(i, 0) && has(i, VEC - 1))) {
+        scalar_t* at = to + (start - tensor) + i * VEC;
+        if (WHOLE || (alike && !edge(i))) {
             *reinterpret_cast<Pack*>(at) = pack;
             return;
         }
@@ -76,6 +75,7 @@ struct Sum {
 // Over groups of `lanes` neighbours, a power of two; all lanes of a warp take part.
 template <class Combine>
 __device__ __forceinline__ float lane_reduce(float value, int lanes) {
+#pragma unroll
     for (int d = lanes / 2; d > 0; d /= 2) value = Combine::of(value, warp_shuffle_xor(value, d));
     return value;
 }
@@ -102,6 +102,21 @@ inline int lanes_for(int64_t packs, int share) {
     return lanes;
 }
 
+// Calls `launch` with them as a constant.
+template <int LANES>
+struct Lanes {
+    static constexpr int count = LANES;
+};
+template <class Launch>
+void with_lanes(int lanes, Launch launch) {
+    if (lanes == 1) launch(Lanes<1>());
+    if (lanes == 2) launch(Lanes<2>());
+    if (lanes == 4) launch(Lanes<4>());
+    if (lanes == 8) launch(Lanes<8>());
+    if (lanes == 16) launch(Lanes<16>());
+    if (lanes == 32) launch(Lanes<32>());
+}
+
 // Blocks that share a row: as many as bring `wanted` blocks in all, and `least` packs or more to each.
 inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t least) {
     const int64_t by_blocks = (wanted + rows - 1) / rows, by_packs = packs / least;
@@ -116,6 +131,50 @@ struct Part {
         : first(packs * part / splits), last(packs * (part + 1) / splits) {}
 };
 
+// The pool keeps what goes back to it, or the driver would take it away at every synchronisation.
+inline void keep_memory() {
+    static const bool kept = [] {
+        int device = 0;
+        cudaMemPool_t pool;
+        uint64_t everything = ~0ull;
+        return cudaGetDevice(&device) == cudaSuccess &&
+               cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess &&
+               cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything) == cudaSuccess;
+    }();
+    (void)kept;
+}
+
+// Gives `take` each of the packs of a part of a row that member `me` of `members` has, with its number,
+// U at a time and in no order: the last ones, and the row's edges, alone, with `other` for what is not
+// the row's. Loads without conditions are on their way together.
+template <int U, bool WHOLE, class Take>
+__device__ __forceinline__ void each_pack(const Row<WHOLE>& row, const Part& part, int me, int members,
+                                          scalar_t other, Take take) {
+    const int64_t first = WHOLE || part.first > 0 ? part.first : 1;
+    const int64_t last = WHOLE || part.last < row.packs ? part.last : row.packs - 1;
+    const Pack* packs = reinterpret_cast<const Pack*>(row.start);
+    int64_t i = first + me;
+    for (; i + (U - 1) * members < last; i += U * members) {
+        Pack values[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) values[u] = packs[i + u * members];
+        take(values, i);
+    }
+    for (; i < last; i += members) {
+        const Pack value[1] = {packs[i]};
+        take(value, i);
+    }
+    if (WHOLE || me > 0) return;
+    if (part.first == 0 && part.last > 0) {
+        const Pack value[1] = {row.load(0, other)};
+        take(value, 0);
+    }
+    if (part.last == row.packs && row.packs > 1 && part.first < part.last) {
+        const Pack value[1] = {row.load(row.packs - 1, other)};
+        take(value, row.packs - 1);
+    }
+}
+
 // Memory for what blocks tell each other, none for a count of 0; goes back in the stream's order.
 template <class T>
 struct Scratch {
@@ -124,7 +183,9 @@ struct Scratch {
     cudaError_t error = cudaSuccess;
 
     Scratch(int64_t count, cudaStream_t stream) : stream(stream) {
-        if (count) error = cudaMallocAsync((void**)&data, count * sizeof(T), stream);
+        if (!count) return;
+        keep_memory();
+        error = cudaMallocAsync((void**)&data, count * sizeof(T), stream);
     }
     ~Scratch() {
         if (data) cudaFreeAsync(data, stream);

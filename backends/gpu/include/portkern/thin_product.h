@@ -1,0 +1,177 @@
+// Matrix products of a few rows or columns, alone or in a batch: every element of the large
+// operand is read once, in packs, and used for all of them. Where that makes too few blocks, several
+// share a sum. Accumulated in float32.
+#pragma once
+#include <portkern/rows.h>
+
+namespace thin {
+
+// More rows than these are worth a tile of the matrix units, or of registers.
+constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 8, THREADS = 256, FILLING = 512;
+
+struct Product {
+    const scalar_t *a, *b;
+    scalar_t* c;
+    int64_t batch, m, n, k;
+};
+
+// What several blocks summed of the elements of C, side by side.
+__global__ __launch_bounds__(THREADS) void add_parts(const float* __restrict__ parts, scalar_t* c,
+                                                     int64_t count, int64_t splits) {
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    float total = 0.0f;
+#pragma unroll 8
+    for (int64_t s = 0; s < splits; ++s) total += parts[s * count + i];
+    c[i] = scalar_t(total);
+}
+
+inline void launch_add(const float* parts, scalar_t* c, int64_t count, int64_t splits,
+                       cudaStream_t stream) {
+    add_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(parts, c, count, splits);
+}
+
+template <int V>
+struct alignas(V * sizeof(scalar_t)) Some {
+    scalar_t at[V];
+};
+
+// ---- Few rows: threads have columns of B, and meet with those that have other rows of it.
+
+template <int M, int V>
+__global__ __launch_bounds__(THREADS) void few_rows(const Product all, float* parts, int64_t tiles,
+                                                    int64_t splits) {
+    constexpr int DEEP = 4;  // neighbouring rows of B, of which a thread takes all
+    __shared__ float sums[THREADS * V];
+    const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
+    const int64_t batch = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
+    const int64_t width = all.n / V, column = blockIdx.x % tiles * wide + x;
+    const Part part((all.k + DEEP - 1) / DEEP, splits, split);
+    const scalar_t* a = all.a + batch * all.m * all.k;
+    const Some<V>* b = reinterpret_cast<const Some<V>*>(all.b + batch * all.k * all.n) + column;
+    float total[M][V] = {};
+    const auto add = [&](auto depth, int64_t row) {
+        constexpr int ROWS = decltype(depth)::count;
+        Some<V> values[ROWS];
+#pragma unroll
+        for (int u = 0; u < ROWS; ++u) values[u] = b[(row + u) * width];
+#pragma unroll
+        for (int i = 0; i < M; ++i) {
+            if (i >= all.m) continue;
+#pragma unroll
+            for (int u = 0; u < ROWS; ++u) {
+                const float left = float(a[i * all.k + row + u]);
+#pragma unroll
+                for (int j = 0; j < V; ++j) total[i][j] = fmaf(left, float(values[u].at[j]), total[i][j]);
+            }
+        }
+    };
+#pragma unroll 2
+    for (int64_t group = part.first + y; column < width && group < part.last; group += tall) {
+        const int64_t row = group * DEEP;
+        if (row + DEEP <= all.k) add(Lanes<DEEP>(), row);
+        else
+            for (int64_t one = row; one < all.k; ++one) add(Lanes<1>(), one);
+    }
+#pragma unroll
+    for (int i = 0; i < M; ++i) {
+        if (i >= all.m) continue;
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < V; ++j) sums[(y * wide + x) * V + j] = total[i][j];
+        __syncthreads();
+        // Now a thread has a column, whoever summed it.
+        for (int own = y * wide + x; own < wide * V; own += THREADS) {
+            const int64_t at = blockIdx.x % tiles * wide * V + own;
+            if (at >= all.n) continue;
+            float one = 0.0f;
+            for (int r = 0; r < tall; ++r) one += sums[r * wide * V + own];
+            const int64_t place = (batch * all.m + i) * all.n + at;
+            if (parts) parts[split * all.batch * all.m * all.n + place] = one;
+            else all.c[place] = scalar_t(one);
+        }
+    }
+}
+
+template <int M, int V>
+int launch_rows(const Product& all, cudaStream_t stream) {
+    if constexpr (M < MOST_ROWS)
+        if (all.m > M) return launch_rows<2 * M, V>(all, stream);
+    int wide = 32;  // fewer where there are fewer columns: the others take rows instead
+    while (wide > 1 && wide / 2 * V >= all.n) wide /= 2;
+    const int64_t tiles = (all.n / V + wide - 1) / wide, count = all.batch * all.m * all.n;
+    const int64_t splits = splits_for(all.batch * tiles, all.k, FILLING, 2 * THREADS / wide * 4);
+    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
+    if (parts.error) return (int)parts.error;
+    const dim3 block(wide, THREADS / wide);
+    few_rows<M, V><<<(unsigned)(all.batch * tiles * splits), block, 0, stream>>>(all, parts.data, tiles, splits);
+    if (parts.data) launch_add(parts.data, all.c, count, splits, stream);
+    return (int)cudaGetLastError();
+}
+
+// ---- Few columns: lanes go along rows of A.
+
+template <int N, bool WHOLE>
+__global__ __launch_bounds__(THREADS) void few_columns(const Product all, float* parts, int lanes,
+                                                       int64_t splits) {
+    const int64_t rows = all.batch * all.m, group = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    const int lane = threadIdx.x % lanes;
+    const int64_t row = group / splits < rows ? group / splits : rows - 1, split = group % splits;
+    const Row<WHOLE> a(all.a, row, all.k);
+    const Part part(a.packs, splits, split);
+    const scalar_t* b = all.b + row / all.m * all.k * all.n;
+    float total[N] = {};
+    const auto add = [&](const Pack& left, int64_t i, int j) {
+        const scalar_t* right = b + a.column(i, j) * all.n;
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+            if (e < all.n) total[e] = fmaf(float(left.at[j]), float(right[e]), total[e]);
+    };
+    each_pack<4>(a, part, lane, lanes, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+        for (const Pack& left : values) {
+            if (a.edge(i))
+                for (int j = 0; j < VEC; ++j) {
+                    if (a.has(i, j)) add(left, i, j);
+                }
+            else
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) add(left, i, j);
+            i += lanes;
+        }
+    });
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+        total[e] = lane_reduce<Sum>(total[e], lanes);
+        if (lane > 0 || group >= rows * splits || e >= all.n) continue;
+        const int64_t place = row * all.n + e;
+        if (parts) parts[split * rows * all.n + place] = total[e];
+        else all.c[place] = scalar_t(total[e]);
+    }
+}
+
+template <int N, bool WHOLE>
+int launch_columns(const Product& all, cudaStream_t stream) {
+    if constexpr (N < MOST_COLUMNS)
+        if (all.n > N) return launch_columns<2 * N, WHOLE>(all, stream);
+    const int64_t packs = most_packs(all.k, WHOLE), rows = all.batch * all.m;
+    const int lanes = lanes_for(packs, 2);
+    const int64_t splits = splits_for((rows * lanes + THREADS - 1) / THREADS, packs, FILLING, 4 * 32);
+    const int64_t blocks = (rows * splits * lanes + THREADS - 1) / THREADS;
+    Scratch<float> parts(splits > 1 ? splits * rows * all.n : 0, stream);
+    if (parts.error) return (int)parts.error;
+    few_columns<N, WHOLE><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, splits);
+    if (parts.data) launch_add(parts.data, all.c, rows * all.n, splits, stream);
+    return (int)cudaGetLastError();
+}
+
+inline bool is_thin(int64_t m, int64_t n) { return m <= MOST_ROWS || n <= MOST_COLUMNS; }
+
+inline int launch(const Product& all, cudaStream_t stream) {
+    if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m))
+        return are_whole((uintptr_t)all.a, all.k) ? launch_columns<1, true>(all, stream)
+                                                  : launch_columns<1, false>(all, stream);
+    return are_whole((uintptr_t)all.b, all.n) ? launch_rows<1, VEC>(all, stream)
+                                              : launch_rows<1, 1>(all, stream);
+}
+
+}  // namespace thin
