@@ -309,8 +309,8 @@ def test_honest_kernels_are_not_accused(tmp_path: Path) -> None:
     [
         (["name=transfer", "op=relu", "target=x86_64"], "in several places; use targets="),
         (["name=search", "op=relu", "backends=[cpu]"], "choose it with backend="),
-        (["name=transfer", "op=relu", "backends=[hip]", "targets=[sm_90]"],
-         "No target of sm_90 is one that hip compiles for"),
+        (["name=transfer", "op=relu", "backends=[cpu]", "targets=[sm_90]"],
+         "No target of sm_90 is one that cpu compiles for"),
         (["name=profiling", "op=relu", "hints=false"], "for one of plain, prompt, profile set"),
         (["name=knowledge", "op=relu", "arms=[kp]"], "No arm 'kp'; did you mean 'kb'?"),
     ],
