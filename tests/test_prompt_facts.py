@@ -167,7 +167,7 @@ def test_what_presets_recall_has_no_number_of_another_target_and_no_hint_again()
     for chosen_memory in knowing:
         for place in PLACES[::4]:  # each language, with several targets
             one = task(*place)
-            recall = memory.load(chosen_memory, task=one, folder=Path("unused"))
+            recall = memory.load(chosen_memory, task=one, folder=Path("build/unused"))
             given = writer(one, Slot(), [], recall=recall).facts("coder")
             shown = text("direct", facts(one, Slot()) | given)
             for hint in one.target.hints:
@@ -241,7 +241,7 @@ def test_each_hint_is_said_once_and_without_its_sources(
 def test_looking_hints_up_does_not_say_them_again() -> None:
     one = task("cuda", "cuda", "h200")
     for options in ({"knowledge": "bm25", "corpora": ["hints"]}, {"knowledge": "kb"}):
-        recall = memory.load(options, task=one, folder=Path("unused"))
+        recall = memory.load(options, task=one, folder=Path("build/unused"))
         given = writer(one, Slot(), [], recall=recall).facts("coder")
         shown = text("direct", facts(one, Slot()) | given)
         assert all(shown.count(hint.text) <= 1 for hint in one.target.hints)

@@ -75,7 +75,8 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     """
     box = runtime_library.ready()
     tree = source.tree
-    if tree is not None and (tree.search or rewrite.includes_device_code(source.text, source.search)):
+    with_kernels = rewrite.includes_device_code(source.text, source.search)
+    if tree is not None and (tree.search or with_kernels):
         object_ = _compile_unit(box, source, tree, target, mode, workdir)
     else:
         rewritten = rewrite.rewrite(source.text, source.name, library=True)

@@ -610,7 +610,7 @@ class _Plan:
         return False
 
     def _shown(self, folder: Path) -> str:
-        """Empty of a folder that is not the project's: its files are called as they are included."""
+        """Empty of a folder that is not the project's, whose files are called as included."""
         if not self.root:
             return str(folder)
         return os.path.relpath(folder, self.root) if folder.is_relative_to(self.root) else ""
