@@ -312,7 +312,7 @@ def test_honest_kernels_are_not_accused(tmp_path: Path) -> None:
         (["name=transfer", "op=relu", "backends=[cpu]", "targets=[sm_90]"],
          "No target of sm_90 is one that cpu compiles for"),
         (["name=profiling", "op=relu", "hints=false"], "for one of plain, prompt, profile set"),
-        (["name=knowledge", "op=relu", "arms=[kp]"], "No arm 'kp'; did you mean 'kb'?"),
+        (["name=knowledge", "op=relu", "arms=[kp]"], "No arm 'kp'; available: bm25, embed, kb"),
     ],
 )  # fmt: skip
 def test_questions_that_make_no_sense(

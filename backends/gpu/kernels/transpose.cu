@@ -101,10 +101,6 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                          cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    if (rows == 1 || cols == 1) {  // the order stays
-        const size_t bytes = rows * cols * sizeof(scalar_t);
-        return (int)cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream);
-    }
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);
     if (rows <= THIN_MOST || cols <= THIN_MOST) return launch_thin(x, y, rows, cols, stream);
