@@ -94,9 +94,17 @@ def main() -> None:
     kept = Path(words["folder"]) if "folder" in words else None
     with tempfile.TemporaryDirectory() if kept is None else nullcontext(str(kept)) as folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        records = run(grid, Path(folder))
+        records: list[Record] = []
+        for made in run(grid, Path(folder)):
+            records += made
+            write(grid, records, words.get("out", f"grid-{grid.where.name}.json"))
     session.close_servers()
-    rows = list(summaries(grid, records))
+    print(table(list(summaries(records))))
+
+
+def write(grid: Grid, records: Sequence[Record], name: str) -> None:
+    """What is known so far, if the rest should fail."""
+    rows = list(summaries(records))
     document = {
         "seed": grid.seed,
         "command": f"python -m benchmarks.grid {' '.join(sys.argv[1:])}",
@@ -105,8 +113,7 @@ def main() -> None:
         "summary": goals(rows),
         "cells": rows,
     }
-    _script.write(words.get("out", f"grid-{grid.where.name}.json"), document)
-    print(table(rows))
+    _script.write(name, document)
 
 
 def asked(words: Mapping[str, str]) -> Grid:
@@ -140,9 +147,8 @@ def seed_of(word: str) -> int:
     return int(told.stdout[:SEED_DIGITS], 16)
 
 
-def run(grid: Grid, folder: Path) -> list[Record]:
-    """The records of all cells that could be run until the time was over."""
-    made: list[Record] = []
+def run(grid: Grid, folder: Path) -> Iterator[list[Record]]:
+    """The records of each operator and dtype that could be begun until the time was over."""
     cache = ArtifactCache(cache_root() / "builds")
     options = TrialOptions(
         plan=TimingPlan(rounds=7, budget_s=0.4), baselines=BASELINES, distributions=("normal",)
@@ -151,18 +157,17 @@ def run(grid: Grid, folder: Path) -> list[Record]:
         for dtype in grid.dtypes:
             if time.monotonic() > grid.until:
                 print(f"grid: the time is over before {name} {dtype}", file=sys.stderr)
-                return made
+                return
             file = RecordFile(folder / f"{name}-{dtype}.jsonl")
             cells = [cell for cell in grid.cells(name, dtype) if not cell.ruled_out]
-            made += Matrix(cells, "grid", file, cache, options).execute()
+            yield Matrix(cells, "grid", file, cache, options).execute()
             print(f"grid: {name} {dtype}: {len(cells)} cells", file=sys.stderr, flush=True)
-    return made
 
 
 # ---- what comes out
 
 
-def summaries(grid: Grid, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+def summaries(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """One for each operator, dtype and shape; times in microseconds."""
     found: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from importlib import import_module, resources
 from itertools import cycle
 from pathlib import Path
 
@@ -175,3 +175,17 @@ def test_the_guides_example_compiles(backend: Backend, tmp_path: Path) -> None:
     lines = guide.partition("## An example that compiles")[2].splitlines()
     source = "\n".join(line.removeprefix("    ") for line in lines)
     assert backend.build(request(source), tmp_path).resources
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z6kernelILi4EEvPKf", "kernel<4>"),
+        ("_Z11sum_columnsILi8ELin1EEvPKfPfl", "sum_columns<8, -1>"),
+        ("_Z8of_parts7TensorsPK6float2l", "of_parts"),
+        ("_ZN5split5halveILb1EEEvPKfl", "halve<1>"),
+        ("relu_kernel", "relu_kernel"),
+    ],
+)
+def test_kernels_are_called_as_their_source_calls_them(symbol: str, name: str) -> None:
+    assert import_module("portkern.backends.cuda.ptxas").readable(symbol) == name

@@ -53,13 +53,16 @@ def _block(directives: str) -> int | None:
 
 def readable(symbol: str) -> str:
     """``_Z6kernelILi4EEvPKf`` as ``kernel<4>``; arguments that are not integers are left out."""
-    text = symbol.removeprefix("_ZN").lstrip("L") if symbol.startswith("_ZN") else symbol[2:]
     if not symbol.startswith("_Z"):
         return symbol
+    nested = symbol.startswith("_ZN")
+    text = symbol.removeprefix("_ZN").lstrip("L") if nested else symbol[2:]
     name = symbol
     while match := re.match(r"L?(\d+)", text):
         start = match.end()
         name, text = text[start : start + int(match[1])], text[start + int(match[1]) :]
+        if not nested:  # what follows are types of arguments
+            break
     if not text.startswith("I"):
         return name
     values = []
