@@ -28,6 +28,11 @@ _HOST_API = """
 template <class... A> __device__ cudaError_t cudaFuncSetAttribute(A...) { return cudaSuccess; }
 template <class... A> __device__ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     int* blocks, A...) { *blocks = 1; return cudaSuccess; }
+template <class... A> __device__ cudaError_t cudaDeviceGetDefaultMemPool(A...) {
+    return cudaSuccess; }
+template <class... A> __device__ cudaError_t cudaMemPoolSetAttribute(A...) { return cudaSuccess; }
+template <class... A> __device__ cudaError_t cudaMallocAsync(A...) { return cudaSuccess; }
+template <class... A> __device__ cudaError_t cudaFreeAsync(A...) { return cudaSuccess; }
 """
 _FLAGS = ("-std=c++17", "-lineinfo", "-default-device", "-rdc=true", "--ptxas-options=-v")
 

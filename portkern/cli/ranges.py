@@ -43,6 +43,7 @@ RANGES = {
     "batch": Range(1, 1_000),
     "finalists": Range(1, 1_000),
     "inflight": Range(1, 1_000),
+    "concurrency": Range(1, 1_000),
     "builders": Range(1, 1_000),
     "workers": Range(0, 1_000),
     "jobs": Range(0, 1_000),

@@ -131,19 +131,6 @@ struct Part {
         : first(packs * part / splits), last(packs * (part + 1) / splits) {}
 };
 
-// The pool keeps what goes back to it, or the driver would take it away at every synchronisation.
-inline void keep_memory() {
-    static const bool kept = [] {
-        int device = 0;
-        cudaMemPool_t pool;
-        uint64_t everything = ~0ull;
-        return cudaGetDevice(&device) == cudaSuccess &&
-               cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess &&
-               cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything) == cudaSuccess;
-    }();
-    (void)kept;
-}
-
 // Gives `take` each of the packs of a part of a row that member `me` of `members` has, with its number,
 // U at a time and in no order: the last ones, and the row's edges, alone, with `other` for what is not
 // the row's. Loads without conditions are on their way together.
@@ -173,6 +160,19 @@ __device__ __forceinline__ void each_pack(const Row<WHOLE>& row, const Part& par
         const Pack value[1] = {row.load(row.packs - 1, other)};
         take(value, row.packs - 1);
     }
+}
+
+// The pool keeps what goes back to it, or the driver would take it away at every synchronisation.
+inline void keep_memory() {
+    static bool done = false;
+    if (done) return;
+    int device = 0;
+    cudaMemPool_t pool;
+    uint64_t everything = ~0ull;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess &&
+        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything) == cudaSuccess)
+        done = true;
 }
 
 // Memory for what blocks tell each other, none for a count of 0; goes back in the stream's order.

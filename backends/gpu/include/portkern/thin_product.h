@@ -7,7 +7,7 @@
 namespace thin {
 
 // More rows than these are worth a tile of the matrix units, or of registers.
-constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 8, THREADS = 256, FILLING = 512;
+constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 4, THREADS = 256, FILLING = 512;
 
 struct Product {
     const scalar_t *a, *b;
@@ -38,11 +38,30 @@ struct alignas(V * sizeof(scalar_t)) Some {
 
 // ---- Few rows: threads have columns of B, and meet with those that have other rows of it.
 
+// Of `ROWS` rows of B from `row` on, which are all there: loads without conditions.
+template <int ROWS, int M, int V>
+__device__ __forceinline__ void add_rows(float (&total)[M][V], const Product& all, const scalar_t* a,
+                                         const Some<V>* b, int64_t width, int64_t row) {
+    Some<V> values[ROWS];
+#pragma unroll
+    for (int u = 0; u < ROWS; ++u) values[u] = b[(row + u) * width];
+#pragma unroll
+    for (int i = 0; i < M; ++i) {
+        if (i >= all.m) continue;
+#pragma unroll
+        for (int u = 0; u < ROWS; ++u) {
+            const float left = float(a[i * all.k + row + u]);
+#pragma unroll
+            for (int j = 0; j < V; ++j) total[i][j] = fmaf(left, float(values[u].at[j]), total[i][j]);
+        }
+    }
+}
+
 template <int M, int V>
 __global__ __launch_bounds__(THREADS) void few_rows(const Product all, float* parts, int64_t tiles,
                                                     int64_t splits) {
     constexpr int DEEP = 4;  // neighbouring rows of B, of which a thread takes all
-    __shared__ float sums[THREADS * V];
+    __shared__ float sums[M][THREADS * V];
     const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
     const int64_t batch = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
     const int64_t width = all.n / V, column = blockIdx.x % tiles * wide + x;
@@ -50,46 +69,27 @@ __global__ __launch_bounds__(THREADS) void few_rows(const Product all, float* pa
     const scalar_t* a = all.a + batch * all.m * all.k;
     const Some<V>* b = reinterpret_cast<const Some<V>*>(all.b + batch * all.k * all.n) + column;
     float total[M][V] = {};
-    const auto add = [&](auto depth, int64_t row) {
-        constexpr int ROWS = decltype(depth)::count;
-        Some<V> values[ROWS];
-#pragma unroll
-        for (int u = 0; u < ROWS; ++u) values[u] = b[(row + u) * width];
-#pragma unroll
-        for (int i = 0; i < M; ++i) {
-            if (i >= all.m) continue;
-#pragma unroll
-            for (int u = 0; u < ROWS; ++u) {
-                const float left = float(a[i * all.k + row + u]);
-#pragma unroll
-                for (int j = 0; j < V; ++j) total[i][j] = fmaf(left, float(values[u].at[j]), total[i][j]);
-            }
-        }
-    };
-#pragma unroll 2
     for (int64_t group = part.first + y; column < width && group < part.last; group += tall) {
         const int64_t row = group * DEEP;
-        if (row + DEEP <= all.k) add(Lanes<DEEP>(), row);
+        if (row + DEEP <= all.k) add_rows<DEEP>(total, all, a, b, width, row);
         else
-            for (int64_t one = row; one < all.k; ++one) add(Lanes<1>(), one);
+            for (int64_t one = row; one < all.k; ++one) add_rows<1>(total, all, a, b, width, one);
     }
 #pragma unroll
-    for (int i = 0; i < M; ++i) {
-        if (i >= all.m) continue;
-        __syncthreads();
+    for (int i = 0; i < M; ++i)
 #pragma unroll
-        for (int j = 0; j < V; ++j) sums[(y * wide + x) * V + j] = total[i][j];
-        __syncthreads();
-        // Now a thread has a column, whoever summed it.
-        for (int own = y * wide + x; own < wide * V; own += THREADS) {
-            const int64_t at = blockIdx.x % tiles * wide * V + own;
-            if (at >= all.n) continue;
-            float one = 0.0f;
-            for (int r = 0; r < tall; ++r) one += sums[r * wide * V + own];
-            const int64_t place = (batch * all.m + i) * all.n + at;
-            if (parts) parts[split * all.batch * all.m * all.n + place] = one;
-            else all.c[place] = scalar_t(one);
-        }
+        for (int j = 0; j < V; ++j) sums[i][(y * wide + x) * V + j] = total[i][j];
+    __syncthreads();
+    // Now a thread has an element of C, whoever summed it.
+    const int columns = wide * V;
+    for (int own = y * wide + x; own < all.m * columns; own += THREADS) {
+        const int64_t i = own / columns, at = blockIdx.x % tiles * columns + own % columns;
+        if (at >= all.n) continue;
+        float one = 0.0f;
+        for (int r = 0; r < tall; ++r) one += sums[i][r * columns + own % columns];
+        const int64_t place = (batch * all.m + i) * all.n + at;
+        if (parts) parts[split * all.batch * all.m * all.n + place] = one;
+        else all.c[place] = scalar_t(one);
     }
 }
 
@@ -121,27 +121,27 @@ __global__ __launch_bounds__(THREADS) void few_columns(const Product all, float*
     const Part part(a.packs, splits, split);
     const scalar_t* b = all.b + row / all.m * all.k * all.n;
     float total[N] = {};
-    const auto add = [&](const Pack& left, int64_t i, int j) {
-        const scalar_t* right = b + a.column(i, j) * all.n;
-#pragma unroll
-        for (int e = 0; e < N; ++e)
-            if (e < all.n) total[e] = fmaf(float(left.at[j]), float(right[e]), total[e]);
-    };
-    each_pack<4>(a, part, lane, lanes, scalar_t(0.0f), [&](const auto& values, int64_t i) {
+    each_pack<2>(a, part, lane, lanes, scalar_t(0.0f), [&](const auto& values, int64_t i) {
         for (const Pack& left : values) {
-            if (a.edge(i))
-                for (int j = 0; j < VEC; ++j) {
-                    if (a.has(i, j)) add(left, i, j);
-                }
-            else
 #pragma unroll
-                for (int j = 0; j < VEC; ++j) add(left, i, j);
+            for (int j = 0; j < VEC; ++j) {
+                const bool own = a.has(i, j);  // else 0, whatever stands beside the row
+                const scalar_t* right = b + (own ? a.column(i, j) : 0) * all.n;
+#pragma unroll
+                for (int e = 0; e < N; ++e) {
+                    if (e >= all.n) continue;
+                    const float factor = own ? float(right[e]) : 0.0f;
+                    total[e] = fmaf(float(left.at[j]), factor, total[e]);
+                }
+            }
             i += lanes;
         }
     });
+    for (int d = lanes / 2; d > 0; d /= 2)
+#pragma unroll
+        for (int e = 0; e < N; ++e) total[e] += warp_shuffle_xor(total[e], d);
 #pragma unroll
     for (int e = 0; e < N; ++e) {
-        total[e] = lane_reduce<Sum>(total[e], lanes);
         if (lane > 0 || group >= rows * splits || e >= all.n) continue;
         const int64_t place = row * all.n + e;
         if (parts) parts[split * rows * all.n + place] = total[e];
