@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,24 +15,9 @@ from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.errors import StorageError
 from portkern.records.record import Cost
+from tests.browser import browse, needs_browser
 
 HOSTILE = '</pre><script>alert(1)</script> & "quotes" | `code` 漢字 \x1b[31mred\x07'
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-)
-in_a_browser = pytest.mark.skipif(
-    BROWSER is None, reason=f"no browser on PATH: none of {', '.join(NAMES)}"
-)
 
 
 def attempt(name: str, score: float = 0.0, **facts: Any) -> Attempt:
@@ -330,18 +313,7 @@ def test_the_curve_only_rises_and_ends_with_the_best(tmp_path: Path) -> None:
 # ---- in a browser
 
 
-def browse(file: Path, *options: str) -> str:
-    """Opens the page as a user would; returns what the browser printed on stdout."""
-    profile = f"--user-data-dir={file.parent / 'profile'}"
-    command = [str(BROWSER), *FLAGS, profile, *options, file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not console, console  # something that the page's policy refused
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-@in_a_browser
+@needs_browser
 def test_a_browser_shows_the_tree_and_refuses_nothing(tmp_path: Path) -> None:
     log = long()
     written(tmp_path, log, summary(log.best()[0].id))
@@ -351,7 +323,7 @@ def test_a_browser_shows_the_tree_and_refuses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@in_a_browser
+@needs_browser
 def test_light_dark_and_narrow_are_drawn_without_sideways_scrolling(tmp_path: Path) -> None:
     log = long()
     html, _ = written(tmp_path, log, summary(log.best()[0].id))
