@@ -7,8 +7,6 @@
 #define ITEMS 4  // knob: 2 4 8
 #define FILL 1024  // knob: 512 1024 2048
 
-constexpr int AHEAD = 4;  // packs on their way at once
-
 struct Tensors {
     const scalar_t *x, *weight;
     scalar_t* y;
@@ -34,8 +32,9 @@ __device__ __forceinline__ void write(const Tensors& all, const Row<WHOLE>& row,
     if (WHOLE) weight = reinterpret_cast<const Pack*>(all.weight)[i];
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
-        if (!WHOLE && row.has(i, j)) weight.at[j] = all.weight[row.column(i, j)];
-        result.at[j] = scalar_t(float(values.at[j]) * scale * float(weight.at[j]));
+        const int64_t column = row.has(i, j) ? row.column(i, j) : 0;
+        const float factor = float(WHOLE ? weight.at[j] : all.weight[column]);
+        result.at[j] = scalar_t(float(values.at[j]) * scale * factor);
     }
     row.store(all.y, i, result, all.alike);
 }
@@ -92,9 +91,8 @@ template <bool WHOLE>
 __device__ __forceinline__ float look(const Row<WHOLE>& row, const Part& part) {
     __shared__ float partial[WARPS_MOST];
     float total = 0.0f;
-    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t) {
-        for (const Pack& pack : values) total += squares(true, pack);
-    });
+    for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK)
+        total += squares(true, row.load(i));
     return block_reduce<Sum>(total, partial);
 }
 

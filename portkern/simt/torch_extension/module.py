@@ -47,10 +47,16 @@ def unmodelled(request: Build) -> Missing | None:
 
 
 def _unmasked(source: str) -> str:
-    """The first warp operation without a mask that is used; a macro is where its name is."""
-    plain = "\n".join(line for line in source.splitlines() if not _DEFINE.match(line))
-    for line in source.splitlines():
+    """The first warp operation without a mask that is used; a macro is where its name is, and one
+    that is also defined with a mask has that definition in CUDA."""
+    lines = source.splitlines()
+    plain = "\n".join(line for line in lines if not _DEFINE.match(line))
+    defined = [(line, macro[1]) for line in lines if (macro := _DEFINE.match(line))]
+    masked = {name for line, name in defined if not _UNMASKED.search(line)}
+    for line in lines:
         found, macro = _UNMASKED.search(line), _DEFINE.match(line)
+        if macro and macro[1] in masked:
+            continue
         if found and (macro is None or re.search(rf"\b{macro[1]}\b", plain)):
             return found[1]
     return ""
