@@ -135,7 +135,9 @@ def test_what_is_wrong_is_told_and_refused_and_wrong_edits_come_to_nothing(sourc
     lines = repairs(source)
     assert [line["status"] for line in lines] == ["refused", "undone", "kept"]
     last = lines[-1]
-    assert str(last["prompt"]).startswith("port_repair@") and last["model"] == MODEL and last["diff"]
+    assert (
+        str(last["prompt"]).startswith("port_repair@") and last["model"] == MODEL and last["diff"]
+    )
     assert isinstance(last["tokens_in"], int) and last["tokens_in"] > 100
     change = last["kernels"]
     assert isinstance(change, list) and len(change) == 1
