@@ -356,13 +356,11 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
     int device = 0, multiprocessors = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    keep_memory();
     const int64_t of_a = m * k, of_b = k * n, halves = 2 * (of_a + of_b);
-    unsigned char* work = nullptr;
-    const size_t bytes = halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned);
-    if (const cudaError_t wrong = cudaMallocAsync((void**)&work, bytes, stream)) return (int)wrong;
-    half *high_a = (half*)work, *low_a = high_a + of_a, *high_b = low_a + of_a, *low_b = high_b + of_b;
-    unsigned* most = (unsigned*)(work + halves * sizeof(half));
+    Scratch<unsigned char> work(halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned), stream);
+    if (work.error) return (int)work.error;
+    half *high_a = (half*)work.data, *low_a = high_a + of_a, *high_b = low_a + of_a, *low_b = high_b + of_b;
+    unsigned* most = (unsigned*)(work.data + halves * sizeof(half));
     unsigned* least = most + m + n;
     const Odd odd = {{most, least}, {most + m, least + m}};
     cudaMemsetAsync(most, 0, (m + n) * sizeof(unsigned), stream);
@@ -390,7 +388,6 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
         if (parts.data) thin::launch_add(parts.data, c, m * n, splits, stream);
         wrong = launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
     }
-    cudaFreeAsync(work, stream);
     return wrong;
 }
 }  // namespace split

@@ -9,17 +9,13 @@
 
 typedef unsigned long long Key;  // the value, then the pack: of equal values the first is larger
 
-// -inf
-__device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
-
 // Rises with the value, a NaN above all.
 __device__ __forceinline__ unsigned ordered(float value) {
     const unsigned bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
     return value != value ? ~0u : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// Of what a member of those that share a part of a row has; below all others where that is nothing, and
-// of any pack where all are -inf.
+// Of what a member of those that share a part of a row has; below all others where that is nothing.
 template <bool WHOLE>
 __device__ __forceinline__ Key highest(const Row<WHOLE>& row, const Part& part, int me, int members) {
     Key key = 0;
@@ -64,7 +60,7 @@ __global__ __launch_bounds__(BLOCK) void argmax_narrow(const scalar_t* __restric
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void argmax_wide(const scalar_t* __restrict__ x,
                                                      int64_t* __restrict__ index, Key* partial,
-                                                     int64_t rows, int64_t cols, int64_t splits) {
+                                                     int64_t cols, int64_t splits) {
     __shared__ Key warps[BLOCK / WARP_SIZE_MIN];
     const int64_t row = blockIdx.x / splits;
     const Row<WHOLE> in(x, row, cols);
@@ -105,10 +101,9 @@ int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaSt
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     Scratch<Key> partial(splits > 1 ? rows * splits : 0, stream);
     if (partial.error) return (int)partial.error;
-    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads * UNROLL < packs / splits) threads *= 2;
-    argmax_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, rows,
-                                                                          cols, splits);
+    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
+    argmax_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, cols,
+                                                                          splits);
     if (partial.data) {
         const int64_t blocks = (rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
         argmax_of_parts<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, partial.data, index, rows,

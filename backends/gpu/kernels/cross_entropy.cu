@@ -33,9 +33,8 @@ __device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
 // Of what a member of those that share a part of a row has.
 template <bool WHOLE>
 __device__ __forceinline__ float2 look(const Row<WHOLE>& row, const Part& part, int me, int members) {
-    const scalar_t lowest = scalar_t(__int_as_float(0xff800000));  // -inf adds nothing
     float2 seen = make_float2(Max::start(), 0.0f);
-    each_pack<UNROLL>(row, part, me, members, lowest, [&](const auto& values, int64_t) {
+    each_pack<UNROLL>(row, part, me, members, lowest(), [&](const auto& values, int64_t) {
         float top = seen.x, total = 0.0f;
         for (const Pack& pack : values)
 #pragma unroll
@@ -110,8 +109,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
     const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
     Scratch<float2> parts(splits > 1 ? all.rows * splits : 0, stream);
     if (parts.error) return (int)parts.error;
-    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads * UNROLL < packs / splits) threads *= 2;
+    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
     cross_entropy_wide<WHOLE><<<(unsigned)(all.rows * splits), threads, 0, stream>>>(all, parts.data, splits);
     if (parts.data) {
         const int64_t blocks = (all.rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;

@@ -55,7 +55,7 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
     const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
     const int lane = threadIdx.x % lanes, last = threadIdx.x % WARP_SIZE - lane + lanes - 1;
     const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
-    const int64_t packs = in.packs, most = WHOLE ? cols / VEC : (cols + 2 * VEC - 2) / VEC;
+    const int64_t packs = in.packs, most = most_packs(cols, WHOLE);
     Carry carry;
     for (int64_t first = 0; first < most; first += lanes) {  // all lanes of a warp as often
         const int64_t i = first + lane;
@@ -73,8 +73,8 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y,
-                                                     const double* __restrict__ sums, int64_t rows,
-                                                     int64_t cols, int64_t splits, bool alike) {
+                                                     const double* __restrict__ sums, int64_t cols,
+                                                     int64_t splits, bool alike) {
     // Two sets, used in turn: one barrier per chunk keeps writers off what others still read.
     __shared__ float totals[2][BLOCK / WARP_SIZE_MIN];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
@@ -114,8 +114,8 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ x,
-                                                   double* __restrict__ sums, int64_t rows,
-                                                   int64_t cols, int64_t splits) {
+                                                   double* __restrict__ sums, int64_t cols,
+                                                   int64_t splits) {
     __shared__ double warps[BLOCK / WARP_SIZE_MIN];
     const Row<WHOLE> in(x, blockIdx.x / splits, cols);
     const Part part(in.packs, splits, blockIdx.x % splits);
@@ -146,11 +146,10 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
     if (sums.error) return (int)sums.error;
     if (sums.data)
-        sum_parts<WHOLE><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, rows, cols, splits);
-    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads < packs) threads *= 2;
-    cumsum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, rows, cols,
-                                                                          splits, alike);
+        sum_parts<WHOLE><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, cols, splits);
+    const unsigned threads = threads_for(packs, 1, BLOCK);
+    cumsum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, cols, splits,
+                                                                          alike);
     return (int)cudaGetLastError();
 }
 

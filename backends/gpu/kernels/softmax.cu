@@ -32,14 +32,14 @@ struct Held {
         Pack values[SHARE];
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
-            if (first + k * step < packs) values[k] = row.load(first + k * step, scalar_t(__int_as_float(0xff800000)));
+            if (first + k * step < packs) values[k] = row.load(first + k * step, lowest());
         float top = Max::start();
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
                 const bool inside = first + k * step < packs;
-                at[k][j] = inside ? float(values[k].at[j]) : __int_as_float(0xff800000);  // -inf
+                at[k][j] = inside ? float(values[k].at[j]) : float(lowest());
                 top = fmaxf(top, at[k][j]);
             }
         return top;
@@ -81,8 +81,8 @@ __global__ __launch_bounds__(BLOCK) void softmax_narrow(const scalar_t* __restri
 // THREADS: BLOCK, or as many as a block can have, for rows that would be read twice otherwise.
 template <int THREADS, int SHARE, bool WHOLE>
 __global__ __launch_bounds__(THREADS) void softmax_row(const scalar_t* __restrict__ x,
-                                                     scalar_t* __restrict__ y, int64_t rows,
-                                                     int64_t cols, bool alike) {
+                                                       scalar_t* __restrict__ y, int64_t cols,
+                                                       bool alike) {
     __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     const Row<WHOLE> in(x, blockIdx.x, cols);
     const int64_t packs = in.packs;
@@ -96,13 +96,18 @@ constexpr int AHEAD = 4;  // packs on their way at once
 constexpr int LARGE = 1024;  // threads of the largest block
 constexpr int MANY = 4;  // blocks that share a row: with fewer, rows that stay on chip are faster
 
+// Of what all threads of the block have seen.
+__device__ __forceinline__ Seen joined(const Seen& mine) {
+    __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
+    const float top = block_reduce<Max>(mine.top, tops);
+    return {top, block_reduce<Sum>(mine.total * expf(mine.top - top), totals)};
+}
+
 // Of a part of a row, by the block.
 template <bool WHOLE>
 __device__ __forceinline__ Seen look(const Row<WHOLE>& row, const Part& part) {
-    __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     Seen seen;
-    const scalar_t lowest = scalar_t(__int_as_float(0xff800000));  // -inf adds nothing
-    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, lowest, [&](const auto& values, int64_t) {
+    each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, lowest(), [&](const auto& values, int64_t) {
         float top = seen.top, total = 0.0f;
         for (const Pack& pack : values)
 #pragma unroll
@@ -112,8 +117,7 @@ __device__ __forceinline__ Seen look(const Row<WHOLE>& row, const Part& part) {
             for (int j = 0; j < VEC; ++j) total += expf(float(pack.at[j]) - top);
         seen = {top, seen.total * expf(seen.top - top) + total};
     });
-    const float top = block_reduce<Max>(seen.top, tops);
-    return {top, block_reduce<Sum>(seen.total * expf(seen.top - top), totals)};
+    return joined(seen);
 }
 
 template <bool WHOLE>
@@ -134,8 +138,8 @@ __device__ __forceinline__ void finish(const Row<WHOLE>& row, const Part& part, 
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict__ x,
-                                                      scalar_t* __restrict__ y, int64_t rows,
-                                                      int64_t cols, bool alike) {
+                                                      scalar_t* __restrict__ y, int64_t cols,
+                                                      bool alike) {
     const Row<WHOLE> in(x, blockIdx.x, cols);
     const Part all(in.packs, 1, 0);
     finish(in, all, y, look(in, all), alike);
@@ -143,7 +147,7 @@ __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict
 
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_look(const scalar_t* __restrict__ x, Seen* seen,
-                                                      int64_t rows, int64_t cols, int64_t splits) {
+                                                      int64_t cols, int64_t splits) {
     const Row<WHOLE> in(x, blockIdx.x / splits, cols);
     const Seen part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
@@ -152,16 +156,13 @@ __global__ __launch_bounds__(BLOCK) void softmax_look(const scalar_t* __restrict
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void softmax_finish(const scalar_t* __restrict__ x,
                                                         scalar_t* __restrict__ y,
-                                                        const Seen* __restrict__ seen, int64_t rows,
+                                                        const Seen* __restrict__ seen,
                                                         int64_t cols, int64_t splits, bool alike) {
-    __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     Seen mine;
     for (int64_t s = threadIdx.x; s < splits; s += BLOCK) mine.add(seen[row * splits + s]);
-    const float top = block_reduce<Max>(mine.top, tops);
-    const Seen all = {top, block_reduce<Sum>(mine.total * expf(mine.top - top), totals)};
     const Row<WHOLE> in(x, row, cols);
-    finish(in, Part(in.packs, splits, blockIdx.x % splits), y, all, alike);
+    finish(in, Part(in.packs, splits, blockIdx.x % splits), y, joined(mine), alike);
 }
 
 template <int SHARE, bool WHOLE>
@@ -190,7 +191,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {
         const unsigned whole = (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;
         const auto kernel = threads <= BLOCK ? softmax_row<BLOCK, SHARE, WHOLE> : softmax_row<LARGE, SHARE, WHOLE>;
-        kernel<<<(unsigned)rows, whole, 0, stream>>>(x, y, rows, cols, alike);
+        kernel<<<(unsigned)rows, whole, 0, stream>>>(x, y, cols, alike);
         return (int)cudaGetLastError();
     }
 #ifdef PORTKERN_HOPPER
@@ -198,14 +199,14 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
         return (int)cudaGetLastError();
 #endif
     if (splits == 1) {
-        softmax_wide<WHOLE><<<(unsigned)rows, BLOCK, 0, stream>>>(x, y, rows, cols, alike);
+        softmax_wide<WHOLE><<<(unsigned)rows, BLOCK, 0, stream>>>(x, y, cols, alike);
         return (int)cudaGetLastError();
     }
     Scratch<Seen> seen(rows * splits, stream);
     if (seen.error) return (int)seen.error;
     const unsigned blocks = (unsigned)(rows * splits);
-    softmax_look<WHOLE><<<blocks, BLOCK, 0, stream>>>(x, seen.data, rows, cols, splits);
-    softmax_finish<WHOLE><<<blocks, BLOCK, 0, stream>>>(x, y, seen.data, rows, cols, splits, alike);
+    softmax_look<WHOLE><<<blocks, BLOCK, 0, stream>>>(x, seen.data, cols, splits);
+    softmax_finish<WHOLE><<<blocks, BLOCK, 0, stream>>>(x, y, seen.data, cols, splits, alike);
     return (int)cudaGetLastError();
 }
 

@@ -41,7 +41,7 @@ __global__ __launch_bounds__(BLOCK) void sum_narrow(const scalar_t* __restrict__
 template <bool WHOLE>
 __global__ __launch_bounds__(BLOCK) void sum_wide(const scalar_t* __restrict__ x,
                                                   scalar_t* __restrict__ y, float* partial,
-                                                  int64_t rows, int64_t length, int64_t splits) {
+                                                  int64_t length, int64_t splits) {
     __shared__ float warps[WARPS_MOST];
     const Row<WHOLE> in(x, blockIdx.x / splits, length);
     const Part part(in.packs, splits, blockIdx.x % splits);
@@ -60,18 +60,11 @@ void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, i
         sum_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);
         return;
     }
-    unsigned threads = WARP_SIZE_MAX;  // short rows would leave most of a large block idle
-    while (threads < BLOCK && threads * UNROLL < packs / splits) threads *= 2;
-    sum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, partial, rows, length,
-                                                                       splits);
+    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
+    sum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, partial, length, splits);
 }
 
 // ---- Columns
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Some {
-    scalar_t at[V];
-};
 
 template <int V>
 __device__ __forceinline__ void add(float (&total)[V], const Some<V>& values) {
@@ -125,8 +118,7 @@ __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict_
 }
 
 // Fewer columns than a warp has lanes: threads go through memory in its order, a multiple of `inner`
-// at a time, so that each stays in its column.
-// V elements of a thread are of V columns: memory is counted in packs, parts in `inner` of them.
+// packs at a time, so that each of a thread's V elements stays in its column.
 template <int V>
 __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
                                                          scalar_t* __restrict__ y, float* partial,

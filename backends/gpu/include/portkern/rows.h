@@ -8,6 +8,13 @@ constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 struct alignas(16) Pack {
     scalar_t at[VEC];
 };
+template <int V>  // elements of one access
+struct alignas(V * sizeof(scalar_t)) Some {
+    scalar_t at[V];
+};
+
+// -inf
+__device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
 
 // A row of a tensor in packs of memory. WHOLE: it is packs of its own. Else its first and its last pack
 // are its edges, which it may share with its neighbours: `has` tells which elements are whose.
@@ -57,7 +64,7 @@ inline bool lie_alike(const void* a, const void* b) { return ((uintptr_t)a ^ (ui
 inline bool are_whole(uintptr_t pointers, int64_t length) { return pointers % 16 == 0 && length % VEC == 0; }
 
 // The most packs that a row of this length can have.
-inline int64_t most_packs(int64_t length, bool whole) {
+__host__ __device__ inline int64_t most_packs(int64_t length, bool whole) {
     return whole ? length / VEC : (length + 2 * VEC - 2) / VEC;
 }
 
@@ -102,7 +109,15 @@ inline int lanes_for(int64_t packs, int share) {
     return lanes;
 }
 
-// Calls `launch` with them as a constant.
+// Threads of a block, at most `most`, for so many packs of which each takes `share` at once: short rows
+// would leave most of a large block idle.
+inline unsigned threads_for(int64_t packs, int share, unsigned most) {
+    unsigned threads = WARP_SIZE_MAX;
+    while (threads < most && threads * share < packs) threads *= 2;
+    return threads;
+}
+
+// Calls `launch` with the lanes as a constant.
 template <int LANES>
 struct Lanes {
     static constexpr int count = LANES;

@@ -31,11 +31,6 @@ inline void launch_add(const float* parts, scalar_t* c, int64_t count, int64_t s
     add_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(parts, c, count, splits);
 }
 
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Some {
-    scalar_t at[V];
-};
-
 // ---- Few rows: threads have columns of B, and meet with those that have other rows of it.
 
 // Of `ROWS` rows of B from `row` on, which are all there: loads without conditions.
