@@ -45,8 +45,8 @@ LAYERS = (
 @dataclass(frozen=True)
 class Rule:
     """How an operator's lengths are drawn. ``free`` are spread over the whole range, ``few`` come
-    from short lists; ``models`` are what lengths come from in the third kind. ``fixed`` gives
-    everything at once, for operators whose lengths belong together."""
+    from short lists; ``models`` are what lengths come from in the third kind; none is below
+    ``least``. ``whole`` gives everything at once, for operators whose lengths belong together."""
 
     free: tuple[str, ...] = ()
     few: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

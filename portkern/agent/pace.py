@@ -108,12 +108,15 @@ def _keep(task: Task, seen: Pace) -> None:
 
 
 def words(seconds: float) -> str:
+    """An expected duration, no finer than it can be known."""
+    return f"{max(5 * math.ceil(seconds / 5), 5)} s" if seconds < 90 else duration(seconds)
+
+
+def duration(seconds: float) -> str:
     """In the unit that people would use."""
     if seconds < 90:
-        return f"{max(5 * math.ceil(seconds / 5), 5)} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _key(task: Task) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from portkern.experiment import section
+from portkern.experiment import section, statistics
 from portkern.experiment.section import DASH, SectionTable, counted
-from portkern.experiment.statistics import Estimate, holm, mean, sign_flips
+from portkern.experiment.statistics import SIGNIFICANT, Estimate, mean, sign_flips
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
 
-#: A difference is shown where fewer equal arms than this would differ as much by chance.
-SIGNIFICANT: Final = 0.05
 NO_DIFFERENCE, NOT_TIMED = "no difference shown", "not timed"
 
 #: By task, what one arm did there; a task of which nothing is known is left out.
@@ -110,12 +108,8 @@ class Contrast:
 
 def corrected(contrasts: Sequence[Contrast]) -> list[Contrast]:
     """With p after Holm, over all that have one."""
-    tested = [contrast.p for contrast in contrasts]
-    left = iter(holm([p for p in tested if p is not None]))
-    return [
-        contrast if p is None else replace(contrast, corrected=next(left))
-        for contrast, p in zip(contrasts, tested, strict=True)
-    ]
+    adjusted = statistics.corrected([contrast.p for contrast in contrasts])
+    return [replace(contrast, corrected=p) for contrast, p in zip(contrasts, adjusted, strict=True)]
 
 
 def tasks_needed(count: int) -> int:

@@ -11,7 +11,7 @@ from portkern.experiment.contrast import Contrast, Measure
 from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.measured import MEASURES, evaluated, scores, solved_by_turn
 from portkern.experiment.section import Chart, Findings, Section, SectionTable, counted, listed
-from portkern.experiment.statistics import FEW, Estimate, mean
+from portkern.experiment.statistics import FEW, SIGNIFICANT, Estimate, mean
 from portkern.experiment.study import Study
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ _ARMS = (
 _HOW = (
     "Over the tasks that both arms have, seeds averaged; shares in points, speedups as a ratio. p: "
     "the paired permutation test over tasks (signs of differences flipped), two-sided; corrected "
-    f"after Holm for all rows of this table. Shown means below {contrast.SIGNIFICANT:g} then."
+    f"after Holm for all rows of this table. Shown means below {SIGNIFICANT:g} then."
 )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +116,8 @@ def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:
 
 # ---- tests of paired differences
 
+#: A difference is shown where fewer equal sides than this would differ as much by chance.
+SIGNIFICANT: Final = 0.05
 #: The draws of signs where there are too many to try all.
 FLIPS = 9_999
 
@@ -141,6 +144,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = highest
     return adjusted
+
+
+def corrected(p_values: Sequence[float | None]) -> list[float | None]:
+    """The same of those that are known."""
+    left = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(left) for p in p_values]
 
 
 @lru_cache(maxsize=4)

@@ -11,6 +11,7 @@ from typing import Final
 
 from portkern.agent.budget import Spent
 from portkern.agent.llm.role import DEFAULT
+from portkern.agent.pace import duration
 from portkern.cli.verbs import run_folder
 from portkern.experiment.compare.ledger import Ledger
 from portkern.experiment.compare.sweep import Sweep, SweepProgress
@@ -105,9 +106,3 @@ def _said(progress: SweepProgress) -> str:
 def cost(spent: Spent) -> str:
     usd = "unknown" if spent.usd is None else f"{spent.usd:.4f}"
     return f"{spent.tokens} tokens, {usd} USD"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -13,9 +13,9 @@ from portkern.experiment.compare.columns import Column, values
 from portkern.experiment.compare.figures import Clocks, clocks
 from portkern.experiment.compare.grouped import Group
 from portkern.experiment.compare.intervals import pooled_geometric, share_difference
-from portkern.experiment.compare.result import ALPHA, METRICS, Difference, Venue
+from portkern.experiment.compare.result import METRICS, Difference, Venue
 from portkern.experiment.section import counted, points, times
-from portkern.experiment.statistics import Estimate, Floats, holm, sign_flips
+from portkern.experiment.statistics import SIGNIFICANT, Estimate, Floats, corrected, sign_flips
 
 #: One task of two models.
 _Pair = tuple[Group, Group]
@@ -107,11 +107,10 @@ def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Su
 
 
 def _corrected(found: Sequence[Difference]) -> Iterator[Difference]:
-    tested = [one.p_value for one in found if one.p_value is not None]
-    adjusted = iter(holm(tested))
-    for one in found:
-        p_holm = None if one.p_value is None else next(adjusted)
-        known = replace(one, p_holm=p_holm, tests=len(tested))
+    adjusted = corrected([one.p_value for one in found])
+    tests = sum(p is not None for p in adjusted)
+    for one, p_holm in zip(found, adjusted, strict=True):
+        known = replace(one, p_holm=p_holm, tests=tests)
         yield replace(known, words=_words(known))
 
 
@@ -132,7 +131,7 @@ def _words(one: Difference) -> str:
         better, worse = (one.first, one.second) if apart > 0 else (one.second, one.first)
         return f"{title}: {better} is better than {worse} ({told})"
     # Were all ops of one mind, no more than two choices of signs would be as far apart.
-    if 2 / 2**one.estimate.n >= ALPHA:
+    if 2 / 2**one.estimate.n >= SIGNIFICANT:
         told += f"; {one.estimate.n} ops are too few to show any"
     return f"{none} ({told})"
 

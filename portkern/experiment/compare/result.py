@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final, Literal
 from portkern.experiment.compare.metric import METRICS as METRICS
 from portkern.experiment.compare.metric import Metric as Metric
 from portkern.experiment.section import document
-from portkern.experiment.statistics import Estimate
+from portkern.experiment.statistics import SIGNIFICANT, Estimate
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
 
 SCHEMA: Final = 1
-#: A difference is shown where the corrected test is below.
-ALPHA: Final = 0.05
 #: How the results of a number are known. Empty: nobody said, or nothing in that place came so far
 #: that it ran. No number mixes two of them, but for what asks for all places at once: ``any`` is
 #: correct on hardware or in an emulator.
@@ -215,7 +213,7 @@ class Difference:
 
     @property
     def shown(self) -> bool:
-        return self.p_holm is not None and self.p_holm < ALPHA
+        return self.p_holm is not None and self.p_holm < SIGNIFICANT
 
     def document(self) -> JsonObject:
         return {**_plain(self), "estimate": document(self.estimate), "shown": self.shown}
