@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import math
 import random
 import re
@@ -464,6 +465,7 @@ def test_suspects_of_a_matrix_are_timed_again(tmp_path: Path) -> None:
             if one.timing is not None
         ]
         written(tmp_path / "reports", {f"night-{night}": earlier})
+    shutil.rmtree(tmp_path / "reports" / "base")  # its own times would make the history too wide
     assert main.run([*QUICK, "run=now", "baseline=night-5"]) in (0, 1)
     again = tmp_path / "reports" / "now" / "again.jsonl"
     said = json.loads((tmp_path / "reports" / "now" / "regressions.json").read_text())
