@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import math
 import random
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
