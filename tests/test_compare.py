@@ -213,12 +213,22 @@ def test_of_a_preset_that_loops_a_sample_is_a_run(
     assert {row.model: str(row.status) for row in found} == {"a": "passed", "b": "wrong"}
 
 
-def test_a_cheat_is_in_a_word_of_the_evaluator(tmp_path: Path, scripted: object) -> None:
+@pytest.mark.parametrize(
+    ("worth", "cheat"),
+    [
+        ("suspicious", "suspicious it is"),
+        ("rejected", "a library or framework works"),
+        ("wrong", ""),
+    ],
+)
+def test_a_cheat_is_in_the_words_of_the_evaluator(
+    worth: str, cheat: str, tmp_path: Path, scripted: object
+) -> None:
     def answer(body: Mapping[str, Any], number: int) -> str:
-        return kernel("suspicious", about=f"{number}")
+        return kernel(worth, about=f"{number}")
 
     with Server(answer) as server:
-        assert {row.cheat for row in compare(tmp_path, server)} == {"suspicious"}
+        assert {row.cheat for row in compare(tmp_path, server, "n=1")} == {cheat}
 
 
 # ---- a sweep goes on

@@ -9,6 +9,7 @@ from typing import Final
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.log import Log
+from portkern.experiment.refusal import Refusal, refusal_of
 from portkern.toolchain.compiler_log import messages
 
 #: In the order in which an attempt meets them.
@@ -32,13 +33,20 @@ _PLACE = re.compile(r"^\S*?[:(]\d+(?::\d+)?\)?:\s*")
 @dataclass(frozen=True)
 class Ending:
     """``status`` is None of an attempt that nobody evaluated: no model answered, or there was
-    nothing to run it on. ``error`` is the first line of a compiler's errors, without its place."""
+    nothing to run it on. ``error`` is the first line of a compiler's errors, without its place;
+    ``refusal`` why it was refused, where it was."""
 
     attempt: Attempt
     status: Status | None
     score: float = 0.0
     timed: bool = False
     error: str = ""
+    refusal: Refusal | None = None
+
+    @property
+    def cheat(self) -> str:
+        """In the evaluator's words, empty of what is no cheat."""
+        return self.refusal.kind if self.refusal and self.refusal.cheat else ""
 
     @property
     def correct(self) -> bool:
@@ -64,7 +72,9 @@ def _ending(attempt: Attempt, log: Log, answered: Set[str]) -> Ending:
     if first is None or not _evaluated(first, answered):
         return Ending(attempt, None)
     error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
-    return Ending(attempt, first.status, first.score, bool(first.speedups), error)
+    return Ending(
+        attempt, first.status, first.score, bool(first.speedups), error, refusal_of(first)
+    )
 
 
 def _evaluated(attempt: Attempt, answered: Set[str]) -> bool:

@@ -20,6 +20,12 @@ class Rule:
     severity: Severity = "reject"
     unless: Literal["", "torch_ops", "precision"] = ""
 
+    @property
+    def cheat(self) -> bool:
+        """Whether who breaks it has something else do the work, or reaches out of the kernel for
+        the machine or the evaluator. The contract may be broken in good faith."""
+        return self.id[1] in "123"
+
 
 #: These ask who does the work; the others hold for every line of the source.
 ABOUT_THE_WORK = ("G301", "G302", "G504", "G507")

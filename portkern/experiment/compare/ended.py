@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from portkern.agent.attempt import Attempt, Status
+from portkern.agent.attempt import Attempt
 from portkern.agent.run import GenerationRun
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Evidence, Record, Verdict
@@ -43,7 +43,7 @@ def found(run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None) 
         "device": last.environment.device if last else "",
         **_times(run, records if ending.correct else ()),
         "heldout": _held(heldout or ()),
-        "cheat": _cheat(ending, last),
+        "cheat": ending.cheat,
         "digest": attempt.digest,
         "detail": attempt.detail.partition("\n")[0],
         "tokens_in": cost.tokens_in,
@@ -88,14 +88,3 @@ def _times(run: GenerationRun, records: Sequence[Record]) -> dict[str, Any]:
 
 def _mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def _cheat(ending: Ending, last: Record | None) -> str:
-    """The guard's rule that refused it first; ``suspicious`` where its results gave it away."""
-    if ending.status is Status.SUSPICIOUS:
-        return str(ending.status)
-    if ending.status is not Status.REJECTED or last is None:
-        return ""  # constraints of one's own that were not kept are no cheat
-    refusing = (hit.partition(": ")[2] for hit in last.guard)
-    first = next((hit for hit in refusing if not hit.startswith("note: ")), "")
-    return first.partition(":")[0]

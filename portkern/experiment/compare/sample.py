@@ -27,7 +27,7 @@ class Sample(Line):
     ``efficiency`` the share of the roofline that is reached, in the same mean; ``us`` the mean of
     the medians. All three are None where nothing was timed, which is neither 0 nor slow.
     ``heldout`` is whether it passed the sets that its author had not seen, None where none was
-    asked for. ``cheat`` is a reply that was refused or suspected, in a word of the evaluator.
+    asked for. ``cheat`` is a reply that was refused or suspected as one, in the evaluator's words.
     ``usd`` is None where the price is unknown. ``path`` leads to the prompt, the reply and the
     records, from the sweep's folder.
     """
