@@ -213,7 +213,7 @@ def _differences(
         left, right = original.after.get(number, left), ported.after.get(number, right)
         state.contents[number] = (left, right)
         name, element = known.get(number, ("", None))
-        difference = _difference(number, name, element, left, right, growth)
+        difference = differing(number, name, element, left, right, growth)
         if difference is None:
             state.wrong.discard(number)
             state.host.discard(number)
@@ -224,14 +224,15 @@ def _differences(
     return differences
 
 
-def _difference(
+def differing(
     number: int,
     name: str,
     element: Element | None,
     left: Content | None,
     right: Content | None,
-    growth: float,
+    growth: float = 1.0,
 ) -> Difference | None:
+    """Of one buffer's contents after a launch; ``growth`` is what earlier roundings add."""
     if left is not None and right is not None and left.digest == right.digest:
         return None
     if left is None or right is None:

@@ -1,29 +1,55 @@
-"""Integer expressions of C++ as far as sizes of launches need them."""
+"""What names of a source's host code stand for, as far as sizes of launches need them."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 
+from portkern.port.proof import arithmetic
+from portkern.port.proof.element import element_of
 from portkern.port.proof.recording import Size
 
 #: How often a name may lead to another.
 _DEPTH = 8
-_SIZES = {"char": 1, "bool": 1, "half": 2, "__half": 2, "double": 8, "size_t": 8}
-_CAST = re.compile(r"\((?:unsigned|int|unsigned int|size_t|long|long long|float|double)\)")
-_STATIC_CAST = re.compile(r"\b(?:static_cast|reinterpret_cast)\s*<[^<>]*>")
-_SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
-_FLOAT_SUFFIX = re.compile(r"\b(\d+\.\d*)[fF]\b")
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w: ]+?)\s*\)")
-_UP = re.compile(
-    r"(ceil_?div|div_?up|cdiv|divup|div_round_up|idiv|divide_?up|i_div_up)", re.IGNORECASE
-)
 _NAMED = re.compile(
-    r"\b(?:int|unsigned|unsigned int|size_t|long|auto|uint32_t|int32_t|int64_t|uint64_t|uint|"
+    r"\b(?:int|unsigned|unsigned int|size_t|long|auto|bool|uint32_t|int32_t|int64_t|uint64_t|uint|"
     r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]+?)|\(([^;{}]*)\)|\{([^;{}]*)\})\s*;"
 )
+_ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]+?)\s*;", re.MULTILINE)
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
+
+
+class _Declared:
+    """Of one text, which many ask for."""
+
+    def __init__(self, text: str) -> None:
+        self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
+        self._declared = [
+            (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
+        ]
+        self._assigned = [
+            (m.start(), m[1], m[2])
+            for m in _ASSIGNED.finditer(text)
+            if m[1] not in re.findall(r"\w+", m[2])
+        ]
+        self._before: dict[int, Mapping[str, str]] = {}
+
+    def before(self, offset: int) -> Mapping[str, str]:
+        """A later declaration hides an earlier one, and any hides what is assigned to a parameter,
+        unless that is of itself."""
+        if offset not in self._before:
+            names = {name: text for begin, name, text in self._assigned if begin < offset}
+            names.update(self.macros)
+            names.update({name: text for begin, name, text in self._declared if begin < offset})
+            self._before[offset] = names
+        return self._before[offset]
+
+
+@lru_cache(maxsize=16)
+def _read(text: str) -> _Declared:
+    return _Declared(text)
 
 
 class Names:
@@ -32,16 +58,10 @@ class Names:
 
     def __init__(self, text: str, given: Mapping[str, int]) -> None:
         self.given = dict(given)
-        self._macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
-        self._declared = [
-            (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
-        ]
+        self._read = _read(text)
 
     def before(self, offset: int) -> Mapping[str, str]:
-        """A later declaration hides an earlier one."""
-        names = dict(self._macros)
-        names.update({name: text for begin, name, text in self._declared if begin < offset})
-        return names
+        return self._read.before(offset)
 
     def value(self, expression: str, offset: int) -> int | None:
         """None where a part of it is not known."""
@@ -68,74 +88,43 @@ class Names:
     def free(self, expression: str) -> list[str]:
         """Names in it that no macro gives a value, in their order."""
         names = re.findall(r"(?<![\w.])[A-Za-z_]\w*(?!\s*[\w(<])", _SIZEOF.sub("1", expression))
-        return [name for name in dict.fromkeys(names) if name not in self._macros]
+        return [name for name in dict.fromkeys(names) if name not in self._read.macros]
+
+    def unknown(self, expression: str, offset: int) -> list[str]:
+        """Names that its value needs and that nothing gives one: those it mentions itself, or
+        through what they are declared as. What is declared by more than arithmetic, as
+        ``n = x.size(0)``, is such a name."""
+        known, open_ = self.before(offset), dict[str, None]()
+        queue, seen = self.free(expression), set[str]()
+        while queue:
+            name = queue.pop(0)
+            if name in seen or element_of(name, {}) is not None:
+                continue
+            if self._value(name, known, _DEPTH) is not None:
+                continue
+            seen.add(name)
+            parts = self.free(known.get(name, ""))
+            if name not in known or not parts or re.search(r"[.>]\s*\w+\s*\(", known[name]):
+                open_[name] = None
+            elif self._shape(name, known) is None:
+                queue += parts
+        return list(open_)
 
     def _value(self, expression: str, known: Mapping[str, str], depth: int) -> int | None:
         if depth == 0:
             return None
-        text = _SIZEOF.sub(lambda m: str(_SIZES.get(m[1], 4)), expression)
-        text = _STATIC_CAST.sub("", _CAST.sub("", text))
-        text = _FLOAT_SUFFIX.sub(r"\1", _SUFFIX.sub(r"\1", text))
-        text = text.replace("std::", "").replace("&&", " and ").replace("||", " or ")
-        try:
-            tree = ast.parse(text.strip(), mode="eval")
-            number = self._evaluate(tree.body, known, depth)
-        except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError):
-            return None
+
+        def named(name: str) -> float | None:
+            if name in self.given:
+                return self.given[name]
+            return self._value(known[name], known, depth - 1) if name in known else None
+
+        def member(name: str, axis: str) -> float | None:
+            shape = self._shape(name, known) if axis in ("x", "y", "z") else None
+            return shape["xyz".index(axis)] if shape else None
+
+        number = arithmetic.evaluate(expression, named, member)
         return None if number is None else int(number)
-
-    def _evaluate(self, node: ast.expr, known: Mapping[str, str], depth: int) -> float | None:
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                return value
-            case ast.Name(id=name):
-                if name in self.given:
-                    return self.given[name]
-                return self._value(known[name], known, depth - 1) if name in known else None
-            case ast.BinOp(left=left, op=op, right=right):
-                a, b = (self._evaluate(part, known, depth) for part in (left, right))
-                return None if a is None or b is None else _binary(op, a, b)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                inner = self._evaluate(operand, known, depth)
-                return None if inner is None else -inner
-            case ast.Attribute(value=ast.Name(id=name), attr="x" | "y" | "z" as axis):
-                shape = self._shape(name, known)
-                return shape["xyz".index(axis)] if shape else None
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                values = [self._evaluate(part, known, depth) for part in arguments]
-                return _call(name, [v for v in values if v is not None], len(values))
-            case ast.Tuple(elts=[only]):
-                return self._evaluate(only, known, depth)
-        return None
-
-
-def _binary(op: ast.operator, a: float, b: float) -> float | None:
-    whole = isinstance(a, int) and isinstance(b, int)
-    operators: Mapping[type[ast.operator], Callable[[], float]] = {
-        ast.Add: lambda: a + b,
-        ast.Sub: lambda: a - b,
-        ast.Mult: lambda: a * b,
-        ast.Div: lambda: a // b if whole else a / b,
-        ast.Mod: lambda: a % b,
-        ast.LShift: lambda: int(a) << min(int(b), 63),
-        ast.RShift: lambda: int(a) >> int(b),
-        ast.BitAnd: lambda: int(a) & int(b),
-        ast.BitOr: lambda: int(a) | int(b),
-    }
-    chosen = operators.get(type(op))
-    return chosen() if chosen else None
-
-
-def _call(name: str, values: list[float], expected: int) -> float | None:
-    if len(values) != expected or not values:
-        return None
-    if len(values) == 2 and _UP.fullmatch(name):
-        return -(-values[0] // values[1])
-    if name in ("min", "max") and len(values) == 2:
-        return min(values) if name == "min" else max(values)
-    if name in ("ceil", "ceilf") and len(values) == 1:
-        return -int(-values[0] // 1)
-    return values[0] if name in ("int", "size_t", "unsigned") and len(values) == 1 else None
 
 
 def split(text: str) -> list[str]:

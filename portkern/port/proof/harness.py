@@ -15,7 +15,7 @@ from portkern.simt.execute.machine import Language
 _TEMPLATE = "case.cu.j2"
 #: Without cudaFuncSetAttribute a launch gets no more.
 _GRANTED_SHARED = 48 << 10
-_HOST_TYPES: Mapping[str, str] = {
+HOST_TYPES: Mapping[str, str] = {
     "float64": "double",
     "float32": "float",
     "int8": "signed char",
@@ -105,7 +105,7 @@ def _fill(element: Element | None) -> str:
         return "Plain<float>"
     if element.name in ("float16", "bfloat16"):
         return "Half" if element.name == "float16" else "Bfloat16"
-    return f"Plain<{_HOST_TYPES[element.name]}>"
+    return f"Plain<{HOST_TYPES[element.name]}>"
 
 
 def suffix(language: Language) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
+from portkern.port.proof.instances import Instance, constants, deduced, is_type, numbers
 from portkern.port.proof.recording import Size
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter
@@ -21,6 +22,15 @@ class Refused:
 
     reason: str
     hardware: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Arguments of a kernel's template. ``bound``: what names of the launching function are with
+    them."""
+
+    template: tuple[str, ...]
+    bound: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,11 @@ SCALES = (
     Scale(1000, 2, 3, 7, 100),
     Scale(1024, 2, 4, 8, 128),
     Scale(4096, 2, 4, 64, 64),
+    Scale(1024, 1, 2, 128, 128),
     Scale(1024, 2, 4, 8, 128, room=16),
     Scale(256, 1, 2, 16, 256, room=64),
     Scale(2048, 4, 4, 32, 1024, room=4),
+    Scale(1024, 1, 2, 256, 64, room=4),
 )
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
 _SHARED_BYTES = 16 << 10
@@ -68,21 +80,44 @@ _ZERO = re.compile(
 )
 _EPSILON = re.compile(r"(eps\w*)", re.IGNORECASE)
 _DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
+#: A type whose only value says what it is called.
+_TAG = re.compile(r"(?:std::)?(?:(?:bool_|integral_)constant<[^<>]*>|(?:true|false)_type)&?")
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
 
 
-def propose(kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int) -> Case | Refused:
-    """``warp`` is the width at which the host's code computes its launches."""
+def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
+    """What to give the kernel's template: each instance that the source has, the smallest first;
+    a guess where it has none."""
     launch, offset = _launch_of(kernel, texts)
-    template = _template(kernel, launch, offset, texts)
-    if isinstance(template, Refused):
-        return template
-    known = {**texts.aliases, **dict(zip(_names(kernel.template), template, strict=False))}
+    packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
+    if packs:
+        return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")
+    found: list[Instance] = []
+    if launch is not None:
+        arguments = launch.template_arguments
+        found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
+    found = found or texts.instances.named(kernel.name, kernel.template)
+    shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
+    chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
+    return chosen or [Chosen(_filled(kernel, (), shown))]
+
+
+def propose(
+    kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int, choice: int = 0
+) -> Case | Refused:
+    """``warp`` is the width at which the host's code computes its launches, ``choice`` the number
+    of the template's instance, or the last."""
+    found = templates(kernel, texts)
+    if isinstance(found, Refused):
+        return found
+    chosen = found[min(choice, len(found) - 1)]
+    launch, offset = _launch_of(kernel, texts)
+    given = dict(zip(_names(kernel.template), chosen.template, strict=False))
+    known = {**texts.aliases, **given}
     problem = _impossible(kernel, known)
     if problem is not None:
         return problem
-    proposal = _Proposal(kernel, texts, launch, offset, scale, warp, template, known)
-    return proposal.case()
+    return _Proposal(kernel, texts, launch, offset, scale, warp, chosen, known).case()
 
 
 def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
@@ -94,7 +129,7 @@ def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
             return Refused(f"'{parameter.name}' points to pointers, of which none are made up")
         if type_.endswith("..."):
             return Refused(f"'{parameter.name}' is a pack of parameters")
-        if element_of(type_.rstrip("*&[]"), known) is None:
+        if element_of(type_.rstrip("*&[]"), known) is None and not _TAG.fullmatch(type_):
             return Refused(f"'{parameter.name}' is of type {type_}, for which no value is known")
     return None
 
@@ -110,25 +145,16 @@ def _names(parameters: Sequence[Parameter]) -> list[str]:
     return [parameter.name for parameter in parameters]
 
 
-def _template(
-    kernel: Kernel, launch: Launch | None, offset: int, texts: SourceTexts
-) -> tuple[str, ...] | Refused:
-    given = launch.template_arguments if launch else ()
-    arguments: list[str] = []
-    names = Names(texts.whole, {})
-    for n, parameter in enumerate(kernel.template):
-        text = given[n] if n < len(given) else ""
-        if parameter.type.split()[0] in ("typename", "class"):
-            known = element_of(text, texts.aliases) if text else None
-            arguments.append(text if known else "float")
-        elif "..." in parameter.type or parameter.type.startswith("template"):
-            return Refused(f"its template has the parameter {parameter.type} {parameter.name}")
-        elif parameter.type in ("bool", "const bool"):
-            arguments.append(text if text in ("true", "false") else "true")
-        else:
-            value = names.value(text, offset) if text else None
-            arguments.append(str(value if value is not None else _constant(parameter.name)))
-    return tuple(arguments)
+def _filled(kernel: Kernel, given: Sequence[str], shown: Mapping[str, str]) -> tuple[str, ...]:
+    """Arguments for the whole template: what is not given is shown by the launch, or guessed."""
+    guessed = [shown.get(p.name) or _guess(p) for p in kernel.template[len(given) :]]
+    return (*given, *guessed)
+
+
+def _guess(parameter: Parameter) -> str:
+    if is_type(parameter):
+        return "float"
+    return "true" if "bool" in parameter.type.split() else str(_constant(parameter.name))
 
 
 def _constant(name: str) -> int:
@@ -153,19 +179,15 @@ class _Proposal:
         offset: int,
         scale: Scale,
         warp: int,
-        template: tuple[str, ...],
+        chosen: Chosen,
         known: Mapping[str, str],
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
-        self._template, self._known = template, known
+        self._template, self._known = chosen.template, known
         file = texts.file_of(kernel.name) or texts.own
         self._text = file.text[kernel.start : kernel.stop]
-        constants = {
-            name: int(value)
-            for name, value in zip(_names(kernel.template), template, strict=False)
-            if value.isdigit()
-        }
-        self._names = Names(texts.whole, {"warpSize": warp, **constants})
+        own = constants(kernel.template, chosen.template)
+        self._names = Names(texts.whole, {"warpSize": warp, **own, **numbers(dict(chosen.bound))})
         self._offset = offset
         self._arguments = self._argument_texts()
         self._block_names()
@@ -195,12 +217,16 @@ class _Proposal:
 
     def _block_names(self) -> None:
         """Parameters of a launching function that say how large blocks are."""
-        if self._launch is None:
-            return
-        declared = self._names.before(self._offset)
-        for name in self._names.free(f"{self._launch.block},{self._launch.grid}"):
-            if name not in declared and re.search(r"block|thread|tpb|nthr", name, re.IGNORECASE):
+        for name in self._open():
+            if re.search(r"block|thread|tpb|nthr", name, re.IGNORECASE):
                 self._names.given.setdefault(name, _BLOCK)
+
+    def _open(self) -> list[str]:
+        """Names in the launch's shape that nothing gives a value."""
+        if self._launch is None:
+            return []
+        shape = (self._launch.block, self._launch.grid, self._launch.shared)
+        return self._names.unknown(",".join(shape), self._offset)
 
     def _integers(self) -> list[Parameter]:
         return [p for p in self._kernel.parameters if self._is_integer(plain_type(p.type))]
@@ -218,6 +244,7 @@ class _Proposal:
                 names[text] = None
             else:
                 names.update(dict.fromkeys(self._names.free(text)))
+        names.update(dict.fromkeys(self._open()))
         open_ = [name for name in names if name not in self._names.given]
         sized = [name for name in open_ if not _ZERO.fullmatch(_last(name))]
         return {name: self._dimension(_last(name), alone=len(sized) == 1) for name in open_}
@@ -237,7 +264,12 @@ class _Proposal:
         ):
             if pattern.fullmatch(name):
                 return size
-        return scale.inner if self._is_guard(name) else 4
+        return scale.inner if self._is_guard(name) or self._is_stride(name) else 4
+
+    def _is_stride(self, name: str) -> bool:
+        """Whether an index is multiplied by it, as of a row."""
+        plain = re.escape(name)
+        return re.search(rf"\b\w+\s*\*\s*{plain}\s*[+\]]", self._text) is not None
 
     def _is_guard(self, name: str) -> bool:
         return re.search(rf"(<=?|>=?)\s*\(?{re.escape(name)}\b", self._text) is not None
@@ -247,11 +279,14 @@ class _Proposal:
     def _argument(self, parameter: Parameter) -> Argument:
         type_ = plain_type(parameter.type)
         spelled = type_.rstrip("*&[]")
+        bound = dict(zip(_names(self._kernel.template), self._template, strict=False))
+        if _TAG.fullmatch(type_):
+            tag = bound_type(spelled, bound)
+            return Scalar(parameter.name, tag, f"{tag}{{}}")
         found = element_of(spelled, self._known)
         assert found is not None, parameter  # _impossible() has looked
         element, lanes = found
-        bound = dict(zip(_names(self._kernel.template), self._template, strict=False))
-        dtype = bound.get(spelled, spelled)
+        dtype = bound_type(spelled, bound)
         if not type_.endswith(("*", "]")):
             if self._is_integer(type_):
                 return Scalar(parameter.name, dtype, str(self._value(parameter.name)))
@@ -322,6 +357,11 @@ class _Proposal:
                 return size
         declares = re.search(r"extern\s+(?:\w+\s+)*__shared__", self._text)
         return _SHARED_BYTES if declares or "HIP_DYNAMIC_SHARED" in self._text else 0
+
+
+def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
+    """A type with the template's arguments in it."""
+    return re.sub(r"\w+", lambda word: bound.get(word[0], word[0]), spelled)
 
 
 def _real(name: str) -> str:

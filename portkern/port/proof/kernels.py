@@ -15,7 +15,7 @@ from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
-from portkern.port.proof.infer import SCALES, Refused, propose
+from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
 from portkern.port.proof.judge import judge, outcome_of
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.programs import command_of
@@ -28,6 +28,8 @@ from portkern.spec.target import Target
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 
+#: So many instances of a template are tried, until one compiles.
+_MOST_INSTANCES = 4
 _Sources = tuple[ProofSource, ProofSource, ProofSource]
 
 
@@ -56,25 +58,47 @@ class KernelProver:
         """All in one program, or in a few, with what they need alone, where some cannot be
         built."""
         proofs: dict[str, KernelProof] = {}
+        left = list(kernels)
+        for choice in range(_MOST_INSTANCES):
+            made, rejected = self._proven(left, choice)
+            proofs = {**rejected, **proofs, **made}
+            left = [k for k in left if k.name in rejected and self._instances(k) > choice + 1]
+        return tuple(proofs[kernel.name] for kernel in kernels)
+
+    def _proven(
+        self, kernels: Sequence[Kernel], choice: int
+    ) -> tuple[dict[str, KernelProof], dict[str, KernelProof]]:
+        """With the instance of that number of each template: what is known of kernels, and of
+        those whose case does not compile."""
+        proofs: dict[str, KernelProof] = {}
         trials: dict[str, list[Trial]] = {}
         for kernel in kernels:
-            proposed = self._trials(kernel)
+            proposed = self._trials(kernel, choice)
             if isinstance(proposed, Refused):
                 proofs[kernel.name] = self._refused(kernel, proposed)
             else:
                 trials[kernel.name] = proposed
         grouping = Grouping(self._original, self._ported, self._workdir, self._failure)
-        groups, rejected = grouping.of(trials)
-        for name, failure in rejected.items():
-            proofs[name] = self._rejected(trials[name][0], failure)
+        groups, failures = grouping.of(trials)
         for group in groups:
             for proof in self._prove_group(group):
                 proofs[proof.kernel] = proof
-        return tuple(proofs[kernel.name] for kernel in kernels)
+        rejected = {
+            name: self._rejected(trials[name][0], failure) for name, failure in failures.items()
+        }
+        return proofs, rejected
 
     # ---- cases
 
-    def _trials(self, kernel: Kernel) -> list[Trial] | Refused:
+    def _instances(self, kernel: Kernel) -> int:
+        """How many instances of its template there are to try."""
+        found = next((k for k in self._original.kernels if k.name == kernel.name), None)
+        if found is None or not found.template or kernel.name in self._cases:
+            return 1
+        chosen = templates(found, self._original)
+        return 1 if isinstance(chosen, Refused) else len(chosen)
+
+    def _trials(self, kernel: Kernel, choice: int) -> list[Trial] | Refused:
         original = next((k for k in self._original.kernels if k.name == kernel.name), None)
         ported = next((k for k in self._ported.kernels if k.name == kernel.name), None)
         if original is None or ported is None:
@@ -82,12 +106,15 @@ class KernelProver:
         if kernel.name in self._cases:
             return self._given(original, ported, self._cases[kernel.name])
         trials = []
+        widths = self._target.warp or 64, (self._other or self._target).warp or 32
         for scale in SCALES:
-            width = (self._other or self._target).warp or 32
             cases = [
-                propose(original, self._original, scale, warp=32),
-                propose(ported, self._ported, scale, warp=self._target.warp or 64),
-                propose(ported, self._ported, scale, warp=width),
+                propose(kernel, texts, scale, warp=warp, choice=choice)
+                for kernel, texts, warp in (
+                    (original, self._original, 32),
+                    (ported, self._ported, widths[0]),
+                    (ported, self._ported, widths[1]),
+                )
             ]
             refused = next((case for case in cases if isinstance(case, Refused)), None)
             if refused is not None:
@@ -262,7 +289,7 @@ def _types(kernel: Kernel, case: Case) -> list[str]:
     for parameter, argument in zip(kernel.parameters, case.arguments, strict=False):
         spelled = plain_type(parameter.type)
         name = spelled.rstrip("*&[]") if isinstance(argument, Buffer) else spelled.rstrip("&")
-        types.append(bound.get(name, name))
+        types.append(bound_type(name, bound))
     return types + [""] * (len(kernel.parameters) - len(types))
 
 

@@ -127,6 +127,8 @@ class SliceFile:
     def _class_name(self, start: int, brace: int) -> str:
         """The last word before the body, the bases or the template's arguments."""
         code, name = self._map.code, ""
+        if code.text[start : start + 2] == ["template", "<"]:
+            start = max(code.close_angle(start + 1, brace), start)
         for i in range(start, brace):
             if code.text[i] in _CLASSES:
                 name = ""
@@ -164,8 +166,8 @@ class SliceFile:
             for i in range(first, last)
             if code.tokens[i].kind is Kind.NAME and code.text[i + 1] in ("(", "<")
         )
-        if "=" in code.text[first:last]:
-            declares = frozenset()
+        if "=" in code.text[first:last] or code.text[first] == "typedef":
+            declares = frozenset()  # it uses what it names: ``typedef Vec<float> vec;``
         names = self._names(first, last) - declares
         begin, end = code.tokens[first].begin, code.tokens[last].end
         is_prototype = bool(declares) and code.text[last - 1] == ")"

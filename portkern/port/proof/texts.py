@@ -8,6 +8,7 @@ from pathlib import Path
 
 from portkern.port.proof.element import aliases
 from portkern.port.proof.findings import Text
+from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
 from portkern.port.syntax import Kernel, Launch, Syntax, parse
 
@@ -35,6 +36,10 @@ class SourceTexts:
         """What names of types stand for, with the macros that the source has before its headers."""
         before_headers = _DEFINE.findall(self.own.text)
         return aliases(self.whole, [*self.source.defines, *before_headers])
+
+    @cached_property
+    def instances(self) -> Instances:
+        return Instances(self.whole, self.aliases)
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -1,0 +1,214 @@
+"""The arguments that a source gives the template of a kernel: where it launches or names it,
+through the templates of the functions that do, and through macros that choose a constant."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from portkern.port.proof.element import element_of
+from portkern.port.proof.expression import Names
+from portkern.port.source_map import Parameter, SourceMap
+
+#: How many functions may hand an argument on; how many instances are kept of each.
+_DEPTH, _MOST = 4, 32
+
+Bound = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """``bound``: what the launching function's own template parameters, and constants that a macro
+    chooses, are there."""
+
+    arguments: tuple[str, ...]
+    bound: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Small ones compile fast and run fast."""
+        numbers = [int(text) for text in self.arguments if re.fullmatch(r"-?\d+", text)]
+        return (sum(map(abs, numbers)), *numbers)
+
+
+def is_type(parameter: Parameter) -> bool:
+    return parameter.type.split()[0] in ("typename", "class")
+
+
+def constants(parameters: Sequence[Parameter], arguments: Sequence[str]) -> dict[str, int]:
+    """The template's integers by name."""
+    given = {p.name: a for p, a in zip(parameters, arguments, strict=False) if not is_type(p)}
+    return numbers(given)
+
+
+def numbers(given: Mapping[str, str]) -> dict[str, int]:
+    words = {"true": "1", "false": "0"}
+    plain = {name: words.get(text, text) for name, text in given.items()}
+    return {name: int(text) for name, text in plain.items() if re.fullmatch(r"-?\d+", text)}
+
+
+class Instances:
+    """Of the templates of one program's text."""
+
+    def __init__(self, text: str, aliases: Mapping[str, str]) -> None:
+        self._text, self._aliases = text, aliases
+
+    def launched(
+        self, name: str, template: Sequence[Parameter], arguments: Sequence[str], before: int
+    ) -> list[Instance]:
+        """What the arguments of a launch are, which ends before an offset: the smallest first.
+        None where one of them is not known."""
+        token = bisect_left(self._begins, before) - 1
+        while token > 0 and self._map.code.text[token] != name:
+            token -= 1
+        found = self._resolved(template, arguments, token, _DEPTH)
+        return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
+
+    def named(self, name: str, template: Sequence[Parameter]) -> list[Instance]:
+        """Those of a kernel that is launched by another name, or instantiated alone."""
+        found = [
+            instance
+            for at, arguments in self._mentions(name)
+            for instance in self._resolved(template, arguments, at, _DEPTH)
+        ]
+        return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
+
+    # ---- the text
+
+    @cached_property
+    def _map(self) -> SourceMap:
+        return SourceMap(self._text)
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [token.begin for token in self._map.code.tokens]
+
+    def _mentions(self, name: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """``name<…>``, with the token where it stands."""
+        code = self._map.code
+        for i, text in enumerate(code.text[:-1]):
+            if text == name and code.text[i + 1] == "<" and not self._map.is_dead(i):
+                close = code.close_angle(i + 1, len(code.text))
+                if close > 0:
+                    yield i, self._map.pieces(i + 2, close)
+
+    @cached_property
+    def _templates(self) -> Mapping[str, tuple[Parameter, ...]]:
+        """Of each function or class that is one, by its name."""
+        code, found = self._map.code, dict[str, tuple[Parameter, ...]]()
+        for i, text in enumerate(code.text[:-1]):
+            if text != "template" or code.text[i + 1] != "<":
+                continue
+            close = code.close_angle(i + 1, len(code.text))
+            stop = next((j for j in range(close, len(code.text)) if code.text[j] in "{;"), close)
+            if close > 0 and (name := self._map.function_before(stop)):
+                found.setdefault(name, self._map.parameters(i + 2, close))
+        return found
+
+    # ---- arguments
+
+    def _resolved(
+        self, template: Sequence[Parameter], arguments: Sequence[str], at: int, depth: int
+    ) -> list[Instance]:
+        if len(arguments) > len(template):
+            return []
+        instances = []
+        for bound in self._bindings(arguments, at, depth):
+            names = Names(self._text, numbers(bound))
+            offset = self._map.code.tokens[at].begin
+            resolved = [
+                self._argument(parameter, text, bound, names.value(text, offset))
+                for parameter, text in zip(template, arguments, strict=False)
+            ]
+            known = tuple(text for text in resolved if text is not None)
+            if len(known) == len(resolved):
+                instances.append(Instance(known, tuple(bound.items())))
+        return instances
+
+    def _argument(
+        self, parameter: Parameter, text: str, bound: Bound, value: int | None
+    ) -> str | None:
+        """A type, a number, or a function or another constant by its name."""
+        spelled = bound.get(text, text)
+        if is_type(parameter):
+            return spelled if element_of(spelled, self._aliases) else None
+        if value is not None:
+            is_bool = "bool" in parameter.type.split()
+            return ("false", "true")[bool(value)] if is_bool else str(value)
+        kind = parameter.type.replace("const", "").strip()
+        is_number = element_of(kind, self._aliases) is not None or kind == "auto"
+        is_defined = re.search(rf"\b{re.escape(spelled.rpartition('::')[2])}\s*[(,=}}]", self._text)
+        return spelled if not is_number and is_defined else None
+
+    def _bindings(self, arguments: Sequence[str], at: int, depth: int) -> Sequence[Bound]:
+        """What the names in the arguments are that the function's template or a macro binds: one
+        mapping for each way."""
+        function = self._map.function(at)
+        template = self._templates.get(function, ()) if depth else ()
+        chosen = self._chosen(" ".join(arguments), at, {p.name for p in template})
+        choices = [[(name, value) for value in values] for name, values in chosen.items()]
+        of_macros = [dict(pairs) for pairs in itertools.islice(itertools.product(*choices), _MOST)]
+        if not template:
+            return of_macros
+        of_function = [
+            dict(zip((p.name for p in template), instance.arguments, strict=False))
+            for call, given in self._mentions(function)
+            if self._map.function(call) != function
+            for instance in self._resolved(template, given, call, depth - 1)
+        ]
+        return [{**a, **b} for a in of_function[:_MOST] for b in of_macros][:_MOST]
+
+    def _chosen(self, text: str, at: int, bound: set[str]) -> dict[str, list[str]]:
+        """Constants that a macro around the token defines, of the name that it has or is given."""
+        chosen: dict[str, list[str]] = {}
+        for macro, arguments in self._around(at):
+            defined = self._constants_of(macro)
+            for name in re.findall(r"[A-Za-z_]\w*", text):
+                parameter = arguments.get(name, name)
+                if name not in bound and parameter in defined:
+                    chosen.setdefault(name, defined[parameter])
+        return chosen
+
+    def _around(self, at: int) -> Iterator[tuple[str, dict[str, str]]]:
+        """Uses of macros that the token is an argument of, and what parameter each argument is."""
+        code, first = self._map.code, self._map.body(at)[0]
+        for i in range(at - 1, max(first, 0), -1):
+            if code.text[i] in self._map.macros and code.text[i + 1] == "(":
+                if code.partner[i + 1] > at:
+                    given = self._map.pieces(i + 2, code.partner[i + 1])
+                    names = self._parameters_of(code.text[i])
+                    yield code.text[i], dict(zip(given, names, strict=False))
+
+    def _parameters_of(self, macro: str) -> tuple[str, ...]:
+        for directive in self._map.code.directives:
+            if directive.name == "define" and self._map.code.text[directive.begin + 2] == macro:
+                return self._map.macro_parameters(directive.begin)
+        return ()
+
+    def _constants_of(self, macro: str) -> dict[str, list[str]]:
+        """``NAME = 64;`` in its body: all the values that each name has there."""
+        body = [token.text for token in self._map.macros[macro].body]
+        values: dict[str, list[str]] = {}
+        for i in range(len(body) - 3):
+            if body[i + 1] == "=" and body[i + 3] == ";" and re.fullmatch(r"\w+", body[i + 2]):
+                values.setdefault(body[i], []).append(body[i + 2])
+        return {name: list(dict.fromkeys(each)) for name, each in values.items()}
+
+
+def deduced(
+    template: Sequence[Parameter], parameters: Sequence[Parameter], arguments: Sequence[str]
+) -> dict[str, str]:
+    """The template's parameters that a launch without ``<…>`` shows by its arguments: ``N`` of
+    ``Tag<N>`` where ``Tag<4>{}`` is given."""
+    names = {parameter.name for parameter in template}
+    found: dict[str, str] = {}
+    for parameter, text in zip(parameters, arguments, strict=False):
+        spelled = re.search(r"(\w+)\s*<\s*(\w+)\s*>", parameter.type)
+        given = re.fullmatch(r"(?:\w+::)*(\w+)\s*<\s*(\w+)\s*>\s*(?:\{\s*\}|\(\s*\))", text)
+        if spelled and given and spelled[2] in names and spelled[1] == given[1]:
+            found[spelled[2]] = given[2]
+    return found

@@ -1,0 +1,166 @@
+"""The arguments of a kernel's template, and its launch, as host code has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkern.port.proof.case import Case
+from portkern.port.proof.expression import Names
+from portkern.port.proof.infer import SCALES, propose, templates
+from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.slice import Slices
+from portkern.port.proof.texts import SourceTexts
+
+
+def read(text: str, folder: Path) -> SourceTexts:
+    path = folder / "k.cu"
+    path.write_text(text, encoding="utf-8")
+    return SourceTexts(ProofSource(path, "cuda"))
+
+
+def instances(text: str, folder: Path) -> list[tuple[str, ...]]:
+    texts = read(text, folder)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list), found
+    return [chosen.template for chosen in found]
+
+
+KERNEL = "template <int D, int W> __global__ void k(float* x, int n) { x[n] = D * W; }\n"
+SWITCH = """#define SIZES(SIZE, NAME, ...) \\
+  if (SIZE > 32) { constexpr int NAME = 64; __VA_ARGS__(); } \\
+  else { constexpr int NAME = 32; __VA_ARGS__(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            KERNEL
+            + """template <int D> void launch(float* x, int n) {
+  constexpr int W = (D < 64) ? D / 8 : 16;
+  k<D, W><<<1, 32>>>(x, n);
+}
+void run(float* x, int d) { if (d > 32) launch<64>(x, d); else launch<32>(x, d); }
+""",
+            [("32", "4"), ("64", "16")],
+            id="a function template hands them on",
+        ),
+        pytest.param(
+            KERNEL
+            + """template <int E> void inner(float* x, int n) { k<E, 2 * E><<<1, 32>>>(x, n); }
+template <int D> void outer(float* x, int n) { inner<D + 1>(x, n); }
+void run(float* x) { outer<7>(x, 1); }
+""",
+            [("8", "16")],
+            id="through two functions",
+        ),
+        pytest.param(
+            SWITCH
+            + KERNEL
+            + """void run(float* x, int n) {
+  SIZES(n, D, [&] { k<D, 4><<<1, 32>>>(x, n); });
+}
+""",
+            [("32", "4"), ("64", "4")],
+            id="a macro chooses a constant",
+        ),
+        pytest.param(
+            KERNEL + "void run(float* x, int n) { auto f = &k<16, 2>; f<<<1, 32>>>(x, n); }\n",
+            [("16", "2")],
+            id="launched by another name",
+        ),
+        pytest.param(
+            "using op = float (*)(float);\n"
+            "__device__ float twice(float a) { return 2 * a; }\n"
+            "template <op F> __global__ void k(float* x) { *x = F(*x); }\n"
+            "template <op F> void launch(float* x) { k<F><<<1, 1>>>(x); }\n"
+            "void run(float* x) { launch<twice>(x); }\n",
+            [("twice",)],
+            id="a function is an argument",
+        ),
+        pytest.param(
+            "template <bool Add> __global__ void k(float* x, std::bool_constant<Add>) {}\n"
+            "void run(float* x) { k<<<1, 1>>>(x, std::bool_constant<false>{}); }\n",
+            [("false",)],
+            id="a tag among the arguments shows it",
+        ),
+        pytest.param(KERNEL, [("4", "4")], id="nothing says what they are"),
+    ],
+)
+def test_a_templates_arguments_are_those_of_the_host_code(
+    text: str, expected: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    assert instances(text, tmp_path) == expected
+
+
+def proposed(text: str, folder: Path, scale: int = 1) -> Case:
+    texts = read(text, folder)
+    case = propose(texts.kernels[0], texts, SCALES[scale], warp=32)
+    assert isinstance(case, Case), case
+    return case
+
+
+def test_a_launch_has_the_shape_that_its_function_computes(tmp_path: Path) -> None:
+    text = """#define LANES 32
+__global__ void k(float* x, int n) { if (threadIdx.y < n) x[threadIdx.x] = 1; }
+void run(float* x, Tensor q, int n, int block_size) {
+  int block_y = block_size / LANES;
+  const int heads = q.size(1);
+  dim3 grid(heads, n);
+  k<<<grid, dim3(LANES, block_y), (2 + block_y) * sizeof(double)>>>(x, n);
+}
+"""
+    case = proposed(text, tmp_path)
+    assert (case.block, case.shared) == ((32, 8, 1), 80)
+    assert case.grid == (SCALES[1].heads, SCALES[1].inner, 1)
+
+
+def test_a_tag_is_given_its_only_value(tmp_path: Path) -> None:
+    text = """template <bool Add> __global__ void k(float* x, std::bool_constant<Add>) { *x += 1; }
+void run(float* x) { k<<<1, 1>>>(x, std::bool_constant<true>{}); }
+"""
+    tag = proposed(text, tmp_path).arguments[1]
+    assert (tag.dtype, getattr(tag, "value", "")) == (
+        "std::bool_constant<true>",
+        "std::bool_constant<true>{}",
+    )
+
+
+def test_a_stride_is_no_shorter_than_its_rows(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x, int B, int V, int P) {
+  for (int i = threadIdx.x; i < V; i += blockDim.x) x[blockIdx.x * P + i] = B;
+}
+void run(float* x, int B, int V, int P) { k<<<B, 32>>>(x, B, V, P); }
+"""
+    values = {a.name: getattr(a, "value", "") for a in proposed(text, tmp_path).arguments}
+    assert int(values["P"]) >= int(values["V"]) > 4
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("n < 100 ? 1 : 2 * n", 2000),
+        ("(float)n / 256 > 3.9f && !0", 1),
+        ("static_cast<int>(std::ceil((float)n / 256))", 4),
+        ("std::min(n, 0x20u) << 1", 64),
+        ("div_ceil(n, 256) * sizeof(double2)", 64),
+        ("Traits<float>::kRows", 7),
+        ("n / 0", None),
+        ("n.size(0)", None),
+        ("n +", None),
+    ],
+)
+def test_expressions_are_those_of_cpp(expression: str, value: int | None) -> None:
+    names = Names("struct Traits { static constexpr int kRows = 7; };\n", {"n": 1000})
+    assert names.value(expression, 1000) == value
+
+
+def test_a_type_that_a_typedef_instantiates_stays_in_a_slice() -> None:
+    text = """template <class T> struct alignas(16) Pack { T v[4]; };
+typedef Pack<float> pack;
+__global__ void k(float* x) { *x = 1; }
+"""
+    assert Slices([text]).of(["k"])[0] == text
