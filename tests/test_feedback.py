@@ -412,6 +412,29 @@ def test_a_right_kernel_without_a_time_says_why() -> None:
     assert told == Measured({}, "Time", "It was not timed: no AMD GPU on this machine.")
 
 
+def test_the_kernels_that_a_call_launched_are_told_the_slowest_first_with_their_shares() -> None:
+    small = record(launches=[{"name": "tiny", "us": 1.0}])
+    large = record(
+        "typical",
+        launches=[
+            {"name": "reduce", "us": 10.0},
+            {"name": "scale", "count": 4, "us": 30.0},
+            {"name": "copy", "us": 0.5},
+        ],
+    )
+    told = measure("launches", [small, large], launches=2)
+    assert told.title == f"Kernels that one call launched, on typical/{large.workload.name}"
+    assert told.text.splitlines() == [
+        "scale: 30 µs, 74%, in 4 launches",
+        "reduce: 10 µs, 25%",
+        "… and 1 more: 0.5 µs",
+    ]
+    # An executor counts launches and has no times; of native code nobody counts them.
+    emulated = record(launches=[{"name": "a"}, {"name": "b", "count": 3}])
+    assert measure("launches", [emulated]).text == "b, in 3 launches\na"
+    assert measure("launches", [record(launches=[])]) == Measured({})
+
+
 # ---- what profilers' counters are called
 
 

@@ -258,7 +258,7 @@ def test_attempts_can_be_told_without_their_results(name: str, folder: Path) -> 
     with_results = joined(view(folder, TREE, slot, history=name, best=3))
     without = joined(view(folder, TREE, slot, history=name, best=3, results=False))
     said = re.compile(r"Result: |passed|wrong: |What came of it|times as fast")
-    assert bool(said.search(with_results)) == (name != "reflexions")
+    assert bool(said.search(with_results)) == (name not in ("reflexions", "thoughts"))
     assert not said.search(without)
     for kept in (
         r"// source of [\d.]+",
@@ -371,11 +371,32 @@ def test_insights_are_drawn_by_the_slot_s_number(folder: Path) -> None:
     assert "// source" not in drawn(3)
 
 
+MEASURED: dict[str, Any] = {"history": ["best"], "measured": True}
+
+
 def test_the_best_can_be_told_with_what_was_measured_of_it(folder: Path) -> None:
     best = replace_feedback("2.1")
     plain = view(folder, best, Slot(number=9), history=["best"])
     assert ids(plain) == ["2.1"] and "12 us" not in joined(plain)
-    assert "12 us" in joined(view(folder, best, Slot(number=9), history=["best"], measured=True))
+    told = view(folder, best, Slot(number=9), **MEASURED)
+    assert "12 us" in joined(told)
+    said = view(
+        folder, log_of(attempt("0.0", 1.0, rationale="tile it")), Slot(number=9), **MEASURED
+    )
+    assert "The reasoning then: tile it" in joined(said)
+    # Whoever is also a parent is still the best.
+    [block] = view(folder, best, Slot(("2.1",), number=9), **MEASURED)
+    assert block.title == "The best so far (2.1)"
+
+
+def test_thoughts_are_those_that_the_strategy_drew_without_what_came_of_them(folder: Path) -> None:
+    log = log_of(attempt("0.0", 1.0), attempt("1.0", 2.0, rationale="tile it"), attempt("2.0", 3.0))
+    told = view(folder, log, Slot(thoughts=("1.0", "0.0"), number=3), history="thoughts")
+    assert [block.text for block in told] == [
+        "tile it",
+        "It is the kernel that the run began with.",
+    ]
+    assert view(folder, log, Slot(number=3), history="thoughts") == []
 
 
 def test_what_critics_alone_are_told_no_author_is(folder: Path) -> None:
@@ -492,7 +513,7 @@ def test_islands_do_not_see_each_other(
 ) -> None:
     log, slot = found
     told = joined(view(tmp_path_factory.mktemp("run"), log, slot, role=role, **EVERYTHING))
-    named = {*slot.parents, *slot.shown}
+    named = {*slot.parents, *slot.shown, *slot.thoughts}
     for name in MARK.findall(told):
         assert log[name].island == slot.island or name in named
 

@@ -67,7 +67,17 @@ def asked(played: Played, *templates: str) -> list[str]:
 
 @pytest.mark.sampled()
 @pytest.mark.parametrize(
-    "name", ["kernelagent_opt", "kernelband", "alphaevolve", "geak_optim", "akg_autoresearch"]
+    "name",
+    [
+        "kernelagent_opt",
+        "kernelband",
+        "alphaevolve",
+        "geak_optim",
+        "akg_autoresearch",
+        "evoengineer_free",
+        "evoengineer_insight",
+        "evoengineer_full",
+    ],
 )
 def test_who_starts_from_a_kernel_has_the_catalogues_or_the_one_that_is_named(
     name: str, tmp_path: Path
@@ -209,50 +219,106 @@ def test_ai_cuda_engineers_verifiers_let_four_of_eight_to_the_hardware(tmp_path:
     assert all("The catalogue's kernel of" in text for text in second)
 
 
-def test_evoengineer_free_writes_from_the_task_and_the_best_kernel_alone(tmp_path: Path) -> None:
-    answer = named(1.2, 1.5, 1.1)
-    played = run(tmp_path, "evoengineer_free", answer, "budget.attempts=7", *NVIDIA)
-    assert {one.operator for one in played.attempts} == {"init"}
-    assert set(played.parents) == {()} and set(played.prompts) == {"direct"}
-    last = played.text(6)
-    assert shown(last) == ["k1"] and "The best so far" in last
-    assert "Time" in last and "Hardware counters" in last, "with what was measured of it"
-    assert "A thought from this run" not in last
+EVOENGINEERS = ("evoengineer_free", "evoengineer_insight", "evoengineer_full")
 
 
-def test_evoengineers_baseline_is_the_given_kernel_until_a_faster_one_is_there(
-    tmp_path: Path,
+def evolved(folder: Path, name: str, answer: Answer, *overrides: str) -> Played:
+    """As the preset is: four at once, from a kernel that is as fast as the framework."""
+    given = [f"source={started(folder)}", "inflight=4", *overrides]
+    return run(folder, f"evoengineer_{name}", answer, *given)
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize("name", EVOENGINEERS)
+def test_evoengineer_writes_four_from_nothing_and_nine_times_four_after_the_given_kernel(
+    name: str, tmp_path: Path
 ) -> None:
-    answer = named(0.9, 0.8, 1.2, 1.1)
-    played = run(tmp_path, "evoengineer_free", answer, *starting(tmp_path, 6))
+    replies = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        number = next(replies)
+        return "I cannot." if number == 7 else kernel(f"{1.1 + number / 100:.2f}")
+
+    played = evolved(tmp_path, name.rpartition("_")[2], answer)
+    assert len(played.calls) == 40 and not played.stopped, "a reply without code is one of them"
+    assert [bool(one.calls) for one in played.attempts] == [False, *[True] * 40]
+    assert [one.operator for one in played.attempts[1:5]] == ["init"] * 4
+    assert {call.params["temperature"] for call in played.calls} == {1.0}
+    # Those of a generation are written side by side: each knows what was before all of them.
+    for start in range(0, 40, 4):
+        best = max(played.attempts[: 1 + start], key=lambda one: one.score)
+        assert all(f"The best so far ({best.id})" in played.text(start + k) for k in range(4))
+
+
+def test_evoengineer_free_is_shown_the_code_of_the_best_and_nothing_else(tmp_path: Path) -> None:
+    played = evolved(tmp_path, "free", named(1.2, 1.5, "wrong", 1.1), "budget.attempts=9")
     assert {one.operator for one in played.attempts[1:]} == {"init"}
-    texts = asked(played, "direct")
-    assert ["// given" in text for text in texts] == [True, True, True, False, False]
-    assert shown(texts[-1]) == ["k2"]
+    assert set(played.parents) == {()} and set(played.prompts) == {"direct"}
+    assert "// given" in played.text(3) and shown(played.text(3)) == []
+    last = played.text(7).partition("## The best so far (2.0)")[2].partition("## Your answer")[0]
+    assert last.split("```")[0].strip() == "" and last.split("```")[2].strip() == ""
+    assert shown(last) == ["k1"]
 
 
-def test_evoengineer_insight_is_the_same_with_three_thoughts(tmp_path: Path) -> None:
-    answer = named(1.2, 1.5, 1.1)
-    played = run(tmp_path, "evoengineer_insight", answer, UNCOUNTED, "budget.attempts=12")
-    assert {one.operator for one in played.attempts} == {"init"}
-    last = played.text(11)
-    assert shown(last) == ["k1"] and last.count("A thought from this run") == 3
+@pytest.mark.sampled()
+@pytest.mark.parametrize("name", ["insight", "full"])
+def test_evoengineers_baseline_stands_with_time_kernels_and_thought_and_three_other_thoughts(
+    name: str, tmp_path: Path
+) -> None:
+    """A thought says nothing of what came of it; that of a failing kernel is one too."""
+    answer = named(1.2, "wrong", 1.5, 1.1)
+    played = evolved(tmp_path, name, answer, "budget.attempts=9")
+    assert played.run.plan.axes["feedback"]["sources"] == ["timing", "launches"]
+    first, last = played.text(0), played.text(7)
+    assert first.count("A thought from this run") == 1
+    assert "It is the kernel that the run began with." in first
+    best = last.partition("## The best so far (3.0)")[2].partition("## A thought")[0]
+    assert "1.50 times as fast" in best and "The reasoning then: I made it 1.5." in best
+    assert "Time:" in best and shown(best) == ["k2"]
+    drawn = [
+        re.findall(r"## A thought from this run\n(.+)", played.text(number))
+        for number in (4, 5, 6, 7)
+    ]
+    assert all(len({*thoughts}) == 3 for thoughts in drawn) and len({*map(tuple, drawn)}) > 1
+    said = {f"I made it {worth}." for worth in (1.2, "wrong", 1.5, 1.1)}
+    assert {*itertools.chain(*drawn)} <= {*said, "It is the kernel that the run began with."}
+    assert "I made it wrong." in itertools.chain(*drawn) and "What came of it" not in last
 
 
-def test_evoengineer_full_crosses_and_mutates_in_turns_and_shows_best_and_thoughts(
+def test_evoengineer_full_crosses_two_and_mutates_two_in_each_generation(tmp_path: Path) -> None:
+    worths = [1.2, 1.5, 1.1, 1.3, 1.4, 0.9, *(1 + k / 100 for k in range(40))]
+    played = evolved(tmp_path, "full", named(*worths))
+    operators = [one.operator for one in played.attempts[5:]]
+    for start in range(0, 36, 4):
+        assert sorted(operators[start : start + 4]) == ["crossover"] * 2 + ["mutate"] * 2
+        population = sorted(played.attempts[: 5 + start], key=lambda one: -one.score)[:5]
+        parents = {
+            parent for one in played.attempts[5 + start : 9 + start] for parent in one.parents
+        }
+        assert parents <= {one.id for one in population}, "the five fastest stay"
+    crossings = [one for one in played.attempts if one.operator == "crossover"]
+    assert any(len({*one.parents}) == 1 for one in crossings), "one may be drawn twice"
+    one, text = next(
+        (one, text)
+        for one, text in zip(crossings, asked(played, "crossover"), strict=True)
+        if len({*one.parents}) == 2 and "0.0" not in one.parents
+    )
+    for number, parent in enumerate(one.parents, 1):
+        [told] = re.findall(rf"## Parent {number}\n(.*?)\n\n```", text, re.DOTALL)
+        score = next(each.score for each in played.attempts if each.id == parent)
+        assert f"{score:.3g} times as fast" in told, "its time"
+        assert "What its author said: I made it" in told and "Time" not in told
+    assert "The best so far" in text and "A thought from this run" in text
+    assert all("Change it substantially" in text for text in asked(played, "mutate"))
+
+
+def test_evoengineer_full_begins_again_until_a_kernel_is_right_beside_the_given_one(
     tmp_path: Path,
 ) -> None:
-    played = run(tmp_path, "evoengineer_full", named(1.2, 1.5, 1.1, 1.3, 1.4, 0.9), UNCOUNTED)
-    operators = [one.operator for one in played.attempts]
-    assert operators == ["init"] * 5 + ["mutate", "crossover"] * 20
-    assert [len(one.parents) for one in played.attempts[5:]] == [1, 2] * 20
-    crossings = [one for one in played.attempts if one.operator == "crossover"]
-    texts = zip(crossings, asked(played, "crossover"), strict=True)
-    crossed = next(text for one, text in texts if "1.0" not in one.parents)
-    assert crossed.count("## Parent ") == 2 and "The best so far (1.0)" in crossed
-    assert crossed.count("A thought from this run") == 3
-    members = {one.id for one in played.attempts[:5]}
-    assert {parent for one in played.attempts[5:] for parent in one.parents} <= members
+    played = evolved(tmp_path, "full", named(*["wrong"] * 6, 1.2), "budget.attempts=13")
+    operators = [one.operator for one in played.attempts[1:]]
+    assert operators[:8] == ["init"] * 8
+    assert sorted(operators[8:]) == ["crossover"] * 2 + ["mutate"] * 2
 
 
 def test_alphaevolve_changes_the_given_kernel_by_edits_on_five_islands(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
             "exemplars": asked.parents,
             "inspirations": [WRONG],
             "level": "strategy",
+            "substantial": True,
+            "rationale": True,
             "plan": KernelPlan("tile", "it is reused", lines),
             "marks": (BEGIN, END),
             "numbered": "   1 code",

@@ -178,6 +178,7 @@ def play(
     ``limit`` slots are the budget. A given kernel is waited for, and is one attempt."""
     course = Course()
     out: deque[Slot] = deque()
+    soft = getattr(search.options, "selection", "") == "soft_rank"
     while True:
         search = between(search)
         room = min(window - len(out), limit - len(course.slots))
@@ -188,7 +189,7 @@ def play(
         if room:
             course.steps.append((room, asked))
         for slot in asked:
-            check(slot, course.log)
+            check(slot, course.log, twice=soft)
             numbered = replace(slot, number=len(course.slots))
             out.append(numbered)
             course.slots.append(numbered)
@@ -204,12 +205,14 @@ def play(
         course.steps.append((slot, attempts))
 
 
-def check(slot: Slot, log: Log) -> None:
-    """What holds for the slots of all strategies."""
+def check(slot: Slot, log: Log, *, twice: bool = False) -> None:
+    """What holds for the slots of all strategies. ``twice``: one may be both parents."""
     known = {one.id: one for one in log}
     assert slot.number == -1
-    assert {*slot.parents, *slot.shown} <= known.keys()
-    assert len({*slot.parents, *slot.shown}) == len([*slot.parents, *slot.shown])
+    assert {*slot.parents, *slot.shown, *slot.thoughts} <= known.keys()
+    parents_of = dict.fromkeys(slot.parents) if twice else slot.parents
+    for named in ([*parents_of, *slot.shown], slot.thoughts):
+        assert len({*named}) == len(named)
     parents = [known[name] for name in slot.parents]
     assert all(parent.source and parent.status is not Status.DUPLICATE for parent in parents)
     takes = {"init": 0, "mutate": 1, "diff": 1, "crossover": 2}
@@ -265,6 +268,7 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "islands": st.integers(1, 4),
         "population": st.integers(2, 5),
         "init": st.integers(1, 3),
+        "viable": st.integers(0, 1),
         "mode": st.sampled_from(["single", "elite", "diverse", "map_elites"]),
         "features": st.sampled_from([["complexity"], ["complexity", "diversity", "registers"]]),
         "bins": st.integers(1, 4),
@@ -274,8 +278,9 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "trials": st.none() | st.integers(1, 30),
         "operators": st.sampled_from(OPERATORS),
         "tournament": st.integers(1, 3),
-        "selection": st.sampled_from(["rank", "tournament"]),
+        "selection": st.sampled_from(["rank", "soft_rank", "tournament"]),
         "inspirations": st.integers(0, 3),
+        "thoughts": st.integers(0, 3),
         "migrate_every": maybe,
     },
     "bandit": {
@@ -462,6 +467,7 @@ def test_there_is_a_group_for_every_kind() -> None:
         ({"kind": "evolutionary", "features": ["median_us"]}, "and never the fitness itself"),
         ({"kind": "evolutionary", "mode": "single"}, "'crossover' takes two parents, and there is"),
         ({"kind": "evolutionary", "migrate_every": 5}, "strategy.migrate_every=5 on one island"),
+        ({"kind": "evolutionary", "viable": 6}, "strategy.viable=6, but a population holds 5"),
     ],
 )
 def test_what_is_wrong_with_options_is_said_in_one_line(
@@ -573,7 +579,7 @@ def test_nothing_leaks_from_one_island_to_another(data: st.DataObject, kind: str
     window = data.draw(st.sampled_from([1, 4]))
     course = play(load(kind, **options), chaos(data.draw(st.integers(0, 99))), window=window)
     for slot in course.slots:
-        for one in course.log.some([*slot.parents, *slot.shown]):
+        for one in course.log.some([*slot.parents, *slot.shown, *slot.thoughts]):
             assert one.island == slot.island or (options["given"] and one.slot == 0)
 
 
@@ -806,6 +812,54 @@ def test_a_crossover_without_two_parents_is_a_mutation_and_without_one_a_new_ker
     course = play(load("evolutionary", **options), scores(0, 0, 0, 1, 1, 1))
     operators = [slot.operator for slot in course.slots]
     assert operators == ["init", "init", "init", "init", "mutate", "crossover"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "news", "slots"), [(3, 4, 40), (7, 8, 44), (11, 12, 48), (15, 16, 48)]
+)
+def test_kernels_are_written_from_nothing_until_two_are_correct(
+    failing: int, news: int, slots: int
+) -> None:
+    """EvoEngineer: four at once, then nine generations of four, of which none begins after 45."""
+    options = {"init": 4, "batch": 4, "viable": 2, "generations": 9, "trials": 48}
+    search = load("evolutionary", given=True, operators={"mutate": 1}, **options)
+    course = play(search, scores(1.0, *[0.0] * failing, 1.5), window=4)
+    assert len(course.slots) == 1 + slots
+    assert [slot.operator for slot in course.slots[1:]] == ["init"] * news + ["mutate"] * (
+        slots - news
+    )
+
+
+def test_by_soft_rank_parents_are_drawn_with_one_over_n_plus_rank_and_perhaps_twice() -> None:
+    options = {"init": 5, "generations": 400, "batch": 1, "selection": "soft_rank"}
+    search = load("evolutionary", operators={"crossover": 1}, **options)
+    course = play(search, scores(5, 4, 3, 2, 1, 0), limit=999)
+    pairs = [slot.parents for slot in course.slots[5:]]
+    drawn = Counter(itertools.chain.from_iterable(pairs))
+    weights = [1 / (5 + rank) for rank in range(5)]
+    for rank, weight in enumerate(weights):
+        assert drawn[f"{rank}.0"] / 800 == pytest.approx(weight / sum(weights), abs=0.05)
+    same = sum((weight / sum(weights)) ** 2 for weight in weights)
+    assert sum(a == b for a, b in pairs) / 400 == pytest.approx(same, abs=0.06)
+
+
+def test_thoughts_are_drawn_of_the_population_which_the_latest_failures_fill_up() -> None:
+    """EvoEngineer: also the given kernel's, who has none, and not of what has no code."""
+
+    def world(slot: Slot) -> Sequence[Attempt]:
+        if slot.number == 2:
+            return [attempt(slot, status=Status.NO_CODE, source="", digest="")]
+        return [attempt(slot, score=(slot.number in (0, 3)) * 1.5, rationale=f"{slot.number}")]
+
+    options = {"init": 4, "batch": 4, "operators": {"mutate": 1}, "generations": 2}
+    search = load("evolutionary", given=True, thoughts=9, **options)
+    course = play(search, world, window=4)
+    told = [{*slot.thoughts} for slot in course.slots]
+    assert told[0] == set() and told[1:5] == [{"0.0"}] * 4
+    assert told[5:] == [{"0.0", "3.0", "1.0", "4.0"}] * 4, "a place of five is the one without code"
+    few_ = load("evolutionary", given=True, thoughts=3, **options)
+    drawn = [{*slot.thoughts} for slot in play(few_, world, window=4).slots[5:]]
+    assert all(len(one) == 3 for one in drawn) and len({frozenset(one) for one in drawn}) > 1
 
 
 def test_failures_and_duplicates_never_enter_a_population() -> None:

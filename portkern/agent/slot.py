@@ -19,7 +19,8 @@ class Arm:
 @dataclass(frozen=True)
 class Slot:
     """``parents`` are ids of attempts to build on, the most important first; ``shown`` of others
-    that are only looked at. ``ideas`` above 0 asks for so many ideas and ``n`` kernels of each.
+    that are only looked at, ``thoughts`` of those of which no more is told than what their authors
+    thought. ``ideas`` above 0 asks for so many ideas and ``n`` kernels of each.
 
     ``operator`` (``init``, ``mutate``, ``crossover``, …) and ``arm`` leave the choice to the
     proposer when they are empty. ``final``: nothing is built on what comes of it. ``number`` counts
@@ -34,6 +35,7 @@ class Slot:
     phase: str = ""
     island: int = 0
     shown: tuple[str, ...] = ()
+    thoughts: tuple[str, ...] = ()
     final: bool = False
     number: int = -1
 

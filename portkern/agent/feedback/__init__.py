@@ -1,9 +1,10 @@
 """What is measured of a candidate, and the words in which authors are told of it.
 
 Sources run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
-``correctness`` and ``simt``, 2 ``resources`` and ``timing``, 3 hardware counters, by ``ncu``,
-``rocprof`` or ``perf``. What they measure has the same names for every toolchain and target, so
-that strategies and critics need to know none of them. A metric that could not be had is absent.
+``correctness`` and ``simt``, 2 ``resources``, ``timing`` and ``launches``, 3 hardware counters, by
+``ncu``, ``rocprof`` or ``perf``. What they measure has the same names for every toolchain and
+target, so that strategies and critics need to know none of them. A metric that could not be had is
+absent.
 
 ================== ========= =======================================================================
 name               unit      meaning
@@ -51,6 +52,7 @@ from portkern.agent.feedback import vocabulary
 from portkern.agent.feedback.build_log import BuildLog
 from portkern.agent.feedback.correctness import Correctness
 from portkern.agent.feedback.hardware import ANY, Counters
+from portkern.agent.feedback.launches import LaunchFeedback
 from portkern.agent.feedback.rendering import Form
 from portkern.agent.feedback.resources import ResourceFeedback
 from portkern.agent.feedback.simt import Simt
@@ -71,6 +73,7 @@ class FeedbackOptions(BaseModel):
     log_lines: int = Field(40, ge=1)
     log_chars: int = Field(4000, ge=1)
     findings: int = Field(10, ge=1)
+    launches: int = Field(10, ge=1)
     baseline: str = "eager"
     of_critics: list[str] = []
     counters_s: float = Field(300.0, gt=0)
@@ -82,6 +85,7 @@ _SOURCES: Mapping[str, Callable[[FeedbackOptions], FeedbackSource]] = {
     "simt": lambda f: Simt(findings=f.findings),
     "resources": lambda f: ResourceFeedback(render=f.render),
     "timing": lambda f: TimingFeedback(baseline=f.baseline, render=f.render),
+    "launches": lambda f: LaunchFeedback(most=f.launches),
 }
 
 

@@ -35,12 +35,14 @@ class Detail(IntEnum):
 
 @dataclass(frozen=True)
 class Mention:
-    """``code_chars`` above 0 is the most of the source that is told."""
+    """``code_chars`` above 0 is the most of the source that is told. ``own_heading``: also where
+    it is the parent."""
 
     attempt: Attempt
     heading: str
     detail: Detail = Detail.CODE
     code_chars: int = 0
+    own_heading: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Past:
     @cached_property
     def visible(self) -> list[Attempt]:
         """Of the slot's island, and those that the slot names."""
-        named = {*self.slot.parents, *self.slot.shown}
+        named = {*self.slot.parents, *self.slot.shown, *self.slot.thoughts}
         return [
             attempt
             for attempt in self.log
@@ -127,9 +129,10 @@ def last(past: Past) -> Told:
 def best(past: Past) -> Told:
     leading = {attempt.id for attempt in past.best(past.options.best)}
     heading = "The best so far" if past.options.best == 1 else "Of the best so far"
-    detail = Detail.FEEDBACK if past.options.measured else Detail.CODE
+    whole = past.options.measured
+    detail = Detail.THOUGHTS if whole else Detail.CODE
     for attempt in past.ordered([attempt for attempt in past.visible if attempt.id in leading]):
-        yield Mention(attempt, heading, detail)
+        yield Mention(attempt, heading, detail, own_heading=whole)
 
 
 def recent(past: Past) -> Told:
@@ -194,7 +197,7 @@ def _failures(past: Past) -> Told:
 
 
 def insights(past: Past) -> Told:
-    """EvoEngineer's: some of what authors and critics thought. The slot's number is the seed."""
+    """Some of what authors and critics thought. The slot's number is the seed."""
     known = [attempt for attempt in past.visible if _thoughts(attempt)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
     for attempt in chosen:
@@ -213,6 +216,13 @@ def _outcome(attempt: Attempt) -> str:
     if not attempt.correct:
         return attempt.status.replace("_", " ")
     return f"{attempt.score:.2f} times as fast as the baseline" if attempt.speedups else "correct"
+
+
+def thoughts(past: Past) -> Told:
+    """EvoEngineer's: what the strategy drew of its population, without what came of it."""
+    for attempt in past.log.some(past.slot.thoughts):
+        text = attempt.rationale or "It is the kernel that the run began with."
+        yield PromptBlock(kind="thoughts", title="A thought from this run", text=text)
 
 
 def inspirations(past: Past) -> Told:
@@ -244,6 +254,7 @@ HISTORIES: Mapping[str, Callable[[Past], Told]] = {
     "all": everything,
     "all_no_cot": summaries,
     "insights": insights,
+    "thoughts": thoughts,
     "inspirations": inspirations,
     "reflexions": reflexions,
 }
@@ -337,5 +348,6 @@ def _whole(kind: str, mention: Mention, slot: Slot, task: Task, *, results: bool
     if attempt.source:
         source = code(attempt.source, attempt.language or task.language)
         parts.append(cut(source, mention.code_chars) if mention.code_chars else source)
-    title = f"{PARENT if parent else mention.heading} ({attempt.id})"
+    heading = PARENT if parent and not mention.own_heading else mention.heading
+    title = f"{heading} ({attempt.id})"
     return Passage(PromptBlock(kind=kind, title=title, text="\n\n".join(parts)), spared=parent)

@@ -17,9 +17,12 @@ _PROMPTS = {"init": "direct", "mutate": "mutate", "crossover": "crossover", "dif
 
 class EvolveOptions(WriterOptions):
     """``level`` of a crossover: ``code``, or ``strategy`` (cuPilot: what the parents do is combined
-    in words first)."""
+    in words first). ``substantial``: a mutation is more than one change. ``rationale``: parents
+    stand with what their authors said of them."""
 
     level: Literal["code", "strategy"] = "code"
+    substantial: bool = False
+    rationale: bool = False
 
 
 class Evolve(Modelled):
@@ -46,6 +49,8 @@ class Evolve(Modelled):
             shown=[*parents, *beside],
             inspirations=beside,
             level=self.options.level,
+            substantial=self.options.substantial,
+            rationale=self.options.rationale,
             read=edited if operator == "diff" else None,
             form="edits" if operator == "diff" else "file",
         )

@@ -28,9 +28,12 @@ WEIGHTS: Final = {"init": 0.0, "mutate": 1.0, "diff": 0.0, "crossover": 2.0}
 
 
 class Island(BaseModel):
-    """``members``: the fastest first. ``used``: how often each operator had its turn."""
+    """``members``: the fastest first. ``failing``: what fills the population up where too few are
+    correct, for their thoughts alone; the latest last. ``used``: how often each operator had its
+    turn."""
 
     members: list[str] = []
+    failing: list[str] = []
     used: dict[str, int] = {}
 
 
@@ -42,15 +45,17 @@ class Evolutionary(Search):
         features: Names = ("complexity", "diversity")
         bins: Count = 10
         init: Count = 5
+        viable: Annotated[int, Field(ge=0)] = 0
         batch: Count = 3
         barrier: bool = True
         generations: Count | None = 10
         trials: Count | None = None
         operators: dict[str, Weight] = Field(WEIGHTS)
-        selection: Literal["rank", "tournament"] = "rank"
+        selection: Literal["rank", "soft_rank", "tournament"] = "rank"
         power: Annotated[float, Field(ge=0)] = 1.0
         tournament: Count = 2
         inspirations: Annotated[int, Field(ge=0)] = 0
+        thoughts: Annotated[int, Field(ge=0)] = 0
         migrate_every: Count | None = None
         migrate_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
 
@@ -62,9 +67,11 @@ class Evolutionary(Search):
             return features
 
     class State(Search.State):
-        """``queue``: slots of this generation that are still to be asked for; ``told``: slots."""
+        """``queue``: slots of this generation that are still to be asked for; ``further``: slots
+        from nothing beyond the first generation; ``told``: slots."""
 
         islands: list[Island] = Field(default_factory=list)
+        further: int = 0
         queue: list[Slot] = Field(default_factory=list)
         told: int = 0
 
@@ -96,6 +103,12 @@ class Evolutionary(Search):
                 f"strategy.operators.{pairs[0]}=0, or a larger strategy.population with another "
                 "strategy.mode than single"
             )
+        most = 1 if options.mode == "single" else options.population
+        if options.viable > most:
+            raise ConfigError(
+                f"Got strategy.viable={options.viable}, but a population holds {most}; set less, "
+                "or a larger strategy.population with another strategy.mode than single"
+            )
         if options.migrate_every and options.islands == 1:
             raise ConfigError(
                 f"Got strategy.migrate_every={options.migrate_every} on one island; set "
@@ -117,20 +130,39 @@ class Evolutionary(Search):
         state, options = self.state, self.options
         if self.asked_of_authors == options.trials:
             return None
-        if options.generations and state.asked == self._first + options.generations * self._span:
+        if options.generations and self._bred == options.generations * self._span:
             return None
         if not state.queue and not (options.barrier and state.out):
-            count = self._span if state.asked >= self._first else self._first
-            places = range(state.asked, state.asked + (count if options.barrier else 1))
-            state.queue = [self._slot(number) for number in places]
+            state.queue = self._generation(known)
         return state.queue.pop(0) if state.queue else None
+
+    @property
+    def _bred(self) -> int:
+        """Slots that were asked for after those from nothing; below 0 among these."""
+        return self.state.asked - self._first - self.state.further
+
+    def _generation(self, known: Log) -> list[Slot]:
+        state, options = self.state, self.options
+        begins = state.asked < self._first
+        ready = all(len(island.members) >= options.viable for island in state.islands)
+        if self._bred > 0:
+            for island in state.islands:
+                left = max(options.population - len(island.members), 0)
+                island.failing = island.failing[-left:] if left else []
+        count = self._first if begins else self._span
+        places = range(state.asked, state.asked + (count if options.barrier else 1))
+        if not (begins or ready):
+            state.further += len(places)
+        return [self._slot(number, known, new=begins or not ready) for number in places]
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
         begins = self.given and not self.state.told
         for island in self.state.islands if begins else [self.state.islands[slot.island]]:
             self._settle(island, names(attempts), known)
+            if self.options.thoughts:
+                island.failing += [one.id for one in attempts if not one.correct]
         self.state.told += 1
-        bred = self.state.told - self._first
+        bred = self.state.told - self._first - self.state.further
         every = self._span * (self.options.migrate_every or 0)
         if every and bred > 0 and bred % every == 0:
             self._migrate(known)
@@ -146,15 +178,31 @@ class Evolutionary(Search):
         for place, island in enumerate(islands):
             self._settle(island, leaving[place - 1], known)
 
-    def _slot(self, number: int) -> Slot:
-        """Parents and inspirations are of the island where the child will live."""
+    def _slot(self, number: int, known: Log, *, new: bool) -> Slot:
+        """Parents, inspirations and thoughts are of the island where the child will live. ``new``:
+        it is of a generation from nothing."""
         place, drawn = number % self.options.islands, self.chance(number)
         island = self.state.islands[place]
-        operator = "init" if number < self._first else self._operator(island)
+        operator = "init" if new else self._operator(island)
         parents = self._parents(island.members, OPERATORS[operator], drawn)
         others = [name for name in island.members if name not in parents]
         shown = drawn.sample(others, min(self.options.inspirations, len(others)))
-        return Slot(parents=parents, operator=operator, island=place, shown=tuple(shown))
+        return Slot(
+            parents=parents,
+            operator=operator,
+            island=place,
+            shown=tuple(shown),
+            thoughts=self._thoughts(island, known, drawn),
+        )
+
+    def _thoughts(self, island: Island, known: Log, drawn: Random) -> tuple[str, ...]:
+        """Of the whole population, also of the given kernel, whose author said nothing."""
+        thinking = [
+            one.id
+            for one in known.some([*island.members, *island.failing])
+            if one.rationale or (self.given and one.slot == 0)
+        ]
+        return tuple(drawn.sample(thinking, min(self.options.thoughts, len(thinking))))
 
     def _operator(self, island: Island) -> str:
         """They take turns in proportion to their weights, so that of a generation of three two are
@@ -168,7 +216,11 @@ class Evolutionary(Search):
         return next(n for n in (due, *weights, "mutate", "init") if OPERATORS[n] <= there)
 
     def _parents(self, members: Sequence[str], count: int, drawn: Random) -> tuple[str, ...]:
-        """Different ones, the fastest first."""
+        """Different ones, the fastest first; by ``soft_rank`` as they were drawn, one perhaps
+        twice."""
+        if self.options.selection == "soft_rank" and count:
+            weights = [1 / (len(members) + rank) for rank in range(len(members))]
+            return tuple(drawn.choices(members, weights, k=count))
         left = list(members)
         for _ in range(count):
             if self.options.selection == "rank":
