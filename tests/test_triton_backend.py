@@ -8,6 +8,7 @@ import pytest
 
 from portkern import ops
 from portkern.errors import BuildError
+from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.spec.candidate import Candidate
@@ -178,3 +179,28 @@ def test_a_host_function_may_use_the_framework_where_there_is_no_gpu(
 def test_an_artifact_survives_the_way_to_another_process(tmp_path: Path) -> None:
     artifact = TRITON.build(request(shipped("relu"), "sm_90"), tmp_path)
     assert Artifact.from_json(artifact.to_json()) == artifact
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("op", ["matmul", "bmm"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_product_in_parts_of_its_depth_with_aligned_rows_is_right(
+    op: str, dtype: str, tmp_path: Path
+) -> None:
+    """Both are for products that take the interpreter minutes, so they begin at small ones here."""
+    begins = {"LEAST_DEPTH = 512": "LEAST_DEPTH = 16", "ALIGN_FROM = 1 << 30": "ALIGN_FROM = 1"}
+    source = shipped(op).source
+    for shipped_line, here in begins.items():
+        source = source.replace(shipped_line, here)
+    assert source != shipped(op).source
+    results = evaluate(
+        replace(shipped(op), source=source),
+        ops.load(op),
+        TRITON,
+        target.load("sm_90"),
+        ops.load(op).workloads["ci"],
+        dtype=dtype,
+        folder=tmp_path,
+    )
+    assert isinstance(results, list), results
+    assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results

@@ -1,12 +1,16 @@
 """The first largest element's index of each row, in one pass over whole numbers that are ordered
-as the elements are: each lane keeps its best and where that was, and the lanes meet at the end."""
+as the elements are: each lane keeps its best and where that was, and the lanes meet at the end.
+Few long rows are shared out, and a second launch finds the best of each row's parts."""
 
+import torch
 import triton
 import triton.language as tl
 
 BLOCK_COLS = 1024  # knob: 1024 2048 4096 8192
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+PROGRAMS = 1024  # knob: 512 1024 2048
+LEAST_PART = 4096  # knob: 2048 4096 8192
 
 
 @triton.jit
@@ -19,8 +23,21 @@ def _key(value):
 
 
 @triton.jit
-def _argmax(x, index, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _argmax(
+    x,
+    index,
+    keys,
+    rows,
+    cols,
+    span,
+    PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of columns ``[part * span, part * span + span)``; with several parts their keys, too."""
     start_row = tl.program_id(0) * ROWS
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(cols - begin, span)
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
     start = start_row.to(tl.int64) * cols
     row = tl.arange(0, ROWS)
@@ -29,8 +46,8 @@ def _argmax(x, index, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     best = tl.full((ROWS, BLOCK), -0x80000000, tl.int32)
     found = tl.zeros((ROWS, BLOCK), tl.int32)  # how many blocks of columns come before
     block = tl.zeros((ROWS, 1), tl.int32)
-    for first in range(0, cols, BLOCK):
-        mask = in_rows[:, None] & (col < cols - first)
+    for first in range(begin, end, BLOCK):
+        mask = in_rows[:, None] & (col < end - first)
         # What is beyond the end may equal a row's -inf, and comes after it.
         value = tl.load(
             x + start + row[:, None] * cols + first + col, mask=mask, other=-float("inf")
@@ -39,9 +56,23 @@ def _argmax(x, index, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
         found = tl.where(key > best, block, found)
         best = tl.maximum(best, key)
         block += 1
-    top = tl.max(best, axis=1)[:, None]
-    result = tl.min(tl.where(best == top, found.to(tl.int64) * BLOCK + col, cols), axis=1)
-    tl.store(index + start_row + row, result.to(tl.int64), mask=in_rows)
+    top = tl.max(best, axis=1)
+    place = begin + found.to(tl.int64) * BLOCK + col
+    result = tl.min(tl.where(best == top[:, None], place, cols), axis=1)
+    target = (start_row + row).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
+    tl.store(index + target, result.to(tl.int64), mask=in_rows)
+    if PARTS:
+        tl.store(keys + target, top, mask=in_rows)
+
+
+@triton.jit
+def _best(places, keys, index, cols, parts, MANY: tl.constexpr):
+    part = tl.arange(0, MANY)
+    at = tl.program_id(0).to(tl.int64) * parts + part
+    key = tl.load(keys + at, mask=part < parts, other=-0x80000000)
+    place = tl.load(places + at, mask=part < parts, other=cols)
+    top = tl.max(key, axis=0)
+    tl.store(index + tl.program_id(0), tl.min(tl.where(key == top, place, cols), axis=0))
 
 
 def argmax(x, index):
@@ -49,7 +80,26 @@ def argmax(x, index):
     if rows == 0:
         return
     block = min(BLOCK_COLS, triton.next_power_of_2(cols))
-    tile_rows = max(1, TILE // block)
+    parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
+    span = triton.cdiv(triton.cdiv(cols, parts), block) * block
+    parts = triton.cdiv(cols, span)
+    tile_rows = max(1, TILE // block) if parts == 1 else 1
     warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-    grid = (triton.cdiv(rows, tile_rows),)
-    _argmax[grid](x, index, rows, cols, ROWS=tile_rows, BLOCK=block, num_warps=warps)
+    places, keys = index, index
+    if parts > 1:
+        places = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
+        keys = torch.empty(rows * parts, dtype=torch.int32, device=x.device)
+    _argmax[(triton.cdiv(rows, tile_rows), parts)](
+        x,
+        places,
+        keys,
+        rows,
+        cols,
+        span,
+        PARTS=parts > 1,
+        ROWS=tile_rows,
+        BLOCK=block,
+        num_warps=warps,
+    )
+    if parts > 1:
+        _best[(rows,)](places, keys, index, cols, parts, MANY=triton.next_power_of_2(parts))

@@ -1,5 +1,10 @@
-"""c = a b for each pair of a batch, in tiles accumulated in float32; float32 inputs keep their
-precision unless TF32. Of matrices smaller than the least tile of a dot, many share a program."""
+"""c = a b for each pair of a batch, accumulated in float32; float32 inputs keep their precision
+unless TF32.
+
+In tiles of a dot, whose depth is shared out where too few tiles would fill a device. Few rows or
+columns go without a dot, since its least tile would be empty for the most part; small products of
+little depth share a program.
+"""
 
 import torch
 import triton
@@ -14,6 +19,16 @@ BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 8 16 32
 TF32 = 0  # knob: 0 1
 TILE_SMALL = 1024  # knob: 512 1024 2048
+PROGRAMS = 256  # knob: 128 256 512
+PROGRAMS_THIN = 1024  # knob: 512 1024 2048
+LEAST_DEPTH = 512  # knob: 256 512 1024
+THIN_TILE = 8192  # knob: 4096 8192
+THIN_COLS = 64  # knob: 32 64 128
+# The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
+THIN_F32 = 8
+THIN_16 = 2
+# Products of less depth leave the lanes that share it idle.
+DEEP = 64
 
 
 @triton.jit
@@ -24,11 +39,13 @@ def _bmm(
     m,
     n,
     k,
+    span,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    """Of the depth ``[part * span, part * span + span)``."""
     tiles_n = tl.cdiv(n, BLOCK_N)
     tiles = tl.cdiv(m, BLOCK_M) * tiles_n
     # One product's tiles follow each other, so that its operands stay in the L2.
@@ -37,18 +54,56 @@ def _bmm(
     row = tile // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
     col = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
-    a_tile = a + batch * m * k + row.to(tl.int64)[:, None] * k + depth[None, :]
-    b_tile = b + batch * k * n + depth.to(tl.int64)[:, None] * n + col[None, :]
+    begin = tl.program_id(1) * span
+    a_tile = a + batch * m * k + begin + row.to(tl.int64)[:, None] * k + depth[None, :]
+    b_tile = b + (batch * k + begin) * n + depth.to(tl.int64)[:, None] * n + col[None, :]
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, k, BLOCK_K):
-        left = k - start
+    for start in range(0, tl.minimum(k - begin, span), BLOCK_K):
+        left = k - begin - start
         a_value = tl.load(a_tile, mask=(row < m)[:, None] & (depth < left)[None, :], other=0.0)
         b_value = tl.load(b_tile, mask=(depth < left)[:, None] & (col < n)[None, :], other=0.0)
         total = tl.dot(a_value, b_value, total, input_precision=PRECISION)
         a_tile += BLOCK_K
         b_tile += BLOCK_K * n
-    target = c + batch * m * n + row.to(tl.int64)[:, None] * n + col[None, :]
+    slot = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles) + batch
+    target = c + slot * m * n + row.to(tl.int64)[:, None] * n + col[None, :]
     tl.store(target, total.to(c.dtype.element_ty), mask=(row < m)[:, None] & (col < n)[None, :])
+
+
+@triton.jit
+def _thin(a, b, c, m, n, k, span, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Each lane multiplies at places of its own in the depth, which are added up at the end."""
+    tiles_n = tl.cdiv(n, N)
+    tiles = tl.cdiv(m, M) * tiles_n
+    batch = (tl.program_id(0) // tiles).to(tl.int64)
+    tile = tl.program_id(0) % tiles
+    begin = tl.program_id(1) * span
+    row = (tile // tiles_n * M + tl.arange(0, M)).to(tl.int64)[:, None, None]
+    col = tile % tiles_n * N + tl.arange(0, N)[None, None, :]
+    depth = begin + tl.arange(0, K)[None, :, None]
+    end = begin + tl.minimum(k - begin, span)
+    a += batch * m * k
+    b += batch * k * n
+    total = tl.zeros((M, K, N), tl.float32)
+    for _ in range(begin, end, K):
+        a_value = tl.load(a + row * k + depth, mask=(row < m) & (depth < end), other=0.0)
+        b_mask = (depth < end) & (col < n)
+        b_value = tl.load(b + depth.to(tl.int64) * n + col, mask=b_mask, other=0.0)
+        total += a_value.to(tl.float32) * b_value.to(tl.float32)
+        depth += K
+    result = tl.sum(total, axis=1)[:, None, :].to(c.dtype.element_ty)
+    slot = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles) + batch
+    tl.store(c + (slot * m + row) * n + col, result, mask=(row < m) & (col < n))
+
+
+@triton.jit
+def _add(parts, c, count, many, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(many):
+        total += tl.load(parts + at, mask=at < count, other=0.0)
+        parts += count
+    tl.store(c + at, total.to(c.dtype.element_ty), mask=at < count)
 
 
 @triton.jit
@@ -79,32 +134,67 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _in_parts(c, k, tiles, programs, block, launch):
+    """``launch(target, parts, span)``, into parts of the depth where there are few tiles."""
+    parts = max(1, min(programs // tiles, k // max(block, LEAST_DEPTH)))
+    span = triton.cdiv(triton.cdiv(k, parts), block) * block
+    parts = max(1, triton.cdiv(k, span)) if span else 1
+    if parts == 1:
+        launch(c, 1, max(span, 1))
+        return
+    sums = torch.empty((parts, c.numel()), dtype=torch.float32, device=c.device)
+    launch(sums, parts, span)
+    _add[(triton.cdiv(c.numel(), 512),)](sums, c, c.numel(), parts, BLOCK=512)
+
+
+def _without_dot(a, b, c):
+    (batch, m, k), n = a.shape, b.shape[2]
+    rows = min(triton.next_power_of_2(m), 8)
+    cols = min(triton.next_power_of_2(n), THIN_COLS if m <= n else 8)
+    depth = min(THIN_TILE // (rows * cols), triton.next_power_of_2(k))
+    tiles = batch * triton.cdiv(m, rows) * triton.cdiv(n, cols)
+    warps = max(1, min(8, rows * cols * depth // 1024))
+
+    def launch(target, parts, span):
+        _thin[(tiles, parts)](a, b, target, m, n, k, span, M=rows, N=cols, K=depth, num_warps=warps)
+
+    _in_parts(c, k, tiles, PROGRAMS_THIN, depth, launch)
+
+
 def bmm(a, b, c):
     (batch, m, k), n = a.shape, b.shape[2]
     if c.numel() == 0:
         return
-    if m < 16 and n < 16:
+    strict = a.dtype == torch.float32
+    if k > DEEP and min(m, n) <= (THIN_F32 if strict else THIN_16):
+        _without_dot(a, b, c)
+        return
+    if m < 16 and n < 16 and k <= DEEP:
         block_m, block_n = triton.next_power_of_2(m), triton.next_power_of_2(n)
         batches = TILE_SMALL // (block_m * block_n)
         grid = (triton.cdiv(batch, batches),)
         _small[grid](a, b, c, batch, m, n, k, BATCHES=batches, M=block_m, N=block_n)
         return
-    strict = a.dtype == torch.float32
     block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
     block_n = _fit(n, BLOCK_F32 if strict else BLOCK_N)
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
-    grid = (batch * triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
-    _bmm[grid](
-        a,
-        b,
-        c,
-        m,
-        n,
-        k,
-        BLOCK_M=block_m,
-        BLOCK_N=block_n,
-        BLOCK_K=block_k,
-        PRECISION=_precision(a),
-        num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
-        num_stages=NUM_STAGES,
-    )
+    tiles = batch * triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+
+    def launch(target, parts, span):
+        _bmm[(tiles, parts)](
+            a,
+            b,
+            target,
+            m,
+            n,
+            k,
+            span,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            PRECISION=_precision(a),
+            num_warps=min(NUM_WARPS, max(4, block_m * block_n // 2048)),
+            num_stages=NUM_STAGES,
+        )
+
+    _in_parts(c, k, tiles, PROGRAMS, block_k, launch)

@@ -1,6 +1,8 @@
 """Each row's log of a sum of powers, less the logit of its class: rows are held in registers when
-they fit; through wider ones goes one pass, in which each lane has a running maximum of its own."""
+they fit; through wider ones goes one pass, in which each lane has a running maximum of its own. Few
+wide rows are shared out, and a second launch puts each row's parts together."""
 
+import torch
 import triton
 import triton.language as tl
 
@@ -9,6 +11,7 @@ LANES = 1024  # knob: 256 512 1024
 PER_LANE = 4  # knob: 4 8 16
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 8  # knob: 8 16 32
+PROGRAMS = 512  # knob: 256 512 1024
 
 
 @triton.jit
@@ -31,15 +34,13 @@ def _resident(logits, target, loss, rows, classes, ROWS: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def _looped(logits, target, loss, classes, LANES: tl.constexpr, PER_LANE: tl.constexpr):
-    row = tl.program_id(0)
-    start = row.to(tl.int64) * classes
+def _powers(start, length, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+    """The maximum of ``length`` logits, and the sum of their powers over that."""
     col = tl.arange(0, LANES)[:, None] * PER_LANE + tl.arange(0, PER_LANE)[None, :]
     top = tl.full((LANES,), -float("inf"), tl.float32)
     total = tl.zeros((LANES,), tl.float32)
-    for first in range(0, classes, LANES * PER_LANE):
-        mask = col < classes - first
-        value = tl.load(logits + start + first + col, mask=mask, other=-float("inf"))
+    for first in range(0, length, LANES * PER_LANE):
+        value = tl.load(start + first + col, mask=col < length - first, other=-float("inf"))
         value = value.to(tl.float32)
         higher = tl.maximum(top, tl.max(value, axis=1))
         # While a lane has seen only -inf, -inf - -inf would make NaN of it.
@@ -48,10 +49,62 @@ def _looped(logits, target, loss, classes, LANES: tl.constexpr, PER_LANE: tl.con
         total = total * tl.exp(top - shift) + powers
         top = higher
     highest = tl.max(top, axis=0)
-    total = tl.sum(total * tl.exp(top - highest), axis=0)
-    chosen = tl.load(logits + start + tl.load(target + row)).to(tl.float32)
+    shift = tl.where(highest == -float("inf"), 0.0, highest)
+    return highest, tl.sum(total * tl.exp(top - shift), axis=0)
+
+
+@triton.jit
+def _looped(logits, target, loss, classes, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+    row = tl.program_id(0)
+    start = logits + row.to(tl.int64) * classes
+    highest, total = _powers(start, classes, LANES, PER_LANE)
+    chosen = tl.load(start + tl.load(target + row)).to(tl.float32)
     result = tl.log(total) + (highest - chosen)
     tl.store(loss + row, result.to(loss.dtype.element_ty))
+
+
+@triton.jit
+def _part(logits, tops, totals, classes, parts, span, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+    row = (tl.program_id(0) // parts).to(tl.int64)
+    first = tl.program_id(0) % parts * span
+    left = tl.minimum(classes - first, span)
+    top, total = _powers(logits + row * classes + first, left, LANES, PER_LANE)
+    tl.store(tops + tl.program_id(0), top)
+    tl.store(totals + tl.program_id(0), total)
+
+
+@triton.jit
+def _combine(logits, target, loss, tops, totals, classes, parts, MANY: tl.constexpr):
+    row = tl.program_id(0)
+    part = row.to(tl.int64) * parts + tl.arange(0, MANY)
+    there = tl.arange(0, MANY) < parts
+    top = tl.load(tops + part, mask=there, other=-float("inf"))
+    highest = tl.max(top, axis=0)
+    total = tl.load(totals + part, mask=there, other=0.0)
+    total = tl.sum(total * tl.exp(top - highest), axis=0)
+    chosen = tl.load(logits + row.to(tl.int64) * classes + tl.load(target + row)).to(tl.float32)
+    result = tl.log(total) + (highest - chosen)
+    tl.store(loss + row, result.to(loss.dtype.element_ty))
+
+
+def _wide(logits, target, loss):
+    rows, classes = logits.shape
+    step = LANES * PER_LANE
+    warps = max(1, min(16, step // (32 * PER_THREAD)))
+    parts = max(1, min(PROGRAMS // rows, classes // step))
+    if parts == 1:
+        _looped[(rows,)](
+            logits, target, loss, classes, LANES=LANES, PER_LANE=PER_LANE, num_warps=warps
+        )
+        return
+    span = triton.cdiv(triton.cdiv(classes, parts), step) * step
+    parts = triton.cdiv(classes, span)
+    tops, totals = torch.empty((2, rows * parts), dtype=torch.float32, device=logits.device)
+    _part[(rows * parts,)](
+        logits, tops, totals, classes, parts, span, LANES=LANES, PER_LANE=PER_LANE, num_warps=warps
+    )
+    many = triton.next_power_of_2(parts)
+    _combine[(rows,)](logits, target, loss, tops, totals, classes, parts, MANY=many)
 
 
 def cross_entropy(logits, target, loss):
@@ -59,10 +112,7 @@ def cross_entropy(logits, target, loss):
     if rows == 0:
         return
     if classes > RESIDENT:
-        warps = max(1, min(16, LANES * PER_LANE // (32 * PER_THREAD)))
-        _looped[(rows,)](
-            logits, target, loss, classes, LANES=LANES, PER_LANE=PER_LANE, num_warps=warps
-        )
+        _wide(logits, target, loss)
         return
     block = triton.next_power_of_2(classes)
     tile_rows = max(1, TILE // block)

@@ -1,27 +1,50 @@
 """Inclusive scan of each row in float32: block by block, carrying the sum of those before.
 
 A block is scanned in pieces of 32 and the pieces' sums after that, so that no rounding error is
-carried through more than a few dozen additions whatever order the scan is done in.
+carried through more than a few dozen additions whatever order the scan is done in. Few long rows
+are shared out: a first launch sums their parts, and each part's scan begins with the sum of those
+before it, for one more reading of the row.
 """
 
+import torch
 import triton
 import triton.language as tl
 
 BLOCK_COLS = 2048  # knob: 512 1024 2048 4096
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+PROGRAMS = 512  # knob: 256 512 1024
+LEAST_PART = 8192  # knob: 4096 8192 16384
 
 
 @triton.jit
-def _cumsum(x, y, rows, cols, ROWS: tl.constexpr, PIECES: tl.constexpr, PIECE: tl.constexpr):
+def _cumsum(
+    x,
+    y,
+    sums,
+    rows,
+    cols,
+    span,
+    MANY: tl.constexpr,
+    ROWS: tl.constexpr,
+    PIECES: tl.constexpr,
+    PIECE: tl.constexpr,
+):
+    """Of columns ``[part * span, part * span + span)``, after the ``sums`` of the parts before."""
     start_row = tl.program_id(0) * ROWS
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(cols - begin, span)
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
     start = start_row.to(tl.int64) * cols
     row = tl.arange(0, ROWS)[:, None, None]
     col = tl.arange(0, PIECES)[None, :, None] * PIECE + tl.arange(0, PIECE)[None, None, :]
     carry = tl.zeros((ROWS,), tl.float32)
-    for first in range(0, cols, PIECES * PIECE):
-        mask = (row < rows - start_row) & (col < cols - first)
+    if MANY > 1:
+        part = tl.arange(0, MANY)
+        at = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + part
+        carry += tl.sum(tl.load(sums + at, mask=part < tl.program_id(1), other=0.0), axis=0)
+    for first in range(begin, end, PIECES * PIECE):
+        mask = (row < rows - start_row) & (col < end - first)
         offset = row * cols + first + col
         value = tl.load(x + start + offset, mask=mask, other=0.0).to(tl.float32)
         totals = tl.sum(value, axis=2)
@@ -31,14 +54,44 @@ def _cumsum(x, y, rows, cols, ROWS: tl.constexpr, PIECES: tl.constexpr, PIECE: t
         carry += tl.sum(totals, axis=1)
 
 
+@triton.jit
+def _part(x, sums, cols, span, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(cols - begin, span)
+    col = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for first in range(begin, end, BLOCK):
+        value = tl.load(x + row * cols + first + col, mask=col < end - first, other=0.0)
+        total += value.to(tl.float32)
+    tl.store(sums + row * tl.num_programs(1) + tl.program_id(1), tl.sum(total, axis=0))
+
+
 def cumsum(x, y):
     rows, cols = x.shape
     if x.numel() == 0:
         return
     block = min(BLOCK_COLS, triton.next_power_of_2(cols))
     piece = min(32, block)
-    tile_rows = max(1, TILE // block)
+    parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
+    span = triton.cdiv(triton.cdiv(cols, parts), block) * block
+    parts = triton.cdiv(cols, span)
+    tile_rows = max(1, TILE // block) if parts == 1 else 1
     warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-    _cumsum[(triton.cdiv(rows, tile_rows),)](
-        x, y, rows, cols, ROWS=tile_rows, PIECES=block // piece, PIECE=piece, num_warps=warps
+    sums = x
+    if parts > 1:
+        sums = torch.empty(rows * parts, dtype=torch.float32, device=x.device)
+        _part[(rows, parts)](x, sums, cols, span, BLOCK=block, num_warps=warps)
+    _cumsum[(triton.cdiv(rows, tile_rows), parts)](
+        x,
+        y,
+        sums,
+        rows,
+        cols,
+        span,
+        MANY=triton.next_power_of_2(parts),
+        ROWS=tile_rows,
+        PIECES=block // piece,
+        PIECE=piece,
+        num_warps=warps,
     )

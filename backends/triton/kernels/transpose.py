@@ -1,4 +1,5 @@
-"""y = x^T by square tiles: read along x's rows, written along y's."""
+"""y = x^T by tiles, read along x's rows and written along y's: square ones, and of a thin matrix
+longer ones, as many elements each."""
 
 import triton
 import triton.language as tl
@@ -8,22 +9,30 @@ NUM_WARPS = 8  # knob: 4 8 16
 
 
 @triton.jit
-def _transpose(x, y, rows, cols, BLOCK: tl.constexpr):
-    tiles = tl.cdiv(cols, BLOCK)
-    start_row = tl.program_id(0) // tiles * BLOCK
-    start_col = tl.program_id(0) % tiles * BLOCK
-    outer = tl.arange(0, BLOCK)[:, None].to(tl.int64)
-    inner = tl.arange(0, BLOCK)[None, :]
+def _transpose(x, y, rows, cols, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr):
+    tiles = tl.cdiv(cols, BLOCK_COLS)
+    start_row = tl.program_id(0) // tiles * BLOCK_ROWS
+    start_col = tl.program_id(0) % tiles * BLOCK_COLS
+    row = tl.arange(0, BLOCK_ROWS)
+    col = tl.arange(0, BLOCK_COLS)
     source = x + start_row.to(tl.int64) * cols + start_col
-    mask = (outer < rows - start_row) & (inner < cols - start_col)
-    tile = tl.load(source + outer * cols + inner, mask=mask)
+    source += row.to(tl.int64)[:, None] * cols + col[None, :]
+    mask = (row < rows - start_row)[:, None] & (col < cols - start_col)[None, :]
+    tile = tl.load(source, mask=mask)
     target = y + start_col.to(tl.int64) * rows + start_row
-    mask = (outer < cols - start_col) & (inner < rows - start_row)
-    tl.store(target + outer * rows + inner, tl.trans(tile), mask=mask)
+    target += col.to(tl.int64)[:, None] * rows + row[None, :]
+    mask = (col < cols - start_col)[:, None] & (row < rows - start_row)[None, :]
+    tl.store(target, tl.trans(tile), mask=mask)
 
 
 def transpose(x, y):
     rows, cols = x.shape
-    if x.numel():
-        grid = (triton.cdiv(rows, BLOCK) * triton.cdiv(cols, BLOCK),)
-        _transpose[grid](x, y, rows, cols, BLOCK=BLOCK, num_warps=NUM_WARPS)
+    if x.numel() == 0:
+        return
+    block_rows = min(BLOCK, triton.next_power_of_2(rows))
+    block_cols = min(BLOCK * BLOCK // block_rows, triton.next_power_of_2(cols))
+    block_rows = min(BLOCK * BLOCK // block_cols, triton.next_power_of_2(rows))
+    grid = (triton.cdiv(rows, block_rows) * triton.cdiv(cols, block_cols),)
+    _transpose[grid](
+        x, y, rows, cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=NUM_WARPS
+    )
