@@ -1,4 +1,4 @@
-"""What a library's build files say of include folders and macros."""
+"""What a library's build files say of include folders, macros and programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """``sources`` are files that a build file names; ``problem`` says why it cannot be read."""
+    """``sources`` are files that a build file names, ``programs`` those that it lists together;
+    ``problem`` says why it cannot be read."""
 
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     sources: tuple[Path, ...] = ()
+    programs: tuple[tuple[Path, ...], ...] = ()
     problem: str = ""
 
     def joined(self, others: Iterable[BuildSettings]) -> BuildSettings:
@@ -26,6 +28,7 @@ class BuildSettings:
             tuple(dict.fromkeys(path for part in parts for path in part.include)),
             tuple(dict.fromkeys(text for part in parts for text in part.defines)),
             tuple(dict.fromkeys(path for part in parts for path in part.sources)),
+            tuple(dict.fromkeys(listed for part in parts for listed in part.programs)),
         )
 
 
@@ -35,6 +38,7 @@ def read(file: Path, root: Path) -> BuildSettings:
     if isinstance(source, source_text.Unreadable):
         return BuildSettings(problem=source.reason)
     sources: list[Path] = []
+    programs: list[tuple[Path, ...]] = []
     if file.name == "setup.py":
         extensions = setup_script.read(source.text, file)
         if isinstance(extensions, str):
@@ -43,10 +47,14 @@ def read(file: Path, root: Path) -> BuildSettings:
         sources = extensions.sources
     elif file.name == "CMakeLists.txt":
         include, defines = cmake_lists.settings(source.text, file.parent, root)
+        programs = cmake_lists.programs(source.text, file.parent, root)
     else:
         include, defines = makefile.settings(source.text, file.parent)
+        programs = makefile.programs(source.text, file.parent)
     folders = dict.fromkeys(path.resolve() for path in include if _is_dir(path))
-    return BuildSettings(tuple(folders), tuple(dict.fromkeys(defines)), tuple(sources))
+    return BuildSettings(
+        tuple(folders), tuple(dict.fromkeys(defines)), tuple(sources), tuple(programs)
+    )
 
 
 def _is_dir(path: Path) -> bool:

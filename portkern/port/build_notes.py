@@ -4,8 +4,8 @@ has the GPU."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.port.result import PortResult
@@ -17,7 +17,7 @@ from portkern.records import atomic_write
 @dataclass(frozen=True)
 class BuildNotes:
     """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``, which
-    gets ``arguments``."""
+    gets ``arguments``, and what each is ``linked`` with."""
 
     sources: tuple[str, ...]
     programs: tuple[str, ...]
@@ -25,6 +25,13 @@ class BuildNotes:
     defines: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    linked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def objects(self) -> list[str]:
+        """Sources that are no part of a program."""
+        parts = {name for others in self.linked.values() for name in others}
+        return [name for name in self.sources if name not in parts.union(self.programs)]
 
     @property
     def flags(self) -> list[str]:
@@ -80,13 +87,9 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _hipcc(targets: Sequence[str], notes: BuildNotes) -> list[str]:
     arch = [f"--offload-arch={target}" for target in targets]
-    lines = []
-    for source in notes.sources:
-        stem = Path(source).stem
-        made = (
-            [source, "-o", stem] if source in notes.programs else ["-c", source, "-o", f"{stem}.o"]
-        )
-        lines.append(shlex.join(["hipcc", "-O3", *arch, *notes.flags, *made]))
+    made = [["-c", source, "-o", f"{Path(source).stem}.o"] for source in notes.objects]
+    made += [[p, *notes.linked.get(p, ()), "-o", Path(p).stem] for p in notes.programs]
+    lines = [shlex.join(["hipcc", "-O3", *arch, *notes.flags, *each]) for each in made]
     return lines or ["# no sources with kernels or launches"]
 
 
@@ -149,10 +152,14 @@ def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
     tree = Path(result.tree)
     where = tree.relative_to(folder) if tree.is_relative_to(folder) else tree.resolve()
     flags = shlex.join(notes.flags)
-    objects = [
-        f"object {shlex.quote(source)}" for source in notes.sources if source not in notes.programs
+    objects = [f"object {shlex.quote(source)}" for source in notes.objects]
+    programs = [
+        f"linked=({shlex.join(notes.linked.get(source, ()))}); "
+        + shlex.join(["program", source, *notes.arguments])
+        if notes.linked
+        else shlex.join(["program", source, *notes.arguments])
+        for source in notes.programs
     ]
-    programs = [shlex.join(["program", source, *notes.arguments]) for source in notes.programs]
     return _PLAN.format(
         name=printable(result.name).replace("\n", " "),
         arch=result.targets[0] if result.targets else "gfx942",
@@ -177,6 +184,7 @@ OUT="$HERE/hardware"
 mkdir -p "$OUT"
 command -v hipcc > /dev/null || {{ echo "no hipcc on PATH: install ROCm" >&2; exit 2; }}
 failed=0
+linked=()  # what the next program is linked with
 
 step() {{ # NAME COMMAND...
   local name="$1"; shift
@@ -192,7 +200,7 @@ stable() {{ # without what is the machine's: times, rates, names of devices
 same() {{ diff <(stable "$1") <(stable "$2"); }}
 program() {{ # SOURCE ARGUMENTS: built, run, and compared with expected/NAME.txt if that is there
   local source="$1" name; name="$(label "$1")"; shift
-  step "build-$name" build "$source" -o "$OUT/$name.exe" || return
+  step "build-$name" build "$source" "${{linked[@]}}" -o "$OUT/$name.exe" || return
   step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe" "$@"
   if [ -f "$HERE/expected/$name.txt" ]; then
     step "same-$name" same "$HERE/expected/$name.txt" "$OUT/run-$name.log"

@@ -1,10 +1,11 @@
-"""Include folders and definitions of a ``CMakeLists.txt``, read and never run.
+"""Include folders, definitions and programs of a ``CMakeLists.txt``, read and never run.
 
 Commands are taken whatever ``if()`` they stand in; what only a run could know is left out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,25 +53,42 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def settings(text: str, folder: Path, root: Path) -> tuple[list[Path], list[str]]:
     """Include folders and definitions (``NAME`` or ``NAME=VALUE``)."""
+    include: list[Path] = []
+    defines: list[str] = []
+    for name, arguments in _expanded_commands(text, folder, root):
+        listed = arguments[1:] if name.startswith("target_") else arguments
+        if name in _INCLUDES:
+            include += [folder / path for path in map(_path, listed) if path]
+        elif name in _DEFINES | _OPTIONS:
+            defines += list(_defined(listed, bare=name not in _OPTIONS and "add_d" not in name))
+    return include, defines
+
+
+def programs(text: str, folder: Path, root: Path) -> list[tuple[Path, ...]]:
+    """The sources of each executable that has two or more, which are there."""
+    sources: dict[str, list[Path]] = {}
+    for name, arguments in _expanded_commands(text, folder, root):
+        if name in ("add_executable", "target_sources"):
+            paths = [Path(os.path.normpath(folder / text)) for text in arguments[1:]]
+            sources.setdefault(arguments[0], []).extend(p for p in paths if p.is_file())
+    listed = (tuple(dict.fromkeys(paths)) for paths in sources.values())
+    return [paths for paths in listed if len(paths) > 1]
+
+
+def _expanded_commands(text: str, folder: Path, root: Path) -> Iterator[tuple[str, list[str]]]:
+    """With what ``set`` before them gave their variables."""
     variables = {
         "CMAKE_CURRENT_SOURCE_DIR": str(folder),
         "CMAKE_CURRENT_LIST_DIR": str(folder),
         "CMAKE_SOURCE_DIR": str(root),
         "PROJECT_SOURCE_DIR": str(folder),
     }
-    include: list[Path] = []
-    defines: list[str] = []
     for name, given in commands(text):
         arguments = [part for a in given for part in _expanded(a, variables).split(";") if part]
         if name == "set" and len(arguments) > 1:
             variables[arguments[0]] = ";".join(arguments[1:])
-        elif name in _INCLUDES:
-            listed = arguments[1:] if name.startswith("target_") else arguments
-            include += [folder / path for path in map(_path, listed) if path]
-        elif name in _DEFINES | _OPTIONS:
-            listed = arguments[1:] if name.startswith("target_") else arguments
-            defines += list(_defined(listed, bare=name not in _OPTIONS and "add_d" not in name))
-    return include, defines
+        elif arguments:
+            yield name, arguments
 
 
 def _expanded(text: str, variables: dict[str, str]) -> str:

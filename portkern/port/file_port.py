@@ -48,6 +48,10 @@ class FilePorter:
         units = [source.path for source in self._read.units(file.source.path)]
         return tuple(units[:_MOST_UNITS]) or (file.source.path,)
 
+    def linked(self, file: TranslatedFile) -> tuple[Path, ...]:
+        """All files of the program of several that it is a part of."""
+        return self._prover.linked(self.units(file))
+
     def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
         """Every kernel of the file for every target, under the target's key."""
         began = time.monotonic()

@@ -44,13 +44,24 @@ class Keys:
             ]
         )
 
-    def of(self, path: PurePosixPath, units: Iterable[PurePosixPath], target: str) -> str:
-        """Of a file's kernels, which are seen in these units, for one target."""
+    def of(
+        self,
+        path: PurePosixPath,
+        units: Iterable[PurePosixPath],
+        target: str,
+        linked: Iterable[Path] = (),
+    ) -> str:
+        """Of a file's kernels, which are seen in these units and in the program of the files that
+        are linked, for one target."""
         digest = hashlib.sha256(self._common.encode())
         digest.update(f"\n{path} {target}\n".encode())
         for unit in units:
             include, defines = self._read.settings(unit)
             digest.update(json.dumps([str(unit), list(map(str, include)), defines]).encode())
+        for file in linked:
+            content = file.read_bytes()
+            digest.update(f"{file} {len(content)}\n".encode())
+            digest.update(content)
         for name in sorted(self._together([path, *units])):
             ported = self._files[name].ported
             for data in (ported.before, ported.after):
@@ -66,6 +77,14 @@ class Keys:
             content = (self._read.root / path).read_bytes()
             digest.update(f"{path} {len(content)}\n".encode())
             digest.update(content)
+        return digest.hexdigest()[:32]
+
+    def of_emitted(self, path: PurePosixPath, text: str, way: str) -> str:
+        """Of a file's kernels, with what it includes of its project, as source for ``way``."""
+        digest = hashlib.sha256(self._common.encode())
+        include, defines = self._read.settings(path)
+        digest.update(json.dumps([str(path), way, list(map(str, include)), defines]).encode())
+        digest.update(text.encode("utf-8", "replace"))
         return digest.hexdigest()[:32]
 
     def _together(self, paths: Iterable[PurePosixPath]) -> set[PurePosixPath]:

@@ -72,8 +72,8 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Library:
-    """``headers`` are its files without device code. ``include`` and ``defines`` are those of all
-    its build files; :meth:`settings` has those of one source."""
+    """``headers`` are its files without device code. ``include``, ``defines`` and ``programs`` are
+    those of all its build files; :meth:`settings` has those of one source."""
 
     root: Path
     sources: tuple[SourceFile, ...]
@@ -82,6 +82,7 @@ class Library:
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     triton: tuple[TritonKernel, ...] = ()
+    programs: tuple[tuple[Path, ...], ...] = ()
     _by_folder: dict[Path, BuildSettings] = field(default_factory=dict, repr=False, compare=False)
 
     def settings(self, path: PurePosixPath) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -138,6 +139,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
         together.include,
         together.defines,
         tuple(reading.triton),
+        together.programs,
         by_folder,
     )
 
@@ -164,7 +166,7 @@ def _files(root: Path, avoid: set[Path], problems: list[Problem]) -> Iterator[Pa
     around in circles; links to files that stay inside are."""
 
     def report(error: OSError) -> None:
-        problems.append(Problem(_name(Path(error.filename), root), 0, f"{error.strerror}"))
+        problems.append(Problem(from_root(Path(error.filename), root), 0, f"{error.strerror}"))
 
     count = 0
     for place, folders, names in os.walk(root, onerror=report, followlinks=False):
@@ -177,7 +179,7 @@ def _files(root: Path, avoid: set[Path], problems: list[Problem]) -> Iterator[Pa
             count += 1
             if count > MOST_FILES:
                 problems.append(
-                    Problem(_name(here, root), 0, f"more than {MOST_FILES} files; name a part")
+                    Problem(from_root(here, root), 0, f"more than {MOST_FILES} files; name a part")
                 )
                 return
             if _is_inside(file, root):
@@ -199,7 +201,8 @@ def _is_inside(file: Path, root: Path) -> bool:
         return False
 
 
-def _name(path: Path, root: Path) -> str:
+def from_root(path: Path, root: Path) -> str:
+    """The path from the library's root; as it is, where it lies elsewhere."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
@@ -210,7 +213,7 @@ def _settings(
     for file in builds:
         known = build_files.read(file, root)
         if known.problem:
-            problems.append(Problem(_name(file, root), 0, known.problem))
+            problems.append(Problem(from_root(file, root), 0, known.problem))
             continue
         by_folder[file.parent] = known.joined([by_folder.get(file.parent, BuildSettings())])
     return by_folder
@@ -235,7 +238,7 @@ class _Reading:
         suffix = file.suffix.lower()
         if suffix not in _ALWAYS | _PERHAPS | {".py"} or file.name == "setup.py":
             return
-        name = PurePosixPath(_name(file, self.root))
+        name = PurePosixPath(from_root(file, self.root))
         source = source_text.read(file)
         if isinstance(source, Unreadable):
             if suffix != ".py":
@@ -295,7 +298,7 @@ class _Reading:
         for path in dict.fromkeys(_INCLUDE.findall(text)):
             for place in places:
                 whole = Path(os.path.normpath(place / path))
-                own = PurePosixPath(_name(whole, self.root))
+                own = PurePosixPath(from_root(whole, self.root))
                 if own in self._texts and own != name:
                     yield own
                     break

@@ -1,7 +1,8 @@
-"""Include folders and definitions of a Makefile, read and never run."""
+"""Include folders, definitions and programs of a Makefile, read and never run."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -11,12 +12,55 @@ _CONDITION = re.compile(r"\s*(?:ifn?eq|ifn?def)\b")
 _VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
 
 
+_WILDCARD = re.compile(r"\$\(wildcard\s+([^$()]+)\)")
+#: What a source may be called; of objects, the first of these that is there.
+_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c", ".hip")
+
+
 def settings(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Of every ``-I`` and ``-D``, whatever target they are for. Conditions hold as they would for
     a ``make`` without arguments."""
-    variables = {"CURDIR": str(folder), "PWD": str(folder), "srcdir": "."}
     include: list[Path] = []
     defines: list[str] = []
+    for line in _lines(text, folder):
+        for flag, value in _flags(line):
+            if flag == "-D":
+                defines.append(value)
+            else:
+                include.append(folder / value)
+    return include, defines
+
+
+def programs(text: str, folder: Path) -> list[tuple[Path, ...]]:
+    """Lists of sources, or of their objects, that stand together, in a variable or in a line: what
+    may be linked. Each has two files or more, which are there."""
+    found: dict[tuple[Path, ...], None] = {}
+    for line in _lines(text, folder):
+        globbed = _WILDCARD.sub(lambda m: _globbed(m[1], folder), line)
+        files = (_source(word, folder) for word in _words(globbed))
+        listed = tuple(dict.fromkeys(file for file in files if file is not None))
+        if len(listed) > 1:
+            found[listed] = None
+    return list(found)
+
+
+def _globbed(patterns: str, folder: Path) -> str:
+    plain = [p for p in patterns.split() if not p.startswith("/")]
+    return " ".join(str(file) for p in plain for file in sorted(folder.glob(p)))
+
+
+def _source(word: str, folder: Path) -> Path | None:
+    path = folder / word.rstrip(":")
+    if "$" in word or "%" in word or path.suffix not in (*_SOURCES, ".o"):
+        return None
+    names = [path] if path.suffix != ".o" else [path.with_suffix(end) for end in _SOURCES]
+    there = next((name for name in names if name.is_file()), None)
+    return Path(os.path.normpath(there)) if there else None
+
+
+def _lines(text: str, folder: Path) -> list[str]:
+    """Values of variables, then recipes and rules, each with its variables put in."""
+    variables = {"CURDIR": str(folder), "PWD": str(folder), "srcdir": "."}
     recipes: list[str] = []
     branches: list[bool] = []  # of each open condition: whether its lines count
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
@@ -32,13 +76,7 @@ def settings(text: str, folder: Path) -> tuple[list[Path], list[str]]:
             value = f"{variables.get(name, '')} {value}"
         if kind != "?" or name not in variables:
             variables[name] = value.strip()
-    for line in [*variables.values(), *recipes]:
-        for flag, value in _flags(_expanded(line, variables)):
-            if flag == "-D":
-                defines.append(value)
-            else:
-                include.append(folder / value)
-    return include, defines
+    return [_expanded(line, variables) for line in [*variables.values(), *recipes]]
 
 
 def _is_condition(line: str, branches: list[bool], variables: dict[str, str]) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import PortkernError
-from portkern.port import expected, proof, tree
+from portkern.port import expected, linked, proof, tree
+from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
@@ -22,7 +22,6 @@ from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import target as targets
 from portkern.spec.target import Target
 
-_MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 #: Where there is one width among the targets, the port is run at the other too.
 _OTHER = {64: "gfx1100", 32: "gfx942"}
 #: What a proof leaves that is worth keeping: cases, and files that run one kernel.
@@ -30,6 +29,7 @@ _KEPT = (".yaml", ".hip", ".cu")
 CASES = "cases"
 #: Inputs of a proof that ran the library's own program, and the GPU that it ran it as.
 _OF_PROGRAM, _ORIGINAL = "the program's own", "sm_90"
+_UNKNOWN = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
 _Proofs = Mapping[tuple[str, str], ProofLine]
 
 
@@ -46,17 +46,38 @@ class Prover:
     ) -> None:
         self._request, self._read, self._files = request, read, files
         self._ported, self._run = ported.resolve(), run.resolve()
+        whole = not request.path.is_file()  # of one file, the others are not ported
+        self._programs = linked.programs(read) if whole else {}
         self._proofs = Once[PurePosixPath, _Proofs](self._prove)
 
     def proof(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
-        """By the first program that includes the file; else by itself."""
+        """By the first program that includes the file, or is linked with it; else, or where that
+        says nothing, by itself."""
+        path = file.source.path
         programs = [unit for unit in units if is_program(self._files[unit])]
-        unit = next(iter(programs), file.source.path)
-        proofs = self._proofs(unit)
-        unknown = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
-        return proofs.get((file.name, kernel.name), unknown)
+        main = next(iter(programs), None) or self._linking(units)
+        own = self._proofs(path).get((file.name, kernel.name)) if main is None else None
+        if main is None:
+            return own or _UNKNOWN
+        of_program = self._proofs(main).get((file.name, kernel.name), _UNKNOWN)
+        if main in programs or of_program.outcome != Outcome.UNPROVEN:
+            return of_program
+        own = self._proofs(path).get((file.name, kernel.name), _UNKNOWN)
+        why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))
+        return replace(own, why=why)
+
+    def linked(self, units: Sequence[PurePosixPath]) -> tuple[Path, ...]:
+        """All files of the program that one of these is linked into."""
+        main = next((unit for unit in units if unit in self._programs), self._linking(units))
+        return (self._read.root / main, *self._programs[main]) if main is not None else ()
+
+    def _linking(self, units: Sequence[PurePosixPath]) -> PurePosixPath | None:
+        """The main file of the program that one of these is linked into."""
+        places = {self._read.root / unit for unit in units}
+        of_them = (m for m, further in self._programs.items() if not places.isdisjoint(further))
+        return next((main for main in of_them if main in self._files), None)
 
     def _prove(self, unit: PurePosixPath) -> _Proofs:
         """Of all kernels in it, by file and name. What goes wrong is a reason for each of them."""
@@ -83,26 +104,36 @@ class Prover:
         }
 
     def _kernels(self, unit: PurePosixPath) -> list[tuple[str, Kernel]]:
-        """Its own, and those of the library's files that it includes."""
+        """Of all its files; of two of one name, the first."""
         kernels: dict[str, tuple[str, Kernel]] = {}
-        seen: set[PurePosixPath] = set()
-        queue = [unit]
+        for file in self._together(unit):
+            for kernel in file.kernels:
+                kernels.setdefault(kernel.name, (file.name, kernel))
+        return list(kernels.values())
+
+    def _together(self, unit: PurePosixPath) -> list[TranslatedFile]:
+        """The file, what a program is linked with, and what these include of the library."""
+        seen: dict[PurePosixPath, TranslatedFile] = {}
+        queue = [unit, *self._further(unit)]
         while queue:
             path = queue.pop(0)
             if path in seen or path not in self._files:
                 continue
-            seen.add(path)
-            file = self._files[path]
-            for kernel in file.kernels:
-                kernels.setdefault(kernel.name, (file.name, kernel))
+            seen[path] = self._files[path]
             if is_program(self._files[unit]):
-                queue += file.source.includes
-        return list(kernels.values())
+                queue += seen[path].source.includes
+        return list(seen.values())
+
+    def _further(self, unit: PurePosixPath) -> list[PurePosixPath]:
+        """The library's own files that are linked with a program."""
+        root = self._read.root
+        files = (f for f in self._programs.get(unit, ()) if f.is_relative_to(root))
+        return [PurePosixPath(file.relative_to(root)) for file in files]
 
     def _proven(
         self, unit: PurePosixPath, kernels: Sequence[Kernel], workdir: Path
     ) -> tuple[KernelProof, ...]:
-        request, file = self._request, self._files[unit]
+        request = self._request
         target, other = self._targets()
         return proof.prove(
             self._source(unit, original=True),
@@ -110,7 +141,9 @@ class Prover:
             target=target,
             other=other,
             kernels=kernels,
-            hazards=file.seen[str(target)],
+            hazards=[
+                hazard for file in self._together(unit) for hazard in _owned(file, str(target))
+            ],
             case=request.case,
             workdir=workdir,
             limits=Limits(
@@ -142,7 +175,14 @@ class Prover:
             "cuda" if (request.to == "hip") == original else "hip",
             include=tuple(dict.fromkeys(folders)),
             defines=tuple(dict.fromkeys((*request.defines, *defines))),
+            further=tuple(self._place(path, original) for path in self._programs.get(unit, ())),
         )
+
+    def _place(self, path: Path, original: bool) -> Path:
+        """Of a file that is linked: the port's, where it has one."""
+        root = self._read.root
+        ported = self._ported / path.relative_to(root) if path.is_relative_to(root) else path
+        return ported if not original and ported.is_file() else path
 
     def _kept(self, unit: PurePosixPath, workdir: Path) -> Mapping[str, str]:
         """Copies in the run's folder, by the path that the proof has for them."""
@@ -176,6 +216,13 @@ class Prover:
         return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
 
 
+def _owned(file: TranslatedFile, target: str) -> Iterator[Hazard]:
+    """Its hazards by their kernels' names: a line says nothing where there are several files."""
+    for hazard in file.seen[target]:
+        owner = file.owner(hazard)
+        yield replace(hazard, kernel=owner.name if owner else hazard.kernel, line=0)
+
+
 def is_program(file: TranslatedFile) -> bool:
     """Whether it has a ``main``."""
-    return _MAIN.search(file.source.text) is not None
+    return linked.has_main(file.source.text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
-from portkern.port import build_notes, emit_run, reading, tree, triton_port
+from portkern.port import build_notes, emit_run, library, linked, reading, tree, triton_port
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
@@ -51,7 +51,9 @@ def run(
     """Into ``folder``, whose records are used again where nothing changed that they follow from.
     Raises ConfigError for a place that has no kernels."""
     if request.emitted:
-        return emit_run.run(request, lambda n, total, line: show(Progress(n, total, (line,))))
+        return emit_run.run(
+            request, folder, lambda n, total, line: show(Progress(n, total, (line,)))
+        )
     began = time.monotonic()
     avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)
@@ -157,7 +159,8 @@ def _ports(
     left: list[tuple[TranslatedFile, dict[str, str]]] = []
     for file in wanted:
         units = porter.units(file)
-        own = {str(t): keys.of(file.source.path, units, str(t)) for t in request.targets}
+        linked = porter.linked(file)
+        own = {str(t): keys.of(file.source.path, units, str(t), linked) for t in request.targets}
         if all(key in known for key in own.values()):
             ports += [port for key in own.values() for port in known[key]]
         else:
@@ -246,7 +249,18 @@ def _build_notes(
         defines=tuple(dict.fromkeys([*request.defines, *read.defines])),
         left_out=written.left_out,
         arguments=request.arguments,
+        linked=_linked(request, read),
     )
+
+
+def _linked(request: PortRequest, read: Library) -> dict[str, tuple[str, ...]]:
+    """By a program's main file, the others, as the tree's root sees them."""
+    if request.path.is_file():
+        return {}
+    return {
+        str(main): tuple(library.from_root(file, read.root) for file in others)
+        for main, others in linked.programs(read).items()
+    }
 
 
 def _from(folder: Path, place: Path) -> str:

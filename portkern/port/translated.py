@@ -44,9 +44,10 @@ class TranslatedFile:
         return ported if len(ported) == len(self.source.kernels) else self.source.kernels
 
     def hazards_of(self, kernel: Kernel, target: str) -> tuple[HazardLine, ...]:
-        return tuple(_line(hazard) for hazard in self.seen[target] if self._owner(hazard) is kernel)
+        return tuple(_line(hazard) for hazard in self.seen[target] if self.owner(hazard) is kernel)
 
-    def _owner(self, hazard: Hazard) -> Kernel | None:
+    def owner(self, hazard: Hazard) -> Kernel | None:
+        """The kernel that it is named for, or in whose lines it is."""
         within = [k for k in self.kernels if k.line <= hazard.line <= k.last_line]
         named = [k for k in self.kernels if k.name == hazard.kernel]
         return next(iter([*(k for k in within if k in named), *named, *within]), None)
@@ -54,7 +55,7 @@ class TranslatedFile:
     @cached_property
     def outside(self) -> tuple[HazardLine, ...]:
         """Hazards of no kernel."""
-        hazards = [h for seen in self.seen.values() for h in seen if self._owner(h) is None]
+        hazards = [h for seen in self.seen.values() for h in seen if self.owner(h) is None]
         return tuple(dict.fromkeys(map(_line, hazards)))
 
     def result(self, *, whole: bool) -> FileResult:

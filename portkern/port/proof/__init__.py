@@ -37,8 +37,9 @@ def prove(
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> tuple[KernelProof, ...]:
     """One proof per kernel of the ported text, in their order. ``other`` is a target of the other
-    width; ``hazards`` are what the port's text still has; ``case`` is a ``kernel.yaml``. Both are
-    built in ``workdir``, where proposed cases and counter-examples stay, and run in the jail.
+    width; ``hazards`` are what the port's text still has; ``case`` is a ``kernel.yaml``. Kernels
+    of files that the two are linked with are proven by the program alone. Both are built in
+    ``workdir``, where proposed cases and counter-examples stay, and run in the jail.
 
     Raises ConfigError for a ``case`` that is none, BackendUnavailable without a compiler and
     WorkerError where this machine cannot contain a process.
@@ -47,6 +48,7 @@ def prove(
     from portkern.port.proof.kernels import KernelProver
     from portkern.port.proof.programs import has_main, prove_program
     from portkern.port.proof.runs import Runs
+    from portkern.port.proof.texts import SourceTexts
     from portkern.spec import target as targets
 
     cases: Mapping[str, Case] = read_cases(case) if case is not None else {}
@@ -68,10 +70,15 @@ def prove(
                 limits=limits,
             )
             proofs = {proof.kernel: proof for proof in of_program}
-            alone = [k for k in kernels if k.name in cases or _is_open(proofs[k.name])]
+            own = {k.name for k in SourceTexts(replace(ported, further=())).kernels}
+            alone = [
+                k
+                for k in kernels
+                if k.name in own and (k.name in cases or _is_open(proofs[k.name]))
+            ]
         prover = KernelProver(
-            original,
-            ported,
+            replace(original, further=()),
+            replace(ported, further=()),
             vendor=vendor,
             target=target,
             other=other,

@@ -19,17 +19,22 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILI
 
 
 class SourceTexts:
-    """``own`` is the file itself, ``files`` it and the project's headers that it includes, in the
-    order in which they are asked for a kernel; ``whole`` has the headers before it."""
+    """``own`` is the file itself, ``files`` it, the project's headers that it includes, and the
+    files that it is linked with, with theirs, in the order in which they are asked for a kernel;
+    ``whole`` has the headers first and the file itself last."""
 
     def __init__(self, source: ProofSource) -> None:
         self.source = source
-        headers: dict[Path, str] = {}
+        others: dict[Path, str] = {}
         text = read(source.path)
-        self._collect(text, source.path.parent, headers)
+        self._collect(text, source.path.parent, others)
+        for path in source.further:
+            linked = read(path)
+            self._collect(linked, path.parent, others)
+            others[path] = linked
         self.own = _parsed(source.path, text)
-        self.files = (self.own, *(_parsed(path, inner) for path, inner in headers.items()))
-        self.whole = "\n".join([*headers.values(), text])
+        self.files = (self.own, *(_parsed(path, inner) for path, inner in others.items()))
+        self.whole = "\n".join([*others.values(), text])
 
     @cached_property
     def aliases(self) -> dict[str, str]:

@@ -1,0 +1,119 @@
+"""Programs of several files: which files they are, and that their kernels are proven together."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from portkern.port import build_notes, library, linked, run
+from portkern.port.build_notes import BuildNotes
+from portkern.port.kernel_port import PortFile
+from portkern.port.key import Keys
+from portkern.port.request import PortRequest
+from portkern.port.result import PortResult
+from portkern.simt.execute import runtime_library
+from portkern.spec import target
+from portkern.spec.backend import Missing
+
+MAIN = """#include <cstdio>
+#include "shift.h"
+int main() {
+  float host[64], *x;
+  cudaMalloc(&x, sizeof(host));
+  fill(host, 64);
+  cudaMemcpy(x, host, sizeof(host), cudaMemcpyHostToDevice);
+  shift_all(x, 64);
+  cudaMemcpy(host, x, sizeof(host), cudaMemcpyDeviceToHost);
+  printf("%g\\n", host[40]);
+}
+"""
+KERNELS = """#include "shift.h"
+struct Step { float by; int lane; };
+__global__ void shift(float* x, Step step) {
+  x[threadIdx.x] = __shfl_xor_sync(0xffffffff, x[threadIdx.x], step.lane) + step.by;
+}
+void shift_all(float* x, int n) { shift<<<1, n>>>(x, Step{2.f, 1}); }
+"""
+HEADER = "#include <cuda_runtime.h>\nvoid shift_all(float*, int);\nvoid fill(float*, int);\n"
+HOST = "void fill(float* x, int n) { for (int i = 0; i < n; i++) x[i] = i; }\n"
+MAKEFILE = """NAMES = main.cu kernels.cu
+SOURCES = $(NAMES) fill.cpp
+main: $(SOURCES:.cu=.o)
+"""
+
+
+def written(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"main.cu": MAIN, "kernels.cu": KERNELS, "shift.h": HEADER, "fill.cpp": HOST}
+    for name, text in {**texts, **files}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "others"),
+    [
+        ("Makefile", MAKEFILE, {"kernels.cu", "fill.cpp"}),
+        ("Makefile", "main: main.o kernels.o\n\tnvcc $^ -o $@\n", {"kernels.cu"}),
+        (
+            "Makefile",
+            "main:\n\tnvcc $(wildcard *.cu) fill.cpp -o main\n",
+            {"kernels.cu", "fill.cpp"},
+        ),
+        ("Makefile", "main: main.cu\nkernels.o: kernels.cu shift.h\n", set()),
+        ("CMakeLists.txt", "set(S kernels.cu)\nadd_executable(m main.cu ${S})\n", {"kernels.cu"}),
+        ("CMakeLists.txt", "add_library(m main.cu kernels.cu)\n", set()),
+    ],
+)
+def test_build_files_say_what_a_program_consists_of(
+    name: str, text: str, others: set[str], tmp_path: Path
+) -> None:
+    found = linked.programs(library.read(written(tmp_path / "lib", **{name: text})))
+    assert {str(main) for main in found} == ({"main.cu"} if others else set())
+    assert {file.name for files in found.values() for file in files} == others
+
+
+def test_a_file_that_another_includes_is_not_linked_with_it(tmp_path: Path) -> None:
+    folder = written(tmp_path / "lib", **{"main.cu": f'#include "kernels.cu"\n{MAIN}'})
+    (folder / "Makefile").write_text("main: main.cu kernels.cu\n", encoding="utf-8")
+    assert linked.programs(library.read(folder)) == {}
+
+
+def test_two_programs_in_one_list_are_none(tmp_path: Path) -> None:
+    folder = written(tmp_path / "lib", **{"kernels.cu": MAIN, "Makefile": MAKEFILE})
+    assert linked.programs(library.read(folder)) == {}
+
+
+def test_the_plan_links_what_belongs_together(tmp_path: Path) -> None:
+    result = PortResult("lib", tmp_path, tmp_path / "tree", "hip", ("gfx942",), (), ())
+    with_ = {"main.cu": ("kernels.cu", "fill.cpp")}
+    notes = BuildNotes(("main.cu", "kernels.cu", "b.cu"), ("main.cu",), (), (), linked=with_)
+    plan = build_notes.script(result, notes, tmp_path)
+    assert "\nlinked=(kernels.cu fill.cpp); program main.cu\n" in plan
+    assert "\nobject b.cu\n" in plan and "object kernels.cu" not in plan
+    assert "gfx942 main.cu kernels.cu fill.cpp -o main" in build_notes.markdown(result, notes)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find()))
+def test_kernels_of_a_linked_file_are_proven_by_the_program(tmp_path: Path) -> None:
+    """Nothing could make up a ``Step`` for the kernel by itself."""
+    folder = written(tmp_path / "lib", Makefile=MAKEFILE)
+    request = PortRequest(folder, "hip", (target.load("gfx942"),), tmp_path / "tree", run_s=60.0)
+    run.run(request, tmp_path / "report")
+    (port,) = PortFile(tmp_path / "report").read()[0]
+    assert (port.kernel, port.path) == ("shift", "kernels.cu")
+    assert (port.proof.outcome, port.proof.inputs) == ("proven in emulation", "the program's own")
+    assert "kernels.cu" in port.proof.command
+
+
+def test_a_file_that_is_linked_has_a_part_in_the_answer(tmp_path: Path) -> None:
+    folder = written(tmp_path / "lib", Makefile=MAKEFILE)
+    request = PortRequest(folder, "hip", (target.load("gfx942"),), tmp_path / "tree")
+    path, host = PurePosixPath("kernels.cu"), folder / "fill.cpp"
+    keys = Keys(library.read(folder), {}, request)
+    before = keys.of(path, [], "gfx942", [host])
+    assert keys.of(path, [], "gfx942", [host]) == before
+    host.write_text(HOST.replace("= i", "= 2 * i"), encoding="utf-8")
+    assert keys.of(path, [], "gfx942", [host]) != before
