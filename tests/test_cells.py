@@ -15,7 +15,7 @@ from portkern.errors import BackendUnavailable, ConfigError
 from portkern.evaluator import code_digest
 from portkern.records.record import Verdict
 from portkern.spec import registry, target
-from portkern.spec.backend import Missing
+from portkern.spec.backend import Missing, Venue
 from portkern.spec.op import Workload
 from portkern.toolchain import host
 
@@ -111,6 +111,23 @@ def test_this_machine_is_its_most_specific_targets() -> None:
 
 def test_the_default_target_of_the_cpu_backend_is_this_cpu() -> None:
     assert host.runs_here(default_target(registry.load("cpu")))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_default_target_has_its_hardware_here_or_is_the_usual_one(name: str) -> None:
+    backend = registry.load(name)
+    claimed = [where for where in map(target.load, target.names()) if backend.supports(where)]
+    here = [w for w in claimed if isinstance(backend.venues(w).hardware, Venue)]
+    try:
+        chosen = default_target(backend)
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    assert chosen in here if here else chosen.name == backend.usual_target
+
+
+def test_of_an_absent_gpu_the_default_target_is_of_the_languages_own_vendor() -> None:
+    assert target.load(registry.load("hip").usual_target).vendor == "amd"
+    assert target.load(registry.load("cuda").usual_target).vendor == "nvidia"
 
 
 def test_a_key_follows_the_code_that_decides_a_verdict(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class CudaBackend(Backend):
 
     name: ClassVar[str] = "cuda"
     languages: ClassVar[Mapping[str, str]] = {".cu": "cuda"}
+    usual_target = "sm_90"
     modules = "torch-cuda"
     shared: ClassVar = {"portkern.backends.gpu": {".cu": "cuda"}}
     thread_knobs = ("BLOCK", "THREADS")

@@ -35,6 +35,7 @@ class HipBackend(Backend):
 
     name: ClassVar[str] = "hip"
     languages: ClassVar[Mapping[str, str]] = {".hip": "hip"}
+    usual_target = "gfx942"
     modules = "torch-hip"
     shared: ClassVar = {"portkern.backends.gpu": {".cu": "hip"}}
     thread_knobs = ("BLOCK", "THREADS")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class OpenClBackend(Backend):
     name = "opencl"
     languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
+    usual_target = "opencl_generic"
     thread_knobs = ("WG",)
     turns: ClassVar[Mapping[str, str]] = {"block": "work-items per work-group"}
     marks: ClassVar[tuple[str, ...]] = ("SOURCE",)

@@ -39,6 +39,7 @@ PLUGINS = {
 class PallasBackend(Backend):
     name = "pallas"
     languages: ClassVar = {".py": "pallas"}
+    usual_target = "sm_90"
     marks: ClassVar[tuple[str, ...]] = ("jax",)
     turns: ClassVar[Mapping[str, str]] = {
         "num_warps": "num_warps of CompilerParams",

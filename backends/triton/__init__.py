@@ -42,6 +42,7 @@ _CACHE = "triton-cache"
 class TritonBackend(Backend):
     name = "triton"
     languages: ClassVar = {".py": "triton"}
+    usual_target = "sm_90"
     modules = "triton"
     marks: ClassVar[tuple[str, ...]] = ("triton",)
     turns: ClassVar[Mapping[str, str]] = {

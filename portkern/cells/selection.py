@@ -374,13 +374,15 @@ def host_targets() -> list[str]:
 
 
 def default_target(backend: Backend) -> Target:
-    """The first target whose hardware is here, else the first that is emulated.
+    """The target that is closest to this machine: one whose hardware is here, the machine's own
+    first; else one that is emulated, the backend's usual one first.
 
     Raises BackendUnavailable, with the reason, when there is neither.
     """
-    claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
-    here = [t for t in map(target.load, host_targets()) if t in claimed]
-    places = [(t, venues(backend, t)) for t in dict.fromkeys([*here, *claimed])]
+    usual = [backend.usual_target] if backend.usual_target else []
+    known = map(target.load, [*host_targets(), *usual, *target.names()])
+    claimed = dict.fromkeys(where for where in known if backend.supports(where))
+    places = [(where, venues(backend, where)) for where in claimed]
     for kind in ("hardware", "emulator"):
         for where, venue in places:
             if isinstance(getattr(venue, kind), Venue):

@@ -211,6 +211,9 @@ class Backend(ABC):
     name: ClassVar[str]
     #: File suffix → language, e.g. ``{".cpp": "c++", ".py": "numba"}``.
     languages: ClassVar[Mapping[str, str]]
+    #: The target that kernels are for where none is named, and no hardware that it compiles for is
+    #: here.
+    usual_target: ClassVar[str] = ""
     #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
     #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
     shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
