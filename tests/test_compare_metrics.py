@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from portkern.agent.attempt import Status
+from portkern.agent.attempt import Attempt, Status
+from portkern.experiment import baseline
 from portkern.experiment.compare.comparison import (
     Comparison,
     Difference,
@@ -33,6 +34,7 @@ from portkern.experiment.compare.intervals import (
     share_difference,
 )
 from portkern.experiment.compare.sample import Sample
+from portkern.experiment.ending import Ending
 from portkern.experiment.statistics import holm, share, sign_flips
 
 CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
@@ -226,6 +228,16 @@ def test_a_speedup_that_no_clock_gives_is_an_error(value: float) -> None:
 def test_a_sample_that_is_there_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match="Sample 3 of a on relu float32 cpu x86_64 is there twice"):
         compare([timed(3, 1.0), timed(3, 2.0)])
+
+
+def test_a_backends_languages_are_tasks_of_their_own_where_there_are_several() -> None:
+    native = [sample(index, language="c++") for index in range(2)]
+    python = [sample(index, Status.WRONG, language="numba") for index in range(2)]
+    assert compare(native).places == (CPU,)
+    both = compare([*native, *python, emulated(0, True, language="hip")])
+    assert both.places == (Place("cpu/c++", "x86_64"), Place("cpu/numba", "x86_64"), HIP)
+    assert number(both, "pass", 1, backend="cpu/c++") == 1
+    assert number(both, "pass", 1, backend="cpu/numba", venue="") == 0
 
 
 # ---- evidence, and what was not timed
@@ -508,6 +520,32 @@ def test_holms_correction_rejects_what_the_step_down_procedure_rejects(found: li
 
 
 # ---- intervals
+
+
+@pytest.mark.parametrize("counts", [{"relu": 3}, {"relu": 3, "add": 0, "sum": 5}])
+def test_an_experiment_says_the_same_of_the_same_samples(counts: dict[str, int]) -> None:
+    """pass@k of ``experiment name=baseline``, of 5 samples of which so many are correct."""
+    ended = {
+        op: [Status.PASSED] * right + [Status.WRONG] * (5 - right) for op, right in counts.items()
+    }
+    comparison = compare(
+        [sample(k, each, op=op) for op, several in ended.items() for k, each in enumerate(several)],
+        ks=[1, 3],
+    )
+    told = baseline.pass_at_k_of_all([sampled(op, several) for op, several in ended.items()])
+    for k in (1, 3):
+        theirs, ours = figure(comparison, "pass", k).estimate, told[k - 1]
+        assert theirs is not None and theirs.ci95 is not None
+        assert (ours.value, *ours.ends) == pytest.approx((theirs.value, *theirs.ends))
+
+
+def sampled(op: str, statuses: Sequence[Status]) -> baseline.Sampled:
+    attempts = [
+        Attempt(id=f"{k}.0", slot=k, number=0, op=op, target="x86_64", backend="cpu", status=each)
+        for k, each in enumerate(statuses)
+    ]
+    ends = tuple(Ending(one, one.status) for one in attempts)
+    return baseline.Sampled(op, ends, unevaluated=0, clock=False)
 
 
 def columns(rows: Iterable[tuple[float, float]]) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
+from portkern.experiment.compare.intervals import share_over_ops, task_share
 from portkern.experiment.ending import STAGES, Ending
 from portkern.experiment.job import Done, StudyQuestion
 from portkern.experiment.section import (
@@ -26,7 +27,7 @@ from portkern.experiment.section import (
     listed,
     percent,
 )
-from portkern.experiment.statistics import FEW, Estimate, mean, pass_at_k, share
+from portkern.experiment.statistics import FEW, Estimate, pass_at_k, share
 from portkern.experiment.study import Study
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class BaselineStudy(Study):
             _sampled(op, done) for op in dict.fromkeys(finished.job.operator for finished in done)
         ]
         evaluated = [sampled for sampled in every if sampled.n]
-        overall = _overall(evaluated)
+        overall = pass_at_k_of_all(evaluated)
         return Findings(
             _lead(evaluated, overall),
             {
@@ -132,17 +133,23 @@ def _sampled(op: str, done: Sequence[Done]) -> Sampled:
     return Sampled(op, evaluated, len(ends) - len(evaluated), clock)
 
 
-def _overall(evaluated: Sequence[Sampled]) -> list[Estimate]:
-    """pass@1, pass@2, … as far as every operator has samples; operators are the units."""
+def pass_at_k_of_all(evaluated: Sequence[Sampled]) -> list[Estimate]:
+    """pass@1, pass@2, … as far as every operator has samples, with the intervals that ``portkern
+    compare`` gives the same samples: operators are the units."""
     most = min((sampled.n for sampled in evaluated), default=0)
-    means = [mean([sampled.at(k) for sampled in evaluated]) for k in range(1, most + 1)]
-    return [estimate for estimate in means if estimate]
+    return [_pass_at(evaluated, k) for k in range(1, most + 1)]
+
+
+def _pass_at(evaluated: Sequence[Sampled], k: int) -> Estimate:
+    if len(evaluated) > 1:
+        return share_over_ops((sampled.op, sampled.at(k)) for sampled in evaluated)
+    [only] = evaluated
+    return Estimate(only.at(k), task_share(only.correct, only.n, k))
 
 
 def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
     if not evaluated:
         return "No sample was evaluated."
-    alone = share(evaluated[0].correct, evaluated[0].n) if len(evaluated) == 1 else overall[0]
     several = f", pass@{len(overall)} {percent(overall[-1])}" if len(overall) > 1 else ""
     over = (
         f" over {counted(len(evaluated), 'operator')}"
@@ -153,11 +160,11 @@ def _lead(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> str:
         end.status for sampled in evaluated for end in sampled.samples if not end.correct
     )
     if not failed:
-        return f"pass@1 is {percent(alone)}{several}{over}; no sample failed."
+        return f"pass@1 is {percent(overall[0])}{several}{over}; no sample failed."
     [(stage, count)] = failed.most_common(1)
     total = sum(failed.values())
     most = f"all ended as {_word(stage)}" if count == total else f"{count} ended as {_word(stage)}"
-    return f"pass@1 is {percent(alone)}{several}{over}. Of {counted(total, 'failure')} {most}."
+    return f"pass@1 is {percent(overall[0])}{several}{over}. Of {counted(total, 'failure')} {most}."
 
 
 def _notes(every: Sequence[Sampled]) -> tuple[str, ...]:
@@ -191,8 +198,8 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
         for sampled in evaluated
     ]
     if len(evaluated) > 1:
-        builds = mean([sampled.built / sampled.n for sampled in evaluated])
-        fast = mean([known.value for known in (one.faster(1.0) for one in evaluated) if known])
+        builds = share_over_ops((sampled.op, sampled.built / sampled.n) for sampled in evaluated)
+        fast = [(one.op, known.value) for one in evaluated if (known := one.faster(1.0))]
         rows.append(
             (
                 "all",
@@ -201,7 +208,7 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
                 percent(overall[0]),
                 percent(overall[-1]),
                 percent(builds),
-                _timed(fast),
+                _timed(share_over_ops(fast) if fast else None),
             )
         )
     lines = [
@@ -215,7 +222,7 @@ def _passes(evaluated: Sequence[Sampled], overall: Sequence[Estimate]) -> Sectio
         "Correct samples",
         "pass@k is how likely one of k samples is correct: 1 - C(n-c, k) / C(n, k), of n samples "
         "with c correct ones. fast₁ is the share that is correct and faster than the framework. "
-        "Intervals are Wilson's for one operator, and the bootstrap's over operators for all.",
+        "Intervals are Wilson's; for all, over operators, as portkern compare has them.",
         charts,
         (),
         SectionTable(head, tuple(rows)),

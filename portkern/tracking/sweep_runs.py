@@ -13,7 +13,7 @@ from typing import Final
 
 from portkern.experiment.compare.page.exchange import Exchanges
 from portkern.experiment.compare.result import Comparison, Figure, Place
-from portkern.experiment.compare.sample import Sample
+from portkern.experiment.compare.sample import Sample, by_language
 from portkern.tracking import traces
 from portkern.tracking.once import once
 from portkern.tracking.store import Skipped, Store, Tracked, joined
@@ -34,7 +34,7 @@ def track(
     go on with its runs. Does not raise for a lost server."""
     if not samples:
         return Skipped("there are no samples")
-    sweep = _Sweep(comparison, samples, folder)
+    sweep = _Sweep(comparison, by_language(samples), folder)
     return once(sweep.log, folder, experiment=EXPERIMENT, digest=sweep.digest, uri=uri)
 
 

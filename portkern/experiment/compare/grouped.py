@@ -10,7 +10,7 @@ from functools import cached_property
 from portkern.agent.attempt import Status
 from portkern.experiment.compare.intervals import task_share
 from portkern.experiment.compare.result import Place, TaskResult, Venue
-from portkern.experiment.compare.sample import Sample
+from portkern.experiment.compare.sample import Sample, by_language
 from portkern.experiment.statistics import Estimate
 
 _Keys = tuple[tuple[str, ...], ...]
@@ -93,6 +93,7 @@ class Group:
 def by_task(samples: Sequence[Sample]) -> list[Group]:
     """In the order of the samples. Raises ValueError for a sample that is there twice, or whose
     speedup is no ratio of times."""
+    samples = by_language(samples)
     every: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
     for sample in samples:
         every[sample.model, *sample.task].append(sample)

@@ -47,7 +47,7 @@ def load(results: Sequence[str], baseline: Path | None = None) -> list[Sample]:
         except ValueError as error:
             raise ConfigError(f"{path}: {error}") from error
         for sample in several:
-            key = (sample.model, *sample.task, sample.index)
+            key = (sample.model, *sample.task, sample.language, sample.index)
             if found.setdefault(key, path) != path:
                 raise ConfigError(
                     f"{path} and {found[key]} both have sample {sample.index} of {sample.model} on "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import ClassVar, Final, Literal
 
 from portkern.agent.attempt import Status
@@ -18,7 +20,8 @@ class Sample(Line):
     """Line of ``samples.jsonl``: one request, whatever came back.
 
     A *task* is an ``op`` in a ``dtype`` for a ``backend`` and a ``target``; ``index`` counts a
-    model's samples of it. ``suite`` groups ops in tables, such as ``kernelbench/level1``.
+    model's samples of it. A backend's languages are tasks of their own, see :func:`by_language`.
+    ``suite`` groups ops in tables, such as ``kernelbench/level1``.
     ``status`` is None where nobody evaluated the reply (the model was down, there was nothing to
     run it on): such a sample is none. ``evidence`` says how a correct one is known to be correct;
     numbers of ``emulated`` and of ``measured`` samples are never mixed.
@@ -77,3 +80,19 @@ class Sample(Line):
     @property
     def correct(self) -> bool:
         return self.status is Status.PASSED
+
+
+def by_language(samples: Iterable[Sample]) -> list[Sample]:
+    """With the language in a backend's name where it wrote several, such as ``cpu/numba``, so that
+    they are places of their own for whatever is computed from them."""
+    samples = list(samples)
+    languages: dict[str, set[str]] = defaultdict(set)
+    for sample in samples:
+        languages[sample.backend].add(sample.language)
+    several = {backend for backend, found in languages.items() if len(found - {""}) > 1}
+    return [
+        sample.model_copy(update={"backend": f"{sample.backend}/{sample.language}"})
+        if sample.backend in several and sample.language
+        else sample
+        for sample in samples
+    ]

@@ -13,7 +13,7 @@ from portkern.experiment.compare.comparison import compare
 from portkern.experiment.compare.page import html, markdown, tidy, words
 from portkern.experiment.compare.page.exchange import Exchanges
 from portkern.experiment.compare.result import Comparison
-from portkern.experiment.compare.sample import FILE, Sample
+from portkern.experiment.compare.sample import FILE, Sample, by_language
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
 
@@ -34,7 +34,9 @@ def write(
     title = title or words.title(comparison)
     document = {"title": title, "facts": dict(facts), **comparison.document()}
     views = {
-        "compare.html": html.render(comparison, samples, folder, title=title, facts=facts),
+        "compare.html": html.render(
+            comparison, by_language(samples), folder, title=title, facts=facts
+        ),
         "compare.md": markdown.render(comparison, title=title, facts=facts),
         "compare.csv": tidy.render(comparison),
         DOCUMENT: json.dumps(document, allow_nan=False) + "\n",
