@@ -147,7 +147,23 @@ def test_kernelfalcons_workers_stop_at_the_first_that_is_correct(tmp_path: Path)
     assert played.attempts[-1].correct
     temperatures = [call.params["temperature"] for call in played.calls[:4]]
     assert temperatures == pytest.approx([0.8, 0.9, 1.0, 1.1])
+    assert [call.params["temperature"] for call in played.calls[4:]] == [0.7] * 2
+    assert {call.params["max_tokens"] for call in played.calls} == {20_000}
     assert shown(played.text(5)) == ["k1"], "chains do not leak"
+
+
+def test_kernelfalcons_worker_needs_a_seed_and_loses_a_round_by_a_reply_without_code(
+    tmp_path: Path,
+) -> None:
+    """Errors are told, and no time: the first that has one ends all."""
+    wrong = [kernel("wrong", about=f"k{k}") for k in range(7)]
+    answer = by_prompt({"direct": ["No.", *wrong[:3], "No.", *wrong[3:]]})
+    played = run(tmp_path, "kernelfalcon", answer, "budget.attempts=8")
+    assert [attempt.island for attempt in played.attempts] == [0, 1, 2, 3, 1, 2, 3, 1]
+    assert len(played.calls) == 8, "one request a round"
+    assert played.parents[4] == ("1.0",) and played.parents[7] == ("1.0",)
+    told = played.text(7).partition("The kernel to build on")[2]
+    assert shown(told) == ["k0"] and "wrong it is" in told and "Time" not in told
 
 
 def test_kernelfalcon_tells_of_eight_rounds_the_last_whole_and_of_others_500_characters(

@@ -821,10 +821,12 @@ def test_an_answer_that_was_cut_is_told_so() -> None:
 
 
 def test_temperatures_step_from_island_to_island() -> None:
-    made = load("direct", temperature=0.8, temperature_step=0.1)
+    made = load("direct", temperature=0.8, temperature_step=0.1, temperature_later=0.3)
     for island, temperature in ((0, 0.8), (3, 1.1)):
         (asked,) = expand(made, good, Slot(island=island)).asked
         assert asked.temperature == pytest.approx(temperature)
+    (later,) = expand(made, good, Slot(parents=("0.0",), island=3)).asked
+    assert later.temperature == 0.3
     assert expand(load("direct"), good, Slot(island=3)).asked[0].temperature is None
     falling = load("tool_agent", temperature=0.2, temperature_step=-0.1)
     assert expand(falling, good, Slot(island=5)).asked[0].temperature == 0.0

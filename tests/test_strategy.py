@@ -233,6 +233,7 @@ LINE = {
     "phases": st.sampled_from([[], ["functional", "optimise"]]),
     "debug_trap": maybe,
     "stop_gain": st.none() | st.just(1.05),
+    "seeded": st.booleans(),
 }
 OPERATORS = [
     {"init": 1},
@@ -581,6 +582,13 @@ def test_nothing_leaks_from_one_island_to_another(data: st.DataObject, kind: str
     for slot in course.slots:
         for one in course.log.some([*slot.parents, *slot.shown, *slot.thoughts]):
             assert one.island == slot.island or (options["given"] and one.slot == 0)
+
+
+def test_a_chain_that_needs_a_seed_ends_with_a_first_reply_without_code() -> None:
+    course = play(load("parallel_refine", k=2, turns=3, seeded=True), scores(None, 0, None, 0))
+    assert [slot.island for slot in course.slots] == [0, 1, 1, 1], "later ones cost their turn"
+    unseeded = play(load("parallel_refine", k=2, turns=3), scores(None, 0, None, 0))
+    assert [slot.island for slot in unseeded.slots] == [0, 1] * 3
 
 
 def test_the_first_correct_kernel_ends_all_chains() -> None:

@@ -36,7 +36,8 @@ _BELOW = "(Its code stands further down.)"
 class WriterOptions(BaseModel):
     """``asks``: how often a model is asked for one kernel, idea or plan before that ends without;
     ``authors``: roles that write, by weight; ``temperature`` instead of the role's own, with a step
-    for each island (chains that are to differ); ``actions``: ``open``, ``menu/<name>``, ``graph``
+    for each island (chains that are to differ), and ``temperature_later`` instead of both for what
+    has a parent; ``actions``: ``open``, ``menu/<name>``, ``graph``
     or ``critic`` (what the parent's diagnosis says)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +48,7 @@ class WriterOptions(BaseModel):
     authors: dict[str, Weight] = {"coder": 1.0}
     temperature: float | None = Field(default=None, ge=0)
     temperature_step: float = 0.0
+    temperature_later: float | None = Field(default=None, ge=0)
 
     @field_validator("authors")
     @classmethod
@@ -150,9 +152,12 @@ class Writer:
 
     @property
     def temperature(self) -> float | None:
-        if self.options.temperature is None:
+        options = self.options
+        if options.temperature_later is not None and self.slot.parents:
+            return options.temperature_later
+        if options.temperature is None:
             return None
-        return max(self.options.temperature + self.options.temperature_step * self.slot.island, 0.0)
+        return max(options.temperature + options.temperature_step * self.slot.island, 0.0)
 
     async def write(
         self,

@@ -53,6 +53,7 @@ class _Chains(Search):
         phases: Names = ()
         stop_gain: Annotated[float, Field(gt=0)] | None = None
         debug_trap: Count | None = None
+        seeded: bool = False
 
         @field_validator("phases")
         @classmethod
@@ -112,11 +113,13 @@ class _Chains(Search):
         options = self.options
         chain.out = False
         gain = chain.line.add(attempts)
+        mute = not any(attempt.source for attempt in attempts)
+        unsown = options.seeded and chain.turns == 1 and mute
         if chain.line.failing == options.debug_trap:
             chain.line = Descent()
         critic_done = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
         too_little = gain is not None and gain < (options.stop_gain or 0)
-        chain.done |= critic_done or too_little or chain.turns == options.turns
+        chain.done |= critic_done or too_little or unsown or chain.turns == options.turns
 
 
 class Refine(_Chains):
