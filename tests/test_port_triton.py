@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from portkern.errors import WorkerError
+from portkern.port import triton_proof
 from portkern.port.library import read
+from portkern.port.proof import Outcome
+from portkern.port.triton_case import SIZE, LaunchText, propose
 from portkern.port.triton_infer import infer
-from portkern.port.triton_library import TritonOutcome, TritonResult, compile_all, refused
+from portkern.port.triton_library import (
+    TritonOutcome,
+    TritonResult,
+    compile_all,
+    ported,
+    refused,
+)
 from portkern.port.triton_source import TritonConfig
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
@@ -121,7 +131,8 @@ def test_a_kernel_is_compiled_over_its_configurations_for_each_target(tmp_path: 
         for r in results
         if r.kernel == "softmax"
     }
-    assert len(softmax) == 8
+    # Those with 16 warps stand for those with 32 on gfx942.
+    assert len(softmax) == 10
     assert {k for k, r in softmax.items() if r.outcome is TritonOutcome.REFUSED} == {
         ("gfx942", 256, 32),
         ("gfx942", 512, 32),
@@ -174,3 +185,125 @@ def test_lds_beyond_the_block_limit_is_refused(tmp_path: Path) -> None:
     (result,) = compiled(tmp_path, MATMUL, "gfx942")
     assert result.outcome in (TritonOutcome.REFUSED, TritonOutcome.FAILED)
     assert "LDS" in result.why or "shared memory" in result.why or "resource" in result.why
+
+
+@pytest.mark.parametrize(
+    ("arch", "knobs"), [("gfx942", [{"num_warps": 16, "num_ctas": 1}]), ("gfx1100", [])]
+)
+def test_knobs_that_no_launch_can_have_become_the_nearest_that_one_can(
+    arch: str, knobs: list[dict[str, int]]
+) -> None:
+    configs = (TritonConfig({}, {"num_warps": 4}), TritonConfig({}, {"num_warps": 32}))
+    if knobs:
+        configs = (configs[0], TritonConfig({}, {"num_warps": 32, "num_ctas": 1}))
+    assert [config.knobs for config in ported(configs, target.load(arch))] == knobs
+
+
+@pytest.mark.parametrize(
+    ("launch", "grid"),
+    [
+        ("k[(n, 2)](x, n, BLOCK=b)", (SIZE, 2)),
+        ("grid = (triton.cdiv(m, b),)\n    k[grid](x, m, BLOCK=b)", (-(-SIZE // 16),)),
+        ("k[lambda meta: (triton.cdiv(m, meta['BLOCK']), 1)](x, m, BLOCK=b)", (2, 1)),
+        ("k[(x.shape[0],)](x, n, BLOCK=b)", (3,)),
+        ("pass", (3,)),
+    ],
+)
+def test_the_grid_is_that_of_the_launch_as_far_as_its_text_says(
+    launch: str, grid: tuple[int, ...]
+) -> None:
+    text = "def k(x, n, BLOCK: tl.constexpr):\n    tl.store(x + tl.program_id(0), n)\n"
+    text += f"def host(x, n, m, b):\n    {launch}\n"
+    read_launch = LaunchText(ast.parse(text), "k")
+    scalars = propose(read_launch, infer(text)["k"]).scalars
+    assert read_launch.sizes({**scalars, "BLOCK": 16}) == grid
+
+
+def test_rows_of_made_up_tensors_do_not_overlap() -> None:
+    text = """def k(x, stride_xm, stride_xn, y, y_row_stride, n):
+    row = tl.program_id(0)
+    tl.store(y + row * y_row_stride, tl.load(x + row * stride_xm + n * stride_xn))
+"""
+    scalars = propose(LaunchText(ast.parse(text), "k"), infer(text)["k"]).scalars
+    assert scalars["stride_xn"] == 1
+    assert scalars["stride_xm"] >= SIZE
+    assert scalars["y_row_stride"] >= SIZE
+
+
+PROVABLE = f"""{HEAD}
+import torch
+from triton.language.extra import libdevice
+
+@triton.jit
+def same(x_ptr, y_ptr, n, eps, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, libdevice.tanh(x) + eps.to(tl.float32) + tl.float32(1), mask=i < n)
+
+@triton.jit
+def last_wins(y_ptr, n):
+    tl.store(y_ptr, tl.program_id(0))
+
+@triton.jit
+def far(x_ptr, y_ptr, n):
+    tl.store(y_ptr, tl.load(x_ptr + n * 1000000))
+
+@triton.autotune(configs=[triton.Config({{"BLOCK": b}}) for b in (16, 32)], key=[])
+@triton.jit
+def of_blocks(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+@triton.autotune(configs=[triton.Config({{"BLOCK": b}}) for b in (16, 32)], key=[])
+@triton.jit
+def of_the_first_block(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+@triton.heuristics({{"less": lambda arguments: torch.version.hip is None}})
+@triton.jit
+def chosen_by_vendor(x_ptr, y_ptr, n, less: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    if less:
+        tl.store(y_ptr + i, x, mask=i < n)
+    else:
+        tl.store(y_ptr + i, 0.5 * x, mask=i < n)
+
+def host(x, y, n):
+    of_blocks[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n)
+"""
+
+
+@pytest.mark.full
+def test_kernels_are_run_in_the_interpreter_as_the_original_and_as_the_port(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "kernels.py").write_text(PROVABLE)
+    probe = registry.load("triton").probe(target.load("gfx942"))
+    if isinstance(probe, Missing):
+        pytest.skip(str(probe))
+    library = read(tmp_path)
+    try:
+        lines = triton_proof.prove(
+            library, [target.load("gfx942")], library.triton, [], timeout_s=300
+        )
+    except WorkerError as error:
+        pytest.skip(str(error))
+    names = {(str(kernel.path), kernel.line): kernel.name for kernel in library.triton}
+    proofs = {names[place]: line for (place, _), line in lines.items()}
+    outcomes = {name: line.outcome for name, line in proofs.items()}
+    assert outcomes == {
+        "same": Outcome.PROVEN,
+        "last_wins": Outcome.UNPROVEN,
+        "far": Outcome.UNPROVEN,
+        "of_blocks": Outcome.PROVEN,
+        "of_the_first_block": Outcome.UNPROVEN,
+        "chosen_by_vendor": Outcome.WRONG,
+    }, {name: line.why for name, line in proofs.items()}
+    assert "'y_ptr'[0] is" in proofs["chosen_by_vendor"].why
+    assert "the order of its programs" in proofs["last_wins"].why
+    assert "outside its buffers" in proofs["far"].why
+    assert "its configuration" in proofs["of_the_first_block"].why
+    coverage = proofs["same"].coverage
+    assert coverage is not None and coverage.lines == coverage.lines_total

@@ -14,7 +14,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,9 +30,17 @@ _WORDS = 400
 
 
 def main() -> int:
-    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    os.environ["TRITON_CACHE_DIR"] = str(Path.cwd() / "triton-cache")
     os.environ.pop("TRITON_INTERPRET", None)
+    return answer_all(Path(sys.argv[1]), _compiled)
+
+
+#: The library's root, a request, and the processor time it has.
+Answer = Callable[[str, Mapping[str, Any], float], dict[str, Any]]
+
+
+def answer_all(file: Path, answered: Answer) -> int:
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    os.environ["TRITON_CACHE_DIR"] = str(Path.cwd() / "triton-cache")
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for request in asked["requests"]:
         if request["number"] not in asked["wanted"]:
@@ -39,7 +48,7 @@ def main() -> int:
         _say({"begins": request["number"]})
         begin = time.monotonic()
         try:
-            answer = _compiled(asked["root"], request, asked["each_s"])
+            answer = answered(asked["root"], request, asked["each_s"])
         # The library's code runs here, and the compiler on what it wrote: anything may be raised.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the process's outermost frame
             answer = {"error": _words(error)}
@@ -54,18 +63,44 @@ def _say(answer: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+@contextmanager
+def as_on(target: Target) -> Iterator[None]:
+    """A library that asks torch or Triton which vendor's GPU there is hears the target's."""
+    import torch
+
+    from .standin import driver
+
+    before = torch.version.hip
+    torch.version.hip = before or ("6.4" if target.vendor == "amd" else None)
+    try:
+        with driver(target):
+            yield
+    finally:
+        torch.version.hip = before
+
+
+def function_of(root: str, request: Mapping[str, Any]) -> Any:
+    """With its decorators."""
+    return getattr(_module(Path(root), request["path"]), request["kernel"])
+
+
+def plain(function: Any) -> Any:
+    """Without the autotuner and heuristics around it."""
+    while hasattr(function, "fn") and hasattr(function.fn, "arg_names"):
+        function = function.fn
+    return function
+
+
 def _compiled(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, Any]:
     import triton
     from triton.compiler import ASTSource
 
-    from .standin import driver, gpu_target
+    from .standin import gpu_target
 
     target = targets.load(request["target"])
-    with driver(target):
-        function: Any = getattr(_module(Path(root), request["path"]), request["kernel"])
-        while not isinstance(function, triton.runtime.JITFunction):
-            function = function.fn
-        constants = {name: _value(value) for name, value in request["constants"].items()}
+    with as_on(target):
+        function = plain(function_of(root, request))
+        constants = {name: constant_of(value) for name, value in request["constants"].items()}
         types = request["signature"] | dict.fromkeys(constants, "constexpr")
         source = ASTSource(
             function,
@@ -93,10 +128,10 @@ def _resources(made: Any, target: Target) -> dict[str, Any]:
     }
 
 
-def _value(value: object) -> object:
-    import triton.language as tl
-
+def constant_of(value: object) -> object:
     if isinstance(value, dict):
+        import triton.language as tl
+
         names = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}
         return names[value["dtype"]]
     return value

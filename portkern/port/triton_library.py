@@ -6,34 +6,23 @@ compiles, and answers in lines of JSON. Nothing is run; whether results are righ
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from portkern.errors import WorkerError
-from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port import source_text
 from portkern.port.library import Library
 from portkern.port.triton_infer import Constant, Inference, infer
 from portkern.port.triton_source import TritonConfig, TritonKernel
-from portkern.sandbox import session
+from portkern.port.triton_worker import WorkerRequest, answers
 from portkern.spec.occupancy import Occupancy, occupancy
 from portkern.spec.target import AmdLimits, Target
-from portkern.worker.protocol import Execute
 
 #: The worker's, found by name: the core imports no backend.
 _WORKER = "portkern.backends.triton.library_functions"
 #: A kernel without configurations of its own is compiled as Triton would by default.
 _DEFAULT = TritonConfig({}, {"num_warps": 4})
-#: How often a new process goes on after one whose compiler crashed, or did not come to an end.
-_MOST_CRASHES = 50
 
 
 class TritonOutcome(StrEnum):
@@ -73,11 +62,7 @@ class TritonResult:
 
 
 @dataclass(frozen=True)
-class _Request:
-    number: int
-    path: str
-    kernel: str
-    target: str
+class _Request(WorkerRequest):
     signature: Mapping[str, str]
     constants: Mapping[str, Constant]
     knobs: Mapping[str, int]
@@ -98,27 +83,29 @@ def compile_all(
     Raises WorkerError where this machine cannot contain a worker.
     """
     asked: list[tuple[TritonKernel, TritonConfig, Target, Inference]] = []
-    answers: list[TritonResult] = []
+    made: list[TritonResult] = []
     known: dict[str, Mapping[str, Inference]] = {}
     for kernel in library.triton if kernels is None else kernels:
-        types = known.setdefault(str(kernel.path), _inferred(library.root / kernel.path))
+        types = known.setdefault(str(kernel.path), inferred(library.root / kernel.path))
         for target in targets:
-            for config in kernel.configs[:most_configs] or (_DEFAULT,):
+            configs = kernel.configs[:most_configs] or (_DEFAULT,)
+            for config in (*configs, *ported(configs, target)):
                 answer = _without_compiling(kernel, config, target, types)
                 if isinstance(answer, TritonResult):
-                    answers.append(answer)
+                    made.append(answer)
                 else:
                     asked.append((kernel, config, target, answer))
     requests = [_request(n, *parts) for n, parts in enumerate(asked)]
-    made = _run(library.root, requests, timeout_s, each_s) if requests else {}
+    said = answers(_WORKER, library.root, requests, timeout_s, each_s)
     for request, (kernel, config, target, inference) in zip(requests, asked, strict=True):
-        said = made.get(request.number, {"unknown": "the time for this library was over"})
-        answers.append(_result(said, kernel, config, target, inference))
+        answer_of = said.get(request.number, {"unknown": "the time for this library was over"})
+        made.append(_result(answer_of, kernel, config, target, inference))
     order = {(str(k.path), k.name): n for n, k in enumerate(library.triton)}
-    return tuple(sorted(answers, key=lambda a: (order.get((a.path, a.kernel), 0), a.target)))
+    return tuple(sorted(made, key=lambda a: (order.get((a.path, a.kernel), 0), a.target)))
 
 
-def _inferred(file: Path) -> Mapping[str, Inference]:
+def inferred(file: Path) -> Mapping[str, Inference]:
+    """Of each function of a source; of none where it cannot be read."""
     source = source_text.read(file)
     if isinstance(source, source_text.Unreadable):
         return {}
@@ -168,112 +155,46 @@ def refused(config: TritonConfig, target: Target) -> str:
     return ""
 
 
+def ported(configs: Sequence[TritonConfig], target: Target) -> tuple[TritonConfig, ...]:
+    """Those that no launch can have, with the nearest knobs that it can, where it has none such."""
+    limits = target.limits
+    if not isinstance(limits, AmdLimits) or target.warp is None:
+        return ()
+    most = limits.threads_block // target.warp
+    made: list[TritonConfig] = []
+    for config in configs:
+        knobs = dict(config.knobs)
+        knobs["num_warps"] = min(knobs.get("num_warps", 4), most)
+        knobs |= {"num_ctas": 1} if "num_ctas" in knobs else {}
+        if "num_stages" in knobs:
+            knobs["num_stages"] = max(knobs["num_stages"], 1)
+        other = TritonConfig(config.values, knobs)
+        if refused(config, target) and other not in (*configs, *made):
+            made += [] if refused(other, target) else [other]
+    return tuple(made)
+
+
 def _request(
     number: int, kernel: TritonKernel, config: TritonConfig, target: Target, types: Inference
 ) -> _Request:
-    constants = dict(types.constants)
-    constants |= {name: True for name in kernel.heuristics if name in constants}
-    signature = dict(types.signature)
-    for name, value in config.values.items():
-        if name in constants or name in signature:
-            constants[name] = value
-            signature.pop(name, None)
+    constants, signature = constants_with(kernel, types, config), signature_with(types, config)
     path = str(kernel.path)
     return _Request(number, path, kernel.name, target.name, signature, constants, config.knobs)
 
 
-# ---- the process in the jail ---------------------------------------------------------------------
+def constants_with(
+    kernel: TritonKernel, types: Inference, config: TritonConfig
+) -> dict[str, Constant]:
+    """Of the kernel and of a configuration."""
+    constants = dict(types.constants)
+    constants |= {name: True for name in kernel.heuristics if name in constants}
+    known = constants.keys() | types.signature.keys()
+    return constants | {n: value for n, value in config.values.items() if n in known}
 
 
-def _run(
-    root: Path, requests: Sequence[_Request], timeout_s: float, each_s: int
-) -> dict[int, dict[str, object]]:
-    """What the worker said of each. One that crashes the compiler is named; the rest goes on."""
-    answers: dict[int, dict[str, object]] = {}
-    top, until = _top(root), time.monotonic() + timeout_s
-    with readable(top) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
-        Path(place).chmod(0o755)
-        file = Path(place) / "requests.json"
-        try:
-            with JailedProcesses((seen, Path(place))) as processes:
-                for _ in range(_MOST_CRASHES):
-                    wanted = [r.number for r in requests if r.number not in answers]
-                    left_s = until - time.monotonic()
-                    if not wanted or left_s <= 0:
-                        break
-                    inside = seen / root.relative_to(top)
-                    _write(file, inside, requests, wanted, each_s)
-                    outcome = processes.run(_execute(file, requests[0].target, left_s)).program
-                    began = _read(outcome.output, answers)
-                    if outcome.status is None:
-                        break
-                    if began is None:
-                        if outcome.status != 0:
-                            reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
-                            raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
-                        break
-                    late = outcome.status == -signal.SIGPROF
-                    crash = f"the compiler crashed (status {outcome.status})"
-                    why = (
-                        f"its compilation took more than {each_s} s of processor time"
-                        if late
-                        else crash
-                    )
-                    answers[began] = {"unknown" if late else "error": why}
-        finally:
-            session.close_servers()
-    return answers
-
-
-def _execute(file: Path, target: str, timeout_s: float) -> Execute:
-    argv = (sys.executable, "-m", _WORKER, str(file))
-    return Execute(argv, str(file.parent), target, "hip", (), timeout_s)
-
-
-def _write(
-    file: Path, root: Path, requests: Sequence[_Request], wanted: Sequence[int], each_s: int
-) -> None:
-    asked: dict[str, object] = {
-        "root": str(root),
-        "each_s": each_s,
-        "wanted": wanted,
-        "requests": [asdict(r) for r in requests],
-    }
-    file.write_text(json.dumps(asked), encoding="utf-8")
-    file.chmod(0o644)
-
-
-def _top(root: Path) -> Path:
-    """The folder that the library is imported from: above its outermost package."""
-    top = root
-    while (top / "__init__.py").is_file() and top != top.parent:
-        top = top.parent
-    # All of an environment is not the library's; its packages can be read in the jail anyway.
-    return top if os.access(top, os.R_OK) else root
-
-
-def _read(output: str, answers: dict[int, dict[str, object]]) -> int | None:
-    """The request that was begun and not answered."""
-    began: int | None = None
-    for said in _lines(output):
-        number, begins = said.get("number"), said.get("begins")
-        if isinstance(begins, int):
-            began = begins
-        elif isinstance(number, int):
-            answers.setdefault(number, said)
-            began = None
-    return began
-
-
-def _lines(output: str) -> Iterator[dict[str, object]]:
-    for line in output.splitlines():
-        if line.startswith('{"'):
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(said, dict):
-                yield said
+def signature_with(types: Inference, config: TritonConfig) -> dict[str, str]:
+    """Without what a configuration makes a constant."""
+    return {name: kind for name, kind in types.signature.items() if name not in config.values}
 
 
 def _result(

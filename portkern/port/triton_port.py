@@ -1,42 +1,60 @@
-"""What is known of a library's Triton kernels: compiled for each target, over configurations."""
+"""What is known of a library's Triton kernels: compiled for each target, over configurations, and
+run in Triton's interpreter as the original and as the port."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portkern.errors import WorkerError
-from portkern.port import triton_library
-from portkern.port.kernel_port import KernelPort, ProofLine, Resources
+from portkern.port import triton_library, triton_proof
+from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
 from portkern.port.proof import Outcome
 from portkern.port.request import PortRequest
 from portkern.port.triton_library import TritonOutcome, TritonResult
+from portkern.port.triton_proof import Place
 from portkern.port.triton_source import TritonKernel
 from portkern.spec.target import Target
-
-#: Proofs run CUDA and HIP alone.
-_UNPROVEN = "Triton kernels are compiled and not run"
 
 
 def ports(read: Library, request: PortRequest, key: str) -> list[KernelPort]:
     """Under one key: they are compiled together, in one process in the jail."""
     kernels = [kernel for kernel in read.triton if not kernel.helper]
+    limit_s = request.timeout_s * 4
+    proofs: Mapping[tuple[Place, str], ProofLine] = {}
+    results: Sequence[TritonResult] = ()
+    absent = ""
     try:
         results = triton_library.compile_all(
-            read, request.targets, kernels=kernels, timeout_s=request.timeout_s * 4
+            read, request.targets, kernels=kernels, timeout_s=limit_s
         )
-        absent = ""
+        if request.prove:
+            proofs = triton_proof.prove(read, request.targets, kernels, results, timeout_s=limit_s)
     except WorkerError as error:
-        results, absent = (), str(error)
+        absent = str(error)
+    outcome = Outcome.UNPROVEN if request.prove else NOT_ASKED
+    unproven = ProofLine(outcome=outcome, why=absent)
     return [
-        _port(kernel, target, results, absent, key)
+        _port(
+            kernel,
+            target,
+            results,
+            absent,
+            key,
+            proofs.get(((str(kernel.path), kernel.line), target.name), unproven),
+        )
         for kernel in kernels
         for target in request.targets
     ]
 
 
 def _port(
-    kernel: TritonKernel, target: Target, results: Sequence[TritonResult], absent: str, key: str
+    kernel: TritonKernel,
+    target: Target,
+    results: Sequence[TritonResult],
+    absent: str,
+    key: str,
+    proof: ProofLine,
 ) -> KernelPort:
     own = [
         result
@@ -47,8 +65,8 @@ def _port(
     compiled = [result for result in own if result.outcome is TritonOutcome.COMPILED]
     others = [result for result in own if result.outcome is not TritonOutcome.COMPILED]
     resources = _resources(compiled)
-    counts = f"{len(compiled)} of {len(own)} configurations compile"
-    why = [_UNPROVEN, counts, *([f"{others[0].outcome}: {others[0].why}"] if others else [])]
+    counts = [f"{len(compiled)} of {len(own)} configurations compile"] if others else []
+    why = [proof.why, *counts, *([f"{others[0].outcome}: {others[0].why}"] if others else [])]
     reason = others[0].why if others else absent or "no configuration was compiled"
     return KernelPort(
         key=key,
@@ -60,7 +78,7 @@ def _port(
         resources=resources,
         not_built="" if resources else reason,
         lacking=bool(absent),
-        proof=ProofLine(outcome=Outcome.UNPROVEN, why="; ".join(why)),
+        proof=proof.model_copy(update={"why": "; ".join(filter(None, why))}),
     )
 
 

@@ -23,11 +23,15 @@ class TritonParameter:
     default: str = ""
 
 
+#: Of a parameter in a configuration.
+Setting = int | float | bool | str | None
+
+
 @dataclass(frozen=True)
 class TritonConfig:
     """One of ``triton.autotune``'s: the kernel's parameters and the compiler's knobs."""
 
-    values: Mapping[str, int | float | bool | str | None]
+    values: Mapping[str, Setting]
     knobs: Mapping[str, int]
 
     def __str__(self) -> str:

@@ -1,0 +1,269 @@
+"""Runs ``@triton.jit`` functions of somebody's library in Triton's interpreter, on made-up inputs.
+
+Run as a process of its own, in the jail, for it imports the library:
+``python -m portkern.backends.triton.library_interpreter REQUESTS.json``. It prints a line of JSON
+before and after each.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from portkern.spec import target as targets
+
+from .interpreter import repair
+from .libdevice_functions import in_numpy
+from .library_functions import answer_all, as_on, constant_of, function_of, plain
+
+#: Elements of a buffer: more than the strides of a case reach, so that what lies outside is a
+#: mistake of the inputs or of the kernel.
+REGION = 1 << 20
+#: Around each buffer, so that what lies next to it is none of another's.
+_MARGIN = 1 << 16
+#: Elements of a buffer that are told; of more, as many, evenly.
+_MOST_TOLD = 1 << 14
+_TYPES: Mapping[str, str] = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "i1": "bool",
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+Array = npt.NDArray[Any]
+
+
+def main() -> int:
+    os.environ["TRITON_INTERPRET"] = "1"
+    return answer_all(Path(sys.argv[1]), _interpreted)
+
+
+def _interpreted(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, Any]:
+    from triton import language as tl
+
+    target = targets.load(request["target"])
+    repair()
+    in_numpy(target)
+    tl.core.dtype.__call__ = _called
+    with as_on(target):
+        outer = function_of(root, request)
+        function = plain(outer)
+        memory = _Memory(request["signature"], request["seed"])
+        constants = {name: constant_of(value) for name, value in request["constants"].items()}
+        scalars = {name: _scalar(value) for name, value in request["scalars"].items()}
+        arguments = {**memory.pointers, **scalars, **constants}
+        arguments |= _heuristics(outer, arguments)
+        lines = _Lines(function)
+        signal.setitimer(signal.ITIMER_PROF, each_s)
+        with memory.watched(), _ordered(backwards=request["backwards"]), lines.counted():
+            function[tuple(request["grid"])](**arguments)
+    return {"written": memory.told(), "lines": sorted(lines.seen), "all_lines": sorted(lines.all)}
+
+
+def _scalar(value: object) -> object:
+    """A float is a tensor in a kernel, and none in Triton's interpreter."""
+    from triton import language as tl
+
+    return tl.core.dtype.__call__(tl.float32, value) if isinstance(value, float) else value
+
+
+def _called(type_: Any, value: Any, **_: Any) -> Any:
+    """``tl.float32(0.0)``, which the compiler has."""
+    from triton import language as tl
+    from triton.runtime.interpreter import TensorHandle, interpreter_semantic
+
+    if isinstance(value, tl.core.tensor):
+        return interpreter_semantic.cast(value, type_)
+    number = getattr(value, "value", value)
+    return tl.core.tensor(TensorHandle(np.array([number], _TYPES[str(type_)]), type_), type_)
+
+
+def _heuristics(function: Any, arguments: Mapping[str, object]) -> dict[str, object]:
+    """What code of the library computes from a launch's arguments."""
+    values: dict[str, object] = {}
+    while hasattr(function, "fn") and hasattr(function, "arg_names"):
+        for name, compute in getattr(function, "values", {}).items():
+            values[name] = compute({**arguments, **values})
+        function = function.fn
+    return values
+
+
+@contextmanager
+def _ordered(*, backwards: bool) -> Iterator[None]:
+    """The programs of the grid from the last to the first."""
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    if backwards:
+        plain_set = builder.set_grid_idx
+
+        def set_grid_idx(*index: int) -> None:
+            plain_set(*(n - 1 - i for n, i in zip(builder.grid_dim, index, strict=True)))
+
+        builder.set_grid_idx = set_grid_idx
+    try:
+        yield
+    finally:
+        builder.__dict__.pop("set_grid_idx", None)
+
+
+class Outside(Exception):
+    """An access to none of the buffers."""
+
+
+class _Buffer:
+    """``words`` stands in Triton's interpreter for a tensor: it has a type and an address."""
+
+    def __init__(self, type_: str, name: str, seed: int) -> None:
+        self.name, self.type = name, _TYPES.get(type_, "")
+        if not self.type and type_ != "bf16":
+            raise TypeError(f"'{name}' points to {type_}, for which there are no values here")
+        generator = np.random.default_rng([seed, *name.encode()])
+        values = _values(self.type or "uint16", name, type_, generator)
+        margin = np.zeros(_MARGIN // values.itemsize, values.dtype)
+        self.memory = np.concatenate([margin, values, margin])
+        self.first = self.memory.ctypes.data + _MARGIN
+        self.written = np.zeros(REGION, bool)
+
+    @property
+    def values(self) -> Array:
+        margin = _MARGIN // self.memory.itemsize
+        return self.memory[margin : margin + REGION]
+
+
+def _values(type_: str, name: str, spelled: str, generator: np.random.Generator) -> Array:
+    if spelled == "bf16":
+        normal = generator.standard_normal(REGION, np.float32)
+        return (normal.view(np.uint32) >> 16).astype(np.uint16)
+    dtype = np.dtype(type_)
+    if dtype.kind == "f":
+        return generator.standard_normal(REGION, np.float32).astype(dtype)
+    if any(word in name.lower() for word in ("lock", "count", "semaphore", "flag")):
+        return np.zeros(REGION, dtype)
+    return generator.integers(0, 2 if dtype.kind == "b" else 4, REGION).astype(dtype)
+
+
+class _Memory:
+    """A kernel's buffers, and which of their elements it wrote."""
+
+    def __init__(self, signature: Mapping[str, str], seed: int) -> None:
+        import torch
+
+        self._buffers = [
+            _Buffer(type_.lstrip("*"), name, seed)
+            for name, type_ in signature.items()
+            if type_.startswith("*")
+        ]
+        self.pointers: dict[str, object] = {}
+        for buffer in self._buffers:
+            tensor = torch.from_numpy(buffer.values)
+            is_narrow = signature[buffer.name] == "*bf16"
+            self.pointers[buffer.name] = tensor.view(torch.bfloat16) if is_narrow else tensor
+        self._buffers.sort(key=lambda buffer: buffer.first)
+        self._starts = np.array([buffer.first for buffer in self._buffers], np.uint64)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        from triton.runtime import interpreter
+
+        builder = interpreter.interpreter_builder
+        kinds: Mapping[str, tuple[int, int | None, bool]] = {
+            "create_masked_load": (0, 1, False),
+            "create_masked_store": (0, 2, True),
+            "create_atomic_rmw": (1, 3, True),
+            "create_atomic_cas": (0, None, True),
+        }
+        for name, (address, mask, writes) in kinds.items():
+            setattr(builder, name, self._checked(getattr(builder, name), address, mask, writes))
+        try:
+            yield
+        finally:
+            for name in kinds:
+                builder.__dict__.pop(name, None)
+
+    def _checked(
+        self, original: Callable[..., Any], address: int, mask: int | None, writes: bool
+    ) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            places = np.asarray(args[address].data, np.uint64)
+            if mask is not None:
+                active = np.broadcast_to(np.asarray(args[mask].data, bool), places.shape)
+                places = places[active]
+            self._note(places.ravel(), writes=writes)
+            return original(*args)
+
+        return call
+
+    def _note(self, places: npt.NDArray[np.uint64], *, writes: bool) -> None:
+        if not places.size:
+            return
+        which = np.searchsorted(self._starts, places, side="right") - 1
+        for number in np.unique(which):
+            buffer = self._buffers[max(number, 0)]
+            own = places[which == number].astype(np.int64) - buffer.first
+            at = own // buffer.memory.itemsize
+            if number < 0 or at.max() >= REGION or at.min() < 0:
+                does = "writes" if writes else "reads"
+                raise Outside(f"{does} outside its buffers, {int(at.max())} past '{buffer.name}'")
+            if writes:
+                buffer.written[at] = True
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """What was written, by parameter; of much, a part and a digest of where it lies."""
+        return {
+            buffer.name: _told(buffer.values, np.flatnonzero(buffer.written), buffer.type)
+            for buffer in self._buffers
+            if buffer.written.any()
+        }
+
+
+def _told(values: Array, places: npt.NDArray[np.intp], type_: str) -> dict[str, Any]:
+    shown = places[:: max(1, len(places) // _MOST_TOLD)]
+    return {
+        "type": {"bool": "uint8", "": "bfloat16"}.get(type_, type_),
+        "count": len(places),
+        "places": hashlib.sha256(places.tobytes()).hexdigest(),
+        "values": base64.b64encode(values[shown].tobytes()).decode("ascii"),
+    }
+
+
+class _Lines:
+    """Which lines of the kernel's body ran."""
+
+    def __init__(self, function: Any) -> None:
+        self._code: CodeType = function.rewrite().__code__
+        first = self._code.co_firstlineno
+        self.all = {line for _, _, line in self._code.co_lines() if line and line > first}
+        self.seen: set[int] = set()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            self.seen &= self.all
+
+    def _called(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+        return self._line if frame.f_code is self._code else None
+
+    def _line(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        self.seen.add(frame.f_lineno)
+        return self._line
+
+
+if __name__ == "__main__":
+    sys.exit(main())

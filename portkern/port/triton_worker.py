@@ -1,0 +1,127 @@
+"""A process in the jail that imports a Triton library and answers one request after the other, in
+lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from portkern.errors import WorkerError
+from portkern.evaluator.jailed_process import JailedProcesses, readable
+from portkern.sandbox import session
+from portkern.worker.protocol import Execute
+
+#: How often a new process goes on after one that crashed, or did not come to an end.
+_MOST_CRASHES = 50
+
+
+@dataclass(frozen=True)
+class WorkerRequest:
+    """About one kernel, by its file below the library's root, on one target, by its name."""
+
+    number: int
+    path: str
+    kernel: str
+    target: str
+
+
+def answers(
+    worker: str, root: Path, requests: Sequence[WorkerRequest], timeout_s: float, each_s: int
+) -> dict[int, dict[str, object]]:
+    """What the module ``worker`` said of each, by its number. One that ends the process is named;
+    the rest goes on, until ``timeout_s`` for all together or ``each_s`` of processor time for one.
+    Raises WorkerError where this machine cannot contain a worker."""
+    known: dict[int, dict[str, object]] = {}
+    if not requests:
+        return known
+    top, until = _top(root), time.monotonic() + timeout_s
+    with readable(top) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
+        Path(place).chmod(0o755)
+        file = Path(place) / "requests.json"
+        try:
+            with JailedProcesses((seen, Path(place))) as processes:
+                for _ in range(_MOST_CRASHES):
+                    wanted = [r.number for r in requests if r.number not in known]
+                    left_s = until - time.monotonic()
+                    if not wanted or left_s <= 0:
+                        break
+                    _write(file, seen / root.relative_to(top), requests, wanted, each_s)
+                    asked = _execute(worker, file, requests[0].target, left_s)
+                    outcome = processes.run(asked).program
+                    began = _read(outcome.output, known)
+                    if outcome.status is None:
+                        break
+                    if began is not None:
+                        known[began] = _ended(outcome.status, each_s)
+                    elif outcome.status != 0:
+                        reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
+                        raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
+                    else:
+                        break
+        finally:
+            session.close_servers()
+    return known
+
+
+def _ended(status: int, each_s: int) -> dict[str, object]:
+    if status == -signal.SIGPROF:
+        return {"unknown": f"it took more than {each_s} s of processor time"}
+    return {"error": f"the process crashed (status {status})"}
+
+
+def _execute(worker: str, file: Path, target: str, timeout_s: float) -> Execute:
+    argv = (sys.executable, "-m", worker, str(file))
+    return Execute(argv, str(file.parent), target, "hip", (), timeout_s)
+
+
+def _write(
+    file: Path, root: Path, requests: Sequence[WorkerRequest], wanted: Sequence[int], each_s: int
+) -> None:
+    asked: dict[str, object] = {
+        "root": str(root),
+        "each_s": each_s,
+        "wanted": wanted,
+        "requests": [asdict(r) for r in requests],
+    }
+    file.write_text(json.dumps(asked), encoding="utf-8")
+    file.chmod(0o644)
+
+
+def _top(root: Path) -> Path:
+    """The folder that the library is imported from: above its outermost package."""
+    top = root
+    while (top / "__init__.py").is_file() and top != top.parent:
+        top = top.parent
+    # All of an environment is not the library's; its packages can be read in the jail anyway.
+    return top if os.access(top, os.R_OK) else root
+
+
+def _read(output: str, known: dict[int, dict[str, object]]) -> int | None:
+    """The request that was begun and not answered."""
+    began: int | None = None
+    for said in _lines(output):
+        number, begins = said.get("number"), said.get("begins")
+        if isinstance(begins, int):
+            began = begins
+        elif isinstance(number, int):
+            known.setdefault(number, dict(said))
+            began = None
+    return began
+
+
+def _lines(output: str) -> Iterator[Mapping[str, object]]:
+    for line in output.splitlines():
+        if line.startswith('{"'):
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(said, dict):
+                yield said
