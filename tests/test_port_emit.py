@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ from portkern.port import emit_proof, emit_run
 from portkern.port.emit.context import Context
 from portkern.port.emit.emitted import Emitted
 from portkern.port.emit.limits import Refused
-from portkern.port.emit_proof import EmittedFile, EmittedProver
+from portkern.port.emit_program import EmittedFile
+from portkern.port.emit_proof import EmittedProver
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.case import Case, read_cases
 from portkern.port.proof.texts import SourceTexts
+from portkern.port.request import PortRequest
 
 WAYS = ("cpu", "opencl")
 KERNELS = """
@@ -185,10 +188,17 @@ def test_what_differs_is_found_wrong(tmp_path: Path, way: str) -> None:
     path = emit_run.write(item, way, tmp_path / "out")
     code = path if way == "cpu" else path.with_suffix(".cl")
     code.write_text(code.read_text("utf-8").replace("+ b[i]", "- b[i]"), encoding="utf-8")
-    with EmittedProver(texts, way, {}, tmp_path / "work", Limits()) as prover:
+    keep = tmp_path / "cases"
+    with EmittedProver(texts, way, {}, tmp_path / "work", Limits(), keep) as prover:
         (proof,) = prover.prove([EmittedFile(item, path)])
     assert proof.outcome is Outcome.WRONG
-    assert "'c'[0] is" in proof.why
+    said = re.search(r"'c'\[0\] is \S+, expected \S+(?= \()", proof.why)
+    assert said is not None
+    assert proof.counterexample is not None and proof.counterexample.is_relative_to(keep)
+    # What replays it needs nothing of the work folder.
+    shutil.rmtree(tmp_path / "work")
+    again = subprocess.run(proof.command, shell=True, capture_output=True, text=True)
+    assert again.stdout.strip() == said[0], again.stderr
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -268,6 +278,41 @@ void launch(const float* x, float* y, int n) { k<<<1, 256>>>(x, y, n); }
 """
     proof = proven(tmp_path, text, "cpu")["k"]
     assert proof.outcome is not Outcome.PROVEN
+
+
+def test_a_second_run_goes_on_from_what_is_known(tmp_path: Path) -> None:
+    """And kernels of one name in two files are two."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.cu").write_text(one("add"), encoding="utf-8")
+    request = PortRequest(
+        path=folder,
+        to="hip",
+        targets=(),
+        emitted=("cpu",),
+        out=tmp_path / "out",
+        prove=False,
+        jobs=1,
+    )
+    first = emit_run.run(request, tmp_path / "run")
+    assert (first.reused, len(first.ports)) == (0, 2)
+    written = sorted(str(p.relative_to(tmp_path / "out")) for p in tmp_path.glob("out/*/add.cpp"))
+    assert written == ["one/add.cpp", "two/add.cpp"]
+    (folder / "two.cu").write_text(one("add") + "// changed\n", encoding="utf-8")
+    second = emit_run.run(request, tmp_path / "run")
+    assert (second.reused, len(second.ports)) == (1, 2)
+
+
+@pytest.mark.full
+def test_functions_of_single_precision_take_whole_numbers_in_opencl(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x, int n) {
+    x[threadIdx.x] = sqrtf(n) + fmaxf(n, 0) + powf(2, n);
+}
+void launch(float* x, int n) { k<<<1, 32>>>(x, n); }
+"""
+    (proof,) = proven(tmp_path, text, "opencl").values()
+    assert proof.outcome is Outcome.PROVEN, proof.why
 
 
 @pytest.mark.full

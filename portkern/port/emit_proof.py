@@ -3,20 +3,17 @@ other as it runs here, both on the same inputs."""
 
 from __future__ import annotations
 
-import json
 import platform
 import re
-import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from portkern.errors import BackendUnavailable, BuildError, ConfigError
-from portkern.port.emit import cpu, launch_opencl
 from portkern.port.emit.emitted import Emitted, Instance
+from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness
 from portkern.port.proof.case import Buffer, Case
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
@@ -37,19 +34,9 @@ from portkern.spec.backend import Missing
 from portkern.toolchain import compilers
 from portkern.toolchain.run_tool import run_tool
 
-_LAUNCH = re.compile(r"^(\s*)(\S.*)<<<(.*)>>>\((.*)\);$", re.MULTILINE)
 _ORIGINAL = "sm_90"
 _HOW = {"cpu": "this CPU", "opencl": "OpenCL"}
-_Launch = Callable[[str, str], str]
 _DISAGREE = "disagree on whether they reach a barrier"
-
-
-@dataclass(frozen=True)
-class EmittedFile:
-    """``path`` is the ``.cpp``, or the ``.py`` beside its ``.cl``."""
-
-    emitted: Emitted
-    path: Path
 
 
 @dataclass(frozen=True)
@@ -63,13 +50,21 @@ class EmittedProver:
     WorkerError where this machine cannot contain a process."""
 
     def __init__(
-        self, texts: SourceTexts, way: str, cases: Mapping[str, Case], workdir: Path, limits: Limits
+        self,
+        texts: SourceTexts,
+        way: str,
+        cases: Mapping[str, Case],
+        workdir: Path,
+        limits: Limits,
+        keep: Path | None = None,
     ) -> None:
+        """Counter-examples are left in ``keep``."""
         self._texts, self._way, self._cases, self._limits = texts, way, cases, limits
-        self._workdir = workdir
+        self._workdir, self._keep = workdir, keep
         #: Why the emitted source of a kernel is not built, by its name.
         self.not_built: dict[str, str] = {}
         self._environment = environment(way)
+        self._compiler = _compiler()
         self._vendor = targets.load(_ORIGINAL)
         workdir.mkdir(parents=True, exist_ok=True)
         workdir.chmod(0o755)  # in the jail, root's processes are nobody's
@@ -133,7 +128,7 @@ class EmittedProver:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = harness.render(
             [trial.case for trial in trials],
-            f'#include "{source.path.name}"',
+            _openmp(self._texts) + f'#include "{source.path.name}"',
             source.language,
             known=self._texts.aliases,
             scopes={k.name: self._texts.own.scope_of(k) for k in self._texts.own.kernels},
@@ -190,14 +185,15 @@ class EmittedProver:
         if not original.launches or original.launches[0].failed:
             why = "the original's launch fails on the inputs that were made up"
             return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
-        built = self._built(file, trial)
+        emitted = self._program(file, trial)
+        built = self._built(emitted)
         if isinstance(built, NotBuilt):
             self.not_built[kernel.name] = built.reason
             why = f"the emitted source is not built: {built.reason}"
             return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
         run = self._runs.run(built)
         if problem := self._stopped(kernel, run, inputs):
-            return problem
+            return self._kept(emitted, problem)
         launches = [_renumbered(run.launches[0], original.launches[0])]
         types = Types([kernel], self._texts.aliases)
         results = compare(original.launches[:1], launches, types)
@@ -211,7 +207,8 @@ class EmittedProver:
         )
         own, source = self._texts.own, self._texts.source
         subject = Subject(source, source, source, own, own, self._texts.aliases)
-        return judge(kernel, examination, subject, (), inputs)
+        proof = judge(kernel, examination, subject, (), inputs)
+        return self._kept(emitted, proof, results)
 
     def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:
         if run.launches and run.outcome.status == 0:
@@ -258,64 +255,30 @@ class EmittedProver:
 
     # ---- what was emitted
 
-    def _built(self, file: EmittedFile, trial: _Trial) -> Program | NotBuilt:
-        """A program that does one launch."""
-        name = f"{trial.instance.name}-{self._way}"
-        folder = self._workdir / "build" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for header in (cpu.HEADER, "emitted_host.h"):
-            (folder / header).write_text(cpu.template(header), encoding="utf-8")
-        path = folder / "program.cpp"
-        path.write_text(self._host_program(file, trial, folder), encoding="utf-8")
-        compiler = compilers.compiler(_machine())
-        if isinstance(compiler, Missing):
-            raise BackendUnavailable(str(compiler))
-        argv = [*compiler.argv, "-O2", "-std=c++17", "-w", *compiler.openmp, "-I", str(folder)]
-        argv += ["-o", str(folder / "program"), str(path)]
+    def _program(self, file: EmittedFile, trial: _Trial) -> EmittedProgram:
+        known = self._texts.aliases
+        case = _plain(trial.case, known)
+        return EmittedProgram(self._way, file, trial.instance, case, known, self._environment)
+
+    def _built(self, program: EmittedProgram) -> Program | NotBuilt:
+        folder = self._workdir / "build" / f"{program.instance.name}-{self._way}"
+        path = program.write(folder)
         try:
-            run_tool(argv, timeout_s=self._limits.build_s)
+            run_tool(argv(self._compiler, path, folder / "program"), timeout_s=self._limits.build_s)
         except BuildError as error:
             lines = [line for line in error.log.splitlines() if "error" in line.lower()]
             return NotBuilt((lines or [str(error)])[0].strip()[-300:])
-        source = ProofSource(path, "cuda")
-        return Program(folder / "program", source, self._vendor, "fast")
+        return Program(folder / "program", ProofSource(path, "cuda"), self._vendor, "fast")
 
-    def _host_program(self, file: EmittedFile, trial: _Trial, folder: Path) -> str:
-        source = '#include "emitted_host.h"\n'
-        if self._way == "cpu":
-            source += file.path.read_text(encoding="utf-8")
-        text = harness.render(
-            [_plain(trial.case, self._texts.aliases)],
-            source,
-            "cuda",
-            known=self._texts.aliases,
-            scopes={},
-            title=file.emitted.kernel.name,
-            command="",
-        )
-        launch = self._launch(file, trial.instance, folder)
-        return _LAUNCH.sub(
-            lambda m: (
-                f'{m[1]}portkern_host::begin("{trial.case.kernel}", {m[3]});\n'
-                f"{m[1]}{launch(m[3], m[4])}\n{m[1]}portkern_host::end();"
-            ),
-            text,
-        )
-
-    def _launch(self, file: EmittedFile, instance: Instance, folder: Path) -> _Launch:
-        if self._way == "cpu":
-            return lambda shape, given: f"{instance.name}({given}{', ' if given else ''}{shape});"
-        for path in (file.path, file.path.with_suffix(".cl")):
-            (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        driver = folder / "launch_opencl.py"
-        driver.write_text(Path(launch_opencl.__file__).read_text("utf-8"), encoding="utf-8")
-        variables = json.dumps(dict(self._environment))
-        argv = [sys.executable, "-W", "ignore", str(driver), str(folder / file.path.name)]
-        command = json.dumps(shlex.join([*argv, variables]))
-        return lambda shape, given: (
-            f'portkern_host::launch_by({command}, "{instance.name}", {shape}'
-            f"{', ' if given else ''}{given});"
-        )
+    def _kept(
+        self, program: EmittedProgram, proof: KernelProof, results: Sequence[LaunchResult] = ()
+    ) -> KernelProof:
+        """With a counter-example where it is wrong."""
+        if proof.outcome is not Outcome.WRONG or self._keep is None:
+            return proof
+        found = next((result.difference for result in results if result.difference), None)
+        path, command = program.keep(self._keep, self._compiler, proof.why, found)
+        return replace(proof, counterexample=path, command=command)
 
 
 def environment(way: str) -> Mapping[str, str]:
@@ -327,14 +290,24 @@ def environment(way: str) -> Mapping[str, str]:
         if isinstance(venue, Missing):
             raise BackendUnavailable(f"OpenCL cannot be run here: {venue}")
         return backend.environment(host)
+    return {}
+
+
+def _compiler() -> compilers.Compiler:
+    """Raises BackendUnavailable."""
     compiler = compilers.compiler(_machine())
     if isinstance(compiler, Missing):
         raise BackendUnavailable(str(compiler))
-    return {}
+    return compiler
 
 
 def _machine() -> str:
     return platform.machine().replace("arm64", "aarch64")
+
+
+def _openmp(texts: SourceTexts) -> str:
+    """A program is linked with OpenMP where its first file asks for it."""
+    return "#include <omp.h>\n" if "<omp.h>" in texts.whole else ""
 
 
 def _name_of(program: Program) -> str:

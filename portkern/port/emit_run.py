@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -16,14 +17,24 @@ from portkern.port.emit import cpu, opencl
 from portkern.port.emit.context import Context
 from portkern.port.emit.emitted import Emitted
 from portkern.port.emit.limits import Refused
-from portkern.port.emit_proof import EmittedFile, EmittedProver
-from portkern.port.kernel_port import NOT_ASKED, Coverage, KernelPort, ProofLine, Resources
+from portkern.port.emit_program import EmittedFile
+from portkern.port.emit_proof import EmittedProver
+from portkern.port.kernel_port import (
+    NOT_ASKED,
+    Coverage,
+    KernelPort,
+    PortFile,
+    ProofLine,
+    Resources,
+)
+from portkern.port.key import Keys
 from portkern.port.library import Library, SourceFile
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.case import Case, read_cases
 from portkern.port.proof.element import element_of
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.texts import SourceTexts
+from portkern.port.proving import CASES
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult, PortResult
 from portkern.port.syntax import Kernel
@@ -35,22 +46,32 @@ _WRITTEN = re.compile(r"-?\d+|true|false")
 Done = Callable[[int, int, str], None]
 
 
-def run(request: PortRequest, show: Done = lambda *_: None) -> PortResult:
+def run(request: PortRequest, folder: Path, show: Done = lambda *_: None) -> PortResult:
     """Writes ``<kernel>.cpp``, or ``<kernel>.cl`` and its launcher, below ``request.out`` where the
-    source lies below the library. Raises ConfigError for a place that has no kernels."""
+    source lies below the library, and what is known into ``folder``, from where it goes on. Raises
+    ConfigError for a place that has no kernels."""
     began = time.monotonic()
-    avoid = (*request.avoid, request.out)
+    avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)
     files = [file for file in (*read.sources, *read.headers) if file.kernels]
     if not files:
         raise ConfigError(f"No kernels in {request.path}: give a CUDA or HIP file, or a folder")
-    cases = read_cases(request.case) if request.case else {}
+    records = PortFile(folder)
+    emitting = _Emitting(request, read, files, folder)
+    known: dict[str, list[KernelPort]] = {}
+    for port in () if request.fresh else records.read()[0]:
+        known.setdefault(port.key, []).append(port)
     ports: list[KernelPort] = []
+    reused = 0
+    asked = [(file, way) for file in files for way in request.emitted]
     with ThreadPoolExecutor(max(request.jobs, 1)) as pool:
-        asked = [(file, way) for file in files for way in request.emitted]
-        made = pool.map(lambda item: _ported(request, read, item[0], item[1], cases), asked)
+        made = pool.map(lambda item: emitting.ported(item[0], item[1], known), asked)
         for done, ((file, way), own) in enumerate(zip(asked, made, strict=True), 1):
             ports += own
+            if own and own[0].key in known:
+                reused += len(own)
+            else:
+                records.append(own)
             proven = sum(port.proven for port in own)
             text = f"{file.path} → {way}: {proven} of {len(own)} proven"
             show(done, len(asked), f"[{done}/{len(asked)}] {text}")
@@ -63,29 +84,65 @@ def run(request: PortRequest, show: Done = lambda *_: None) -> PortResult:
         files=tuple(FileResult(str(file.path), len(file.kernels), 0) for file in files),
         ports=tuple(ports),
         problems=tuple(map(str, read.problems)),
+        reused=reused,
         seconds=time.monotonic() - began,
     )
 
 
-def _ported(
-    request: PortRequest, read: Library, file: SourceFile, way: str, cases: Mapping[str, Case]
-) -> list[KernelPort]:
-    """Every kernel of one source."""
-    texts = SourceTexts(_source(request, read, file))
-    context = Context(texts)
-    folder = request.out / file.path.parent
-    emitted: list[EmittedFile] = []
-    ports: dict[tuple[str, int], KernelPort] = {}
-    for kernel in texts.own.kernels:
-        made = emit(kernel, texts, context, way, cases.get(kernel.name))
-        if isinstance(made, Refused):
-            line = ProofLine(outcome=Outcome.NEEDS_HUMAN, why=str(made))
-            ports[kernel.name, kernel.line] = _port(file, kernel, way, line, str(made))
-        else:
-            emitted.append(EmittedFile(made, write(made, way, folder)))
-    for kernel, line, reason, lacking in _proofs(request, texts, way, cases, emitted):
-        ports[kernel.name, kernel.line] = _port(file, kernel, way, line, reason, lacking=lacking)
-    return list(ports.values())
+class _Emitting:
+    """All kernels of a library, file by file."""
+
+    def __init__(
+        self, request: PortRequest, read: Library, files: Sequence[SourceFile], folder: Path
+    ) -> None:
+        self._request, self._read, self._folder = request, read, folder
+        self._cases = read_cases(request.case) if request.case else {}
+        self._keys = Keys(read, {}, request)
+        #: Files that define a kernel, by the folder that it is written to.
+        self._named = Counter(
+            (file.path.parent, name)
+            for file in files
+            for name in {kernel.name for kernel in file.kernels}
+        )
+
+    def ported(
+        self, file: SourceFile, way: str, known: Mapping[str, list[KernelPort]]
+    ) -> list[KernelPort]:
+        """Every kernel of one source. What was written before is written again: it costs little."""
+        request = self._request
+        texts = SourceTexts(_source(request, self._read, file))
+        context = Context(texts)
+        key = self._keys.of_emitted(file.path, texts.whole, way)
+        emitted: list[EmittedFile] = []
+        ports: dict[tuple[str, int], KernelPort] = {}
+        for kernel in texts.own.kernels:
+            made = emit(kernel, texts, context, way, self._cases.get(kernel.name))
+            if isinstance(made, Emitted) and any(
+                e.emitted.kernel.name == kernel.name for e in emitted
+            ):
+                made = Refused("a second kernel of this name in its file", kernel.line)
+            if isinstance(made, Refused):
+                line = ProofLine(outcome=Outcome.NEEDS_HUMAN, why=str(made))
+                ports[kernel.name, kernel.line] = _port(file, kernel, way, line, str(made), key)
+            else:
+                place = self._place(file, kernel.name)
+                emitted.append(EmittedFile(made, write(made, way, place)))
+        if key in known:
+            return known[key]
+        keep = self._folder / CASES / file.path
+        for kernel, line, reason, lacking in _proofs(
+            request, texts, way, self._cases, emitted, keep
+        ):
+            ports[kernel.name, kernel.line] = _port(
+                file, kernel, way, line, reason, key, lacking=lacking
+            )
+        return list(ports.values())
+
+    def _place(self, file: SourceFile, name: str) -> Path:
+        """A folder of the file's own where another file beside it has such a kernel."""
+        folder = self._request.out / file.path.parent
+        shared = self._named[file.path.parent, name] > 1
+        return folder / file.path.stem if shared else folder
 
 
 def _source(request: PortRequest, read: Library, file: SourceFile) -> ProofSource:
@@ -146,6 +203,7 @@ def _proofs(
     way: str,
     cases: Mapping[str, Case],
     emitted: Sequence[EmittedFile],
+    keep: Path,
 ) -> list[tuple[Kernel, ProofLine, str, bool]]:
     """Each with why it is not built, and whether this machine lacks what builds it."""
     kernels = [file.emitted.kernel for file in emitted]
@@ -156,7 +214,7 @@ def _proofs(
         workdir = Path(name)
         workdir.chmod(0o755)  # in the jail, root's processes are nobody's
         try:
-            with EmittedProver(texts, way, cases, workdir, limits) as prover:
+            with EmittedProver(texts, way, cases, workdir, limits, keep) as prover:
                 proofs = list(prover.prove(emitted))
                 failed = prover.not_built
         except BackendUnavailable as error:
@@ -179,6 +237,8 @@ def _line(proof: KernelProof) -> ProofLine:
         coverage=Coverage(**asdict(proof.coverage)) if proof.coverage else None,
         findings=tuple(map(str, proof.findings)),
         original_findings=tuple(map(str, proof.original_findings)),
+        counterexample=str(proof.counterexample or ""),
+        command=proof.command,
     )
 
 
@@ -188,11 +248,12 @@ def _port(
     way: str,
     proof: ProofLine,
     not_built: str,
+    key: str,
     *,
     lacking: bool = False,
 ) -> KernelPort:
     return KernelPort(
-        key="",
+        key=key,
         path=file.path.as_posix(),
         line=kernel.line,
         kernel=kernel.name,

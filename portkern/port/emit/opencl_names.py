@@ -14,8 +14,9 @@ _INDEX = {
 _SINGLE = (
     "sqrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
     "asinh acosh atanh floor ceil round trunc rint fabs erf erfc cbrt pow fmod fma atan2 hypot "
-    "rsqrt ldexp copysign fdim fmax fmin tgamma lgamma remainder sinpi cospi"
+    "rsqrt copysign fdim fmax fmin tgamma lgamma remainder sinpi cospi"
 ).split()
+_OF_TWO = frozenset("pow fmod atan2 hypot copysign fdim fmax fmin remainder".split())
 #: Native forms stand for what was approximate before.
 _OTHERS: Mapping[str, str] = {
     "__expf": "native_exp",
@@ -42,8 +43,6 @@ _OTHERS: Mapping[str, str] = {
     "__clz": "clz",
     "__mul24": "mul24",
     "__umul24": "mul24",
-    "fminf": "fmin",
-    "fmaxf": "fmax",
     "CUDART_INF_F": "INFINITY",
     "CUDART_NAN_F": "NAN",
     "nullptr": "0",
@@ -57,9 +56,9 @@ _OTHERS: Mapping[str, str] = {
     "int64_t": "long",
     "longlong2": "long2",
     "ulonglong2": "ulong2",
-    **{f"{name}f": name for name in _SINGLE},
 }
 _MACROS = {
+    "ldexpf": "static float ldexpf(float x, int n) { return ldexp(x, n); }",
     "__ldg": "#define __ldg(at) (*(at))",
     "__ldcs": "#define __ldcs(at) (*(at))",
     "__stcs": "#define __stcs(at, value) (*(at) = (value))",
@@ -133,7 +132,19 @@ def respelled(text: str) -> str:
 
 
 def macros(text: str) -> list[str]:
-    return [define for name, define in _MACROS.items() if re.search(rf"\b{name}\b", text)]
+    """What names of the text need that OpenCL does not have."""
+    words = set(_WORD.findall(text))
+    return [define for name, define in _MACROS.items() if name in words] + [
+        _single(name) for name in _SINGLE if f"{name}f" in words
+    ]
+
+
+def _single(name: str) -> str:
+    """OpenCL's own is ambiguous for a whole number, which C makes a float."""
+    count = 3 if name == "fma" else 2 if name in _OF_TWO else 1
+    given = "xyz"[:count]
+    parameters = ", ".join(f"float {letter}" for letter in given)
+    return f"static float {name}f({parameters}) {{ return {name}({', '.join(given)}); }}"
 
 
 def atomic(name: str, type_: str, space: str) -> tuple[str, str] | None:

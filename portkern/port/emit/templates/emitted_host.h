@@ -92,6 +92,12 @@ inline void end() {
     fclose(file);
 }
 
+// Of a counter-example: the element that differs from the original's.
+template <class T>
+inline void show(const char* name, const void* buffer, size_t index, const char* expected) {
+    printf("'%s'[%zu] is %.9g, expected %s\n", name, index, (double)((const T*)buffer)[index], expected);
+}
+
 // ---- a launch by another process, which finds the arguments in files
 
 template <class T>
