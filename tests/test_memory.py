@@ -371,6 +371,23 @@ def test_insights_are_drawn_by_the_slot_s_number(folder: Path) -> None:
     assert "// source" not in drawn(3)
 
 
+def test_right_parents_are_references_the_slowest_first_and_a_failing_one_is_to_be_mended(
+    folder: Path,
+) -> None:
+    """GEAK, which has an example beside no right kernel."""
+    geak = {"history": "references", "knowledge": "bm25", "mending": True, "k": 1}
+    right = view(folder, TREE, Slot(("2.1", "0.0"), number=9), **geak)
+    scores_ = [TREE[block.title.partition("(")[2].rstrip(")")].score for block in right]
+    assert scores_ == sorted(scores_) and all(one.title[:11] == "A reference" for one in right)
+    failing = next(one.id for one in TREE if not one.correct and one.source)
+    for slot in (Slot(number=9), Slot((failing,), number=9)):
+        told = [block.title for block in view(folder, TREE, slot, **geak)]
+        assert any(title.startswith("The catalogue's kernel of") for title in told)
+        assert [title for title in told if "build on" in title] == [
+            f"The kernel to build on ({name})" for name in slot.parents
+        ]
+
+
 MEASURED: dict[str, Any] = {"history": ["best"], "measured": True}
 
 

@@ -234,6 +234,7 @@ LINE = {
     "debug_trap": maybe,
     "stop_gain": st.none() | st.just(1.05),
     "seeded": st.booleans(),
+    "pool": maybe,
 }
 OPERATORS = [
     {"init": 1},
@@ -582,6 +583,22 @@ def test_nothing_leaks_from_one_island_to_another(data: st.DataObject, kind: str
     for slot in course.slots:
         for one in course.log.some([*slot.parents, *slot.shown, *slot.thoughts]):
             assert one.island == slot.island or (options["given"] and one.slot == 0)
+
+
+def test_a_chain_with_a_pool_mends_what_fails_and_else_builds_on_its_fastest_together() -> None:
+    """GEAK."""
+    search = load("refine", turns=8, pool=2, debug_trap=2)
+    course = play(search, scores(0, 1.0, 0, 0, 0, 2.0, 1.5, 0))
+    assert [slot.parents for slot in course.slots] == [
+        (),
+        ("0.0",),
+        ("1.0",),
+        ("2.0",),
+        ("3.0",),
+        ("1.0",),
+        ("5.0", "1.0"),
+        ("5.0", "6.0"),
+    ]
 
 
 def test_a_chain_that_needs_a_seed_ends_with_a_first_reply_without_code() -> None:

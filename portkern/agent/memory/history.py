@@ -126,6 +126,15 @@ def last(past: Past) -> Told:
         yield Mention(parent, PARENT, Detail.FEEDBACK)
 
 
+def references(past: Past) -> Told:
+    """GEAK's: the kernel to mend, or right ones together to learn from."""
+    if not past.parents or not all(parent.correct for parent in past.parents):
+        yield from last(past)
+        return
+    for parent in past.ordered(past.parents):
+        yield Mention(parent, "A reference", Detail.FEEDBACK, own_heading=True)
+
+
 def best(past: Past) -> Told:
     leading = {attempt.id for attempt in past.best(past.options.best)}
     heading = "The best so far" if past.options.best == 1 else "Of the best so far"
@@ -246,6 +255,7 @@ def reflexions(past: Past) -> Told:
 
 HISTORIES: Mapping[str, Callable[[Past], Told]] = {
     "last": last,
+    "references": references,
     "best": best,
     "recent": recent,
     "ancestors": ancestors,

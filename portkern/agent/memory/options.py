@@ -35,6 +35,7 @@ class MemoryOptions(BaseModel):
     corpora: tuple[str, ...] = ("catalogue",)
     query: Literal["reference", "code", "action"] = "reference"
     min_score: float = 0.0
+    mending: bool = False
     own: bool = False
     model: str = ""
     folder: str = ""

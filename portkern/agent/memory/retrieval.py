@@ -34,6 +34,8 @@ class Retrieval:
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
         past = Past(slot, role, log, self.options)
+        if self.options.mending and any(parent.correct for parent in past.parents):
+            return []
         nearest = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
         return [
             Passage(PromptBlock(kind=self.ranking.kind, title=document.title, text=document.text))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Names, Search, failing, ranked
+from portkern.agent.strategy.search import Count, Names, Search, failing, names, ranked
 
 
 class Descent(BaseModel):
@@ -39,7 +39,10 @@ class Descent(BaseModel):
 
 
 class RefineChain(BaseModel):
+    """``pool``: its fastest correct ones, the fastest first."""
+
     turns: int = 0
+    pool: list[str] = []
     out: bool = False
     done: bool = False
     line: Descent = Field(default_factory=Descent)
@@ -54,6 +57,7 @@ class _Chains(Search):
         stop_gain: Annotated[float, Field(gt=0)] | None = None
         debug_trap: Count | None = None
         seeded: bool = False
+        pool: Count | None = None
 
         @field_validator("phases")
         @classmethod
@@ -93,7 +97,7 @@ class _Chains(Search):
         line, phases = chain.line, self.options.phases
         parent = line.best if self.options.parent == "best" and line.best else line.head
         return Slot(
-            parents=(parent,) if parent else (),
+            parents=(parent,) if parent else tuple(chain.pool),
             n=self.options.offspring,
             island=number,
             phase=phases[bool(line.best)] if phases else "",
@@ -104,22 +108,32 @@ class _Chains(Search):
         """A given kernel is where all chains begin, and a turn of none."""
         first = self.given and len(known) == len(attempts)
         for chain in self.state.chains if first else [self.state.chains[slot.island]]:
-            self._advance(chain, attempts)
+            self._advance(chain, attempts, known)
         if self.until_correct and any(attempt.correct for attempt in attempts):
             for each in self.state.chains:
                 each.done = True
 
-    def _advance(self, chain: RefineChain, attempts: Sequence[Attempt]) -> None:
+    def _advance(self, chain: RefineChain, attempts: Sequence[Attempt], known: Log) -> None:
         options = self.options
         chain.out = False
         gain = chain.line.add(attempts)
         mute = not any(attempt.source for attempt in attempts)
         unsown = options.seeded and chain.turns == 1 and mute
-        if chain.line.failing == options.debug_trap:
+        if options.pool is not None:
+            self._learn_pool(chain, attempts, known)
+        elif chain.line.failing == options.debug_trap:
             chain.line = Descent()
         critic_done = any(attempt.diagnosis and attempt.diagnosis.stop for attempt in attempts)
         too_little = gain is not None and gain < (options.stop_gain or 0)
         chain.done |= critic_done or too_little or unsown or chain.turns == options.turns
+
+    def _learn_pool(self, chain: RefineChain, attempts: Sequence[Attempt], known: Log) -> None:
+        """What fails is mended, as often as the trap allows; else the next is built on the pool."""
+        trap, candidates = self.options.debug_trap, known.some([*chain.pool, *names(attempts)])
+        chain.pool = list(names(ranked(candidates)[: self.options.pool]))
+        trapped = trap is not None and chain.line.failing > trap
+        if chain.pool and (trapped or not chain.line.failing):
+            chain.line.head, chain.line.failing = "", 0
 
 
 class Refine(_Chains):
