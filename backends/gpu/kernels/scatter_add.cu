@@ -1,23 +1,20 @@
-// x with rows of src added. A block owns some rows of a band of columns, which nobody else writes.
-// It looks through the whole index for what they get and puts that in order, so that sums are the
-// same every time; then each warp takes a row, its sum in float32 registers.
-#include <portkern/portable.h>
+// x with rows of src added, in an order that hangs on sizes alone, so that sums are the same every time.
+//
+// A block owns some rows of a band of columns, which nobody else writes. It looks through the whole
+// index for what they get and puts that in order; then each warp takes a row, its sum in float32
+// registers. Where few rows get much, there would be few blocks, and lists without end: there a block
+// has a part of the index, and sums of all rows in shared memory.
+#include <portkern/rows.h>
 
 #define BLOCK 512  // knob: 256 512 1024
 #define BLOCKS 256  // knob: 128 256 512 1024 (hip: 512)
 #define ITEMS 16  // knob: 16 32
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int LIST = 1024;  // additions that a block can note; if it has more, warps read the index
 constexpr int SCAN = 8;  // indices in flight per thread
 
 typedef unsigned long long Key;  // where in the index, then the row of those the block owns
 constexpr int ROW_BITS = 24;
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
 
 // Returns how many there are; the first LIST of them are in `list`, in the index's order.
 __device__ int find(const int64_t* __restrict__ index, int64_t n, int64_t row0, int64_t tall,
@@ -61,16 +58,16 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
     const int64_t width = dim / V, across = (width + bands - 1) / bands;
     const int64_t column = blockIdx.x % bands * across + lane;  // and others, a warp apart
     const int columns = min(across, width - blockIdx.x % bands * across) - lane;
-    const Pack<V>* terms = reinterpret_cast<const Pack<V>*>(src) + column;
+    const Some<V>* terms = reinterpret_cast<const Some<V>*>(src) + column;
     for (int row = threadIdx.x / WARP_SIZE; row < min(tall, rows - row0);
          row += BLOCK / WARP_SIZE) {
         const int64_t start = (row0 + row) * width + column;
         float total[PACKS][V];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            Pack<V> values;
+            Some<V> values;
             if (k * WARP_SIZE < columns)
-                values = reinterpret_cast<const Pack<V>*>(x)[start + k * WARP_SIZE];
+                values = reinterpret_cast<const Some<V>*>(x)[start + k * WARP_SIZE];
 #pragma unroll
             for (int j = 0; j < V; ++j) total[k][j] = float(values.at[j]);
         }
@@ -84,8 +81,8 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
             }
             warp_mask_t hits = warp_ballot(owner == row);
             for (; hits; hits &= hits - 1) {
-                const Pack<V>* from = terms + warp_shuffle(at, warp_first(hits)) * width;
-                Pack<V> values[PACKS];
+                const Some<V>* from = terms + warp_shuffle(at, warp_first(hits)) * width;
+                Some<V> values[PACKS];
 #pragma unroll
                 for (int k = 0; k < PACKS; ++k)
                     if (k * WARP_SIZE < columns) values[k] = from[k * WARP_SIZE];
@@ -98,13 +95,130 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
             if (k * WARP_SIZE >= columns) continue;
-            Pack<V> values;
+            Some<V> values;
 #pragma unroll
             for (int j = 0; j < V; ++j) values.at[j] = scalar_t(total[k][j]);
-            reinterpret_cast<Pack<V>*>(y)[start + k * WARP_SIZE] = values;
+            reinterpret_cast<Some<V>*>(y)[start + k * WARP_SIZE] = values;
         }
     }
 }
+
+// ---- Few rows that get much
+
+constexpr int CROWD = 128, CHUNK = 1024, FILL = 1024;
+constexpr int SUMS = 64;  // per thread, 32 KB of a block
+constexpr int UNROLL = 8;
+
+// Of `length` entries from `first` on, those of rows [row0, row0 + tall) in their order: the row of the
+// tile, then the place after `first`. Returns how many there are.
+__device__ int entries_of(const int64_t* __restrict__ index, int64_t first, int length, int64_t row0,
+                          int tall, int* list) {
+    constexpr int SHARE = CHUNK / CROWD;
+    __shared__ int counts[CROWD / WARP_SIZE_MIN];
+    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
+    int64_t row[SHARE];
+#pragma unroll
+    for (int u = 0; u < SHARE; ++u) {
+        const int at = threadIdx.x + u * CROWD;
+        row[u] = at < length ? index[first + at] - row0 : -1;
+    }
+    int count = 0;
+#pragma unroll
+    for (int u = 0; u < SHARE; ++u) {
+        const bool here = row[u] >= 0 && row[u] < tall;
+        const warp_mask_t hits = warp_ballot(here);
+        if (lane == 0) counts[warp] = warp_count(hits);
+        __syncthreads();
+        int place = count + warp_count(hits & (((warp_mask_t)1 << lane) - 1));
+        for (int w = 0; w < CROWD / WARP_SIZE; ++w) {
+            if (w < warp) place += counts[w];
+            count += counts[w];
+        }
+        if (here) list[place] = (int)row[u] * CHUNK + threadIdx.x + u * CROWD;
+        __syncthreads();
+    }
+    return count;
+}
+
+// A block has a part of the entries, a tile of rows and a band of columns. Its threads stand in groups
+// as wide as the band, which take entries in turns; a thread alone adds to its sums.
+template <int V>
+__global__ __launch_bounds__(CROWD) void scatter_add_crowded(
+    const int64_t* __restrict__ index, const scalar_t* __restrict__ src, float* __restrict__ partial,
+    int64_t rows, int64_t dim, int64_t n, int wide, int64_t parts, int64_t tiles) {
+    constexpr int TALL = SUMS / V;
+    __shared__ float sums[TALL][CROWD * V];
+    __shared__ int list[CHUNK];
+    const int64_t part = blockIdx.x % parts, row0 = blockIdx.x / parts % tiles * TALL;
+    const int64_t band = blockIdx.x / (parts * tiles) * wide, width = dim / V;
+    const int tall = min((int64_t)TALL, rows - row0), across = min((int64_t)wide, width - band);
+    const int groups = CROWD / wide, group = threadIdx.x / wide;
+    const bool active = group < groups && threadIdx.x % wide < across;
+    const Some<V>* in = reinterpret_cast<const Some<V>*>(src) + band + threadIdx.x % wide;
+    for (int r = 0; r < tall; ++r)
+        for (int j = 0; j < V; ++j) sums[r][threadIdx.x * V + j] = 0.0f;
+    const auto take = [&](const Some<V>& values, int entry) {
+        float* to = &sums[entry / CHUNK][threadIdx.x * V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) to[j] += float(values.at[j]);
+    };
+    const Part mine(n, parts, part);
+    for (int64_t first = mine.first; first < mine.last; first += CHUNK) {
+        const int length = (int)min((int64_t)CHUNK, mine.last - first);
+        const int count = entries_of(index, first, length, row0, tall, list);
+        int i = active ? group : count;
+        for (; i + (UNROLL - 1) * groups < count; i += UNROLL * groups) {
+            Some<V> values[UNROLL];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u)
+                values[u] = in[(first + list[i + u * groups] % CHUNK) * width];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) take(values[u], list[i + u * groups]);
+        }
+        for (; i < count; i += groups) take(in[(first + list[i] % CHUNK) * width], list[i]);
+        __syncthreads();
+    }
+    for (int i = threadIdx.x; i < tall * across * V; i += CROWD) {
+        const int row = i / (across * V), column = i % (across * V);
+        float total = 0.0f;
+        for (int g = 0; g < groups; ++g) total += sums[row][g * wide * V + column];
+        partial[(part * rows + row0 + row) * dim + band * V + column] = total;
+    }
+}
+
+// x with what the parts have, of all elements side by side.
+__global__ __launch_bounds__(CROWD) void scatter_add_parts(const scalar_t* __restrict__ x,
+                                                           const float* __restrict__ partial,
+                                                           scalar_t* __restrict__ y, int64_t count,
+                                                           int64_t parts, int lanes) {
+    const int64_t i = ((int64_t)blockIdx.x * CROWD + threadIdx.x) / lanes;
+    float total = 0.0f;
+    for (int64_t part = threadIdx.x % lanes; i < count && part < parts; part += lanes)
+        total += partial[part * count + i];
+    total = lane_reduce<Sum>(total, lanes);
+    if (threadIdx.x % lanes == 0 && i < count) y[i] = scalar_t(float(x[i]) + total);
+}
+
+template <int V>
+int launch_crowded(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                   int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
+    const int64_t width = dim / V, bands = (width + CROWD - 1) / CROWD, tall = SUMS / V;
+    const int wide = (int)((width + bands - 1) / bands);
+    const int64_t tiles = (rows + tall - 1) / tall;
+    const int64_t parts = splits_for(tiles * bands, n, FILL, CHUNK / 2);
+    Scratch<float> partial(parts * rows * dim, stream);
+    if (partial.error) return (int)partial.error;
+    scatter_add_crowded<V><<<(unsigned)(parts * tiles * bands), CROWD, 0, stream>>>(
+        index, src, partial.data, rows, dim, n, wide, parts, tiles);
+    const int lanes = lanes_for(parts, 8);
+    const int64_t blocks = (rows * dim * lanes + CROWD - 1) / CROWD;
+    scatter_add_parts<<<(unsigned)blocks, CROWD, 0, stream>>>(x, partial.data, y, rows * dim, parts,
+                                                              lanes);
+    return (int)cudaGetLastError();
+}
+
+// Each tile of rows reads the index again, which shall be little beside the entries.
+bool is_crowded(int64_t rows, int64_t n) { return rows <= 1024 && n >= 256 && n >= 32 * rows; }
 
 template <int V>
 int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y, int64_t rows,
@@ -121,7 +235,11 @@ int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_
 extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar_t* src,
                            scalar_t* y, int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
     if (rows == 0 || dim == 0) return 0;
+    constexpr int FEW = 4;  // elements of an access: more would leave a thread fewer rows
     const bool aligned = ((uintptr_t)x | (uintptr_t)src | (uintptr_t)y) % 16 == 0;
+    if (is_crowded(rows, n))
+        return (aligned && dim % FEW == 0 ? launch_crowded<FEW> : launch_crowded<1>)(
+            x, index, src, y, rows, dim, n, stream);
     if (aligned && dim % VEC == 0) return launch<VEC>(x, index, src, y, rows, dim, n, stream);
     return launch<1>(x, index, src, y, rows, dim, n, stream);
 }

@@ -1,6 +1,7 @@
 """x with rows of src added, in their order and without atomics, so that equal inputs give equal
 bits. A first launch lists which rows of src go to each span of rows; then a tile of rows looks its
-own up in its span's list, and adds them in float32."""
+own up in its span's list, and adds them in float32. Where few rows get much there would be few such
+tiles: there a program has a part of src, and sums of all rows of a tile."""
 
 import torch
 import triton
@@ -11,6 +12,12 @@ SCAN = 4096  # knob: 2048 4096 8192
 TILE = 2048  # knob: 1024 2048 4096
 LOOK = 256  # knob: 128 256 512
 NUM_WARPS = 4  # knob: 4 8
+# For few rows that get much each.
+PROGRAMS = 512  # knob: 256 512 1024
+CROWD_ROWS = 8  # knob: 4 8
+CROWD_TILE = 1024  # knob: 512 1024
+# A program adds what is not a row's as zeros, so that many rows are better listed.
+MOST_CROWDED = 64
 
 
 @triton.jit
@@ -73,9 +80,81 @@ def _add(
     tl.store(y + target, total.to(y.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _crowded(
+    index,
+    src,
+    sums,
+    rows,
+    dim,
+    n,
+    span,
+    ROWS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sums of entries ``[part * span, part * span + span)``; each lane has some of its own."""
+    tiles = tl.cdiv(dim, BLOCK)
+    first_row = tl.program_id(0) // tiles * ROWS
+    row = first_row + tl.arange(0, ROWS)
+    col = tl.program_id(0) % tiles * BLOCK + tl.arange(0, BLOCK)[None, :]
+    lane = tl.arange(0, ENTRIES)
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(n - begin, span)
+    total = tl.zeros((ROWS, ENTRIES, BLOCK), tl.float32)
+    for start in range(begin, end, ENTRIES):
+        goes_to = tl.load(index + start + lane, mask=lane < end - start, other=-1)
+        here = (goes_to >= first_row) & (goes_to < first_row + ROWS)
+        source = src + (start + lane).to(tl.int64)[:, None] * dim + col
+        value = tl.load(source, mask=here[:, None] & (col < dim), other=0.0).to(tl.float32)
+        own = goes_to[None, :] == row[:, None]
+        total += tl.where(own[:, :, None], value[None, :, :], 0.0)
+    target = (tl.program_id(1).to(tl.int64) * rows + row)[:, None] * dim + col
+    tl.store(sums + target, tl.sum(total, axis=1), mask=(row < rows)[:, None] & (col < dim))
+
+
+@triton.jit
+def _together(x, sums, y, count, parts, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
+    for _ in range(parts):
+        total += tl.load(sums + at, mask=at < count, other=0.0)
+        sums += count
+    tl.store(y + at, total.to(y.dtype.element_ty), mask=at < count)
+
+
+def _few_rows(x, index, src, y):
+    (rows, dim), n = x.shape, index.numel()
+    tile_rows = min(CROWD_ROWS, triton.next_power_of_2(rows))
+    block = min(128, triton.next_power_of_2(dim))
+    entries = CROWD_TILE // block
+    tiles = triton.cdiv(rows, tile_rows) * triton.cdiv(dim, block)
+    parts = max(1, min(PROGRAMS // tiles, n // (8 * entries)))
+    span = triton.cdiv(triton.cdiv(n, parts), entries) * entries
+    parts = triton.cdiv(n, span)
+    sums = torch.empty((parts, rows, dim), dtype=torch.float32, device=x.device)
+    _crowded[(tiles, parts)](
+        index,
+        src,
+        sums,
+        rows,
+        dim,
+        n,
+        span,
+        ROWS=tile_rows,
+        ENTRIES=entries,
+        BLOCK=block,
+        num_warps=8,
+    )
+    _together[(triton.cdiv(rows * dim, 256),)](x, sums, y, rows * dim, parts, BLOCK=256)
+
+
 def scatter_add(x, index, src, y):
     (rows, dim), n = x.shape, index.numel()
     if x.numel() == 0:
+        return
+    if rows <= MOST_CROWDED and n >= max(256, 32 * rows):
+        _few_rows(x, index, src, y)
         return
     block = min(TILE, triton.next_power_of_2(dim))
     tile_rows = min(256, TILE // block)
