@@ -112,7 +112,12 @@ def test_cudaforges_judge_sees_counters_and_its_coder_what_it_made_of_them(tmp_p
     coder = asked(played, "direct")
     assert not any("Hardware counters" in text or "registers" in text[-3000:] for text in coder)
     assert all("few loads in flight" in text for text in coder[1:])
-    assert {call.params["temperature"] for call in played.calls} == {0.2}
+    assert not any("times as fast" in text or "### Time" in text for text in coder), "nor how fast"
+    sampling = [
+        {call.params[name] for call in played.calls}
+        for name in ("temperature", "top_p", "max_tokens")
+    ]
+    assert sampling == [{0.2}, {1.0}, {16_384}]
 
 
 def test_cudaforge_goes_on_from_the_last_kernel_and_names_one_defect_or_bottleneck(
