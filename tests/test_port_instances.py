@@ -118,6 +118,59 @@ void run(float* x, Tensor q, int n, int block_size) {
     assert case.grid == (SCALES[1].heads, SCALES[1].inner, 1)
 
 
+def test_an_argument_is_what_its_function_computes(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x, int n, int tiles, int lanes, int most) { x[tiles] = n; }
+void run(float* x, int rows) {
+  const int lanes = 32, most = 1 << 24;
+  const int size = 8;
+  int tiles = ceil_div(rows, size);
+  dim3 block = {8, (unsigned)size};
+  k<<<tiles, block>>>(x, rows, tiles, size, 1 << 24);
+}
+"""
+    case = proposed(text, tmp_path)
+    values = {a.name: getattr(a, "value", "") for a in case.arguments}
+    rows = int(values["n"])
+    assert (int(values["tiles"]), values["lanes"]) == (-(-rows // 8), "8")
+    assert (case.grid, case.block) == ((-(-rows // 8), 1, 1), (8, 8, 1))
+
+
+def test_a_step_of_the_hosts_loop_is_its_first(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x, int size, int t) { if (threadIdx.x < size - t) *x = 1; }
+void run(float* x, int size) {
+  int t;
+  for (t = 0; t < size; t++) k<<<1, 64>>>(x, size, t);
+}
+"""
+    values = {a.name: getattr(a, "value", "") for a in proposed(text, tmp_path).arguments}
+    assert (values["size"], values["t"]) == (str(SCALES[1].total), "0")
+
+
+def test_a_grid_whose_threads_go_on_in_strides_is_no_larger_than_needed(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x, int n) {
+  for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += 256 * GRID) x[i] = 1;
+}
+void run(float* x, int n) { k<<<2048, 256>>>(x, n); }
+"""
+    assert proposed(text.replace("GRID", "gridDim.x"), tmp_path).grid == (128, 1, 1)
+    assert proposed(text.replace("GRID", "2048"), tmp_path).grid == (2048, 1, 1)
+
+
+def test_a_buffer_is_as_large_as_the_host_allocates(tmp_path: Path) -> None:
+    text = """#define NUM 96
+__global__ void k(double* x, float* y) { x[blockIdx.x * NUM + threadIdx.x] = *y; }
+int main() {
+  const size_t size = (NUM + 2) * NUM;
+  double* x; float* y;
+  cudaMalloc((void**)&x, size * sizeof(double));
+  check(cudaMalloc(&y, unknown));
+  k<<<NUM, NUM>>>(x, y);
+}
+"""
+    sizes = {a.name: getattr(a, "size", 0) for a in proposed(text, tmp_path).arguments}
+    assert sizes == {"x": 98 * 96, "y": SCALES[1].total}
+
+
 def test_a_tag_is_given_its_only_value(tmp_path: Path) -> None:
     text = """template <bool Add> __global__ void k(float* x, std::bool_constant<Add>) { *x += 1; }
 void run(float* x) { k<<<1, 1>>>(x, std::bool_constant<true>{}); }

@@ -539,6 +539,47 @@ def test_floats_may_differ_by_the_order_of_a_sum(a: bytes, b: bytes, judged: Jud
     assert [result.judged for result in results] == [judged]
 
 
+def test_what_the_originals_own_order_changes_is_allowed_a_few_times_over() -> None:
+    types = Types(parse("__global__ void k(float* x) { *x = 1; }").kernels, {})
+    first = [launched(0, {0: floats(1, 100)}, "k")]
+    of_order = compare(first, [launched(0, {0: floats(1, 100.01)}, "k")], types)
+    (difference,) = of_order[0].differences
+    assert of_order[0].judged is Judged.DIFFERENT and difference.rounding is not None
+    assert difference.rounding == pytest.approx(0.01, rel=1e-3)
+    noise = {(0, 0): difference.rounding}
+    for value, judged in ((100.03, Judged.ROUNDED), (100.05, Judged.DIFFERENT)):
+        ported = [launched(0, {0: floats(1, value)}, "k")]
+        assert [r.judged for r in compare(first, ported, types, noise)] == [judged]
+    far = compare(first, [launched(0, {0: floats(1, 101)}, "k")], types)
+    assert far[0].differences[0].rounding is None  # no order of a sum does that
+
+
+#: A sum by atomics on the way to which 50 times as much cancels: its last digits are of the order.
+ATOMIC = """__global__ void sum(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, half = n / 2;
+    float large = (i < half ? 50.f : -50.f) * (1 + i % half % 7 * 0.37f);
+    if (i < n) atomicAdd(y, large + FACTOR + 0.01f * x[i]);
+}
+void run(float* y, const float* x, int n) { sum<<<(n + 255) / 256, 256>>>(y, x, n); }
+"""
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(("factor", "outcome"), [("1.f", Outcome.PROVEN), ("1.02f", Outcome.WRONG)])
+def test_sums_by_atomics_are_compared_as_near_as_their_order_allows(
+    factor: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    original, ported = tmp_path / "sum.cu", tmp_path / "sum.hip"
+    original.write_text(ATOMIC.replace("FACTOR", "1.f"), encoding="utf-8")
+    text = f"#include <hip/hip_runtime.h>\n{ATOMIC}".replace("FACTOR", factor)
+    ported.write_text(text, encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["sum"]
+    assert proof.outcome is outcome, proof
+    if outcome is Outcome.PROVEN:
+        assert "as near to the original's results as these are in other orders" in proof.why
+
+
 def test_integers_may_not() -> None:
     kernels = parse("__global__ void k(int* x) { *x = 1; }").kernels
     a, b = (np.array([5, n], np.int32).tobytes() for n in (1_000_000, 1_000_001))

@@ -19,6 +19,11 @@ from portkern.port.syntax import Kernel
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
 _MOST_GROWTH = 64.0
+#: Two orders of the original's threads show a part of what others change.
+_NOISE_SHOWN = 4.0
+
+#: By launch and buffer: how far the original's own results lie apart in other orders of threads.
+Noise = Mapping[tuple[int, int], float]
 
 
 class Judged(StrEnum):
@@ -31,7 +36,9 @@ class Judged(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """``buffer`` is the number of the allocation, ``name`` the parameter that points to it."""
+    """``buffer`` is the number of the allocation, ``name`` the parameter that points to it.
+    ``rounding`` is the largest difference where all may be rounding, for half of the digits agree;
+    else None."""
 
     buffer: int
     name: str
@@ -41,6 +48,7 @@ class Difference:
     count: int
     total: int
     kind: Judged = Judged.DIFFERENT
+    rounding: float | None = None
 
     def __str__(self) -> str:
         what = f"'{self.name}'" if self.name else f"buffer {self.buffer}"
@@ -52,7 +60,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """One launch of the original and its counterpart."""
+    """One launch of the original and its counterpart; ``difference`` is the worst of all."""
 
     number: int
     kernel: str
@@ -60,17 +68,19 @@ class LaunchResult:
     why: str = ""
     difference: Difference | None = None
     written: int = 0
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclass
 class _State:
     """``wrong`` are buffers whose contents differ by now, ``rounded`` how many launches so far
-    had a result that was only nearly equal."""
+    had a result that was only nearly equal; ``noise`` is allowed beside that."""
 
     contents: dict[int, tuple[Content | None, Content | None]] = field(default_factory=dict)
     wrong: set[int] = field(default_factory=set)
     host: set[int] = field(default_factory=set)
     rounded: int = 0
+    noise: Noise = field(default_factory=dict)
 
 
 class Types:
@@ -121,12 +131,10 @@ def compare(
     original: Sequence[LaunchRecord],
     ported: Sequence[LaunchRecord],
     types: Types,
-    *,
-    same_program: bool = False,
+    noise: Noise | None = None,
 ) -> tuple[LaunchResult, ...]:
-    """One result per launch of the original, and one for the first that only the port has.
-    ``same_program``: two runs of one text, whose launches have the same shapes."""
-    state = _State()
+    """One result per launch of the original, and one for the first that only the port has."""
+    state = _State(noise=noise or {})
     results: list[LaunchResult] = []
     for position, launch in enumerate(original):
         if position >= len(ported):
@@ -148,9 +156,12 @@ def compare(
 def _compare_launch(
     original: LaunchRecord, ported: LaunchRecord, types: Types, state: _State
 ) -> LaunchResult:
+    differences: list[Difference] = []
+
     def result(judged: Judged, why: str = "", difference: Difference | None = None) -> LaunchResult:
+        all_ = tuple(differences)
         written = len(ported.after)
-        return LaunchResult(original.number, original.name, judged, why, difference, written)
+        return LaunchResult(original.number, original.name, judged, why, difference, written, all_)
 
     _note_host(original, ported, state)
     read = {number for number, _ in ported.arguments} | set(original.after)
@@ -167,7 +178,7 @@ def _compare_launch(
         if original.failed:
             return result(Judged.UNJUDGED, "the original's launch failed")
         return result(Judged.DIFFERENT, "the launch failed")
-    differences = list(_differences(original, ported, types, state))
+    differences += _differences(original, ported, types, state)
     if not differences:
         return result(Judged.EQUAL)
     worst = max(differences, key=lambda difference: _ORDER.index(difference.kind))
@@ -213,7 +224,8 @@ def _differences(
         left, right = original.after.get(number, left), ported.after.get(number, right)
         state.contents[number] = (left, right)
         name, element = known.get(number, ("", None))
-        difference = differing(number, name, element, left, right, growth)
+        noise = _NOISE_SHOWN * state.noise.get((original.number, number), 0.0)
+        difference = differing(number, name, element, left, right, growth, noise)
         if difference is None:
             state.wrong.discard(number)
             state.host.discard(number)
@@ -231,8 +243,10 @@ def differing(
     left: Content | None,
     right: Content | None,
     growth: float = 1.0,
+    noise: float = 0.0,
 ) -> Difference | None:
-    """Of one buffer's contents after a launch; ``growth`` is what earlier roundings add."""
+    """Of one buffer's contents after a launch; ``growth`` is what earlier roundings add, ``noise``
+    what another order of threads does."""
     if left is not None and right is not None and left.digest == right.digest:
         return None
     if left is None or right is None:
@@ -242,19 +256,26 @@ def differing(
         kind = Judged.UNJUDGED
         return Difference(number, name, 0, f"{left.size} bytes", f"{right.size} bytes", 1, 1, kind)
     if element is not None and element.is_float:
-        return _floats(number, name, element, left.data, right.data, growth)
+        return _floats(number, name, element, left.data, right.data, growth, noise)
     return _integers(number, name, element, left.data, right.data)
 
 
 def _floats(
-    number: int, name: str, element: Element, left: bytes, right: bytes, growth: float
+    number: int,
+    name: str,
+    element: Element,
+    left: bytes,
+    right: bytes,
+    growth: float,
+    noise: float,
 ) -> Difference | None:
     a, b = element.values(left), element.values(right)
     finite = np.isfinite(a)
     scale = float(np.abs(a[finite]).max()) if finite.any() else 0.0
-    allowed = element.ulps * element.rounding * scale * growth
+    allowed = element.ulps * element.rounding * scale * growth + noise
     with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= allowed
+        apart = np.abs(a - b)
+        near = apart <= allowed
     equal = (a == b) | (np.isnan(a) & np.isnan(b)) | near
     wrong = np.flatnonzero(~equal)
     if len(wrong) == 0:
@@ -267,7 +288,14 @@ def _floats(
         close = np.isclose(np.sort(a), np.sort(b), rtol=0, atol=allowed, equal_nan=True)
         if bool(close.all()):
             kind = Judged.REORDERED
-    return Difference(number, name, at, f"{a[at]:.9g}", f"{b[at]:.9g}", count, len(a), kind)
+    both = finite & np.isfinite(b)
+    largest = float(apart[both].max()) if both.any() else 0.0
+    is_rounding = largest <= math.sqrt(element.rounding) * scale and bool(
+        both.sum() == finite.sum()
+    )
+    rounding = largest if is_rounding else None
+    values = f"{a[at]:.9g}", f"{b[at]:.9g}"
+    return Difference(number, name, at, *values, count, len(a), kind, rounding)
 
 
 def _integers(

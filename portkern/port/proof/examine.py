@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from portkern.port.proof import coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
-from portkern.port.proof.findings import Inheritance, Text, errors, inheritable
+from portkern.port.proof.findings import Inheritance, Text, errors, inheritable, is_race
 from portkern.port.proof.outcome import Coverage, ProofSource
+from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.options import Mode, Order
@@ -50,7 +51,8 @@ class Compared:
 class Examination:
     """``problem``: why nothing is known of any kernel; ``unmodelled`` where the executor lacks
     something. ``unstable`` are launches of the original whose results change with the order of its
-    threads. ``notes`` are of the program as a whole."""
+    threads by more than rounding, ``noisy`` kernels that were allowed what it changes by rounding.
+    ``notes`` are of the program as a whole."""
 
     problem: str = ""
     unmodelled: tuple[Diagnostic, ...] = ()
@@ -58,6 +60,7 @@ class Examination:
     findings: tuple[Diagnostic, ...] = ()
     original_findings: tuple[Diagnostic, ...] = ()
     unstable: Mapping[int, LaunchResult] = field(default_factory=dict)
+    noisy: frozenset[str] = frozenset()
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
@@ -65,6 +68,8 @@ class Examination:
 
 @dataclass
 class _Progress:
+    runs: list[tuple[str, tuple[LaunchRecord, ...]]] = field(default_factory=list)
+    noise: dict[tuple[int, int], float] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
     original_findings: list[Diagnostic] = field(default_factory=list)
@@ -110,8 +115,8 @@ class Examiner:
             return Examination(problem, original_findings=found)
         self._progress.original_findings += inheritable(first.outcome.findings)
         self._compare_widths(first, programs)
-        unstable = self._unstable(first, programs["original"])
         self._sanitize(programs)
+        unstable = self._unstable(first, programs["original"])
         return self._concluded(unstable, self._covered(programs))
 
     def _wanted(self) -> dict[str, Wanted]:
@@ -175,6 +180,7 @@ class Examiner:
         progress.findings += found
         if run.is_late:
             progress.unfinished.append(f"on {how} the program did not end in {self._limit_s:g} s")
+        progress.runs.append((how, run.launches))
         progress.compared.append(Compared(how, compare(first.launches, run.launches, self._types)))
         if run.is_late:
             return
@@ -184,23 +190,49 @@ class Examiner:
             progress.notes.append(f"on {how} {difference}")
 
     def _unstable(self, first: Run, program: Program) -> Mapping[int, LaunchResult]:
-        """Asked only where a result of the port needs the excuse."""
-        differ = any(
-            result.judged in _BY_SCHEDULE
-            for compared in self._progress.compared
-            for result in compared.results
-        )
-        if not differ:
+        """Asked only where a result of the port needs the excuse. What the original's own order
+        changes by rounding, in kernels without a race, is allowed to the port as well."""
+        if not self._differs():
             return {}
+        racy = {kernel_name(f.kernel) for f in self._progress.original_findings if is_race(f)}
         unstable: dict[int, LaunchResult] = {}
         for order, seed in ORDERS:
             run = self._run(program, order, seed)
             for result in compare(first.launches, run.launches, self._types):
+                if result.kernel not in racy and self._note_noise(result):
+                    continue
                 if result.judged in _BY_SCHEDULE:
                     before = unstable.get(result.number)
                     if before is None or before.judged is Judged.REORDERED:
                         unstable[result.number] = result
+        noise = self._progress.noise
+        if noise:
+            self._progress.compared = [
+                Compared(how, compare(first.launches, launches, self._types, noise))
+                for how, launches in self._progress.runs
+            ]
         return unstable
+
+    def _differs(self) -> bool:
+        return any(
+            result.judged in _BY_SCHEDULE
+            for compared in self._progress.compared
+            for result in compared.results
+        )
+
+    def _note_noise(self, result: LaunchResult) -> bool:
+        """Whether all that differs is rounding."""
+        if not result.differences or any(d.rounding is None for d in result.differences):
+            return False
+        for difference in result.differences:
+            place, noise = (result.number, difference.buffer), self._progress.noise
+            noise[place] = max(noise.get(place, 0.0), difference.rounding or 0.0)
+        return True
+
+    def _noisy(self) -> frozenset[str]:
+        launches = {number for number, _ in self._progress.noise}
+        results = (r for compared in self._progress.compared for r in compared.results)
+        return frozenset(r.kernel for r in results if r.number in launches)
 
     def _sanitize(self, programs: Mapping[str, Program]) -> None:
         checked = {"original": "original checked", "port": "port checked"}
@@ -245,6 +277,7 @@ class Examiner:
             own,
             errors(originals),
             unstable,
+            self._noisy(),
             covered,
             tuple(progress.notes),
             tuple(progress.unfinished),

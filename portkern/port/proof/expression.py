@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -15,8 +16,10 @@ _DEPTH = 8
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w: ]+?)\s*\)")
 _NAMED = re.compile(
     r"\b(?:int|unsigned|unsigned int|size_t|long|auto|bool|uint32_t|int32_t|int64_t|uint64_t|uint|"
-    r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]+?)|\(([^;{}]*)\)|\{([^;{}]*)\})\s*;"
+    r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]+?)|\(([^;{}]*)\)|=?\s*\{([^;{}]*)\})\s*;"
 )
+#: A loop of the host begins a launch's argument at its first value.
+_LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]+?)\s*[;,]")
 _ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]+?)\s*;", re.MULTILINE)
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
 
@@ -29,11 +32,14 @@ class _Declared:
         self._declared = [
             (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
         ]
+        self._declared += [(m.start(), m[1], m[2]) for m in _LOOP.finditer(text)]
+        self._declared.sort()
         self._assigned = [
             (m.start(), m[1], m[2])
             for m in _ASSIGNED.finditer(text)
             if m[1] not in re.findall(r"\w+", m[2])
         ]
+        self._ends = [m.start() for m in re.finditer(r"^\}", text, re.MULTILINE)]
         self._before: dict[int, Mapping[str, str]] = {}
 
     def before(self, offset: int) -> Mapping[str, str]:
@@ -45,6 +51,12 @@ class _Declared:
             names.update({name: text for begin, name, text in self._declared if begin < offset})
             self._before[offset] = names
         return self._before[offset]
+
+    def is_local(self, name: str, offset: int) -> bool:
+        """As most are written, a function ends where a line begins with its brace."""
+        before = bisect_left(self._ends, offset)
+        begin = self._ends[before - 1] if before else 0
+        return any(n == name and begin < at < offset for at, n, _ in self._declared)
 
 
 @lru_cache(maxsize=16)
@@ -62,6 +74,10 @@ class Names:
 
     def before(self, offset: int) -> Mapping[str, str]:
         return self._read.before(offset)
+
+    def is_local(self, name: str, offset: int) -> bool:
+        """Whether the function at the offset declares it."""
+        return self._read.is_local(name, offset)
 
     def value(self, expression: str, offset: int) -> int | None:
         """None where a part of it is not known."""

@@ -55,6 +55,10 @@ def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
 
 
+def is_race(finding: Diagnostic) -> bool:
+    return finding.code.startswith("SX2")
+
+
 def inheritable(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Errors, and notes that are errors at another width."""
     return tuple(f for f in findings if f.severity is Severity.ERROR or f.code in _BY_WIDTH)

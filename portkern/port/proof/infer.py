@@ -8,29 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
+from portkern.port.proof.chosen import Chosen, launch_of, templates
 from portkern.port.proof.element import element_of, plain_type
-from portkern.port.proof.expression import Names
-from portkern.port.proof.instances import Instance, constants, deduced, is_type, numbers
+from portkern.port.proof.expression import Names, split
+from portkern.port.proof.instances import constants, numbers
+from portkern.port.proof.outcome import Refused
 from portkern.port.proof.recording import Size
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter
 
-
-@dataclass(frozen=True)
-class Refused:
-    """No case can be made up. ``hardware``: nor could the executor run one."""
-
-    reason: str
-    hardware: bool = False
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Arguments of a kernel's template. ``bound``: what names of the launching function are with
-    them."""
-
-    template: tuple[str, ...]
-    bound: tuple[tuple[str, str], ...] = ()
+__all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +46,11 @@ SCALES = (
     Scale(1024, 1, 2, 256, 64, room=4),
 )
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
+#: Of a kernel that goes through its data in strides of the grid: more only take time.
+_MOST_THREADS = 1 << 15
 _SHARED_BYTES = 16 << 10
+#: A constant of host code is as it is up to here; larger ones are sizes, which a scale cuts down.
+_SMALL = 1024
 
 _BATCH = re.compile(r"(b|bs|n?_?batch\w*|num_batch\w*)", re.IGNORECASE)
 _HEADS = re.compile(r"(nh|n_?heads?|num_heads?|heads?|groups?|g)", re.IGNORECASE)
@@ -80,26 +71,10 @@ _ZERO = re.compile(
 )
 _EPSILON = re.compile(r"(eps\w*)", re.IGNORECASE)
 _DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
+_ALLOCATION = r"\b(?:cuda|hip)Malloc\w*\s*\(\s*(?:\([^()]*\)\s*)?&\s*{}\s*,"
 #: A type whose only value says what it is called.
 _TAG = re.compile(r"(?:std::)?(?:(?:bool_|integral_)constant<[^<>]*>|(?:true|false)_type)&?")
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
-
-
-def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
-    """What to give the kernel's template: each instance that the source has, the smallest first;
-    a guess where it has none."""
-    launch, offset = _launch_of(kernel, texts)
-    packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
-    if packs:
-        return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")
-    found: list[Instance] = []
-    if launch is not None:
-        arguments = launch.template_arguments
-        found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
-    found = found or texts.instances.named(kernel.name, kernel.template)
-    shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
-    chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
-    return chosen or [Chosen(_filled(kernel, (), shown))]
 
 
 def propose(
@@ -111,7 +86,7 @@ def propose(
     if isinstance(found, Refused):
         return found
     chosen = found[min(choice, len(found) - 1)]
-    launch, offset = _launch_of(kernel, texts)
+    launch, offset = launch_of(kernel, texts)
     given = dict(zip(_names(kernel.template), chosen.template, strict=False))
     known = {**texts.aliases, **given}
     problem = _impossible(kernel, known)
@@ -134,38 +109,8 @@ def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
     return None
 
 
-def _launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
-    """The first with as many arguments as there are parameters, and where it stands."""
-    own = texts.launches(kernel.name)
-    whole = [item for item in own if len(item[0].arguments) == len(kernel.parameters)]
-    return next(iter([*whole, *own]), (None, len(texts.whole)))
-
-
 def _names(parameters: Sequence[Parameter]) -> list[str]:
     return [parameter.name for parameter in parameters]
-
-
-def _filled(kernel: Kernel, given: Sequence[str], shown: Mapping[str, str]) -> tuple[str, ...]:
-    """Arguments for the whole template: what is not given is shown by the launch, or guessed."""
-    guessed = [shown.get(p.name) or _guess(p) for p in kernel.template[len(given) :]]
-    return (*given, *guessed)
-
-
-def _guess(parameter: Parameter) -> str:
-    if is_type(parameter):
-        return "float"
-    return "true" if "bool" in parameter.type.split() else str(_constant(parameter.name))
-
-
-def _constant(name: str) -> int:
-    lowered = name.lower()
-    if "warp" in lowered:
-        return 32
-    if "tile" in lowered or lowered.endswith(("dim", "width")):
-        return 16
-    if "block" in lowered or "thread" in lowered or lowered in ("bs", "n"):
-        return _BLOCK
-    return 4
 
 
 class _Proposal:
@@ -188,7 +133,7 @@ class _Proposal:
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
         self._names = Names(texts.whole, {"warpSize": warp, **own, **numbers(dict(chosen.bound))})
-        self._offset = offset
+        self._offset, self._whole = offset, texts.whole
         self._arguments = self._argument_texts()
         self._block_names()
         self._dimensions = self._sized()
@@ -236,18 +181,28 @@ class _Proposal:
         return element is not None and not element[0].is_float and element[1] == 1
 
     def _sized(self) -> dict[str, int]:
-        """A value for each name that an integer argument consists of."""
+        """A value for each name that an integer argument, or the launch's shape, depends on."""
         names: dict[str, None] = {}
         for parameter in self._integers():
-            text = self._arguments[parameter.name]
-            if re.fullmatch(r"[\w:.>\- ]+", text) and not text.isdigit():
-                names[text] = None
-            else:
-                names.update(dict.fromkeys(self._names.free(text)))
+            names.update(dict.fromkeys(self._depends_on(self._arguments[parameter.name])))
         names.update(dict.fromkeys(self._open()))
         open_ = [name for name in names if name not in self._names.given]
         sized = [name for name in open_ if not _ZERO.fullmatch(_last(name))]
         return {name: self._dimension(_last(name), alone=len(sized) == 1) for name in open_}
+
+    def _depends_on(self, text: str) -> list[str]:
+        """The names in an argument; of one that the launching function computes, those that it is
+        computed from, and none where it is a small constant there."""
+        if text.isdigit():
+            return []
+        if not re.fullmatch(r"[\w:.>\- ]+", text):
+            return self._names.free(text)
+        if not self._names.is_local(text, self._offset):
+            return [text]
+        unknown = self._names.unknown(text, self._offset)
+        value = self._names.value(text, self._offset)
+        is_small = value is not None and 0 <= value <= _SMALL
+        return unknown or ([] if is_small else [text])
 
     def _dimension(self, name: str, *, alone: bool) -> int:
         scale = self._scale
@@ -292,7 +247,9 @@ class _Proposal:
                 return Scalar(parameter.name, dtype, str(self._value(parameter.name)))
             return Scalar(parameter.name, dtype, _real(parameter.name))
         constant = re.search(r"\bconst\b", parameter.type) is not None
+        bytes_ = self._allocated(self._arguments[parameter.name])
         size = min(math.prod(self._spans()), _MOST_ELEMENTS) * self._scale.room
+        size = max(size, min(bytes_ // (element.size * lanes), _MOST_ELEMENTS))
         if element.is_float:
             values = "normal"
         elif constant or "atomic" not in self._text:
@@ -301,6 +258,17 @@ class _Proposal:
             values = "zeros"
         size = min(size, _MOST_ELEMENTS // lanes)
         return Buffer(parameter.name, dtype, size, values, output=not constant)
+
+    def _allocated(self, name: str) -> int:
+        """Bytes that the host's code has for a buffer of this name; 0 where it does not say."""
+        if not name.isidentifier():
+            return 0
+        found = re.search(_ALLOCATION.format(name), self._whole)
+        if found is None:
+            return 0
+        size = split(self._whole[found.end() : found.end() + 300].partition(";")[0])[0]
+        bytes_ = self._names.value(_closed(size), found.start())
+        return bytes_ if bytes_ is not None and bytes_ > 0 else 0
 
     def _spans(self) -> list[int]:
         return [size for size in self._dimensions.values() if size] or [self._scale.total]
@@ -336,6 +304,9 @@ class _Proposal:
             grid = self._names.shape(self._launch.grid, self._offset)
         if grid is None or math.prod(grid) > _MOST_BLOCKS:
             grid = self._covering(block)
+        if "gridDim" in self._text and math.prod(grid) * math.prod(block) > _MOST_THREADS:
+            blocks = max(_MOST_THREADS // math.prod(block), 2)  # its threads go on in strides
+            grid = (min(grid[0], blocks), min(grid[1], 2), min(grid[2], 2))
         return grid
 
     def _covering(self, block: Size) -> Size:
@@ -357,6 +328,16 @@ class _Proposal:
                 return size
         declares = re.search(r"extern\s+(?:\w+\s+)*__shared__", self._text)
         return _SHARED_BYTES if declares or "HIP_DYNAMIC_SHARED" in self._text else 0
+
+
+def _closed(text: str) -> str:
+    """Up to the parenthesis that nothing in the text opens."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return text[:at]
+    return text
 
 
 def bound_type(spelled: str, bound: Mapping[str, str]) -> str:

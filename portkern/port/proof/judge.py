@@ -8,7 +8,7 @@ from pathlib import Path
 from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
-from portkern.port.proof.findings import Text
+from portkern.port.proof.findings import Text, is_race
 from portkern.port.proof.outcome import NOT_LAUNCHED, Coverage, KernelProof, Outcome
 from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic, Severity
@@ -55,7 +55,7 @@ def judge(
     ]
     doubt = ""
     for how, result in results:
-        outcome, why = _of_result(result, examination)
+        outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
             return proof(outcome, f"on {how}, launch {result.number}: {why}")
         if outcome is Outcome.UNPROVEN:
@@ -89,7 +89,9 @@ def _errors(kernel: Kernel, hazards: Sequence[Hazard]) -> list[Hazard]:
     ]
 
 
-def _of_result(result: LaunchResult, examination: Examination) -> tuple[Outcome, str]:
+def _of_result(
+    result: LaunchResult, examination: Examination, original: Text
+) -> tuple[Outcome, str]:
     if result.judged in (Judged.EQUAL, Judged.ROUNDED):
         return Outcome.PROVEN, ""
     if result.judged is Judged.UNJUDGED:
@@ -100,7 +102,11 @@ def _of_result(result: LaunchResult, examination: Examination) -> tuple[Outcome,
     if result.judged is Judged.REORDERED:
         return Outcome.PROVEN, ""
     if unstable.judged is Judged.DIFFERENT:
-        return Outcome.UNPROVEN, "the original's own result depends on the order of its threads"
+        races = (f for f in examination.original_findings if is_race(f))
+        race = next((f for f in races if original.kernel_of(f) == result.kernel), None)
+        where = f": {race.code} at {place(race)}" if race else ""
+        why = f"the original's own result depends on the order of its threads{where}"
+        return Outcome.UNPROVEN, why
     return Outcome.WRONG, result.why
 
 
@@ -134,6 +140,8 @@ def _remarks(
         remarks.append(f"its inputs reached {coverage}")
     if any(result.judged is Judged.REORDERED for _, result in results):
         remarks.append("its results come in any order, as the original's do")
+    if kernel.name in examination.noisy:
+        remarks.append("as near to the original's results as these are in other orders of threads")
     inherited = _of(kernel, examination.original_findings, original)
     if inherited:
         remarks.append(f"the original has {inherited[0].code} at {place(inherited[0])}")

@@ -91,3 +91,11 @@ class KernelProof:
         return f"{self.path}:{self.line}: {self.kernel}: {self.outcome}" + (
             f" ({self.why})" if self.why else ""
         )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No case can be made up. ``hardware``: nor could the executor run one."""
+
+    reason: str
+    hardware: bool = False

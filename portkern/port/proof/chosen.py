@@ -1,0 +1,69 @@
+"""Which instance of a kernel's template a case is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from portkern.port.proof.instances import Instance, deduced, is_type
+from portkern.port.proof.outcome import Refused
+from portkern.port.proof.texts import SourceTexts
+from portkern.port.syntax import Kernel, Launch, Parameter
+
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Arguments of a kernel's template. ``bound``: what names of the launching function are with
+    them."""
+
+    template: tuple[str, ...]
+    bound: tuple[tuple[str, str], ...] = ()
+
+
+def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
+    """What to give the kernel's template: each instance that the source has, the smallest first;
+    a guess where it has none."""
+    launch, offset = launch_of(kernel, texts)
+    packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
+    if packs:
+        return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")
+    found: list[Instance] = []
+    if launch is not None:
+        arguments = launch.template_arguments
+        found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
+    found = found or texts.instances.named(kernel.name, kernel.template)
+    shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
+    chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
+    return chosen or [Chosen(_filled(kernel, (), shown))]
+
+
+def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
+    """The first with as many arguments as there are parameters, and where it stands."""
+    own = texts.launches(kernel.name)
+    whole = [item for item in own if len(item[0].arguments) == len(kernel.parameters)]
+    return next(iter([*whole, *own]), (None, len(texts.whole)))
+
+
+def _filled(kernel: Kernel, given: Sequence[str], shown: Mapping[str, str]) -> tuple[str, ...]:
+    """Arguments for the whole template: what is not given is shown by the launch, or guessed."""
+    guessed = [shown.get(p.name) or _guess(p) for p in kernel.template[len(given) :]]
+    return (*given, *guessed)
+
+
+def _guess(parameter: Parameter) -> str:
+    if is_type(parameter):
+        return "float"
+    return "true" if "bool" in parameter.type.split() else str(_constant(parameter.name))
+
+
+def _constant(name: str) -> int:
+    lowered = name.lower()
+    if "warp" in lowered:
+        return 32
+    if "tile" in lowered or lowered.endswith(("dim", "width")):
+        return 16
+    if "block" in lowered or "thread" in lowered or lowered in ("bs", "n"):
+        return _BLOCK
+    return 4
