@@ -192,7 +192,7 @@ def bad(
     from portkern.spec import target as targets
 
     op, backend = load_op(str(path)), registry.load(backend_name)
-    suffix = {"cpu": ".cpp", "cuda": ".cu", "hip": ".hip"}[backend_name]
+    suffix = {"cpu": ".cpp", "cuda": ".cu", "hip": ".hip"}.get(backend_name, f".{backend_name}.py")
     kernel = path.with_name(f"{op.name}{suffix}")
     kernel.write_text(from_torch.plain_kernel(str(path), backend_name))
     results = evaluate(
@@ -349,6 +349,25 @@ def test_on_a_gpu_in_the_emulator(target: str, name: str, tmp_path: Path) -> Non
     assert bad(write(*given[name], tmp_path), backend, where) == []
 
 
+#: By backend, of each way that kernels of blocks are written in.
+IN_PYTHON = [
+    ("opencl", "reductions"),
+    ("opencl", "max_pool"),
+    ("triton", "reductions"),
+    ("triton", "conv2d_groups"),
+    ("triton", "places"),
+    ("pallas", "linear"),
+    ("pallas", "pointwise"),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("backend", "name"), IN_PYTHON)
+def test_in_languages_within_python(backend: str, name: str, tmp_path: Path) -> None:
+    write, given = (function, OPERATORS) if name in OPERATORS else (module, MODULES)
+    assert bad(write(*given[name], tmp_path), backend) == []
+
+
 @pytest.mark.full
 def test_a_run_without_models_begins_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -383,7 +402,9 @@ def test_it_is_written_beside_the_file_and_over_nothing(tmp_path: Path) -> None:
     assert main.run(["op", str(path), "kernel=hip"]) == 2
     assert written.read_text() == "mine"
     assert main.run(["op", str(path), "kernel=cuda", f"out={tmp_path / 'b.cu'}"]) == 0
-    assert main.run(["op", str(path), "kernel=triton"]) == 2
+    assert main.run(["op", str(path), "kernel=triton"]) == 0
+    assert "tl.store" in (tmp_path / "mine.triton.py").read_text()
+    assert main.run(["op", str(path), "kernel=fortran"]) == 2
 
 
 @pytest.mark.full

@@ -112,7 +112,14 @@ def load(text: str) -> Op:
 
 
 #: The languages, by backend, that a graph can be written in.
-PLAIN = {"cpu": "c++", "cuda": "cuda", "hip": "hip"}
+PLAIN = {
+    "cpu": "c++",
+    "cuda": "cuda",
+    "hip": "hip",
+    "opencl": "opencl",
+    "pallas": "pallas",
+    "triton": "triton",
+}
 
 
 def plain_kernel(text: str, backend: str) -> str:

@@ -336,9 +336,17 @@ def _plain_where_nothing_ships(
     wanted = options.proposer["kind"] == "catalogue" or options.source == SHIPPED
     if not (wanted and of_file):
         return None
-    if options.language not in ("", from_torch.PLAIN[backend.name]):
+    language = from_torch.PLAIN[backend.name]
+    if options.language not in ("", language):
         return None
-    return _plain(options, op, backend)
+    try:
+        return _plain(options, op, backend)
+    except ConfigError as error:
+        # Kernels in Python ask their tensors: a shipped one may do where none can be written.
+        if backend.languages.get(".py") != language or options.source == SHIPPED:
+            raise
+        sys.stderr.write(f"portkern: note: {printable(str(error))}; shipped kernels are tried\n")
+        return None
 
 
 def _plain(options: GenerateOptions, op: Op, backend: Backend) -> Candidate:

@@ -62,7 +62,8 @@ def _written_kernel(options: OpOptions, file: from_torch.OperatorFile, op: str) 
     backend = registry.load(options.kernel)
     language = from_torch.PLAIN[options.kernel]
     suffix = next(s for s, known in backend.languages.items() if known == language)
-    path = Path(options.out) if options.out else file.path.with_name(f"{op}{suffix}")
+    name = f"{op}.{backend.name}{suffix}" if suffix == ".py" else f"{op}{suffix}"
+    path = Path(options.out) if options.out else file.path.with_name(name)
     if path.exists() and not options.fresh:
         raise ConfigError(f"{path} is there already; out=FILE writes elsewhere, fresh=true over it")
     atomic_write.write(path, source)

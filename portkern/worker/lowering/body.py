@@ -24,9 +24,12 @@ def free(name: str, taken: frozenset[str]) -> str:
 class Body:
     """Lines of C. What an enclosing block has computed is not computed again."""
 
-    def __init__(self, taken: frozenset[str] = frozenset(), indent: int = 1) -> None:
+    def __init__(
+        self, taken: frozenset[str] = frozenset(), indent: int = 1, *, after: int = 0
+    ) -> None:
+        """``after``: so many names were given before, in the same function."""
         self.lines: list[str] = []
-        self._taken, self._indent, self._names = taken, indent, 0
+        self._taken, self._indent, self.named = taken, indent, after
         self._known: list[dict[object, str]] = [{}]
         #: What was read of which tensor, and at which index.
         self.reads: list[tuple[str, Index]] = []
@@ -35,8 +38,8 @@ class Body:
         self.lines.append("  " * self._indent + text)
 
     def name(self, letter: str) -> str:
-        self._names += 1
-        return free(f"{letter}{self._names}", self._taken)
+        self.named += 1
+        return free(f"{letter}{self.named}", self._taken)
 
     def let(self, kind: str, text: str) -> str:
         """The name of a constant with this value."""
@@ -89,7 +92,8 @@ class Fold:
     gone over. ``state``: the kinds of what is carried along, and its beginnings; ``take`` says what
     puts the element at an index and counters into a state of these names, ``join`` what puts
     another state into it, ``result`` the element of the output. ``wide``: sums of floats, carried
-    as doubles. ``across``: the axis whose elements are neighbours stays."""
+    as doubles. ``across``: the axis whose elements are neighbours stays. ``how``: the reduction's
+    name, or the sign by which an element is better."""
 
     lengths: tuple[sympy.Expr, ...]
     state: tuple[tuple[Kind, str], ...]
@@ -98,6 +102,7 @@ class Fold:
     result: Callable[[Sequence[str]], str]
     wide: bool = False
     across: bool = False
+    how: str = "sum"
 
 
 @dataclass(frozen=True, eq=False)

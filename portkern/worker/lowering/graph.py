@@ -30,7 +30,8 @@ STORED_FROM = 4
 class Given:
     """A graph with what is known of it: the ``inputs`` that placeholders stand for, the tensors
     that others stand for, and the ``outputs`` in order, each with the C type that it is stored as.
-    ``taken``: names that the kernel is called with."""
+    ``taken``: names that the kernel is called with. ``cells``: tensors that LOAD and STORE read and
+    write, where C knows no such elements."""
 
     readings: Sequence[Reading]
     constants: Mapping[str, torch.Tensor]
@@ -38,6 +39,7 @@ class Given:
     inputs: Mapping[str, str]
     outputs: Sequence[tuple[str, str]]
     taken: frozenset[str]
+    cells: frozenset[str] = frozenset()
 
 
 class Graph:
@@ -84,10 +86,12 @@ class Graph:
 
     def _stored(self, name: str, shape: tuple[sympy.Expr, ...], kind: Kind) -> Value:
         """Read from memory, where it is contiguous."""
+        cells = self.given.cells
 
         def load(body: Body, index: Index) -> str:
             body.reads.append((name, index))
-            return f"({kind}){name}[{self._place(body, name, index, shape)}]"
+            place = self._place(body, name, index, shape)
+            return f"LOAD({name}, {place})" if name in cells else f"({kind}){name}[{place}]"
 
         return Value(shape, kind, load)
 
@@ -109,7 +113,9 @@ class Graph:
     def _store(self, name: str, value: Value, stored: str) -> Callable[[Body, Index, str], None]:
         def store(body: Body, index: Index, element: str) -> None:
             place = self._place(body, name, index, value.shape)
-            body.say(f"{name}[{place}] = {stored}({element});")
+            held = f"{stored}({element})"
+            cell = name in self.given.cells
+            body.say(f"STORE({name}, {place}, {held});" if cell else f"{name}[{place}] = {held};")
 
         return store
 

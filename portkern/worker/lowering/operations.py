@@ -214,6 +214,7 @@ def reduced(
         lambda names: f"({kind})({names[0]}{f' / {count}' if name == 'mean' else ''})",
         wide=held != kind,
         across=len(value.shape) - 1 not in dims,
+        how=name,
     )
     simd = "#pragma omp simd reduction(+ : {0})" if name in ("sum", "mean") else ""
     return Value(tuple(shape), kind, folded(fold, lengths, simd), fold=fold)
@@ -285,6 +286,7 @@ def extreme(
         join,
         lambda names: names[1] if where_ else names[0],
         across=dim != len(value.shape) - 1,
+        how=sign,
     )
     made: Kind = "int64_t" if where_ else value.kind
     return Value(tuple(shape), made, folded(fold, lengths), fold=fold)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
 from torch._decomp import (  # noqa: TID253
@@ -13,14 +15,20 @@ from torch._decomp import (  # noqa: TID253
 from portkern.errors import ConfigError
 from portkern.spec import abi, registry
 from portkern.spec.from_torch.traced import Untraceable
-from portkern.spec.op import CELL, Signature
+from portkern.spec.op import CELL, Signature, TensorSpec
 from portkern.worker.lowering import schedule
 from portkern.worker.lowering import source as sources
+from portkern.worker.lowering.block_kernels import RESERVED
 from portkern.worker.lowering.graph import Given, Graph
 from portkern.worker.lowering.lengths import Lengths
+from portkern.worker.lowering.opencl_source import OpenclSource
 from portkern.worker.lowering.operations import Unwritable
+from portkern.worker.lowering.pallas_source import PallasSource
+from portkern.worker.lowering.readings import Reading
 from portkern.worker.lowering.source import Interface
+from portkern.worker.lowering.stages import Loops
 from portkern.worker.lowering.traces import Traces
+from portkern.worker.lowering.triton_source import TritonSource
 from portkern.worker.lowering.tuned_cpp import TunedCpp
 from portkern.worker.lowering.tuned_gpu import TunedGpu
 from portkern.worker.tracing.trace import TracedGraph
@@ -61,23 +69,75 @@ def written(
     symbols = traced.retracing.symbols
     names = {**traced.axes, **{symbol: name for name, symbol in symbols.items()}}
     lengths = Lengths(names, traced.known)
-    declared = registry.load(backend).declaration(signature, language)
-    types = {name: kind for kind, name in _POINTER.findall(declared)}
-    outputs = [(tensor.name, types[tensor.name]) for tensor in signature.outputs]
     readings, constants = Traces.of(traced, lengths, _table()).merged()
+    write = _in_python if language in _PYTHON else _in_c
     try:
-        interface = _interface(signature, declared)
-        given = Given(readings, constants, lengths, traced.inputs, outputs, interface.taken)
-        loops = Graph(given).written()
-        gpu = language in ("cuda", "hip")
-        write = sources.gpu if gpu else sources.cpp
-        plain = write(loops, lengths, interface, _head(signature))
-        tuned = TunedGpu(loops, lengths, interface) if gpu else TunedCpp(loops, lengths, interface)
-        several = (schedule.fused(loops, interface.taken), schedule.alone(loops))
-        made = [tuned.written(groups, _tuned_head(signature)) for groups in several]
-        return tuple(dict.fromkeys((plain, *made)))
+        return write(
+            _Asked(readings, constants, lengths, traced.inputs, signature), backend, language
+        )
     except ConfigError as error:
         raise Unwritable(f"a length that is no arithmetic over axes ({error})") from error
+
+
+@dataclass(frozen=True)
+class _Asked:
+    readings: Sequence[Reading]
+    constants: Mapping[str, torch.Tensor]
+    lengths: Lengths
+    inputs: Mapping[str, str]
+    signature: Signature
+
+    def loops(
+        self,
+        outputs: Sequence[tuple[str, str]],
+        taken: frozenset[str],
+        cells: frozenset[str] = frozenset(),
+    ) -> Loops:
+        """``outputs``: with what each is stored as."""
+        parts = (self.readings, self.constants, self.lengths, self.inputs)
+        return Graph(Given(*parts, outputs, taken, cells)).written()
+
+
+def _in_c(asked: _Asked, backend: str, language: str) -> tuple[str, ...]:
+    signature, lengths = asked.signature, asked.lengths
+    declared = registry.load(backend).declaration(signature, language)
+    types = {name: kind for kind, name in _POINTER.findall(declared)}
+    interface = _interface(signature, declared)
+    outputs = [(tensor.name, types[tensor.name]) for tensor in signature.outputs]
+    loops = asked.loops(outputs, interface.taken)
+    gpu = language in ("cuda", "hip")
+    write = sources.gpu if gpu else sources.cpp
+    plain = write(loops, lengths, interface, _head(signature))
+    tuned = TunedGpu(loops, lengths, interface) if gpu else TunedCpp(loops, lengths, interface)
+    several = (schedule.fused(loops, interface.taken), schedule.alone(loops))
+    made = [tuned.written(groups, _tuned_head(signature)) for groups in several]
+    return tuple(dict.fromkeys((plain, *made)))
+
+
+#: What writes a file of a language from loops.
+_PYTHON: Mapping[str, type[OpenclSource | PallasSource | TritonSource]] = {
+    "opencl": OpenclSource,
+    "pallas": PallasSource,
+    "triton": TritonSource,
+}
+
+
+def _in_python(asked: _Asked, backend: str, language: str) -> tuple[str, ...]:
+    signature = asked.signature
+    tensors = (*signature.inputs, *signature.outputs)
+    cells = frozenset(t.name for t in tensors if t.dtype == CELL and language == "opencl")
+    numbers = (*signature.axes, *(scalar.name for scalar in signature.scalars))
+    outputs = [(tensor.name, _stored_as(tensor)) for tensor in signature.outputs]
+    taken = frozenset({*(tensor.name for tensor in tensors), *numbers, *RESERVED})
+    loops = asked.loops(outputs, taken, cells)
+    source = _PYTHON[language](loops, asked.lengths, signature)
+    return (source.written(f"{signature.name}, written from its graph."),)
+
+
+def _stored_as(tensor: TensorSpec) -> str:
+    if tensor.dtype == CELL or tensor.dtype.startswith(("float", "bfloat")):
+        return "(double)" if tensor.dtype == "float64" else "(float)"
+    return "(bool)" if tensor.dtype == "bool" else "(int64_t)"
 
 
 def _table() -> dict[object, object]:

@@ -76,14 +76,14 @@ def _own_rows(stage: Stage) -> int:
     return len(stage.shape) - (1 if stage.fold and stage.fold.across and stage.shape else 0)
 
 
-def _reads(stage: Stage, taken: frozenset[str]) -> list[tuple[str, Index]]:
+def reads(stage: Stage, taken: frozenset[str]) -> list[tuple[str, Index]]:
     body = Body(taken)
     stage.write(body, counters(stage, taken))
     return body.reads
 
 
 def _read_by(group: Group, taken: frozenset[str]) -> set[str]:
-    return {name for stage in group.stages for name, _ in _reads(stage, taken)}
+    return {name for stage in group.stages for name, _ in reads(stage, taken)}
 
 
 def _joined(group: Group, stage: Stage, taken: frozenset[str]) -> int:
@@ -96,7 +96,7 @@ def _joined(group: Group, stage: Stage, taken: frozenset[str]) -> int:
         rows += 1
     index = counters(stage, taken)
     written = {one.buffer for one in group.stages}
-    for name, read in _reads(stage, taken):
+    for name, read in reads(stage, taken):
         if name in written:
             same = 0
             while same < min(rows, len(read)) and read[same] == index[same]:

@@ -84,6 +84,7 @@ class Sums(Arguments):
         apart = self._made("sub", rows, mean)
         squares = self._made("mul", apart, apart)
         variance = ops.reduced("mean", squares, last, True, kind, self.lengths)
+        variance = self.graph.kept(variance)
         shifted = self._made("add", variance, self.operand(self.get("eps"), kind))
         inverse = ops.elementwise("rsqrt", [shifted], shifted.shape, kind)
         assert inverse is not None

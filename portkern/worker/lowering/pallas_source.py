@@ -1,0 +1,196 @@
+"""Loops as a Pallas file: tensors are flat there, and elements are read and written by place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import sympy
+
+from portkern.spec.op import CELL
+from portkern.worker.lowering import python_source as source
+from portkern.worker.lowering.block_kernels import BlockKernels, Kernel
+from portkern.worker.lowering.body import Kind
+from portkern.worker.lowering.jax_lanes import DTYPES, HELPERS, NEEDS, JaxLanes
+from portkern.worker.lowering.lanes import Lanes, Spread, Term
+
+_IMPORTS = """\
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plt
+"""
+_CALL = '''\
+def _call(kernel, programs, inputs, outputs, interpret):
+    """Outputs are lengths and dtypes; where nothing is to be done they have no elements."""
+    shapes = [jax.ShapeDtypeStruct((max(n, 1),), dtype) for n, dtype in outputs]
+    if programs == 0:
+        return [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
+    return pl.pallas_call(
+        kernel,
+        grid=(programs,),
+        out_shape=shapes,
+        compiler_params=plt.CompilerParams(num_warps=NUM_WARPS),
+        interpret=interpret,
+    )(*inputs)
+
+
+def _flat(x):
+    """At least one element, which no program reads."""
+    return x.reshape(-1) if x.size else jnp.zeros((1,), x.dtype)
+
+
+'''
+_SIDES = {
+    "left": ("(BLOCK_M, BLOCK_K)", "row", "row0 + jnp.arange(BLOCK_M)[:, None]", "[None, :]"),
+    "right": ("(BLOCK_K, BLOCK_N)", "col", "col0 + jnp.arange(BLOCK_N)[None, :]", "[:, None]"),
+}
+
+
+class PallasSource(BlockKernels):
+    axis_spread: Spread = "number"
+    has_barriers = False  # JAX's interpreter knows none
+
+    def lanes(self, registers: Mapping[str, Kind]) -> Lanes:
+        return JaxLanes({}, self.pointers, registers)
+
+    def prologue(self, lanes: Lanes, how: str) -> None:
+        if how == "flat":
+            lanes.say("zero = jnp.zeros((BLOCK,), jnp.int32)")
+            lanes.say("row = pl.program_id(0) * BLOCK + jnp.arange(BLOCK)")
+        else:
+            lanes.shape = "(ROWS, BLOCK)"
+            lanes.say("zero = jnp.zeros((ROWS, BLOCK), jnp.int32)")
+            lanes.say("row = pl.program_id(0) * ROWS + jnp.arange(ROWS)[:, None] + zero")
+            lanes.say("col = jnp.arange(BLOCK)[None, :] + zero")
+        lanes.say("live = row < total")
+
+    def barrier(self, lanes: Lanes) -> None:
+        raise AssertionError("lanes that read what others have stored")
+
+    # ---- tiles
+
+    def tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+        lanes.say(f"tiles_n = pl.cdiv({lengths['n']}, BLOCK_N)")
+        lanes.say(f"tiles_m = pl.cdiv({lengths['m']}, BLOCK_M)")
+        lanes.say("tile = pl.program_id(0)")
+        lanes.say("col0 = tile % tiles_n * BLOCK_N")
+        lanes.say("row0 = tile // tiles_n % tiles_m * BLOCK_M")
+        lanes.say("tile = tile // (tiles_n * tiles_m)")
+        lanes.say("total = jnp.zeros((BLOCK_M, BLOCK_N), jnp.float32)")
+
+    def steps(self, depth: str) -> str:
+        return f"pl.cdiv({depth}, BLOCK_K)"
+
+    def side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None:
+        shape, axis, places, depth = _SIDES[side]
+        lanes.shape, lanes.zero, lanes.mask = shape, f"zero_{side}", f"live_{side}"
+        lanes.say(f"zero_{side} = jnp.zeros({shape}, jnp.int32)")
+        lanes.say(f"{axis} = {places} + zero_{side}")
+        lanes.say(f"depth = step * BLOCK_K + jnp.arange(BLOCK_K){depth} + zero_{side}")
+        length = lengths["m" if axis == "row" else "n"]
+        lanes.say(f"live_{side} = ({axis} < {length}) & (depth < {lengths['k']})")
+
+    def side_end(self, lanes: Lanes, side: str, element: Term) -> None:
+        lanes.say(f"{side} = jnp.where(live_{side}, {lanes.full(element)}, 0.0)")
+
+    def multiply(self, lanes: Lanes) -> None:
+        lanes.say("highest = jax.lax.Precision.HIGHEST")
+        lanes.say(
+            "total += jnp.dot(left, right, precision=highest, preferred_element_type=jnp.float32)"
+        )
+
+    def tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+        lanes.shape, lanes.zero, lanes.mask = "(BLOCK_M, BLOCK_N)", "zero", "live"
+        lanes.say("zero = jnp.zeros((BLOCK_M, BLOCK_N), jnp.int32)")
+        lanes.say("row = row0 + jnp.arange(BLOCK_M)[:, None] + zero")
+        lanes.say("col = col0 + jnp.arange(BLOCK_N)[None, :] + zero")
+        lanes.say(f"live = (row < {lengths['m']}) & (col < {lengths['n']})")
+
+    # ---- the file
+
+    def written(self, head: str) -> str:
+        kernels = self.kernels()
+        parts = [f'"""{head}"""\n', _IMPORTS, source.knobs(kernels) + "\n"]
+        parts += source.helpers(kernels, HELPERS, NEEDS)
+        parts += [self._function(kernel) for kernel in kernels]
+        return "\n".join([*parts, _CALL + self._host(kernels)])
+
+    def _function(self, kernel: Kernel) -> str:
+        own = {"flat": ["total", "BLOCK"], "rows": ["total", "ROWS", "BLOCK"]}.get(kernel.how, [])
+        numbers = [name for name in kernel.given if name in self.numbers]
+        named = ", ".join([*numbers, *own])
+        parameters = ", ".join([*self._read(kernel), *kernel.written])
+        parameters += f", *, {named}" if named else ""
+        return "\n".join([f"def {kernel.name}({parameters}):", *kernel.lines, "", ""])
+
+    def _read(self, kernel: Kernel) -> list[str]:
+        known = {*self.numbers, *kernel.written}
+        return [name for name in kernel.given if name not in known]
+
+    def _host(self, kernels: Sequence[Kernel]) -> str:
+        signature = self.signature
+        inputs = [tensor.name for tensor in signature.inputs]
+        scalars = [scalar.name for scalar in signature.scalars]
+        begin = [f"    {name}_ = _flat({name})" for name in inputs]
+        lanes = JaxLanes({}, {}, {})
+        begin += [
+            f"    {name}_ = jnp.array([{', '.join(lanes.number(v).text for v in values)}], "
+            f"{DTYPES[kind]})"
+            for name, (kind, values) in self.loops.constants.items()
+        ]
+        lines = [line for kernel in kernels for line in self._launch(kernel)]
+        returned = []
+        for tensor in signature.outputs:
+            shape = "".join(
+                f"{self.on_host(self.lengths.text(n))}, " for n in self._shape(tensor.name)
+            )
+            returned.append(f"{tensor.name}_[: {self._count(tensor.name)}].reshape(({shape}))")
+        lines.append(f"    return {', '.join(returned)}")
+        axes = source.axes(signature, lines, inputs)
+        taken = ", ".join([*inputs, "*", *scalars, "interpret=False"])
+        return "\n".join([f"def {signature.name}({taken}):", *axes, *begin, *lines, ""])
+
+    def _launch(self, kernel: Kernel) -> Iterator[str]:
+        counts = kernel.counts
+        fixed = [f"{name}={name}" for name in kernel.given if name in self.numbers]
+        programs = (
+            f"{counts.get('batches')} * pl.cdiv({counts.get('m')}, BLOCK_M) "
+            f"* pl.cdiv({counts.get('n')}, BLOCK_N)"
+        )
+        if kernel.how == "flat":
+            yield f"    block = min(BLOCK, pl.next_power_of_2(max({counts['total']}, 1)))"
+            programs = f"pl.cdiv({counts['total']}, block)"
+            fixed += [f"total={counts['total']}", "BLOCK=block"]
+        elif kernel.how == "rows":
+            yield f"    block = min(BLOCK, pl.next_power_of_2(max({counts['longest']}, 1)))"
+            yield "    rows_ = max(1, TILE // block)"
+            programs = f"pl.cdiv({counts['total']}, rows_)"
+            fixed += [f"total={counts['total']}", "ROWS=rows_", "BLOCK=block"]
+        outputs = ", ".join(
+            f"({self._count(name)}, {self._dtype(name)})" for name in kernel.written
+        )
+        targets = ", ".join(f"{name}_" for name in kernel.written)
+        inputs = ", ".join(f"{name}_" for name in self._read(kernel))
+        bound = f"partial({kernel.name}, {', '.join(fixed)})" if fixed else kernel.name
+        yield f"    [{targets}] = _call("
+        yield f"        {bound}, {programs}, [{inputs}],"
+        yield f"        [{outputs}], interpret,"
+        yield "    )"
+
+    def _count(self, name: str) -> str:
+        return self.on_host(self.lengths.count(self._shape(name)))
+
+    def _shape(self, name: str) -> Sequence[sympy.Expr]:
+        """Of a buffer or an output, over the axes of inputs."""
+        shapes = {stage.buffer: stage.shape for stage in self.loops.stages}
+        return {**shapes, **{buffer.name: buffer.shape for buffer in self.loops.buffers}}[name]
+
+    def _dtype(self, name: str) -> str:
+        for tensor in self.signature.outputs:
+            if tensor.name == name and tensor.dtype == CELL:
+                return next(f"{t.name}.dtype" for t in self.signature.inputs if t.dtype == CELL)
+            if tensor.name == name and self.pointers[name] == "float":
+                return f"jnp.{tensor.dtype}"
+        return DTYPES[self.pointers[name]]
