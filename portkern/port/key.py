@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import portkern
 from portkern.evaluator.artifact_cache import backends_digest
+from portkern.port import outside
 from portkern.port.library import Library
 from portkern.port.request import PortRequest
 from portkern.port.translated import TranslatedFile
@@ -41,6 +42,7 @@ class Keys:
                 sorted(request.by_width),
                 request.timeout_s,
                 request.run_s,
+                [hashlib.sha256(f.after).hexdigest() for f in outside.headers(read, request)],
             ]
         )
 

@@ -144,6 +144,11 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
     )
 
 
+def has_device_code(text: str) -> bool:
+    """Whether a text speaks of a GPU: of its functions, launches, runtime or libraries."""
+    return _DEVICE.search(text) is not None
+
+
 def _place(path: Path | str) -> Path:
     place = Path(path).expanduser()
     try:

@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
-from portkern.port import build_notes, emit_run, library, linked, reading, tree, triton_port
+from portkern.port import (
+    build_notes,
+    emit_run,
+    library,
+    linked,
+    outside,
+    reading,
+    tree,
+    triton_port,
+)
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
@@ -60,7 +69,7 @@ def run(
     files = translated(read, request)
     if not any(file.kernels for file in files) and not read.triton:
         raise ConfigError(_no_kernels(request, read))
-    extra = portable_header(files)
+    extra = [*portable_header(files), *outside.headers(read, request)]
     ported = [*(file.ported for file in files), *extra]
     if not request.build:
         return _result(request, read, files, [], began)

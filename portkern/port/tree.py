@@ -4,6 +4,7 @@ with their own ends of lines; and the patch from the one to the other."""
 from __future__ import annotations
 
 import codecs
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,8 @@ _MOST_FILE, _MOST_TREE = 1 << 20, 64 << 20
 #: Folders of tools, not of the library.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules"})
 MANIFEST = "tree.json"
+#: Of the tree: headers from elsewhere.
+OUTSIDE = "portkern_outside"
 _ENDS = re.compile(rb"\r?\n")
 
 
@@ -176,15 +179,23 @@ def _others(root: Path, avoid: Sequence[Path]) -> Iterator[str]:
 
 
 def moved(folders: Iterable[Path], *, root: Path, folder: Path, complete: bool) -> tuple[Path, ...]:
-    """Folders of headers as the ported tree has them: those inside it, from there. The tree of one
-    file has the headers alone that are ported; others are where they were."""
+    """Folders of headers as the ported tree has them: those inside it, from there, and those
+    elsewhere with what the tree has of them first. The tree of one file has the headers alone that
+    are ported; others are where they were."""
     whole = root.resolve()
     places: list[Path] = []
     for place in (place.resolve() for place in folders):
         if not place.is_relative_to(whole):
-            places.append(place)
+            copy = folder.resolve() / place_of(place)
+            places += [copy, place] if copy.is_dir() else [place]
             continue
         copy = folder.resolve() / place.relative_to(whole)
         places += [copy] if copy.is_dir() else []
         places += [] if complete else [place]
     return tuple(dict.fromkeys(places))
+
+
+def place_of(folder: Path) -> PurePosixPath:
+    """Where the tree has the headers of a folder elsewhere."""
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
+    return PurePosixPath(OUTSIDE, f"{folder.name}-{digest}")

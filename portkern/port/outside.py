@@ -1,0 +1,64 @@
+"""Headers that a library takes from a folder elsewhere, as programs of one repository do that share
+some: they are translated with it, and lie in the tree, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from portkern.port import library
+from portkern.port.library import Library, SourceFile
+from portkern.port.request import PortRequest
+from portkern.port.translate import translate
+from portkern.port.tree import PortedFile, encoded, place_of
+
+_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
+
+
+def headers(read: Library, request: PortRequest) -> list[PortedFile]:
+    """Those with device code, and what they include beside themselves. Of folders that build files
+    name: what ``include=`` gives is said to be as it should. A source for both vendors takes them
+    as they are."""
+    if request.path.is_file() or request.style != "hip":
+        return []
+    found: dict[Path, PortedFile] = {}
+    for source in (*read.sources, *read.headers):
+        folders = [f for f in read.settings(source.path)[0] if not f.is_relative_to(read.root)]
+        for folder in folders:
+            for name in _INCLUDE.findall(source.text):
+                for file in _together(folder, folder / name):
+                    found.setdefault(file, _ported(file, folder, request))
+    return [file for file in found.values() if file.after]
+
+
+def _together(folder: Path, header: Path) -> Iterator[Path]:
+    """A header with device code, and what it includes of its folder."""
+    queue, seen = [header], set[Path]()
+    while queue:
+        path = Path(os.path.normpath(queue.pop()))
+        if path in seen or not path.is_relative_to(folder) or not path.is_file():
+            continue
+        alone = _read(path)
+        if alone is None or (path == header and not library.has_device_code(alone.text)):
+            continue
+        seen.add(path)
+        yield path
+        for name in _INCLUDE.findall(alone.text):
+            queue += [path.parent / name, folder / name]
+
+
+def _read(path: Path) -> SourceFile | None:
+    alone = library.read(path)
+    return next(iter((*alone.sources, *alone.headers)), None)
+
+
+def _ported(path: Path, folder: Path, request: PortRequest) -> PortedFile:
+    """``before`` is empty: the library's folder has no such file."""
+    source, before = _read(path), path.read_bytes()
+    name = place_of(folder) / PurePosixPath(path.relative_to(folder))
+    if source is None:
+        return PortedFile(name, b"", before)
+    text = translate(source.text, path.name, to=request.to, style=request.style).text
+    return PortedFile(name, b"", before if text == source.text else encoded(text, before, source))
