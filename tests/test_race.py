@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 
 from portkern import ops
 from portkern.cells.selection import host_targets
+from portkern.evaluator import interleaved_timing
 from portkern.evaluator.clock_check import TimedRound, Usual, at_odds, can_tell, evidence, suspicion
 from portkern.evaluator.idle_time import IdleTime
 from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming
@@ -221,6 +223,31 @@ def test_a_kernel_is_accused_by_long_rounds_that_are_all_slower_than_the_baselin
     assert not few.unsuspected and not few.accused and "10 µs in rounds of 9" in few.uncertain
     disturbed = long_rounds(*[(30, 10)] * 9, waited_s=0.01)
     assert not disturbed.unsuspected and not disturbed.accused
+
+
+@pytest.mark.parametrize(
+    ("patient", "waited_s", "waits", "accused"),
+    [(True, 0.9, True, False), (False, 0.9, False, False), (False, 0.0, True, True)],
+    ids=["who waits for a busy machine", "who does not", "before a kernel is accused"],
+)
+def test_another_load_is_waited_for_unless_nobody_would_be_accused(
+    monkeypatch: pytest.MonkeyPatch, *, patient: bool, waited_s: float, waits: bool, accused: bool
+) -> None:
+    """A kernel hides most of its time, or the machine was busy meanwhile."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(interleaved_timing, "IdleTime", lambda *given: NoIdleTime())
+    hiding = TimedRound([10.0] * 9, 1.0, waited_s=waited_s)
+    race = InterleavedTiming(
+        *(OP, WORKLOAD, "float32", [], TimingPlan(patient=patient), 1.0, {0: HOST}),
+        methods={0: "", "eager": ""},
+        watch=Watch(HOST),
+        rounds={0: [hiding] * 5, "eager": [TimedRound([10.0] * 9, 0.0001)] * 5},
+    )
+    monkeypatch.setattr(race, "_long_round", lambda key, *_: race.rounds[key][0])
+    race._compare_clock(0, {0: None, "eager": None}, "eager")  # type: ignore[dict-item]
+    assert (max(pauses) > 0) is waits
+    assert (0 in race.lost, 0 in race.unsure) == (accused, not accused)
 
 
 def test_calls_that_take_more_processor_time_in_long_rounds_are_others_on_a_busy_machine_too() -> (

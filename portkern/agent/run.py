@@ -210,7 +210,7 @@ class GenerationRun:
         single round: it is results that are looked at. Raises MachineUnfit."""
         task = replace(self.plan.task, workloads=self.plan.final)
         bench = self._bench(task, quick=False)
-        once = replace(bench.options.plan, rounds=1, budget_s=0.0)
+        once = replace(bench.options.plan, rounds=1, budget_s=0.0, patient=False)
         bench.options = replace(bench.options, plan=once)
         records = bench.evaluate(task.candidate(attempt.source, author=attempt.author))
         self.meter.spend_device(bench.device_s)

@@ -257,7 +257,7 @@ class InterleavedTiming:
         idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
         long = LongRounds(short, before, calls, alike, idle)
         for pause_s in CONFIRMATIONS:
-            if pause_s and long.unsuspected:
+            if pause_s and (long.unsuspected or not (self.plan.patient or long.accused)):
                 break
             time.sleep(pause_s)
             laps = [self._long_round(who, runners[who], calls) for who in (key, trusted)]

@@ -496,10 +496,13 @@ def _samples(
 
 
 def _doubtful(index: int, run: interleaved_timing.InterleavedTiming) -> bool:
-    """What a machine with other load may be the cause of."""
+    """What a machine with other load may be the cause of. Times that are uncertain are for those
+    to better who wait for another load."""
     loss = run.lost.get(index)
     if isinstance(loss, interleaved_timing.Doubt):
         return not loss.wrong
+    if not run.plan.patient:
+        return False
     timed = _samples(run)
     if loss is not None or index not in timed or TRUSTED not in timed:
         return False

@@ -64,9 +64,9 @@ def options(
     if unknown:
         raise ConfigError(f"Got baseline {min(unknown)!r}, expected 'eager' or 'compile'")
     limits = StageLimits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
-    return TrialOptions(
-        limits, statistics.TimingPlan(rounds=rounds, budget_s=budget_s), tuple(baselines)
-    )
+    # Who has no time to spare for more rounds has none to wait for a busy machine either.
+    plan = statistics.TimingPlan(rounds=rounds, budget_s=budget_s, patient=budget_s > 0)
+    return TrialOptions(limits, plan, tuple(baselines))
 
 
 def run_cells(
