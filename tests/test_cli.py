@@ -6,7 +6,6 @@ import importlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -80,11 +79,11 @@ def test_who_names_no_checker_waits_for_no_backend(monkeypatch: pytest.MonkeyPat
 
 
 def test_help_answers_fast_and_imports_nothing_heavy() -> None:
-    code = "import sys; from portkern.cli import main; main.run(['--help'])\n"
-    code += "print(sorted(sys.modules))"
-    start = time.monotonic()
+    code = "import sys, time; from portkern.cli import main; main.run(['--help'])\n"
+    code += "print(sorted(sys.modules)); print(time.process_time())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert time.monotonic() - start < 2.0  # ≤ 0.3 s on a quiet machine; benchmarks/startup.py
+    took_s = float(done.stdout.splitlines()[-1])  # of a processor, whatever else the machine does
+    assert took_s < 1.0  # 0.3 s on a quiet machine; benchmarks/startup.py
     for heavy in ("torch", "hydra", "pydantic", "mlflow", "triton", "jax", "scipy", "numpy"):
         assert f"'{heavy}'" not in done.stdout
 
@@ -130,7 +129,7 @@ def test_a_usage_error_is_one_line_and_exit_2(
 
 def check(source: Path, tmp_path: Path, *more: str) -> int:
     argv = ["op=relu", "backend=cpu", f"source={source}", f"target={HOST}", f"reports={tmp_path}"]
-    return portkern("check", *argv, *more)
+    return portkern("check", *argv, "rounds=2", "budget_s=0", *more)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +212,7 @@ def run(x, weight, bias, eps):
 """)
     argv = ["op=layernorm", "backend=cpu", f"source={source}", f"target={HOST}", "json=true"]
     more = ["entry=run", "style=return", "torch_ops=allow", "dtypes=[float32,bfloat16]"]
+    more += ["rounds=2", "budget_s=0"]
     assert portkern("check", *argv, *more, f"reports={tmp_path}") == 0
     records = json.loads(capsys.readouterr().out)["records"]
     assert {(r["workload"]["dtype"], r["verdict"]) for r in records} == {
@@ -244,7 +244,7 @@ def test_report_is_written_again_from_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["ops=relu", f"targets={HOST}", "backends=cpu", f"reports={tmp_path}", "track=false"]
-    assert portkern("matrix", *argv, "run=one") == 0
+    assert portkern("matrix", *argv, "rounds=2", "budget_s=0", "run=one") == 0
     first = (tmp_path / "one" / "matrix.md").read_text()
     (tmp_path / "one" / "matrix.md").unlink()
     assert portkern("report", "one", f"reports={tmp_path}") == 0

@@ -54,7 +54,7 @@ HOST = target.load(host_targets()[0])
 OP = ops.load("relu")
 SMALL, LARGE = OP.workloads["ci"][:2]
 ROOT = Path(__file__).resolve().parents[1]
-SLOW = "usleep(500000); " + RIGHT
+SLOW = "usleep(150000); " + RIGHT
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a file system")
 
 
@@ -182,13 +182,19 @@ NEVER_SOON = "".join(f" {{ std::thread t{n}([] {{}}); t{n}.join(); }}" for n in 
 
 @pytest.mark.full
 def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_evaluated(
-    artifacts: Path,
+    artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
         opened = trial._runners.open(0)
         assert isinstance(opened, Opened)
-        session = opened.session
-        soon(lambda: os.kill(session.pid, signal.SIGKILL), after_s=0.2)
+        session, ask = opened.session, opened.session.ask
+
+        def shot_while_asked(request: Any, **limits: Any) -> Any:
+            if isinstance(request, protocol.Run):
+                soon(lambda: os.kill(session.pid, signal.SIGKILL), after_s=0.05)
+            return ask(request, **limits)
+
+        monkeypatch.setattr(session, "ask", shot_while_asked)
         lost, found = trial.run(SMALL)[0], trial.run(LARGE)[0]
     assert (lost.verdict, lost.detail) == (Verdict.CRASHED, "the kernel was killed by SIGKILL")
     assert found.verdict is Verdict.PASSED

@@ -217,10 +217,10 @@ def test_a_line_without_an_end_is_cut_off() -> None:
 
 def test_a_reply_of_the_largest_size_is_read_in_no_time() -> None:
     text = b'{"ok": true, "reply": {"changed": ["' + b"x" * (sandbox.REPLY_BYTES - 100) + b'"]}}\n'
-    start = time.perf_counter()
+    start = time.process_time()
     outcome = asked(text)
     assert isinstance(outcome, Answered) and len(outcome.reply.changed[0]) == sandbox.TEXT_LENGTH
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_a_worker_that_reads_nothing_times_out() -> None:
