@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,11 +24,12 @@ from portkern.agent.budget import GenerationBudget
 from portkern.agent.llm.calls import Calls
 from portkern.agent.run import GenerationRun
 from portkern.agent.task import Task
-from portkern.cli import main
+from portkern.cli import heartbeat, main
 from portkern.cli.verbs import compare as verb
 from portkern.cli.verbs import generate
 from portkern.errors import BudgetSpent, ConfigError, MachineUnfit, PortkernError
 from portkern.experiment.compare import sweep as sweeps
+from portkern.experiment.compare.forecast import Forecast
 from portkern.experiment.compare.ledger import FILE as LEDGER
 from portkern.experiment.compare.ledger import Entry, Ledger
 from portkern.experiment.compare.sample import Sample
@@ -363,6 +365,13 @@ def test_a_request_that_was_out_when_its_process_ended_counts_as_the_most_it_can
     ("overrides", "message"),
     [
         (["models=[openai/a,openai/a]"], "models= has 'openai/a' twice"),
+        (["models={a: {model: openai/a}, a: openai/b}"], "models= has 'a' twice"),
+        (
+            ["models={b: o/b:7, 'a:{': {api_base: 'x,y: z'}, \"a:{\": [o/b:7]}"],
+            "models= has 'a:{' twice",
+        ),
+        (["models="], "Got models='', expected models such as"),
+        (["models=[openai/]"], "No provider of the model 'openai/' is known"),
         (["models=[nobody/x]"], "No provider of the model 'nobody/x' is known"),
         (["models=[]"], "expected models such as"),
         (["models={a: 3}"], "Got 3 as model 'a', expected a litellm id or its options"),
@@ -431,8 +440,63 @@ def test_a_terminal_is_told_how_much_and_how_long_before_anything_is_asked(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2 models × 1 task × 3 samples = 6, by kernelbench_oneshot"
     assert "budget: tokens 1000000" in lines
-    assert any(line.startswith("about ") and line.endswith(" for 6 samples") for line in lines)
-    assert any(line.startswith("[6/6] ") for line in lines)
+    assert any(re.match(r"about \d+ \w+ for 6 samples", line) for line in lines)
+    first, last = ([line for line in lines if line.startswith(f"[{k}/6] ")] for k in (0, 6))
+    assert re.fullmatch(r"\[0/6\] 0 tokens, 0\.0000 USD; about \d+ \w+ left", first[0])
+    assert "left" not in last[0]
+
+
+def test_whoever_waits_for_the_first_sample_is_told_what_is_being_done(
+    tmp_path: Path,
+    scripted: object,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(heartbeat, "FIRST_S", 0.1)
+    with Server([Say(kernel(1.5), delay_s=1)]) as server:
+        compare(tmp_path, server, "n=1", names=("a",))
+    told = capsys.readouterr().err
+    assert re.search(r"… a, relu-float32-cpp-\w+: models write, \d+ s", told)
+
+
+class SlowBench(KeptBench):
+    """Each kernel takes half a second."""
+
+    def evaluate(self, candidate: Candidate) -> list[Record]:
+        time.sleep(0.5)
+        self.device_s += 0.5
+        return super().evaluate(candidate)
+
+
+@pytest.mark.full
+def test_a_sweep_says_how_long_it_takes_by_what_such_samples_took_before(
+    tmp_path: Path,
+    scripted: Callable[[type[ScriptedBench]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    scripted(SlowBench)
+    expected: list[float] = []
+
+    class Told(sweeps.Sweep):
+        async def run(self) -> None:
+            expected.append(self.forecast.total_s)
+            await super().run()
+
+    monkeypatch.setattr(verb, "Sweep", Told)
+    server = Server(worth)
+    with server:
+        compare(tmp_path / "first", server, "heldout=false")
+        compare(tmp_path / "second", server, "heldout=false", "n=4")
+    assert expected[0] > 8  # nothing was known
+    assert 2 <= expected[1] <= 8  # eight samples of half a second each
+
+
+def test_what_is_left_is_told_by_what_has_ended_and_how_much_the_rest_weighs() -> None:
+    forecast = Forecast({"quick": 1.0, "slow": 9.0}, total_s=40.0)
+    assert forecast.left_s(10.0, [], ["quick", "slow"]) == 30
+    assert forecast.left_s(50.0, [], ["quick", "slow"]) == 0
+    assert forecast.left_s(4.0, ["quick", "quick"], ["slow", "quick"]) == 20
 
 
 def test_results_that_are_there_are_compared_without_a_model(

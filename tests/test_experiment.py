@@ -27,7 +27,7 @@ from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
 from portkern.agent.run import GenerationRun, RunPlan
-from portkern.cli import main
+from portkern.cli import heartbeat, main
 from portkern.cli.verbs import experiment as verb
 from portkern.cli.verbs import generate
 from portkern.errors import ModelDown, ModelError
@@ -44,6 +44,13 @@ from tests.scripted import MODEL, Answer, ScriptedBench, ScriptedModels, kernel
 
 QUICK = ["target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "track=false", "cache=false"]
 MODELLED = [*QUICK, f"models.coder.model={MODEL}"]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of a busy machine after seconds of silence is no part of an error."""
+    monkeypatch.setattr(heartbeat, "FIRST_S", 3600.0)
+
 
 # ---- statistics
 

@@ -24,8 +24,9 @@ from portkern.experiment.ending import endings
 from portkern.experiment.refusal import Refusal, refusal_of
 from portkern.guard.rules import RULES, Rule
 from tests.scripted import Answer, kernel
-from tests.test_experiment import MODELLED, QUICK, Script, read, run
+from tests.test_experiment import MODELLED, QUICK, Script, patient, read, run
 
+__all__ = ["patient"]  # a fixture of all tests here, too
 SHARE, RATIO = Measure("share", "share"), Measure("ratio", "ratio", ratio=True)
 #: As many as three comparisons need to be shown.
 OPS = ["relu", "gelu", "softmax", "add", "sum", "rmsnorm", "layernorm"]

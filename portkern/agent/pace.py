@@ -44,19 +44,16 @@ class Pace:
         return self.build_s + attempts * each + sum(after) * self.evaluate_s / max(workloads, 1)
 
 
-def expected_s(run: GenerationRun) -> float | None:
+def expected_s(run: GenerationRun, *, measure: bool = True) -> float | None:
     """Seconds that the run's evaluations will take, without what models take to answer. None where
-    they are not known: nothing ships to measure them by, or nothing says how many there are."""
+    they are not known: nothing ships to ``measure`` them by, or nothing says how many there are."""
     plan, task = run.plan, run.plan.task
     asked = run.strategy.most if isinstance(run.strategy, Search) else None
     most = [n for n in (plan.budget.attempts, asked) if n is not None]
-    kernel = task.start or shipped(task)
-    left, seen = min(most, default=0) - run.log.left_count, _known(task)
+    left = min(most, default=0) - run.log.left_count
     if left < 1 or plan.replay:
         return None
-    if seen is None and kernel is not None and not run.log.left_count:
-        seen = _measured(run, kernel)
-        _keep(task, seen)
+    seen = known(task) if run.log.left_count or not measure else of_one(run)
     if seen is None:
         return None
     finals = sum(map(len, plan.final.values()))
@@ -69,6 +66,17 @@ def expected_s(run: GenerationRun) -> float | None:
     )
     limits = [n for n in (plan.budget.wall_s, plan.budget.device_s) if n is not None]
     return min([expected, *limits])
+
+
+def of_one(run: GenerationRun) -> Pace | None:
+    """What a kernel of the run takes, which is measured where it is not known. None where nothing
+    ships to measure it by."""
+    task = run.plan.task
+    seen, kernel = known(task), task.start or shipped(task)
+    if seen is None and kernel is not None:
+        seen = _measured(run, kernel)
+        _keep(task, seen)
+    return seen
 
 
 def learn(run: GenerationRun) -> None:
@@ -91,17 +99,39 @@ def _measured(run: GenerationRun, kernel: Candidate) -> Pace:
     return Pace(build_s, bench.device_s)
 
 
-def _known(task: Task) -> Pace | None:
+def known(task: Task) -> Pace | None:
+    """What runs of before have seen."""
     pace = _read().get(_key(task))
     return Pace(**pace) if pace else None
 
 
+def reply_s(model: str) -> float | None:
+    """Seconds in which the model answered before, in the mean; None where it was not asked."""
+    return _read().get(_model_key(model), {}).get("reply_s")
+
+
+def learn_replies(run: GenerationRun) -> None:
+    """For whoever asks the same models again."""
+    seconds: dict[str, list[float]] = {}
+    for call in run.models.store:
+        if not call.error and call.seconds:
+            seconds.setdefault(call.model, []).append(call.seconds)
+    for model, several in seconds.items():
+        before = reply_s(model)
+        mean = math.fsum(several) / len(several)
+        _note(_model_key(model), {"reply_s": mean if before is None else (before + mean) / 2})
+
+
 def _keep(task: Task, seen: Pace) -> None:
-    before = _known(task)
+    before = known(task)
     if before is not None:
         build_s = (before.build_s + seen.build_s) / 2
         seen = Pace(build_s, (before.evaluate_s + seen.evaluate_s) / 2)
-    everything = {**_read(), _key(task): asdict(seen)}
+    _note(_key(task), asdict(seen))
+
+
+def _note(key: str, seen: Mapping[str, float]) -> None:
+    everything = {**_read(), key: dict(seen)}
     path = cache_root() / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write.write(path, json.dumps(everything, indent=1, sort_keys=True) + "\n")
@@ -115,8 +145,12 @@ def words(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """In the unit that people would use."""
     if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _model_key(model: str) -> str:
+    return f"model {model}"
 
 
 def _key(task: Task) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from portkern.agent.pace import duration
+
 #: Seconds of silence before the first line, and between two where nothing else is said.
 FIRST_S, LATER_S = 10.0, 20.0
 
@@ -42,7 +44,7 @@ class Heartbeat:
         with self._lock:
             now = self._clock()
             if now >= self._next:
-                self._tell(f"  … {self._what}, {now - self._since:.0f} s")
+                self._tell(f"  … {self._what}, {duration(now - self._since)}")
                 self._next = now + LATER_S
             return self._next - now
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from portkern.agent.pace import duration
 from portkern.experiment import drawing, png, svg
 from portkern.experiment.job import Done, Job
 from portkern.experiment.section import DASH, Findings, SectionTable
@@ -104,8 +105,8 @@ class ExperimentReport:
             str(calls or DASH),
             DASH if sent is None or got is None or not calls else f"{sent + got:.0f}",
             DASH if usd is None or not calls else f"{usd:.4f}",
-            _lasted(sum(second["wall"] for second in seconds)),
-            _lasted(sum(second["device"] for second in seconds)),
+            duration(sum(second["wall"] for second in seconds)),
+            duration(sum(second["device"] for second in seconds)),
         )
 
 
@@ -113,12 +114,6 @@ def _sum(values: Sequence[float | None]) -> float | None:
     """None as soon as one is not known."""
     known = [value for value in values if value is not None]
     return float(sum(known)) if len(known) == len(values) else None
-
-
-def _lasted(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[str, Missing]:

@@ -15,6 +15,7 @@ from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, names, resolve
+from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import compare_models, compare_tasks, compare_words, generate, run_folder
 from portkern.cli.verbs.compare_tasks import TaskQuestion
 from portkern.cli.verbs.generate import GenerateOptions
@@ -77,6 +78,11 @@ class CompareOptions:
 
 
 def main(overrides: Sequence[str]) -> int:
+    with Heartbeat("reading what is asked, and what this machine has") as heartbeat:
+        return _main(overrides, heartbeat)
+
+
+def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
     own, given, settings = _sorted(overrides)
     options = _options(own)
     if options.results:
@@ -90,7 +96,7 @@ def main(overrides: Sequence[str]) -> int:
         ledger = Ledger(budget_of(options.budget), folder / LEDGER)
         for model in models:
             compare_models.check_payable(model, ledger, options.prices or {})
-        with compare_words.progress(options.json) as report:
+        with compare_words.progress(options.json, heartbeat) as report:
             sweep = Sweep(
                 models,
                 tasks.all,
@@ -99,11 +105,15 @@ def main(overrides: Sequence[str]) -> int:
                 ledger,
                 builders=options.builders,
                 report=report,
+                watch=heartbeat.at,
             )
             if not options.json:
                 lines = compare_words.heading(sweep, tasks.left_out, options.preset)
                 print(printable("\n".join(lines)), flush=True)
+                if sweep.done < sweep.total:
+                    print(compare_words.how_long(sweep), flush=True)
             asyncio.run(sweep.run())
+            heartbeat.at("writing the page")
         return _finish(sweep.close(), folder, options, sweep, tasks.left_out)
 
 
@@ -152,6 +162,8 @@ def _sorted(overrides: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
                 f"Got {override!r}; what holds for all models is each.{rest[-1]}=, of one of them "
                 f"settings.NAME.{rest[-1]}="
             )
+        elif first == "models" and (twice := compare_models.named_twice(override)):
+            raise ConfigError(f"models= has {twice!r} twice; give each a name of its own")
         elif first in ours or "=" not in override:
             own.append(override)
         elif first in theirs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -28,7 +29,7 @@ ONE_SHOT = ("single", "best_of_n")
 
 def read(models: object) -> dict[str, dict[str, Any]]:
     """By name the options of each, as ``models=`` has them. Raises ConfigError."""
-    if isinstance(models, str):
+    if isinstance(models, str) and models:
         models = [models]
     if isinstance(models, Mapping):
         found = {str(name): _options(str(name), given) for name, given in models.items()}
@@ -56,6 +57,27 @@ def _options(name: str, given: object) -> dict[str, Any]:
     if given is None or isinstance(given, Mapping):
         return {"model": name, **(given or {})}
     raise ConfigError(f"Got {given!r} as model {name!r}, expected a litellm id or its options")
+
+
+#: Of a mapping on the command line what nests, what is quoted, and what divides.
+_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[{}\[\](),:]|[^'"{}\[\](),:]+""")
+
+
+def named_twice(override: str) -> str:
+    """Of ``models={NAME: …, NAME: …}`` the name that stands there twice, of which Hydra would keep
+    the last; empty where none does."""
+    names: list[str] = []
+    depth, name, named = 0, "", True
+    for token in _TOKEN.findall(override.partition("=")[2]):
+        depth += (token in "{[(") - (token in "}])")
+        if depth == 1 and token in "{,":
+            name, named = "", False
+        elif depth == 1 and token == ":" and not named:
+            names.append(name.strip())
+            named = True
+        elif depth == 1 and not named:
+            name += token.strip("'\"")
+    return next((one for one, count in Counter(names).items() if count > 1), "")
 
 
 def settings(
@@ -118,12 +140,14 @@ def _check(model: ComparedModel) -> None:
                 "compare them as models of their own"
             )
         try:
-            library.get_llm_provider(role.model)
+            known = library.get_llm_provider(role.model)[0]
         except library.BadRequestError:
+            known = ""
+        if not known:
             raise ConfigError(
                 f"No provider of the model {role.model!r} is known; expected litellm's "
                 "PROVIDER/MODEL, such as openai/gpt-5 or ollama/qwen3"
-            ) from None
+            )
 
 
 def check_payable(model: ComparedModel, meter: Meter, prices: Mapping[str, object]) -> None:

@@ -64,7 +64,7 @@ def tasks(question: TaskQuestion) -> Tasks:
     counts = Counter(op.name for _, op in ops)
     for asked, op in ops:
         name = op.name if counts[op.name] == 1 else asked.stem
-        for dtype in question.dtypes:
+        for dtype in dict.fromkeys(question.dtypes):
             for backend, where in places:
                 why = _why_not(op, dtype, backend, where, question)
                 if why:
@@ -99,7 +99,8 @@ def _ops(question: TaskQuestion, found: Tasks) -> list[tuple[SuiteOp, Op]]:
 def _places(question: TaskQuestion, found: Tasks) -> list[tuple[Backend, Target]]:
     """Where kernels can be evaluated here."""
     every = "all" in question.backends
-    backends = [registry.load(n) for n in (registry.names() if every else question.backends)]
+    chosen = registry.names() if every else dict.fromkeys(question.backends)
+    backends = list(map(registry.load, chosen))
     places: list[tuple[Backend, Target]] = []
     for backend in backends:
         try:
@@ -108,7 +109,8 @@ def _places(question: TaskQuestion, found: Tasks) -> list[tuple[Backend, Target]
             found.leave_out(backend.name, error)
             continue
         if not targets and not every:
-            found.leave_out(backend.name, f"it compiles for none of {question.targets}")
+            wanted = ", ".join(question.targets or ())
+            found.leave_out(backend.name, f"it compiles for none of {wanted}")
         for where in targets:
             missing = _nowhere(backend, where, question)
             if missing:
@@ -121,7 +123,8 @@ def _places(question: TaskQuestion, found: Tasks) -> list[tuple[Backend, Target]
 def _targets(backend: Backend, question: TaskQuestion) -> list[Target]:
     if question.targets is None:
         return [default_target(backend)]
-    return [where for where in map(target.load, question.targets) if backend.supports(where)]
+    targets = map(target.load, dict.fromkeys(question.targets))
+    return [where for where in targets if backend.supports(where)]
 
 
 def _stage(question: TaskQuestion) -> Stage:

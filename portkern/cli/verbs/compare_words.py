@@ -11,17 +11,15 @@ from typing import Final
 
 from portkern.agent.budget import Spent
 from portkern.agent.llm.role import DEFAULT
-from portkern.agent.pace import duration
+from portkern.agent.pace import words
+from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import run_folder
+from portkern.experiment.compare.forecast import REPLY_S
 from portkern.experiment.compare.ledger import Ledger
 from portkern.experiment.compare.sweep import Sweep, SweepProgress
 from portkern.experiment.section import counted
 from portkern.printable import printable
 
-#: Seconds that a reply and an evaluation are taken to need before there are any, the latter by
-#: whether kernels are timed; what is left is told by those that there are once there are some.
-_REPLY_S: Final = 20.0
-_EVALUATION_S: Final = {True: 8.0, False: 5.0}
 #: Where nothing is drawn anew, a line is written so often.
 _TELL_S: Final = 10.0
 
@@ -38,10 +36,14 @@ def heading(sweep: Sweep, left_out: Sequence[str], preset: str) -> list[str]:
         lines.append(f"model {model.name}: {said}")
     lines += [f"left out: {line}" for line in left_out]
     lines.append(_budget(sweep.ledger))
-    left = sweep.total - sweep.had
-    if left:
-        lines.append(f"about {duration(_estimated_s(sweep))} for {counted(left, 'sample')}")
     return lines
+
+
+def how_long(sweep: Sweep) -> str:
+    """Before it begins."""
+    left, expected = sweep.total - sweep.had, sweep.forecast
+    few = f" if a reply takes {words(REPLY_S)}" if expected.assumed else ""
+    return f"about {words(expected.total_s)} for {counted(left, 'sample')}{few}"
 
 
 def tasks(sweep: Sweep) -> str:
@@ -63,19 +65,8 @@ def _budget(ledger: Ledger) -> str:
     return f"budget: {', '.join(limits) or 'no limit'}{so_far}"
 
 
-def _estimated_s(sweep: Sweep) -> float:
-    """The slower of writing, model by model, and evaluating, one after the other."""
-    share = (sweep.total - sweep.had) / sweep.total
-    writing = max(
-        _REPLY_S * sweep.n * len(sweep.tasks) / model.concurrency for model in sweep.models
-    )
-    timed = [task.plan.task.ends == "hardware" for task in sweep.tasks]
-    evaluating = sweep.n * len(sweep.models) * sum(_EVALUATION_S[one] for one in timed)
-    return share * max(writing, evaluating)
-
-
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
+def progress(quiet: bool, heartbeat: Heartbeat) -> Iterator[Callable[[SweepProgress], None]]:
     """On a terminal a bar, elsewhere a line now and then."""
     last = [0.0]
 
@@ -84,6 +75,7 @@ def progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
         if quiet or (now - last[0] < _TELL_S and progress.done < progress.total):
             return
         last[0] = now
+        heartbeat.said()
         print(printable(f"[{progress.done}/{progress.total}] {_said(progress)}"), flush=True)
 
     with run_folder.bar(quiet) as update:
@@ -97,7 +89,8 @@ def progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
 
 
 def _said(progress: SweepProgress) -> str:
-    left = "" if progress.left_s is None else f"; about {duration(progress.left_s)} left"
+    over = progress.done == progress.total
+    left = "" if over else f"; about {words(progress.left_s)} left"
     latest = progress.latest
     what = f"; {latest.model}: {latest.op}, {latest.backend}: {latest.status}" if latest else ""
     return f"{cost(progress.spent)}{left}{what}"

@@ -5,25 +5,31 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
 from portkern import experiment
+from portkern.agent import pace
+from portkern.agent.budget import Spent
 from portkern.agent.llm.role import DEFAULT
 from portkern.agent.run import GenerationRun, RunPlan, named
 from portkern.agent.task import Task
 from portkern.cells.selection import default_target
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import compare, generate, run_folder
+from portkern.cli.heartbeat import Heartbeat
+from portkern.cli.verbs import compare, compare_words, generate, run_folder
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
 from portkern.errors import (
     BackendUnavailable,
     ConfigError,
+    MachineUnfit,
     ModelDown,
     PortkernError,
     StorageError,
@@ -103,14 +109,13 @@ class Asked:
 def main(overrides: Sequence[str]) -> int:
     if MODELS in overrides:
         return compare.main([one for one in overrides if one != MODELS])
-    asked = read(overrides)
+    with Heartbeat("reading what is asked, and what this machine has"):
+        asked = read(overrides)
     folder = run_folder.run_folder(asked.options.reports, asked.run)
     if asked.options.fresh:
         generate.put_aside(folder)
     with run_folder.writing(folder):
-        for job, plan in zip(asked.jobs, asked.plans, strict=True):
-            GenerationRun(plan, folder / job.name)  # what does not fit is told before anything runs
-        results = _execute(asked, folder)
+        results = _execute(asked, folder, _expected_s(asked, folder))
         skipped = report.write(results, folder)
     for name, why in skipped.items():
         print(f"portkern: note: {name} was not written: {why}", file=sys.stderr)
@@ -270,16 +275,46 @@ def _here(backends: Sequence[Backend]) -> Iterator[tuple[str, str]]:
 # ---- what is done
 
 
-def _execute(asked: Asked, folder: Path) -> report.ExperimentReport:
+def _expected_s(asked: Asked, folder: Path) -> float | None:
+    """Of all jobs that are left, without what models take to answer. Where nothing is known, a
+    kernel is measured for the first job of each place, and others are taken to need as long.
+    Raises ConfigError, before anything runs, for a job that does not fit."""
+    jobs = zip(asked.jobs, asked.plans, strict=True)
+    runs = {job: GenerationRun(plan, folder / job.name) for job, plan in jobs}
+    left = [run for job, run in runs.items() if not job.finished(folder)]
+    if asked.options.json:  # nobody is told
+        return None
+    known: list[float] = []
+    places: set[str] = set()
+    with Heartbeat("reading what is there") as heartbeat:
+        for run in left:
+            place = _where(run.plan.task)
+            heartbeat.at(f"measuring how long a kernel takes on {place}")
+            try:
+                seconds = pace.expected_s(run, measure=place not in places and not run.nowhere)
+            except MachineUnfit:  # which its job will say
+                seconds = None
+            places.add(place)
+            known += [seconds] if seconds is not None else []
+    return len(left) * fmean(known) if known else None
+
+
+def _execute(asked: Asked, folder: Path, expected_s: float | None) -> report.ExperimentReport:
     """Job by job; the report is written after each, for who looks while others are running."""
     done = {job: Done.read(job, folder) for job in asked.jobs if job.finished(folder)}
     failed: dict[str, str] = {}
-    code = 0
+    code, began, had = 0, time.monotonic(), len(done)
     for number, job in enumerate(asked.jobs, 1):
         if job in done:
             continue
         if not asked.options.json:
-            print(f"\n# {number} of {len(asked.jobs)}: {job.name}", flush=True)
+            new = len(done) + len(failed) - had
+            left = len(asked.jobs) - had - new
+            elapsed_s = time.monotonic() - began
+            left_s = elapsed_s * left / new if new else expected_s
+            writing = "" if new or not asked.question.model else ", and what models take to answer"
+            said = _so_far([*done.values()], left_s, writing)
+            print(f"\n# {number} of {len(asked.jobs)}: {job.name}; {said}", flush=True)
         try:
             finished = _generate(job, folder, quiet=asked.options.json)
         except StorageError:
@@ -295,6 +330,15 @@ def _execute(asked: Asked, folder: Path) -> report.ExperimentReport:
         done[job] = finished
         report.write(_report(asked, done, failed, code), folder, last=False)
     return _report(asked, done, failed, code)
+
+
+def _so_far(done: Sequence[Done], left_s: float | None, writing: str) -> str:
+    costs = [finished.summary["cost"] for finished in done]
+    tokens = sum((cost["tokens_in"] or 0) + (cost["tokens_out"] or 0) for cost in costs)
+    priced = [cost["usd"] for cost in costs if cost["usd"] is not None]
+    usd = sum(priced) if len(priced) == len(costs) else None
+    left = "how long is not known yet" if left_s is None else f"about {pace.words(left_s)} left"
+    return f"{compare_words.cost(Spent(tokens=tokens, usd=usd))}; {left}{writing}"
 
 
 def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:

@@ -16,16 +16,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from portkern.agent import pace
 from portkern.agent.budget import Spent
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.loop import Turns
 from portkern.agent.run import RECORDS, GenerationRun
 from portkern.errors import ConfigError, MachineUnfit, PortkernError, StorageError
 from portkern.evaluator import imported
-from portkern.experiment.compare import ended
+from portkern.experiment.compare import ended, forecast
+from portkern.experiment.compare.forecast import Forecast
 from portkern.experiment.compare.ledger import Ledger
 from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.experiment.compare.sample import Sample
@@ -49,18 +52,18 @@ _LOOK_AGAIN_S: Final = 0.05
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """``latest`` is None when nothing new has ended; ``left_s`` while it is not known."""
+    """``latest`` is None when nothing new has ended."""
 
     done: int
     total: int
     spent: Spent
-    left_s: float | None
+    left_s: float
     latest: Sample | None = None
 
 
 class Sweep:
-    """Raises ConfigError where ``folder`` holds a sweep that asked for something else by the same
-    names, and RecordError for files that are not portkern's."""
+    """``watch`` is told what is begun. Raises ConfigError where ``folder`` holds a sweep that asked
+    for something else by the same names, and RecordError for files that are not portkern's."""
 
     def __init__(
         self,
@@ -72,9 +75,10 @@ class Sweep:
         *,
         builders: int = 2,
         report: Callable[[SweepProgress], None] = lambda _: None,
+        watch: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.models, self.tasks, self.n, self.folder = models, tasks, n, folder
-        self.ledger, self._builders, self._report = ledger, builders, report
+        self.ledger, self._builders, self._report, self._watch = ledger, builders, report, watch
         self._file = LineFile(folder / SAMPLES, Sample.from_json)
         #: All rows of the folder, also of models and tasks that are not asked for now.
         self._rows = {key_of(row): row for row in self._file.read()[0] if row.evaluated}
@@ -87,6 +91,8 @@ class Sweep:
             model.name: deque(one for one in todo if one.model is model) for model in models
         }
         self.had = self.done = self.total - len(todo)
+        self._left = {one.key: one.task.folder for one in todo}
+        self._ended: list[str] = []  # by this command
 
     @property
     def total(self) -> int:
@@ -98,9 +104,16 @@ class Sweep:
         for index, task, model in itertools.product(range(self.n), self.tasks, self.models):
             yield AskedSample(model, task, index)
 
+    @cached_property
+    def forecast(self) -> Forecast:
+        """How long it will take, asked before it is begun."""
+        todo = [one for one in self.asked() if one.key not in self._rows]
+        return forecast.of(todo, self._builders, self._watch)
+
     async def run(self) -> None:
         """Until all is done, or nothing more can be. Raises StorageError."""
-        self._turns, self._began = Turns.of(self._builders), time.monotonic()
+        # What nobody asked for yet is known before the clock starts.
+        _, self._turns, self._began = self.forecast, Turns.of(self._builders), time.monotonic()
         self._tell()
         writers = [self._writing(model) for model in self.models for _ in range(model.concurrency)]
         await _all_or_none(writers)
@@ -164,6 +177,7 @@ class Sweep:
     async def _write(self, asked: AskedSample) -> None:
         folder = self.folder / asked.path
         run = GenerationRun(asked.plan, folder, within=self.ledger)
+        run.watch = lambda what: self._watch(f"{asked.model.name}, {asked.task.folder}: {what}")
         stopped = await run.explore(turns=self._turns)
         if run.down or run.models.dead:
             self._out.setdefault(asked.model.name, stopped or run.models.dead)
@@ -178,6 +192,9 @@ class Sweep:
         self._file.append([row])
         self._rows[asked.key] = row
         self.done += 1
+        self._ended.append(self._left.pop(asked.key))
+        pace.learn(run)
+        pace.learn_replies(run)
         self._tell(row)
         async with self._turns.device:  # workers of hundreds of operators would fill the memory
             await asyncio.to_thread(imported.close, run.plan.task.op.reference)
@@ -210,8 +227,8 @@ class Sweep:
     # ---- what is told and kept
 
     def _tell(self, latest: Sample | None = None) -> None:
-        new, left = self.done - self.had, self.total - self.done
-        left_s = (time.monotonic() - self._began) / new * left if new else None
+        elapsed_s = time.monotonic() - self._began
+        left_s = self.forecast.left_s(elapsed_s, self._ended, [*self._left.values()])
         self._report(SweepProgress(self.done, self.total, self.ledger.spent, left_s, latest))
 
     def _agree(self) -> None:
