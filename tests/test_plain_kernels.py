@@ -357,7 +357,6 @@ IN_PYTHON = [
     ("triton", "conv2d_groups"),
     ("triton", "places"),
     ("pallas", "linear"),
-    ("pallas", "pointwise"),
 ]
 
 
