@@ -192,3 +192,19 @@ def test_a_large_file_is_read_in_time() -> None:
     text = "".join(f"__global__ void k{n}(float* x) {{ x[{n}] = 1.f; }}\n" for n in range(20_000))
     assert len(text) > 1_000_000
     assert len(parse(text).kernels) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("before", "condition"),
+    [
+        ("", ""),
+        ("#ifdef FAST\n#endif\n", ""),
+        ("#ifdef FAST\n", "#ifdef FAST"),
+        ("#if A > 1\n#  ifndef B\n#  endif\n", "#if A > 1"),
+        ("#if A > 1\n#else\n", "#else"),
+        ("#if A\n#elif defined(B)\n", "#elif defined(B)"),
+    ],
+)
+def test_the_condition_that_a_kernel_stands_under_is_known(before: str, condition: str) -> None:
+    syntax = parse(f"#define C 1\n{before}__global__ void k() {{}}\n#ifdef AFTER\n#endif\n")
+    assert syntax.condition(syntax.kernels[0].start).replace(" (", "(") == condition

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from portkern.port import device_build, kernels_alone, partial_build, stand_ins, tree
+from portkern.port import device_build, kernels_alone, partial_build, stand_ins, syntax, tree
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
@@ -68,7 +68,7 @@ class FilePorter:
                 kernel,
                 target,
                 keys[str(target)],
-                _object_of(kernel, objects[target]),
+                _object_of(file, kernel, objects[target]),
                 proofs[kernel],
                 seconds / len(file.kernels),
             )
@@ -177,7 +177,9 @@ class FilePorter:
         )
 
 
-def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources | NotBuilt:
+def _object_of(
+    file: TranslatedFile, kernel: Kernel, objects: Sequence[Built | NotBuilt]
+) -> Resources | NotBuilt:
     """From the first source that has it; else why none of them does."""
     for made in objects:
         if isinstance(made, Built):
@@ -194,7 +196,9 @@ def _object_of(kernel: Kernel, objects: Sequence[Built | NotBuilt]) -> Resources
         return failed[0]
     if kernel.template:
         return NotBuilt("the template has no instance: nothing here launches it")
-    return NotBuilt("the object has no such kernel: a condition of the preprocessor takes it out")
+    condition = syntax.parse(file.translation.text).condition(kernel.start)
+    whose = f"'{condition}'" if condition else "a condition of the preprocessor"
+    return NotBuilt(f"the object has no such kernel: {whose} takes it out")
 
 
 def base_name(readable: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from portkern.port.launch_syntax import Launch, launches
 from portkern.port.source_map import Parameter, SourceMap
-from portkern.simt.translate.lexer import Kind
+from portkern.simt.translate.lexer import ELSES, IFS, Kind
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -92,6 +92,19 @@ class Syntax:
                 in_macro = self._map.code.directive(i) is not None
                 kernels.setdefault((kernel.start, kernel.stop), (kernel, in_macro))
         return tuple(kernels.values())
+
+    def condition(self, offset: int) -> str:
+        """The innermost directive that decides whether the text at an offset is compiled, as
+        ``#ifdef FAST``; '' where none does."""
+        code, open_ = self._map.code, list[str]()
+        for d in code.directives:
+            if code.tokens[d.begin].begin > offset:
+                break
+            if d.name in ELSES or d.name == "endif":
+                del open_[-1:]
+            if d.name in ELSES or d.name in IFS:
+                open_.append(f"#{d.name} {code.flat(d.begin + 2, d.end)}".strip())
+        return open_[-1] if open_ else ""
 
     # ---- the tree ------------------------------------------------------------------------
 
