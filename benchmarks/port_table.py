@@ -1,8 +1,8 @@
 """Ports public CUDA libraries and counts: kernels found, built, proven, and why not for the rest.
 
-.venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH … [to=gfx942,gfx1100]
-    [programs=NAME,NAME] [sample=N] [seed=17] [include=FOLDER,FOLDER] [work=FOLDER]
-    [limit_s=420] [write=true] [page=true]
+.venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH …
+    [to=gfx942,gfx1100 | to=opencl,cpu] [programs=NAME,NAME] [sample=N] [seed=17]
+    [include=FOLDER,FOLDER] [work=FOLDER] [limit_s=420] [timeout_s=90] [write=true] [page=true]
 
 Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
 programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. With sample=N, N of its
@@ -31,7 +31,7 @@ from typing import Any
 from _script import RESULTS
 
 from portkern.errors import PortkernError
-from portkern.port import library, run
+from portkern.port import emit_run, library, run
 from portkern.port.kernel_port import PROVEN, KernelPort, PortFile
 from portkern.port.request import PortRequest
 from portkern.port.result import KernelRow
@@ -44,7 +44,10 @@ OUTCOMES = (PROVEN, "wrong", "needs a human", "needs hardware", "not proven")
 MOST_REASONS = 12
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "port.md"
-OWN = ("to", "programs", "sample", "seed", "include", "work", "limit_s", "write", "page")
+OWN = (
+    *("to", "programs", "sample", "seed", "include", "work"),
+    *("limit_s", "timeout_s", "write", "page"),
+)
 #: Reasons are alike when they differ in names, numbers and places alone.
 _PARTICULARS = re.compile(
     r"'[^']*'|\"[^\"]*\"|\b[\w./-]+\.(?:cuh?|h|hpp|hip)(?::\d+)*|\b\d[\w.]*\b"
@@ -72,6 +75,10 @@ class Row:
     reasons: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def emitted(self) -> bool:
+        return set(self.targets) <= set(emit_run.WAYS)
 
     def add(self, row: KernelRow) -> None:
         self.examined += 1
@@ -110,7 +117,7 @@ def main() -> None:
             chosen, of = list(places(path, programs)), ""
         row = Row(name, names, of)
         for place in chosen:
-            port(place, path, row, work, ends, include)
+            port(place, path, row, work, ends, include, float(given.get("timeout_s", "90")))
         row.seconds = time.monotonic() - began
         rows.append(row)
         print(json.dumps(document(row), indent=1))
@@ -143,13 +150,22 @@ class TimeOver(Exception):
 
 
 def port(
-    place: Path, root: Path, row: Row, work: Path, ends: float, include: tuple[Path, ...]
+    place: Path,
+    root: Path,
+    row: Row,
+    work: Path,
+    ends: float,
+    include: tuple[Path, ...],
+    timeout_s: float,
 ) -> None:
     """Nothing that becomes of one program ends the others."""
     name = place.name if place == root else str(place.relative_to(root)).replace("/", "-")
-    folder = work / f"{row.library.replace('/', '-')}-{name}"
+    ways = "-" + "-".join(row.targets) if row.emitted else ""
+    folder = work / f"{row.library.replace('/', '-')}-{name}{ways}"
     read = library.read(place)
     row.kernels += sum(len(file.kernels) for file in (*read.sources, *read.headers))
+    if not row.emitted:
+        row.kernels += sum(not kernel.helper for kernel in read.triton)
 
     def show(progress: run.Progress) -> None:
         for line in progress.lines:
@@ -162,12 +178,13 @@ def port(
     request = PortRequest(
         path=place,
         to="hip",
-        targets=tuple(map(target.load, row.targets)),
+        targets=() if row.emitted else tuple(map(target.load, row.targets)),
+        emitted=row.targets if row.emitted else (),
         out=folder / "tree",
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
         include=include,
-        timeout_s=90.0,
+        timeout_s=timeout_s,
         run_s=10.0,
         avoid=(work,),
     )
@@ -209,8 +226,24 @@ def document(row: Row) -> dict[str, object]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Of documents of rows."""
-    targets = rows[0]["targets"]
+    """Of documents of rows: a table for those of each list of targets, then why not."""
+    asked = list(dict.fromkeys(tuple(row["targets"]) for row in rows))
+    lines = []
+    for targets in asked:
+        lines += [*_table([row for row in rows if tuple(row["targets"]) == targets], targets), ""]
+    for row in rows:
+        reasons = list(row["reasons"].items())
+        if reasons or row["failed"]:
+            to = f" to {', '.join(row['targets'])}" if len(asked) > 1 else ""
+            lines += [f"Why not, in {row['library']}{to}:", ""]
+            lines += [f"- {count} × {why}" for why, count in reasons[:MOST_REASONS]]
+            rest = sum(count for _, count in reasons[MOST_REASONS:])
+            lines += [f"- {rest} for other reasons"] if rest else []
+            lines += [*(f"- {line}" for line in row["failed"]), ""]
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], targets: Sequence[str]) -> list[str]:
     head = ["library", "kernels", "examined", *(f"built {name}" for name in targets)]
     head += ["proven and built", "proven", "wrong", "needs a human", "needs hardware", "not proven"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -220,22 +253,15 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         outcomes = [row["outcomes"].get(outcome, 0) for outcome in OUTCOMES]
         cells = [name, row["kernels"], row["examined"], *built, row["proven_and_built"], *outcomes]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    for row in rows:
-        reasons = list(row["reasons"].items())
-        if reasons or row["failed"]:
-            lines += ["", f"Why not, in {row['library']}:", ""]
-            lines += [f"- {count} × {why}" for why, count in reasons[:MOST_REASONS]]
-            rest = sum(count for _, count in reasons[MOST_REASONS:])
-            lines += [f"- {rest} for other reasons"] if rest else []
-            lines += [f"- {line}" for line in row["failed"]]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
     """These rows in place of those that the libraries had."""
     file = RESULTS / "port-table.json"
     known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
-    by_name = {row["library"]: row for row in [*known, *rows]}
+    # A library has a row for GPUs and one for each set of other ways.
+    by_name = {(row["library"], *_ways(row)): row for row in [*known, *rows]}
     said = {"host": host.machine(), "rows": list(by_name.values())}
     file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     table = markdown(said["rows"])
@@ -244,6 +270,10 @@ def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
         begin, end = "<!-- table: benchmarks/port_table.py -->\n", "<!-- /table -->"
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
         PAGE.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
+
+
+def _ways(row: Mapping[str, Any]) -> list[str]:
+    return [name for name in row["targets"] if name in emit_run.WAYS]
 
 
 if __name__ == "__main__":

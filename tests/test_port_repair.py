@@ -85,7 +85,7 @@ def port(source: Path, server: Server, *more: str) -> int:
         [
             "port",
             str(source),
-            "repair=true",
+            "preset=port_repair",
             "jobs=1",
             f"reports={source.parent / 'reports'}",
             f"models.coder.model={MODEL}",
@@ -185,8 +185,13 @@ def test_a_model_that_is_down_leaves_the_mechanical_port(source: Path) -> None:
 def test_without_a_model_it_is_said_which_to_name(
     source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["port", str(source), "repair=true"]) == 2
-    assert "models.coder.model=<litellm id>" in capsys.readouterr().err
+    for asked in ("repair=true", "preset=port_repair"):
+        assert main.run(["port", str(source), asked]) == 2
+        assert "models.coder.model=<litellm id>" in capsys.readouterr().err
+    assert main.run(["port", str(source), "preset=port_repairs"]) == 2
+    assert "did you mean 'port_repair'?" in capsys.readouterr().err
+    assert main.run(["port", str(source), "to=cpu", "repair=true"]) == 2
+    assert "expected AMD GPUs or cuda" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="patience=0"):
         RepairPlan({"coder": MODEL}, patience=0)
     assert main.run(["port", str(source), "repair=true", "lint=only"]) == 2

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from portkern.port.kernel_port import (
 )
 from portkern.port.key import Keys
 from portkern.port.library import Library, SourceFile
+from portkern.port.pool import pool
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.case import Case, read_cases
 from portkern.port.proof.element import element_of
@@ -64,8 +64,8 @@ def run(request: PortRequest, folder: Path, show: Done = lambda *_: None) -> Por
     ports: list[KernelPort] = []
     reused = 0
     asked = [(file, way) for file in files for way in request.emitted]
-    with ThreadPoolExecutor(max(request.jobs, 1)) as pool:
-        made = pool.map(lambda item: emitting.ported(item[0], item[1], known), asked)
+    with pool(request.jobs) as threads:
+        made = threads.map(lambda item: emitting.ported(item[0], item[1], known), asked)
         for done, ((file, way), own) in enumerate(zip(asked, made, strict=True), 1):
             ports += own
             if own and own[0].key in known:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +25,7 @@ from portkern.port.file_port import FilePorter
 from portkern.port.kernel_port import KernelPort, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
+from portkern.port.pool import pool
 from portkern.port.proving import is_program
 from portkern.port.repair.loop import Repaired, mend
 from portkern.port.repair.plan import RepairPlan
@@ -176,9 +176,9 @@ def _ports(
             left.append((file, own))
     reused, done = len(ports), len(wanted) - len(left)
     show(Progress(done, len(wanted)))
-    with _pool(request.jobs) as pool:
+    with pool(request.jobs) as threads:
         pending: dict[Future[list[KernelPort]], TranslatedFile] = {
-            pool.submit(porter.port, file, own): file for file, own in left
+            threads.submit(porter.port, file, own): file for file, own in left
         }
         for future in as_completed(pending):
             made = future.result()
@@ -222,18 +222,6 @@ def _lines(
     outcomes = Counter({(p.kernel, p.line): p.proof.outcome for p in ports}.values())
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
     return (f"[{done}/{total}] {file.name}: {counts}",)
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """When it is left by an error, what has not begun never does."""
-    pool = ThreadPoolExecutor(max(jobs, 1))
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown()
 
 
 def _build_notes(

@@ -35,6 +35,8 @@ _RUNS = 6
 #: Spellings of compilers, and options that are lists.
 _SHORT = {"-I": "include", "-D": "define"}
 _EXPLAIN = "--explain"
+#: What repair=true is called where generation has its presets.
+_PRESETS = ("port_repair",)
 #: Below these anything may be set; who takes it checks it.
 FREE = ("models", "prices", "budget")
 _LISTS = ("to", "include", "define")
@@ -109,7 +111,9 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
     style = _style(options.style, to, chosen)
     name = path.resolve().name or "root"
     reports = Path(options.reports).resolve()
-    folder = run_folder.run_folder(options.reports, options.run or f"port-{name}")
+    emitted = () if chosen else tuple(dict.fromkeys(names(options.to)))
+    own = "-".join(["port", name, *emitted])
+    folder = run_folder.run_folder(options.reports, options.run or own)
     case = Path(options.case) if options.case else None
     if case and not case.is_file():
         raise ConfigError(f"Cannot read case={case}: no such file")
@@ -117,7 +121,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         path=path,
         to=to,
         targets=chosen,
-        emitted=() if chosen else tuple(dict.fromkeys(names(options.to))),
+        emitted=emitted,
         out=Path(options.out) if options.out else folder / "tree",
         in_place=options.in_place,
         style=style,
@@ -152,6 +156,8 @@ def _repair_plan(options: PortOptions) -> RepairPlan | None:
     """None where no repair is asked for. Raises ConfigError."""
     if not options.repair:
         return None
+    if set(names(options.to)) & set(emit_run.WAYS):
+        raise ConfigError(f"Got repair=true with to={options.to}, expected AMD GPUs or cuda")
     if options.lint != "full" or not options.prove:
         raise ConfigError("repair=true keeps what is proven; drop lint=only and prove=false")
     return RepairPlan(
@@ -211,9 +217,8 @@ def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
         _table(ported)
     print(printable(result.summary_line(ported)))
     if request.build:
-        print(
-            f"tree: {printable(str(ported.tree))}; patch, table, cases: {printable(str(folder))}/"
-        )
+        what = "table, cases" if request.emitted else "patch, table, cases"
+        print(f"tree: {printable(str(ported.tree))}; {what}: {printable(str(folder))}/")
 
 
 def _table(ported: PortResult) -> None:
@@ -253,7 +258,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[run.Progress], None]]:
 
 def _spelled(given: Sequence[str]) -> list[str]:
     """``PATH … --explain CODE -I folder -D N=4 to=a,b`` as Hydra takes it. Raises ConfigError for
-    an option with nothing behind it."""
+    an option with nothing behind it, and for a preset that there is not."""
     own: list[str] = []
     lists: dict[str, list[str]] = {name: [] for name in _LISTS}
     left = iter(given)
@@ -267,6 +272,10 @@ def _spelled(given: Sequence[str]) -> list[str]:
             own += ["path=''", text]
         elif name in lists and mark:
             lists[name] += [item.strip(" '\"") for item in value.strip("[]").split(",") if item]
+        elif name == "preset" and mark:
+            if value not in _PRESETS:
+                raise no_such("preset of ports", value, _PRESETS)
+            own.append("repair=true")
         elif name in _TEXTS and mark:
             own.append(f"{name}={_quoted(value)}")
         elif mark and "/" not in name:

@@ -15,6 +15,9 @@ from portkern.simt.diagnostics import Diagnostic, Severity
 
 #: A missing header or an undefined function is no lack of a model.
 _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
+#: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
+#: no shift on AMD's.
+_OF_VENDORS = frozenset(["SX502", "SX503"])
 #: Below, a proof says that its inputs reached little.
 ENOUGH = 0.8
 
@@ -64,6 +67,10 @@ def judge(
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
     doubt = doubt or _doubt(examination, results, ported)
+    inherited = _of(kernel, examination.original_findings, original)
+    if open_ := next((f for f in inherited if f.code in _OF_VENDORS), None):
+        why = "what comes of it differs between vendors' GPUs"
+        doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
     if doubt:
         return proof(Outcome.UNPROVEN, doubt)
     return proof(Outcome.PROVEN, "; ".join(_remarks(kernel, examination, results, original)))

@@ -1,0 +1,19 @@
+"""Files side by side, by threads: the work itself is other processes'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+
+@contextmanager
+def pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """When it is left by an error, what has not begun never does."""
+    threads = ThreadPoolExecutor(max(jobs, 1))
+    try:
+        yield threads
+    except BaseException:
+        threads.shutdown(cancel_futures=True)
+        raise
+    threads.shutdown()
