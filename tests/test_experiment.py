@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from portkern import experiment
+from portkern.agent import pace
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
@@ -446,6 +447,23 @@ def run(tmp_path: Path, *argv: str, code: int = 0) -> dict[str, Any]:
 
 def values(found: Sequence[Mapping[str, Any] | None]) -> list[float | None]:
     return [None if one is None else one["value"] for one in found]
+
+
+def test_each_job_says_how_many_there_are_what_is_spent_and_how_long_the_others_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Script(monkeypatch, {"": turns("wrong")})
+    monkeypatch.setattr(pace, "expected_s", lambda run, **_: 120.0)
+    given = ["name=baseline", "ops=[relu,softmax]", "n=1", *MODELLED]
+    assert main.run(["experiment", *given, f"reports={tmp_path}", "run=it"]) == 0
+    first, second = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ")]
+    assert first == (
+        "# 1 of 2: relu-oneshot-0; 0 tokens, 0.0000 USD; about 4 min left, and what models take to "
+        "answer"
+    )
+    assert re.fullmatch(
+        r"# 2 of 2: softmax-oneshot-0; 15 tokens, unknown USD; about \d+ \w+ left", second
+    )
 
 
 def test_baseline_tells_pass_at_k_and_where_failures_end(

@@ -312,7 +312,8 @@ def _execute(asked: Asked, folder: Path, expected_s: float | None) -> report.Exp
             left = len(asked.jobs) - had - new
             elapsed_s = time.monotonic() - began
             left_s = elapsed_s * left / new if new else expected_s
-            writing = "" if new or not asked.question.model else ", and what models take to answer"
+            asks = not new and asked.plans[0].axes["proposer"]["kind"] != "catalogue"
+            writing = ", and what models take to answer" if asks else ""
             said = _so_far([*done.values()], left_s, writing)
             print(f"\n# {number} of {len(asked.jobs)}: {job.name}; {said}", flush=True)
         try:
