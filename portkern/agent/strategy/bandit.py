@@ -18,8 +18,8 @@ from portkern.errors import ConfigError
 
 #: How much of a resource a kernel uses, in percent of its peak.
 LOAD: Final = {"compute": "compute_pct", "memory": "memory_pct", "cache": "l2_pct"}
-#: Percentage points of headroom that make a kernel e times as likely to be drawn.
-SOFTNESS: Final = 10.0
+#: Percentage points of headroom that make a kernel e times as likely to be drawn (KernelBand's).
+SOFTNESS: Final = 1.0
 #: Of attempts that failed, shown while there is nothing to choose from.
 SHOWN: Final = 3
 Percent = Annotated[float, Field(gt=0, le=100)]
