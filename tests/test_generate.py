@@ -157,9 +157,8 @@ def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) ->
             stdout=subprocess.DEVNULL,
         )
         log = tmp_path / "killed" / "attempts.jsonl"
-        deadline = time.monotonic() + 120
         while not log.exists() or len(log.read_text().splitlines()) < 2:
-            assert child.poll() is None and time.monotonic() < deadline
+            assert child.poll() is None
             time.sleep(0.05)
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
