@@ -44,6 +44,7 @@ BUILD_TIMEOUT_S = 300.0
 class CpuBackend(Backend):
     name = "cpu"
     languages: ClassVar[Mapping[str, str]] = {".cpp": "c++", ".py": "numba"}
+    usual_target = "x86_64"
     modules = "torch-c++"
     marks: ClassVar[tuple[str, ...]] = ("numba",)
     companions: ClassVar[tuple[str, ...]] = ("c++",)
