@@ -23,6 +23,8 @@ from portkern.toolchain.torch_device import TorchDevice
 from . import functions, jit, precompiled
 
 HARNESS = Path(__file__).parent / "harness.h"
+#: ``portkern/rows.h`` and others that kernels may include.
+INCLUDE = Path(__file__).parent / "include"
 TYPES = {
     "float32": "float",
     "float16": "half_t",
@@ -171,7 +173,7 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     flags = _flags(chosen, request.target)
     compile_ = [*chosen.argv, *flags, *precompiled.include(chosen, HARNESS, flags), "-c"]
     log = run_tool(
-        [*compile_, *tree.flags, "-I", HARNESS.parent, file, "-o", artifact],
+        [*compile_, *tree.flags, "-I", HARNESS.parent, "-I", INCLUDE, file, "-o", artifact],
         timeout_s=BUILD_TIMEOUT_S,
         cwd=workdir,
         env=env,

@@ -261,11 +261,11 @@ PORTKERN_INLINE float reduce_max(vec v) {
 }
 
 // The sum of term(v, i, count) over the elements of x, LANES at a time from index i: count of them
-// are x's, the rest `fill`, whose term must be 0. Every 256 vectors are summed on their own, so that
-// the error grows with the number of blocks and not of elements.
+// are x's, the rest `fill`, whose term must be 0. Every 256 vectors are summed on their own and added
+// up in double, so that the error does not grow with the number of elements.
 template <typename T, typename Term>
-PORTKERN_INLINE float sum_terms(const T* x, int64_t n, float fill, Term term) {
-  float total = 0.0f;
+PORTKERN_INLINE double sum_terms(const T* x, int64_t n, float fill, Term term) {
+  double total = 0.0;
   int64_t i = 0;
   while (i + LANES <= n) {
     const int64_t end = n - i < 256 * LANES ? n : i + 256 * LANES;

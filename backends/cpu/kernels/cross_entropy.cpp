@@ -1,42 +1,80 @@
+#include <portkern/rows.h>
+
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
-#define BLOCK 4096           // knob: 1024 4096 16384
 
-// log(sum of e^x) - x[target] of each row, in one pass over memory: a block's maximum is found
-// first, then its powers are added while it is in the nearest cache.
-
-static float block_max(const scalar_t* x, int64_t n) {
-  vec m0 = splat(-INFINITY), m1 = m0, m2 = m0, m3 = m0;
-  int64_t i = 0;
-  for (; i + 4 * LANES <= n; i += 4 * LANES) {
-    m0 = max(load(x + i), m0);
-    m1 = max(load(x + i + LANES), m1);
-    m2 = max(load(x + i + 2 * LANES), m2);
-    m3 = max(load(x + i + 3 * LANES), m3);
-  }
-  for (; i + LANES <= n; i += LANES) m0 = max(load(x + i), m0);
-  if (i < n) m1 = max(load(x + i, n - i, -INFINITY), m1);
-  return reduce_max(max(max(m0, m1), max(m2, m3)));
+// log(sum of e^x) - x[target] of each row.
+static float loss_of(const Powers& row, float wanted) {
+  return logf(float(row.sum)) + (row.top - wanted);
 }
 
-static float row_loss(const scalar_t* x, int64_t classes, int64_t target) {
-  float top = -INFINITY, sum = 0.0f;
-  for (int64_t start = 0; start < classes; start += BLOCK) {
-    const int64_t count = classes - start < BLOCK ? classes - start : BLOCK;
-    const float higher = fmaxf(top, block_max(x + start, count));
-    // As long as all are -infinity, 0 is taken out: -infinity - -infinity would be a NaN.
-    const float shift = higher == -INFINITY ? 0.0f : higher;
-    sum *= expf(top - shift);
-    sum += sum_terms(x + start, count, -INFINITY,
-                     [=](vec v, int64_t, int64_t) { return exp(v - shift); });
-    top = higher;
+static void narrow_rows(const scalar_t* x, const int64_t* target, scalar_t* loss, int64_t rows,
+                        int64_t classes, int64_t left) {
+  vec v[LANES], sum = {};
+  load_columns(x, classes, left, v);
+  vec top = splat(-INFINITY);
+  for (int64_t j = 0; j < classes; ++j) top = max(v[j], top);
+  const vec shift = top == splat(-INFINITY) ? vec{} : top;
+  for (int64_t j = 0; j < classes; ++j) sum += exp(v[j] - shift);
+  for (int64_t r = 0; r < rows; ++r) {
+    Powers row;
+    row.top = top[r], row.sum = sum[r];
+    loss[r] = loss_of(row, x[r * classes + target[r]]);
   }
-  return logf(sum) + (top - float(x[target]));
+}
+
+template <int V>
+static float short_row(const scalar_t* x, int64_t classes, int64_t target) {
+  vec v[V], top = splat(-INFINITY), sum = {};
+  load_row<V>(x, classes, -INFINITY, v);
+  for (int i = 0; i < V; ++i) top = max(v[i], top);
+  Powers row;
+  row.top = reduce_max(top);
+  const float shift = finite_or_zero(row.top);
+  for (int i = 0; i < V; ++i) sum += exp(v[i] - shift);
+  row.sum = reduce_add(sum);
+  return loss_of(row, x[target]);
+}
+
+static int shared_rows(const scalar_t* x, const int64_t* target, scalar_t* loss, int64_t rows,
+                       const Parts& parts) {
+  const int64_t jobs = rows * parts.count;
+  Scratch<Powers> known(jobs);
+  if (!known.data) return 1;
+#pragma omp parallel for schedule(static)
+  for (int64_t job = 0; job < jobs; ++job) {
+    known.data[job] = Powers();
+    known.data[job].take(x + parts.start(job), parts.size(job));
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const Powers all = parts.total(known.data, row * parts.count);
+    loss[row] = loss_of(all, x[row * parts.cols + target[row]]);
+  }
+  return 0;
 }
 
 extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scalar_t* loss,
                              int64_t rows, int64_t classes) {
-#pragma omp parallel for schedule(static) if (rows * classes >= PARALLEL_FROM)
-  for (int64_t row = 0; row < rows; ++row)
-    loss[row] = row_loss(logits + row * classes, classes, target[row]);
+  const bool parallel = rows * classes >= PARALLEL_FROM;
+  if (are_narrow(classes)) {
+#pragma omp parallel for schedule(static) if (parallel)
+    for (int64_t row = 0; row < rows; row += LANES)
+      narrow_rows(logits + row * classes, target + row, loss + row,
+                  rows - row < LANES ? rows - row : LANES, classes, (rows - row) * classes);
+    return 0;
+  }
+  const Parts parts(rows, classes);
+  if (parts.count > 1) return shared_rows(logits, target, loss, rows, parts);
+  const bool few = in_registers(classes, [=](auto vectors) {
+#pragma omp parallel for schedule(static) if (parallel)
+    for (int64_t row = 0; row < rows; ++row)
+      loss[row] = short_row<vectors.count>(logits + row * classes, classes, target[row]);
+  });
+  if (few) return 0;
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t row = 0; row < rows; ++row) {
+    Powers all;
+    all.take(logits + row * classes, classes);
+    loss[row] = loss_of(all, logits[row * classes + target[row]]);
+  }
   return 0;
 }

@@ -1,10 +1,14 @@
-#include <stdlib.h>
+#include <portkern/rows.h>
 
 #define PARALLEL_FROM 32768  // knob: 8192 32768 131072
 #define TILE 1024            // knob: 256 1024 4096
+#define NARROW 16            // knob: 4 8 16 32
+#define FEW 4096             // knob: 1024 4096 16384
 
-// The rows of src are listed by the row of y that they go to, so that every element of y has one
-// thread, which adds to it in float32 and in order of i.
+// All sums are of float32, whatever the elements are.
+
+// ---- Wide rows: those of src are listed by the row of y that they go to, so that every element of y
+// has one thread, which adds to it in a register's reach and in order of i.
 
 PORTKERN_INLINE vec up_to(const scalar_t* p, int64_t n) { return n < LANES ? load(p, n) : load(p); }
 
@@ -25,11 +29,11 @@ static void add_tile(const scalar_t* x, const scalar_t* src, scalar_t* y, const 
   if (j < width) store(y + j, load(sum + j), width - j);
 }
 
-extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar_t* src,
-                           scalar_t* y, int64_t rows, int64_t dim, int64_t n) {
-  int64_t* first = static_cast<int64_t*>(malloc(size_t(rows + n + 1) * sizeof(int64_t)));
-  if (!first) return 1;
-  int64_t* next = first + rows;
+static int by_lists(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                    int64_t rows, int64_t dim, int64_t n) {
+  Scratch<int64_t> lists(rows + n);
+  if (!lists.data) return 1;
+  int64_t *first = lists.data, *next = first + rows;
   for (int64_t row = 0; row < rows; ++row) first[row] = -1;
   for (int64_t i = n - 1; i >= 0; --i) {
     next[i] = first[index[i]];
@@ -42,6 +46,82 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
     const int64_t row = job % rows, j = job / rows * TILE, at = row * dim + j;
     add_tile(x + at, src + j, y + at, next, first[row], dim - j < TILE ? dim - j : TILE, dim);
   }
-  free(first);
   return 0;
+}
+
+// ---- Few targets: threads add to sums of their own, and to several in turn, since an addition to what
+// was just stored waits for it.
+
+enum { SETS = 4 };
+
+static int few_targets(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                       int64_t rows, int64_t dim, int64_t n, bool parallel) {
+  const int64_t size = rows * dim, threads = parallel ? thread_count() : 1;
+  Scratch<float> sums(threads * SETS * size);
+  if (!sums.data) return 1;
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t t = 0; t < threads; ++t) {
+    float* own = sums.data + t * SETS * size;
+    memset(own, 0, size_t(SETS * size) * sizeof(float));
+    for (int64_t i = n * t / threads; i < n * (t + 1) / threads; ++i) {
+      float* to = own + i % SETS * size + index[i] * dim;
+      for (int64_t j = 0; j < dim; ++j) to[j] += float(src[i * dim + j]);
+    }
+  }
+  for (int64_t e = 0; e < size; ++e) {
+    double all = float(x[e]);
+    for (int64_t set = 0; set < threads * SETS; ++set) all += sums.data[set * size + e];
+    y[e] = float(all);
+  }
+  return 0;
+}
+
+// ---- Narrow rows: a thread owns neighbouring ones, reads all indices and adds what goes to its own, in
+// order of i. Lists would take longer than the additions.
+
+// A float32 output is where its sums are.
+PORTKERN_INLINE float* sums_of(float* y, float*) { return y; }
+PORTKERN_INLINE float* sums_of(void*, float* room) { return room; }
+
+static void add_own(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                    float* sums, int64_t first, int64_t last, int64_t dim, int64_t n) {
+  for (int64_t e = first * dim; e < last * dim; ++e) sums[e] = x[e];
+  enum { AT_ONCE = 256 };
+  int32_t own[AT_ONCE];
+  for (int64_t start = 0; start < n; start += AT_ONCE) {
+    const int64_t count = n - start < AT_ONCE ? n - start : AT_ONCE;
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {  // no branch, which would often be guessed wrong
+      own[found] = int32_t(i);
+      found += index[start + i] >= first && index[start + i] < last;
+    }
+    for (int64_t e = 0; e < found; ++e) {
+      const int64_t i = start + own[e];
+      for (int64_t j = 0; j < dim; ++j) sums[index[i] * dim + j] += float(src[i * dim + j]);
+    }
+  }
+  if (sums == static_cast<void*>(y)) return;
+  for (int64_t e = first * dim; e < last * dim; ++e) y[e] = sums[e];
+}
+
+static int narrow_rows(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                       int64_t rows, int64_t dim, int64_t n, bool parallel) {
+  const bool in_place = sizeof(scalar_t) == sizeof(float);
+  Scratch<float> room(in_place ? 0 : rows * dim);
+  if (!room.data) return 1;
+  const int64_t owners = parallel ? thread_count() : 1;
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t owner = 0; owner < owners; ++owner)
+    add_own(x, index, src, y, sums_of(y, room.data), rows * owner / owners,
+            rows * (owner + 1) / owners, dim, n);
+  return 0;
+}
+
+extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar_t* src,
+                           scalar_t* y, int64_t rows, int64_t dim, int64_t n) {
+  const bool parallel = (rows + n) * dim >= PARALLEL_FROM;
+  if (rows * dim <= FEW && n >= 16 * rows)
+    return few_targets(x, index, src, y, rows, dim, n, parallel);
+  if (dim <= NARROW) return narrow_rows(x, index, src, y, rows, dim, n, parallel);
+  return by_lists(x, index, src, y, rows, dim, n);
 }

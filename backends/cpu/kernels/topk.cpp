@@ -73,10 +73,34 @@ static void row_topk(const scalar_t* x, scalar_t* values, int64_t* indices, int6
   }
 }
 
+// Of a row that is one vector each element's place is the number of those before it in the order.
+static void narrow_row(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t cols,
+                       int64_t k) {
+  ivec lane, place = {};
+  for (int i = 0; i < LANES; ++i) lane[i] = i;
+  const uvec rank = ranks(cols < LANES ? load(x, cols) : load(x));
+  for (int64_t j = 0; j < cols; ++j) {
+    const uvec one = rank[j] + uvec{};
+    place -= ivec(one < rank) | (ivec(one == rank) & (lane > int32_t(j)));
+  }
+  int32_t in_order[LANES];
+  for (int64_t i = 0; i < cols; ++i) in_order[place[i]] = int32_t(i);
+  for (int64_t i = 0; i < k; ++i) {
+    indices[i] = in_order[i];
+    values[i] = x[in_order[i]];
+  }
+}
+
 extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows,
                     int64_t cols, int64_t kept, int64_t k) {
   if (rows == 0 || k == 0) return 0;
   if (cols > int64_t(UINT32_MAX)) return 1;
+  if (cols <= LANES) {
+#pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
+    for (int64_t row = 0; row < rows; ++row)
+      narrow_row(x + row * cols, values + row * k, indices + row * k, cols, k);
+    return 0;
+  }
   const int64_t room = 2 * (k + BLOCK);
   int failed = 0;
 #pragma omp parallel if (rows * cols >= PARALLEL_FROM)

@@ -1,3 +1,5 @@
+#include <portkern/rows.h>
+
 #define PARALLEL_FROM 65536  // knob: 16384 65536 262144
 #define TILE 64              // knob: 16 32 64 128
 
@@ -6,21 +8,10 @@ template <int BYTES> struct Storage { using type = uvec; };
 template <> struct Storage<2> { using type = hvec; };
 using bits = Storage<sizeof(scalar_t)>::type;
 
-// A block of LANES x LANES in registers: interleaving row i with row i + LANES / 2 moves each
-// element one bit of its index towards its place; log2(LANES) rounds transpose.
 static inline void block(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {
-  bits now[LANES], next[LANES];
+  bits now[LANES];
   for (int i = 0; i < LANES; ++i) memcpy(&now[i], x + i * cols, sizeof(bits));
-#pragma GCC unroll 4
-  for (int round = 1; round < LANES; round *= 2) {
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES / 2; ++i) {
-      next[2 * i] = interleave_low(now[i], now[i + LANES / 2]);
-      next[2 * i + 1] = interleave_high(now[i], now[i + LANES / 2]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i) now[i] = next[i];
-  }
+  turn(now);
   for (int i = 0; i < LANES; ++i) memcpy(y + i * rows, &now[i], sizeof(bits));
 }
 
@@ -35,6 +26,10 @@ static void tile(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int
 }
 
 extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols) {
+  if (rows == 1 || cols == 1) {
+    copy(x, y, rows * cols, rows * cols >= PARALLEL_FROM);
+    return 0;
+  }
   const int64_t down = (rows + TILE - 1) / TILE, across = (cols + TILE - 1) / TILE;
 #pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
   for (int64_t job = 0; job < down * across; ++job) {
