@@ -1,12 +1,14 @@
 """Two "models" of known strength on this machine, and the comparison of them: results/compare/.
 
-    .venv/bin/python -m benchmarks.scripted_models               # the committed example
+    .venv/bin/python -m benchmarks.scripted_models kernelbench=PATH   # the committed example
     .venv/bin/python -m benchmarks.scripted_models ops=core n=10 heldout=true run=longer
-    .venv/bin/python -m benchmarks.scripted_models serve=8765    # the server alone
+    .venv/bin/python -m benchmarks.scripted_models serve=8765         # the server alone
 
-They answer with the catalogue's kernel of what is asked for, or with one that does not build, is
-wrong, cheats, or with words alone: which, is drawn with the model's own chances from the request
-and its seed, so that equal requests have equal answers. No model is involved.
+PATH is a checkout of KernelBench, of whose first level twelve problems are asked for. The models
+answer with the kernel that the offline author writes of a problem's graph, or that the catalogue
+has of an operator; or with one that does not build, is wrong, cheats, or with words alone: which,
+is drawn with the model's own chances from the request and its seed, so that equal requests have
+equal answers. No model is involved.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -27,7 +30,9 @@ from typing import Any, Final
 
 from benchmarks import _script
 from portkern import ops
+from portkern.cells.selection import load_op
 from portkern.cli import main as cli
+from portkern.evaluator import from_torch
 from portkern.spec import catalogue, registry
 
 #: How likely each kind of answer is.
@@ -51,7 +56,7 @@ _OPERATION = re.compile(r"^## Operation\s+(\w+)", re.MULTILINE)
 _CHARACTERS_OF_A_TOKEN: Final = 4
 #: What is asked; it is not how fast the catalogue is that is shown.
 _ASKED: Final[Mapping[str, str]] = {
-    "ops": "[relu,gelu,add,sum,softmax,layernorm]",
+    "ops": "basic",
     "n": "1",
     "workloads": "ci",
     "heldout": "false",
@@ -62,10 +67,52 @@ _ASKED: Final[Mapping[str, str]] = {
     "reports": "reports",
     "run": "compare-scripted",
 }
+#: Of KernelBench's first level: activations, rows, reductions, losses, a product, a scan, a pool
+#: and a convolution.
+_PROBLEMS: Final = (
+    "1_Square_matrix_multiplication_",
+    "19_ReLU",
+    "23_Softmax",
+    "26_GELU_",
+    "40_LayerNorm",
+    "42_Max_Pooling_2D",
+    "47_Sum_reduction_over_a_dimension",
+    "51_Argmax_over_a_dimension",
+    "67_conv_standard_1D",
+    "89_cumsum",
+    "94_MSELoss",
+    "95_CrossEntropyLoss",
+)
 #: The address is part of what decides a sample: a sweep that goes on has to find it again.
 _PORT: Final = 8719
 #: Small files of the sweep that are kept.
 _KEPT: Final = ("samples.jsonl", "compare.html", "compare.md", "compare.csv")
+
+
+@dataclass(frozen=True)
+class Problems:
+    """``files``: of operators that are asked for, by name."""
+
+    files: Mapping[str, Path]
+
+    @classmethod
+    def of(cls, checkout: Path) -> Problems:
+        level = checkout / "KernelBench" / "level1"
+        missing = [name for name in _PROBLEMS if not (level / f"{name}.py").exists()]
+        if missing:
+            raise SystemExit(f"{level} has no {missing[0]}.py; expected a checkout of KernelBench")
+        paths = [level / f"{name}.py" for name in _PROBLEMS]
+        return cls({load_op(str(path)).name: path for path in paths})
+
+
+_problems = Problems({})
+#: One trace at a time: it takes a worker of its own.
+_tracing = threading.Lock()
+
+
+@cache
+def _written(path: Path, backend: str) -> str:
+    return from_torch.plain_kernel(str(path), backend)
 
 
 @dataclass(frozen=True)
@@ -75,17 +122,21 @@ class AskedKernel:
 
     @classmethod
     def read(cls, messages: list[dict[str, str]]) -> AskedKernel | None:
-        """None where the prompt asks for no kernel of the catalogue."""
+        """None where the prompt asks for no kernel that is known here."""
         text = "\n\n".join(message["content"] for message in messages)
         language, operation = _LANGUAGE.search(text), _OPERATION.search(text)
         if language is None or operation is None:
             return None
         asked = cls(operation[1], language[1])
-        return asked if asked.op in ops.CORE and asked.language in _BACKENDS else None
+        known = asked.op in _problems.files or asked.op in ops.CORE
+        return asked if known and asked.language in _BACKENDS else None
 
     @property
     def kernel(self) -> str:
         backend = registry.load(_BACKENDS[self.language])
+        if path := _problems.files.get(self.op):
+            with _tracing:
+                return _written(path, backend.name)
         fitting = catalogue.candidates(self.op, backend)
         return next(one.source for one in fitting if one.language == self.language)
 
@@ -222,22 +273,32 @@ def models(url: str) -> list[str]:
 
 def main() -> None:
     words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    if checkout := words.pop("kernelbench", ""):
+        global _problems
+        _problems = Problems.of(Path(checkout))
+        files = ",".join(map(str, _problems.files.values()))
+        words = {"ops": f"[{files}]", "prompts": "false", **words}
     if "serve" in words:
         with serving(int(words["serve"])) as url:
             print(" ".join(["portkern compare", *models(url)]), flush=True)
             threading.Event().wait()
-    sys.exit(_example({**_ASKED, **words}))
+    code = _sweep({**_ASKED, **words})
+    if checkout:
+        _keep({**_ASKED, **words})
+    sys.exit(code)
 
 
-def _example(asked: Mapping[str, str]) -> int:
+def _sweep(asked: Mapping[str, str]) -> int:
     with serving(_PORT) as url:
-        code = cli.run(["compare", *models(url), *(f"{k}={v}" for k, v in asked.items())])
+        return cli.run(["compare", *models(url), *(f"{k}={v}" for k, v in asked.items())])
+
+
+def _keep(asked: Mapping[str, str]) -> None:
     folder, kept = Path(asked["reports"]) / asked["run"], _script.RESULTS / "compare"
     kept.mkdir(exist_ok=True)
     for name in _KEPT:
         if (folder / name).exists():
             shutil.copy(folder / name, kept / name)
-    return code
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
+import hashlib
 import json
 import re
 import time
@@ -181,6 +184,23 @@ def test_texts_keep_to_their_room_and_have_the_first_sample_of_each_task_first(
     assert isinstance(less, dict) and 0 < len(less) < len(kept)
     assert all(sweep.rows[int(number)].index == 0 for number in less)
     assert len(json.dumps(half)) <= size // 2
+
+
+def test_prompts_that_are_not_quoted_are_told_apart_by_their_digests(sweep: Sweep) -> None:
+    asked = Exchanges(sweep.folder)
+    [call] = next(one.calls for row in sweep.rows if (one := asked.of(row)))
+    quoted, told = (
+        packed.texts(sweep.rows, sweep.folder, room=10**6, quoted=quoted)
+        for quoted in (True, False)
+    )
+    assert told["samples"] == quoted["samples"]
+    prompts = told["prompts"]
+    assert isinstance(prompts, list) and len(prompts) == 6
+    texts = [json.loads(gzip.decompress(base64.b64decode(str(one)))) for one in prompts]
+    first = call.messages[0].content
+    digest = hashlib.sha256(first.encode()).hexdigest()
+    assert any(f"{len(first)} characters, sha256 {digest}" in text[0][1] for text in texts)
+    assert not any(first in said for text in texts for _, said in text)
 
 
 def test_exchanges_are_read_below_the_sweeps_folder_alone(tmp_path: Path) -> None:

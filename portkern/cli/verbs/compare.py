@@ -70,6 +70,7 @@ class CompareOptions:
     builders: int = 2
     results: Names | None = None
     baseline: str = ""
+    prompts: bool = True
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
@@ -236,7 +237,8 @@ def _finish(
     """Write the page, log it and say what it shows."""
     comparison = compare(rows, sources=_sources(rows, folder))
     notes = [*(sweep.notes if sweep else ()), *left_out]
-    page.write(folder, comparison, rows, facts=_facts(options, sweep, notes))
+    facts = _facts(options, sweep, notes)
+    page.write(folder, comparison, rows, facts=facts, prompts=options.prompts)
     if options.track:
         _track(comparison, rows, folder)
     evaluated = sum(row.evaluated for row in rows)

@@ -22,18 +22,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 """
 _CALL = '''\
-def _call(kernel, programs, inputs, outputs, interpret):
-    """Outputs are lengths and dtypes; where nothing is to be done they have no elements."""
-    shapes = [jax.ShapeDtypeStruct((max(n, 1),), dtype) for n, dtype in outputs]
-    if programs == 0:
-        return [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
-    return pl.pallas_call(
-        kernel,
-        grid=(programs,),
-        out_shape=shapes,
-        compiler_params=plt.CompilerParams(num_warps=NUM_WARPS),
-        interpret=interpret,
-    )(*inputs)
+def _shapes(outputs):
+    """Of lengths and dtypes."""
+    return [jax.ShapeDtypeStruct((max(n, 1),), dtype) for n, dtype in outputs]
 
 
 def _flat(x):
@@ -72,8 +63,8 @@ class PallasSource(BlockKernels):
     # ---- tiles
 
     def tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
-        lanes.say(f"tiles_n = pl.cdiv({lengths['n']}, BLOCK_N)")
-        lanes.say(f"tiles_m = pl.cdiv({lengths['m']}, BLOCK_M)")
+        lanes.say(f"tiles_n = max(pl.cdiv({lengths['n']}, BLOCK_N), 1)")
+        lanes.say(f"tiles_m = max(pl.cdiv({lengths['m']}, BLOCK_M), 1)")
         lanes.say("tile = pl.program_id(0)")
         lanes.say("col0 = tile % tiles_n * BLOCK_N")
         lanes.say("row0 = tile // tiles_n % tiles_m * BLOCK_M")
@@ -174,10 +165,14 @@ class PallasSource(BlockKernels):
         targets = ", ".join(f"{name}_" for name in kernel.written)
         inputs = ", ".join(f"{name}_" for name in self._read(kernel))
         bound = f"partial({kernel.name}, {', '.join(fixed)})" if fixed else kernel.name
-        yield f"    [{targets}] = _call("
-        yield f"        {bound}, {programs}, [{inputs}],"
-        yield f"        [{outputs}], interpret,"
-        yield "    )"
+        # Where nothing is to be done a program has no lane that does anything.
+        yield f"    [{targets}] = pl.pallas_call("
+        yield f"        {bound},"
+        yield f"        grid=(max({programs}, 1),),"
+        yield f"        out_shape=_shapes([{outputs}]),"
+        yield "        compiler_params=plt.CompilerParams(num_warps=NUM_WARPS),"
+        yield "        interpret=interpret,"
+        yield f"    )({inputs})"
 
     def _count(self, name: str) -> str:
         return self.on_host(self.lengths.count(self._shape(name)))

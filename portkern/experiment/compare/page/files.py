@@ -28,14 +28,21 @@ def write(
     *,
     title: str = "",
     facts: Mapping[str, str] = MappingProxyType({}),
+    prompts: bool = True,
 ) -> list[Path]:
     """``title`` is the page's, ``facts`` what a reader should know of how the samples came to be.
-    Raises StorageError."""
+    Without ``prompts``, which may quote references of others, the page has their lengths and
+    digests. Raises StorageError."""
     title = title or words.title(comparison)
-    document = {"title": title, "facts": dict(facts), **comparison.document()}
+    document = {"title": title, "facts": dict(facts), "prompts": prompts, **comparison.document()}
     views = {
         "compare.html": html.render(
-            comparison, by_language(samples), folder, title=title, facts=facts
+            comparison,
+            by_language(samples),
+            folder,
+            title=title,
+            facts=facts,
+            prompts=prompts,
         ),
         "compare.md": markdown.render(comparison, title=title, facts=facts),
         "compare.csv": tidy.render(comparison),
@@ -58,7 +65,14 @@ def again(folder: Path) -> Comparison:
     except ValueError as error:
         raise ConfigError(f"{folder / FILE}: {error}") from error
     known = _document(folder)
-    write(folder, comparison, rows, title=known.get("title", ""), facts=known.get("facts", {}))
+    write(
+        folder,
+        comparison,
+        rows,
+        title=known.get("title", ""),
+        facts=known.get("facts", {}),
+        prompts=known.get("prompts", True),
+    )
     return comparison
 
 

@@ -30,12 +30,13 @@ def render(
     *,
     title: str,
     facts: Mapping[str, str],
+    prompts: bool = True,
 ) -> str:
     ops = sorted({sample.op for sample in samples})
     data = page.embeddable(payload(comparison, ops))
     rows = packed.packed(packed.table(samples, comparison, ops))
     room = MOST_BYTES - len(data.encode()) - len(rows) - (128 << 10)
-    texts = packed.texts(samples, folder, room=min(room, MOST_TEXTS))
+    texts = packed.texts(samples, folder, room=min(room, MOST_TEXTS), quoted=prompts)
     script = [page.asset("dom.js"), page.asset("compare.js", PACKAGE)]
     return (
         page.templates(PACKAGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,9 +71,10 @@ def table(samples: Sequence[Sample], comparison: Comparison, ops: Sequence[str])
     return {**columns, "strings": strings.strings}
 
 
-def texts(samples: Sequence[Sample], folder: Path, *, room: int) -> JsonObject:
+def texts(samples: Sequence[Sample], folder: Path, *, room: int, quoted: bool = True) -> JsonObject:
     """Prompts, replies, kernels and records by the sample's number, as many as ``room`` characters
-    hold: of all tasks the first sample, then the second. Equal prompts are there once."""
+    hold: of all tasks the first sample, then the second. Equal prompts are there once; where they
+    are not ``quoted``, their lengths and digests are."""
     exchanges = Exchanges(folder)
     prompts: dict[str, int] = {}
     replies: dict[str, Json] = {}
@@ -80,7 +82,7 @@ def texts(samples: Sequence[Sample], folder: Path, *, room: int) -> JsonObject:
         exchange = exchanges.of(samples[place])
         if exchange is None:
             continue
-        asked = [packed(_prompt(call)) for call in exchange.calls]
+        asked = [packed(_prompt(call, quoted=quoted)) for call in exchange.calls]
         new = [text for text in dict.fromkeys(asked) if text not in prompts]
         numbers = prompts | {text: len(prompts) + i for i, text in enumerate(new)}
         reply = packed(_answer(exchange, [numbers[text] for text in asked]))
@@ -92,8 +94,14 @@ def texts(samples: Sequence[Sample], folder: Path, *, room: int) -> JsonObject:
     return {"prompts": list(prompts), "samples": replies}
 
 
-def _prompt(call: ModelCall) -> Json:
-    return [[message.role, _short(message.content)] for message in call.messages]
+def _prompt(call: ModelCall, *, quoted: bool) -> Json:
+    said = _short if quoted else _described
+    return [[message.role, said(message.content)] for message in call.messages]
+
+
+def _described(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"not in this page (prompts=false): {len(text)} characters, sha256 {digest}"
 
 
 def _answer(exchange: Exchange, prompts: Sequence[int]) -> JsonObject:
