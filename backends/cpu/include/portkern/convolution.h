@@ -1,0 +1,146 @@
+// A convolution as a product of filters and patches, one column for each output pixel, which are
+// numbered over all images. Patches exist only as the panels of one slice of their terms.
+#pragma once
+#include <portkern/product.h>
+
+namespace product {
+
+// `oh` and `ow` are the convolution's own results.
+struct Convolution {
+  const scalar_t* x;
+  int64_t c, h, w, kh, kw, oh, ow, stride, padding;
+
+  int64_t depth() const { return c * kh * kw; }
+
+  // Of single elements, side by side: then an image is one row.
+  Convolution flat() const {
+    if (kh * kw != 1 || stride != 1 || padding != 0) return *this;
+    return {x, c, 1, h * w, 1, 1, 1, oh * ow, 1, 0};
+  }
+};
+
+// Pixels side by side in one row of results and in one panel, and where the planes have what the
+// first element of a filter sees of them.
+struct Run {
+  int64_t first, count, from;
+};
+
+// The patches of `count` <= COLS pixels from `pixel` on. What they see of a channel is copied into
+// planes first, once for all elements of a filter: padding becomes zeros there, and each
+// `stride`-th element of a row a row of its own. A run of pixels is then a run of memory for every
+// element of the filter, and there are no bounds to look at.
+class Patches {
+ public:
+  Patches(const Convolution& conv, int64_t pixel, int64_t count) : s(conv) {
+    const int64_t size = s.oh * s.ow, last = pixel + count - 1;
+    int64_t oy = pixel % size / s.ow, ox = pixel % s.ow, index = 0;
+    image = pixel / size, images = last / size - image + 1;
+    // What is wanted of an image: some rows of results, of a single row some of it; of several
+    // images, all.
+    top = images > 1 ? 0 : oy;
+    const int64_t rows = images > 1 ? s.oh : last % size / s.ow - top + 1;
+    side = images * rows > 1 ? 0 : ox;
+    high = rows + (s.kh - 1) / s.stride;
+    wide = (images * rows > 1 ? s.ow : count) + (s.kw - 1) / s.stride;
+    phases = least(s.stride, s.kw);
+    one = least(s.stride, s.kh) * phases * high * wide;
+    int64_t from = (oy - top) * wide + ox - side;
+    for (int64_t done = 0, n; done < count; done += n) {
+      if (done % NR == 0) panels[done / NR] = index;
+      n = least(least(count - done, s.ow - ox), NR - done % NR);
+      runs[index++] = {done % NR, n, from};
+      ox += n, from += n;
+      if (ox < s.ow) continue;
+      ox = 0, from += wide - s.ow;
+      if (++oy == s.oh) oy = 0, from += one - rows * wide;
+    }
+    panels[blocks(count, NR)] = index;
+  }
+
+  // Floats of `planes`; vectors are read beyond the last.
+  int64_t room() const {
+    const int64_t most = least(s.c, 2 * KC / (s.kh * s.kw) + 2);
+    return most * images * one + LANES;
+  }
+
+  // Whole channels, where a slice has room for some.
+  int64_t slice(int64_t most) const {
+    const int64_t some = s.kh * s.kw * 2;
+    return some <= most ? most / some * some : most;
+  }
+
+  void prepare(int64_t first, int64_t depth) const {
+    const int64_t size = s.kh * s.kw, channel = first / size;
+    for (int64_t i = 0; i < depth; ++i) {
+      const int64_t p = first + i, ky = p / s.kw % s.kh, kx = p % s.kw;
+      const int64_t phase = ky % s.stride * phases + kx % s.stride;
+      offsets[i] = (p / size - channel) * images * one +
+                   (phase * high + ky / s.stride) * wide + kx / s.stride;
+    }
+    float* to = planes;
+    for (int64_t i = channel; i * size < first + depth; ++i)
+      for (int64_t n = image; n < image + images; ++n, to += one)
+        copy(s.x + (n * s.c + i) * s.h * s.w, to);
+  }
+
+  template <bool PAIRS, int V>
+  void pack(int64_t, int64_t depth, int64_t col, int64_t, float* to) const {
+    const Run *begin = runs + panels[col / NR], *end = runs + panels[col / NR + 1];
+    for (int64_t i = 0; i < depth; i += STEP<PAIRS>, to += V * LANES) {
+      const float *even = planes + offsets[i], *odd = planes + offsets[i + 1 < depth ? i + 1 : i];
+      for (const Run* run = begin; run < end; ++run)
+        // Whole vectors: what is too much, the next run or the next line replaces.
+        for (int64_t j = 0; j < run->count; j += LANES) {
+          const vec one = load(even + run->from + j);
+          const vec two = PAIRS && i + 1 < depth ? load(odd + run->from + j) : vec{};
+          store(to + run->first + j, PAIRS ? pair(one, two) : one);
+        }
+    }
+  }
+
+  float* planes = nullptr;
+
+ private:
+  const Convolution s;
+  int64_t image, images, top, side, high, wide, phases;
+  int64_t one;  // the planes' size of an image
+  int64_t panels[COLS / NR + 2];
+  Run runs[COLS + COLS / NR + 2];
+  mutable int64_t offsets[2 * KC];
+
+  // A channel of an image, by phases of its rows and columns.
+  void copy(const scalar_t* x, float* to) const {
+    if (s.stride == 1 && s.padding == 0 && wide == s.w) {  // as it lies
+      for (int64_t i = 0; i < high * wide; ++i) to[i] = x[top * wide + i];
+      return;
+    }
+    for (int64_t py = 0; py < least(s.stride, s.kh); ++py)
+      for (int64_t px = 0; px < phases; ++px) {
+        // The first column's place in the image, and which columns lie within it.
+        const int64_t at = side * s.stride + px - s.padding;
+        const int64_t left = at < 0 ? least(blocks(-at, s.stride), wide) : 0;
+        const int64_t right = at < s.w ? least(blocks(s.w - at, s.stride), wide) : 0;
+        for (int64_t i = 0; i < high; ++i, to += wide) {
+          const int64_t y = (top + i) * s.stride + py - s.padding;
+          if (y < 0 || y >= s.h) {
+            for (int64_t j = 0; j < wide; ++j) to[j] = 0.0f;
+            continue;
+          }
+          for (int64_t j = 0; j < left; ++j) to[j] = 0.0f;
+          copy_row(x + y * s.w + at, left, right, to);
+          for (int64_t j = right > left ? right : left; j < wide; ++j) to[j] = 0.0f;
+        }
+      }
+  }
+
+  void copy_row(const scalar_t* from, int64_t left, int64_t right, float* to) const {
+    if (s.stride == 1)
+      for (int64_t j = left; j < right; ++j) to[j] = from[j];
+    else if (s.stride == 2)  // compilers have shuffles for it
+      for (int64_t j = left; j < right; ++j) to[j] = from[2 * j];
+    else
+      for (int64_t j = left; j < right; ++j) to[j] = from[s.stride * j];
+  }
+};
+
+}  // namespace product
