@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, cast
 from unittest.mock import patch
 
 import pytest
+import torch  # noqa: F401  (its import takes seconds, which the first worker would seem to take)
 
 from portkern import ops
 from portkern.cells.selection import host_targets
