@@ -375,7 +375,7 @@ def test_right_parents_are_references_the_slowest_first_and_a_failing_one_is_to_
     folder: Path,
 ) -> None:
     """GEAK, which has an example beside no right kernel."""
-    geak = {"history": "references", "knowledge": "bm25", "mending": True, "k": 1}
+    geak: dict[str, Any] = {"history": "references", "knowledge": "bm25", "mending": True, "k": 1}
     right = view(folder, TREE, Slot(("2.1", "0.0"), number=9), **geak)
     scores_ = [TREE[block.title.partition("(")[2].rstrip(")")].score for block in right]
     assert scores_ == sorted(scores_) and all(one.title[:11] == "A reference" for one in right)

@@ -198,7 +198,7 @@ def test_a_product_in_parts_of_its_depth_with_aligned_rows_is_right(
         ops.load(op),
         TRITON,
         target.load("sm_90"),
-        ops.load(op).workloads["ci"],
+        list(ops.load(op).workloads["ci"]),
         dtype=dtype,
         folder=tmp_path,
     )
