@@ -404,6 +404,19 @@ def test_zeros_alone_are_no_mean_where_the_others_are_not_known() -> None:
     )
 
 
+def test_a_place_whose_right_kernels_are_not_timed_is_no_step_of_the_cascade() -> None:
+    rows = [sample(0), sample(0, backend="cuda"), sample(0, Status.WRONG, op="gelu"),
+            sample(0, Status.WRONG, op="gelu", backend="cuda")]  # fmt: skip
+    assert compare(rows).cascades == ()
+    timed_there = [
+        timed(0, 1.0, us=1.0, backend="hip"),
+        timed(0, 1.0, us=1.0, backend="hip", op="gelu"),
+    ]
+    [one] = [c for c in compare([*rows, *timed_there]).cascades if c.kind == "application"]
+    assert [(step.place.backend, step.efficiency) for step in one.steps] == [("hip", 1.0)]
+    assert one.value is None and one.reason.startswith("no time is known for")
+
+
 def test_times_of_two_devices_are_not_compared() -> None:
     rows = [timed(0, 1.0, us=10.0, device="slow"), timed(0, 1.0, us=1.0, device="fast", model="b")]
     assert {p.value for p in compare(rows).portability if p.kind == "application"} == {1.0}
@@ -439,6 +452,28 @@ def test_divergence_is_jaccards_distance_of_lines() -> None:
     [found] = compare(rows, sources=sources).divergences
     assert found.estimate.value == pytest.approx(2 / 3)
     assert {found.first, found.second} == {CPU, HIP}
+
+
+def test_a_divergence_that_all_ops_share_has_no_interval_and_none_ends_above_1() -> None:
+    sources = {
+        f"{op}{place}": f"int {op};\n" * (place == 0) + f"int z{place};\n{op}"
+        for op in "ab"
+        for place in (0, 1)
+    }
+    sources |= {"c0": "int c;", "c1": "int c;\nint d;"}
+    rows = [
+        row
+        for op in "abc"
+        for row in (
+            timed(0, 1.0, op=op, digest=f"{op}0"),
+            emulated(0, True, op=op, digest=f"{op}1"),
+        )
+    ]
+    [apart] = compare(rows, sources=sources).divergences
+    assert apart.estimate.ci95 is not None and apart.estimate.ci95[1] <= 1
+    same = [row for row in rows if row.op != "c"]
+    [apart] = compare(same, sources=sources).divergences
+    assert apart.estimate.ci95 is None
 
 
 # ---- differences between models

@@ -7,13 +7,15 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
 from portkern.experiment.compare.grouped import Group
-from portkern.experiment.compare.intervals import share_over_ops
+from portkern.experiment.compare.intervals import mean_over_ops
 from portkern.experiment.compare.result import Divergence, Place
 from portkern.experiment.compare.sample import Sample
+from portkern.experiment.statistics import Estimate
 
 _STRING: Final = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
 #: Strings come first, so that what they hold is no comment. A Python string over several lines may
@@ -56,12 +58,15 @@ def divergences(groups: Sequence[Group], sources: Mapping[str, str]) -> Iterator
                 if first in found and second in found
             }
             if apart:
-                yield Divergence(
-                    model,
-                    first,
-                    second,
-                    share_over_ops((op, value) for (op, _), value in apart.items()),
-                )
+                yield Divergence(model, first, second, _mean(apart))
+
+
+def _mean(apart: Mapping[tuple[str, str], float]) -> Estimate:
+    """Over ops. A distance is no count of hits and misses: ops that agree on 1 leave no room."""
+    mean = mean_over_ops((op, value) for (op, _), value in apart.items())
+    assert mean is not None, apart
+    low, high = mean.ends
+    return mean if mean.ci95 is None else replace(mean, ci95=(low, min(high, 1.0)))
 
 
 def _used(kernels: Mapping[str, Mapping[tuple[str, str], Mapping[Place, str]]]) -> set[str]:

@@ -20,6 +20,7 @@ from portkern.experiment.section import counted
 from portkern.experiment.statistics import Estimate
 
 KINDS: tuple[Kind, ...] = ("application", "architectural")
+_WHAT: Mapping[Kind, str] = {"application": "time", "architectural": "share of the roofline"}
 #: What times are compared of: one op in one dtype on one device.
 _Work = tuple[str, str, str, str]
 Best = Mapping[_Work, float]
@@ -69,8 +70,9 @@ def cascades(every: Sequence[Portability]) -> Iterator[Portability]:
     for model in dict.fromkeys(one.model for one in every):
         for kind in KINDS:
             own = _of(every, model, kind)
-            if any(one.steps for one in own):
-                yield _cascade(model, kind, own)
+            whole = _cascade(model, kind, own)
+            if whole.steps:
+                yield whole
 
 
 def _of(every: Sequence[Portability], model: str, kind: Kind) -> list[Portability]:
@@ -92,15 +94,14 @@ class _Cells:
             return Portability(model, op, dtype, kind, None, reason=reason)
         blocked = [place for place in self.places if not self.found[place].correct]
         known = {place: self._efficiency(self.found[place], kind) for place in self.places}
-        unknown = [place for place, value in known.items() if value is None]
+        unknown = tuple(place for place, value in known.items() if value is None)
         steps = cascade({place: value for place, value in known.items() if value is not None})
         if blocked:
             reason = f"no correct kernel for {blocked[0]}"
-            return Portability(model, op, dtype, kind, 0.0, steps, blocked[0], reason)
+            return Portability(model, op, dtype, kind, 0.0, steps, blocked[0], reason, unknown)
         if unknown:
-            what = "time" if kind == "application" else "share of the roofline"
-            reason = f"no {what} is known for {unknown[0]}"
-            return Portability(model, op, dtype, kind, None, steps, reason=reason)
+            reason = f"no {_WHAT[kind]} is known for {unknown[0]}"
+            return Portability(model, op, dtype, kind, None, steps, None, reason, unknown)
         return Portability(model, op, dtype, kind, steps[-1].portability, steps)
 
     def _efficiency(self, group: Group, kind: Kind) -> float | None:
@@ -164,14 +165,20 @@ def _first_unknown(own: Sequence[Portability]) -> str:
 
 
 def _cascade(model: str, kind: Kind, own: Sequence[Portability]) -> Portability:
+    """Of the places that are known for every op: zeros alone would be no mean."""
+    unknown = tuple(dict.fromkeys(place for one in own for place in one.unknown))
     found: dict[Place, list[float]] = defaultdict(list)
     for one in own:
         for step in one.steps:
-            found[step.place].append(step.efficiency)
+            if step.place not in unknown:
+                found[step.place].append(step.efficiency)
     steps = cascade({place: sum(values) / len(values) for place, values in found.items()})
     blocked = next((step.place for step in steps if not step.efficiency), None)
+    value = steps[-1].portability if steps else None
     reason = f"no correct kernel for {blocked}" if blocked else ""
-    return Portability(model, "", "", kind, steps[-1].portability, steps, blocked, reason)
+    if unknown and not blocked:
+        value, reason = None, f"no {_WHAT[kind]} is known for {unknown[0]} in some ops"
+    return Portability(model, "", "", kind, value, steps, blocked, reason, unknown)
 
 
 def _timed(group: Group) -> list[Sample]:

@@ -129,7 +129,8 @@ class Portability:
     """Pennycook's metric of one model on one op, over the places that are measured. ``value`` is
     None where it is not known, and 0 as soon as one place has no correct kernel: ``blocked`` is
     the first such, in the order of the places. ``steps`` is the cascade: places by falling
-    efficiency. An empty ``op`` is all: efficiencies are means over ops, where nothing correct is 0.
+    efficiency, without those that are ``unknown``: correct there, and not timed. An empty ``op`` is
+    all: efficiencies are means over ops, where nothing correct is 0.
     """
 
     model: str
@@ -140,6 +141,7 @@ class Portability:
     steps: tuple[Step, ...] = ()
     blocked: Place | None = None
     reason: str = ""
+    unknown: tuple[Place, ...] = ()
 
     @property
     def supported(self) -> int:
