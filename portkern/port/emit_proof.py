@@ -17,12 +17,12 @@ from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness
 from portkern.port.proof.case import Buffer, Case
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
+from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import ORDERS, Compared, Examination, Subject
 from portkern.port.proof.findings import errors
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.infer import Refused as NoCase
-from portkern.port.proof.judge import judge
 from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
@@ -207,7 +207,7 @@ class EmittedProver:
         )
         own, source = self._texts.own, self._texts.source
         subject = Subject(source, source, source, own, own, self._texts.aliases)
-        proof = judge(kernel, examination, subject, (), inputs)
+        proof = conclude(kernel, examination, subject, (), inputs)
         return self._kept(emitted, proof, results)
 
     def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:

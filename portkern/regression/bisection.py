@@ -18,8 +18,8 @@ class FirstBad:
         return self.bad == self.good + 1
 
 
-def first_bad(good: int, bad: int, judge: Callable[[int], bool | None]) -> FirstBad:
-    """Between state ``good`` and the later ``bad``, which are as they are called. ``judge`` says
+def first_bad(good: int, bad: int, is_bad: Callable[[int], bool | None]) -> FirstBad:
+    """Between state ``good`` and the later ``bad``, which are as they are called. ``is_bad`` says
     whether a state is bad, None where it shows nothing; it is asked of about log2 of them, and of
     each at most once."""
     silent: set[int] = set()
@@ -28,7 +28,7 @@ def first_bad(good: int, bad: int, judge: Callable[[int], bool | None]) -> First
         if not between:
             return FirstBad(good, bad)
         middle = min(between, key=lambda state: abs(2 * state - good - bad))
-        answer = judge(middle)
+        answer = is_bad(middle)
         if answer is None:
             silent.add(middle)
         elif answer:

@@ -11,12 +11,12 @@ from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
 from portkern.port.proof.case import Buffer, Case, to_yaml
+from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
 from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
-from portkern.port.proof.judge import judge, outcome_of
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
@@ -220,7 +220,7 @@ class KernelProver:
             arguments=[str(first + chosen)],
         ).examine()
         inputs = f"{trial.original}{remark}{group.remark}"
-        proof = judge(kernel, examination, subject, self._hazards, inputs)
+        proof = conclude(kernel, examination, subject, self._hazards, inputs)
         return self._saved(group, proof, trial)
 
     def _choose(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from portkern.port.hazard import Hazard
+from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examiner, Subject
-from portkern.port.proof.judge import judge
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.runs import Runs
 from portkern.port.proof.texts import SourceTexts, read
@@ -67,7 +67,9 @@ def prove_program(
 
     inputs = " ".join(["the program's own", *map(shlex.quote, limits.arguments)])
     proofs = (
-        replace(judge(kernel, examination, _of(subject, kernel), hazards, inputs), command=command)
+        replace(
+            conclude(kernel, examination, _of(subject, kernel), hazards, inputs), command=command
+        )
         for kernel in kernels
     )
     return tuple(

@@ -22,7 +22,7 @@ _OF_VENDORS = frozenset(["SX502", "SX503"])
 ENOUGH = 0.8
 
 
-def judge(
+def conclude(
     kernel: Kernel,
     examination: Examination,
     subject: Subject,
