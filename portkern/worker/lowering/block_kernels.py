@@ -23,6 +23,11 @@ RESERVED = frozenset(
     "torch triton tl jax jnp pl plt partial BLOCK ROWS TILE BLOCK_M BLOCK_N BLOCK_K zero row col "
     "live tile depth step total left right highest interpret state block rows_".split()
 )
+#: Of an operand's tile: its shape, the axis beside the depth with its block, and how both lie.
+_SIDES = {
+    "left": ("(BLOCK_M, BLOCK_K)", "row", "BLOCK_M", "[:, None]", "[None, :]"),
+    "right": ("(BLOCK_K, BLOCK_N)", "col", "BLOCK_N", "[None, :]", "[:, None]"),
+}
 #: What elements of a tensor are computed as, by its dtype.
 _COMPUTED: Mapping[str, Kind] = {"bool": "bool", "float64": "double"}
 
@@ -86,6 +91,9 @@ class BlockKernels(ABC):
     scratch: Sequence[Buffer] = ()
     #: Whether lanes of a program can read what others of it have stored.
     has_barriers: bool
+    #: The module of functions on blocks, and a program's number.
+    arrays: str
+    program: str
 
     def _is_read_across(self, group: Group, own: Mapping[str, int]) -> bool:
         written = {stage.buffer for stage in group.stages} - {*self._registers(group, own)}
@@ -224,7 +232,7 @@ class BlockKernels(ABC):
         }
         lanes.names["tile"] = Term("tile", "int64_t", "scalar")
         lengths = {key: lanes.number(counts[key]).text for key in "mnk"}
-        self.tile_begin(lanes, lengths)
+        self._tile_begin(lanes, lengths)
         outer = Body(self.taken | RESERVED)
         index = self.lengths.split(outer, "tile", batch)
         lanes.write(outer.lines)
@@ -234,15 +242,15 @@ class BlockKernels(ABC):
                 ("left", a, ("row", "depth")),
                 ("right", b, ("depth", "col")),
             ):
-                self.side_begin(lanes, side, lengths)
+                self._side_begin(lanes, side, lengths)
                 lanes.names |= {axis: Term(axis, "int64_t") for axis in axes}
                 body = Body(self.taken | RESERVED, after=after)
                 element = value.cast("float").at(body, (*index, *axes))
                 lanes.write(body.lines)
-                self.side_end(lanes, side, lanes.number(element))
+                self._side_end(lanes, side, lanes.number(element))
                 after = body.named
             self.multiply(lanes)
-        self.tile_end(lanes, lengths)
+        self._tile_end(lanes, lengths)
         lanes.names |= {axis: Term(axis, "int64_t") for axis in ("row", "col")}
         lanes.names["total"] = Term("total", "float")
         body = Body(self.taken | RESERVED, after=after)
@@ -253,18 +261,50 @@ class BlockKernels(ABC):
         lanes.write(body.lines)
         return counts
 
+    def _tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+        lanes.say(f"tiles_n = {self.tiles(lengths['n'], 'BLOCK_N')}")
+        lanes.say(f"tiles_m = {self.tiles(lengths['m'], 'BLOCK_M')}")
+        lanes.say(f"tile = {self.program}")
+        lanes.say("col0 = tile % tiles_n * BLOCK_N")
+        lanes.say("row0 = tile // tiles_n % tiles_m * BLOCK_M")
+        lanes.say("tile = tile // (tiles_n * tiles_m)")
+        lanes.say(f"total = {self.arrays}.zeros((BLOCK_M, BLOCK_N), {self.arrays}.float32)")
+
+    def _side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None:
+        shape, axis, block, along, depth = _SIDES[side]
+        lanes.shape, lanes.zero, lanes.mask = shape, f"zero_{side}", f"live_{side}"
+        lanes.say(f"zero_{side} = {self.zeros(shape)}")
+        lanes.say(f"{axis} = {axis}0 + {self.span(block)}{along} + zero_{side}")
+        lanes.say(f"depth = step * BLOCK_K + {self.span('BLOCK_K')}{depth} + zero_{side}")
+        length = lengths["m" if axis == "row" else "n"]
+        lanes.say(f"live_{side} = ({axis} < {length}) & (depth < {lengths['k']})")
+
+    def _side_end(self, lanes: Lanes, side: str, element: Term) -> None:
+        lanes.say(f"{side} = {self.arrays}.where(live_{side}, {lanes.full(element)}, 0.0)")
+
+    def _tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+        lanes.shape, lanes.zero, lanes.mask = "(BLOCK_M, BLOCK_N)", "zero", "live"
+        lanes.say(f"zero = {self.zeros(lanes.shape)}")
+        lanes.say(f"row = row0 + {self.span('BLOCK_M')}[:, None] + zero")
+        lanes.say(f"col = col0 + {self.span('BLOCK_N')}[None, :] + zero")
+        lanes.say(f"live = (row < {lengths['m']}) & (col < {lengths['n']})")
+
     @abstractmethod
-    def tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None: ...
+    def zeros(self, shape: str) -> str:
+        """A block of integers."""
+
+    @abstractmethod
+    def span(self, length: str) -> str:
+        """The integers below a constant."""
+
+    @abstractmethod
+    def tiles(self, length: str, block: str) -> str:
+        """How many blocks a length has; at least 1 where kernels run for an empty one too."""
+
     @abstractmethod
     def steps(self, depth: str) -> str: ...
     @abstractmethod
-    def side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None: ...
-    @abstractmethod
-    def side_end(self, lanes: Lanes, side: str, element: Term) -> None: ...
-    @abstractmethod
     def multiply(self, lanes: Lanes) -> None: ...
-    @abstractmethod
-    def tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None: ...
 
 
 def _computed(dtype: str) -> Kind:

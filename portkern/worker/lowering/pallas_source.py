@@ -11,7 +11,7 @@ from portkern.worker.lowering import python_source as source
 from portkern.worker.lowering.block_kernels import BlockKernels, Kernel
 from portkern.worker.lowering.body import Kind
 from portkern.worker.lowering.jax_lanes import DTYPES, HELPERS, NEEDS, JaxLanes
-from portkern.worker.lowering.lanes import Lanes, Spread, Term
+from portkern.worker.lowering.lanes import Lanes, Spread
 
 _IMPORTS = """\
 from functools import partial
@@ -33,13 +33,11 @@ def _flat(x):
 
 
 '''
-_SIDES = {
-    "left": ("(BLOCK_M, BLOCK_K)", "row", "row0 + jnp.arange(BLOCK_M)[:, None]", "[None, :]"),
-    "right": ("(BLOCK_K, BLOCK_N)", "col", "col0 + jnp.arange(BLOCK_N)[None, :]", "[:, None]"),
-}
 
 
 class PallasSource(BlockKernels):
+    arrays = "jnp"
+    program = "pl.program_id(0)"
     axis_spread: Spread = "number"
     has_barriers = False  # JAX's interpreter knows none
 
@@ -62,42 +60,23 @@ class PallasSource(BlockKernels):
 
     # ---- tiles
 
-    def tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
-        lanes.say(f"tiles_n = max(pl.cdiv({lengths['n']}, BLOCK_N), 1)")
-        lanes.say(f"tiles_m = max(pl.cdiv({lengths['m']}, BLOCK_M), 1)")
-        lanes.say("tile = pl.program_id(0)")
-        lanes.say("col0 = tile % tiles_n * BLOCK_N")
-        lanes.say("row0 = tile // tiles_n % tiles_m * BLOCK_M")
-        lanes.say("tile = tile // (tiles_n * tiles_m)")
-        lanes.say("total = jnp.zeros((BLOCK_M, BLOCK_N), jnp.float32)")
+    def zeros(self, shape: str) -> str:
+        return f"jnp.zeros({shape}, jnp.int32)"
+
+    def span(self, length: str) -> str:
+        return f"jnp.arange({length})"
+
+    def tiles(self, length: str, block: str) -> str:
+        return f"max(pl.cdiv({length}, {block}), 1)"
 
     def steps(self, depth: str) -> str:
         return f"pl.cdiv({depth}, BLOCK_K)"
-
-    def side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None:
-        shape, axis, places, depth = _SIDES[side]
-        lanes.shape, lanes.zero, lanes.mask = shape, f"zero_{side}", f"live_{side}"
-        lanes.say(f"zero_{side} = jnp.zeros({shape}, jnp.int32)")
-        lanes.say(f"{axis} = {places} + zero_{side}")
-        lanes.say(f"depth = step * BLOCK_K + jnp.arange(BLOCK_K){depth} + zero_{side}")
-        length = lengths["m" if axis == "row" else "n"]
-        lanes.say(f"live_{side} = ({axis} < {length}) & (depth < {lengths['k']})")
-
-    def side_end(self, lanes: Lanes, side: str, element: Term) -> None:
-        lanes.say(f"{side} = jnp.where(live_{side}, {lanes.full(element)}, 0.0)")
 
     def multiply(self, lanes: Lanes) -> None:
         lanes.say("highest = jax.lax.Precision.HIGHEST")
         lanes.say(
             "total += jnp.dot(left, right, precision=highest, preferred_element_type=jnp.float32)"
         )
-
-    def tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
-        lanes.shape, lanes.zero, lanes.mask = "(BLOCK_M, BLOCK_N)", "zero", "live"
-        lanes.say("zero = jnp.zeros((BLOCK_M, BLOCK_N), jnp.int32)")
-        lanes.say("row = row0 + jnp.arange(BLOCK_M)[:, None] + zero")
-        lanes.say("col = col0 + jnp.arange(BLOCK_N)[None, :] + zero")
-        lanes.say(f"live = (row < {lengths['m']}) & (col < {lengths['n']})")
 
     # ---- the file
 

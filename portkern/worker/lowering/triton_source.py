@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from portkern.worker.lowering import python_source as source
 from portkern.worker.lowering.block_kernels import BlockKernels, Kernel
 from portkern.worker.lowering.body import Kind
-from portkern.worker.lowering.lanes import Lanes, Spread, Term
+from portkern.worker.lowering.lanes import Lanes, Spread
 from portkern.worker.lowering.triton_lanes import HELPERS, NEEDS, TritonLanes
 
 _TORCH = {"bool": "torch.bool", "int64_t": "torch.int64", "float": "torch.float32"} | {
     "double": "torch.float64"
 }
-_SIDES = {
-    "left": ("(BLOCK_M, BLOCK_K)", "row", "row0 + tl.arange(0, BLOCK_M)[:, None]", "[None, :]"),
-    "right": ("(BLOCK_K, BLOCK_N)", "col", "col0 + tl.arange(0, BLOCK_N)[None, :]", "[:, None]"),
-}
 
 
 class TritonSource(BlockKernels):
+    arrays = "tl"
+    program = "tl.program_id(0).to(tl.int64)"
     axis_spread: Spread = "scalar"
     has_barriers = True
 
@@ -43,39 +41,20 @@ class TritonSource(BlockKernels):
 
     # ---- tiles
 
-    def tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
-        lanes.say(f"tiles_n = tl.cdiv({lengths['n']}, BLOCK_N)")
-        lanes.say(f"tiles_m = tl.cdiv({lengths['m']}, BLOCK_M)")
-        lanes.say("tile = tl.program_id(0).to(tl.int64)")
-        lanes.say("col0 = tile % tiles_n * BLOCK_N")
-        lanes.say("row0 = tile // tiles_n % tiles_m * BLOCK_M")
-        lanes.say("tile = tile // (tiles_n * tiles_m)")
-        lanes.say("total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+    def zeros(self, shape: str) -> str:
+        return f"tl.zeros({shape}, tl.int64)"
+
+    def span(self, length: str) -> str:
+        return f"tl.arange(0, {length})"
+
+    def tiles(self, length: str, block: str) -> str:
+        return f"tl.cdiv({length}, {block})"
 
     def steps(self, depth: str) -> str:
         return f"tl.cdiv({depth}, BLOCK_K)"
 
-    def side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None:
-        shape, axis, places, depth = _SIDES[side]
-        lanes.shape, lanes.zero, lanes.mask = shape, f"zero_{side}", f"live_{side}"
-        lanes.say(f"zero_{side} = tl.zeros({shape}, tl.int64)")
-        lanes.say(f"{axis} = {places} + zero_{side}")
-        lanes.say(f"depth = step * BLOCK_K + tl.arange(0, BLOCK_K){depth} + zero_{side}")
-        length = lengths["m" if axis == "row" else "n"]
-        lanes.say(f"live_{side} = ({axis} < {length}) & (depth < {lengths['k']})")
-
-    def side_end(self, lanes: Lanes, side: str, element: Term) -> None:
-        lanes.say(f"{side} = tl.where(live_{side}, {lanes.full(element)}, 0.0)")
-
     def multiply(self, lanes: Lanes) -> None:
         lanes.say('total = tl.dot(left, right, total, input_precision="ieee")')
-
-    def tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
-        lanes.shape, lanes.zero, lanes.mask = "(BLOCK_M, BLOCK_N)", "zero", "live"
-        lanes.say("zero = tl.zeros((BLOCK_M, BLOCK_N), tl.int64)")
-        lanes.say("row = row0 + tl.arange(0, BLOCK_M)[:, None] + zero")
-        lanes.say("col = col0 + tl.arange(0, BLOCK_N)[None, :] + zero")
-        lanes.say(f"live = (row < {lengths['m']}) & (col < {lengths['n']})")
 
     # ---- the file
 
