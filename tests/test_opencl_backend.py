@@ -241,3 +241,18 @@ def test_pocl_works_without_binutils_by_zigs_linker(tmp_path: Path) -> None:
     folder, found = answer.stdout.splitlines()
     assert "-lgcc" in Path(folder, "ld").read_text()
     assert "ClDescription" in found, found
+
+
+def test_timing_leaves_the_device_of_a_gpu_as_the_worker_found_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differs afterwards is taken for a function that the candidate replaced."""
+    module = importlib.import_module("portkern.backends.opencl.device")
+    cl = module.load_pyopencl()
+    monkeypatch.setattr(cl.device_type, "GPU", cl.device_type.CPU)
+    [first, *_] = platforms.devices()
+    device = module.ClDevice(first.address, emulated=False)
+    before = dict(vars(device))
+    [took_us] = device.time([lambda: device.upload(torch.zeros(1 << 20))])
+    assert took_us > 0
+    assert vars(device) == before

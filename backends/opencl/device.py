@@ -72,8 +72,16 @@ class ClDevice:
             if self.gpu
             else "host clock around launch and finish, caches warm"
         )
-        self._flush: pyopencl.Buffer | None = None
-        self._read: pyopencl.Kernel | None = None
+        # Made here: what a device has of its own afterwards, the candidate would have put there.
+        self._flush = self._zeros(FLUSH_BYTES) if self.gpu else None
+        self._read = cl.Program(self.context, READ).build().read if self.gpu else None
+
+    def _zeros(self, nbytes: int) -> pyopencl.Buffer:
+        import numpy
+
+        buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
+        self.cl.enqueue_fill_buffer(self.queue, buffer, numpy.int32(0), 0, nbytes)
+        return buffer
 
     def upload(self, host: torch.Tensor) -> ClTensor:
         flags = self.cl.mem_flags.READ_WRITE
@@ -113,14 +121,8 @@ class ClDevice:
         return samples
 
     def _time_gpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
-        import numpy
-
-        cl = self.cl
-        if self._flush is None or self._read is None:
-            self._flush = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, FLUSH_BYTES)
-            cl.enqueue_fill_buffer(self.queue, self._flush, numpy.int32(0), 0, FLUSH_BYTES)
-            self._read = cl.Program(self.context, READ).build().read
-        marks = []
+        cl, marks = self.cl, []
+        assert self._read is not None
         for call in calls:
             self._read(self.queue, (FLUSH_BYTES // 16,), (256,), self._flush)
             start = cl.enqueue_marker(self.queue)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 120.0
 PIP = "pip install 'portkern[opencl]'"
+LINKER = "install binutils and gcc, or 'pip install ziglang'"
+#: What pip's PoCL of 2022 says of processors that came after it.
+UNKNOWN_CPU = "unknown target CPU"
+ANOTHER = "apt install pocl-opencl-icd (its LLVM knows more processors)"
 #: Lists the devices, then runs a kernel on each: PoCL links one when it is first launched, and
 #: aborts the process if it cannot.
 _ASK = """
@@ -35,7 +39,11 @@ devices = visible()
 for description, _ in devices:
     print(json.dumps(vars(description)), flush=True)
 for description, device in devices:
-    trial(device)
+    try:
+        trial(device)
+    except Exception as error:
+        print(error, file=sys.stderr, flush=True)
+        continue
     print(json.dumps([description.platform, description.index]), flush=True)
 """
 
@@ -123,10 +131,11 @@ def devices() -> tuple[ClDescription, ...] | Missing:
 
 
 def _why_none(listed: list[ClDescription], log: str) -> Missing:
-    last = (log.strip().splitlines() or ["no message"])[-1]
+    lines = log.strip().splitlines() or ["no message"]
+    said = next((line for line in lines if line.startswith("error:")), lines[-1])
     if listed:
-        remedy = "install binutils and gcc, or 'pip install ziglang'" if _lacks_linker() else ""
-        return Missing(f"{listed[0].driver} cannot run a kernel: {last}", remedy)
+        remedy = ANOTHER if UNKNOWN_CPU in said else LINKER if _lacks_linker() else ""
+        return Missing(f"{listed[0].driver} cannot run a kernel: {said}", remedy)
     nvidia = find_library("nvidia-opencl")
     if nvidia:
         entry = "/etc/OpenCL/vendors/nvidia.icd"
