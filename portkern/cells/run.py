@@ -59,6 +59,14 @@ class Matrix:
         self._work([cell for cell in todo if not cell.ruled_out])
         return [self._records[cell.key] for cell in self.cells]
 
+    def build_ahead(self) -> None:
+        """Fill the cache with what :meth:`execute` would build: more at once than one run of few
+        cells could."""
+        with _pool() as pool:
+            cells = [cell for cell in self.cells if not cell.ruled_out]
+            for done in [pool.submit(self._build, group) for group in _by_kernel(cells)]:
+                done.result()
+
     def _reuse(self) -> None:
         known, self.torn = self.file.read()
         asked = {cell.key: cell for cell in self.cells}

@@ -107,7 +107,8 @@ class Trial:
         host_memory.keep_freed()
         self.contestants = list(contestants)
         self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
-        self._ahead = ThreadPoolExecutor(2)  # what is made and opened before it is needed
+        # What is made and opened before it is needed.
+        self._ahead = ThreadPoolExecutor(2 + len(options.baselines))
         self._runners = Workers(op, contestants, options.limits, options.others)
         self._reference_device = reference_device.ReferenceDevice(op, dtype)
 
@@ -168,8 +169,9 @@ class Trial:
         standing = self._healthy(range(len(self.contestants)), results)
         opening = self._runners.open_ahead(standing, self._pool)
         baselines = [
-            self._ahead.submit(self._runners.baseline, TRUSTED, device)
+            self._ahead.submit(self._runners.baseline, name, device)
             for device in {self._device(i) for i in standing} - {""}
+            for name in dict.fromkeys((TRUSTED, *self.options.baselines))
         ]
         try:
             where = self._reference_device.choose(workload, {self._device(i) for i in standing})
