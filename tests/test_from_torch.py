@@ -421,6 +421,23 @@ def test_files_are_named_as_functions_are() -> None:
     ]
 
 
+def test_no_file_named_after_a_function_of_torch_is_named_as_a_function_of_c_is(
+    tmp_path: Path,
+) -> None:
+    homes = (torch, torch.Tensor, torch.nn.functional, torch.special, torch.linalg)
+    names = sorted({operator_name(name) for home in homes for name in dir(home) if name[0] != "_"})
+    assert {"tanh_", "exp_", "rsqrt_", "softmax"} <= set(names)
+    entries = "".join(f'extern "C" int {name}(const float* x, float* y);\n' for name in names)
+    host_headers = ("cmath", "cstdlib", "cstring", "cstdio", "ctime", "unistd.h", "algorithm")
+    emulated = Path(portkern.__file__).parent / "simt" / "include"
+    for headers, folder in ((host_headers, tmp_path), (("cuda_runtime.h", "cmath"), emulated)):
+        source = tmp_path / "entries.cpp"
+        source.write_text("".join(f"#include <{name}>\n" for name in headers) + entries)
+        argv = ["g++", "-std=c++17", "-fsyntax-only", f"-I{folder}", str(source)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+
 TERMS = st.recursive(
     st.sampled_from(["a", "b", "c"]) | st.integers(1, 99).map(str),
     lambda inner: st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%"]), inner).map(

@@ -20,6 +20,28 @@ _RESERVED = frozenset(
     """.split()
 )
 
+#: Functions that headers of C, POSIX and CUDA declare. Whoever names a file after one of torch's
+#: functions meets them, and a kernel of that name is a second declaration.
+_DECLARED = frozenset(
+    """
+    abort abs access acos acosh alarm asin asinh assert atan atan2 atanh atexit atof atoi atol bind
+    bsearch cabs calloc cbrt ceil chdir clock clone close connect copysign cos cosh cospi ctime
+    cyl_bessel_i0 cyl_bessel_i1 daemon difftime div dup encrypt erand48 erf erfc erfcinv erfcx
+    erfinv exit exp exp10 exp2 expm1 fabs fclose fdim ffs fgetc floor fma fmax fmin fmod fopen fork
+    free frexp fsync gamma getenv getline hypot ilogb index ioctl isalnum isalpha isblank iscntrl
+    isdigit isfinite isgraph isinf islower isnan isnormal isprint ispunct isspace isupper j0 j1 jn
+    kill labs ldexp ldiv lgamma link listen llabs llrint llround localtime lockf log log10 log1p
+    log2 logb longjmp lrint lround lseek malloc mblen memchr memcmp memcpy memmove memset mktime
+    modf nan nearbyint nextafter nexttoward nice norm norm3d norm4d normcdf normcdfinv open pause
+    perror pipe poll pow pow10 printf putc putenv puts qsort raise rand random rcbrt read
+    realloc recv remainder remove remquo rename rewind rhypot rindex rint rnorm rnorm3d
+    rnorm4d round rsqrt scalb scalbln scalbn scanf select send setjmp signal signbit significand
+    sin sincos sincospi sinh sinpi sleep socket sqrt srand std strcat strchr strcmp strcpy strlen
+    strspn strstr strtok swab symlink sync syscall system tan tanh tgamma time times tmpfile
+    tolower toupper trunc truncate ungetc unlink usleep wait write y0 y1 yn
+    """.split()
+)
+
 
 def identifier(text: str, *, taken: Iterable[str] = ()) -> str:
     """``text`` as a name: no other characters, no reserved word, none of ``taken``."""
@@ -42,8 +64,10 @@ def is_identifier(text: str) -> bool:
 
 
 def operator_name(stem: str) -> str:
-    """``24_LogSoftmax`` is ``log_softmax``: a C function is named so."""
+    """``24_LogSoftmax`` is ``log_softmax``, and ``22_Tanh`` is ``tanh_``: a C function is named so,
+    beside those that headers declare."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem)
     plain = re.sub(r"\W+", "_", words, flags=re.ASCII).strip("_").lower()
     plain = re.sub(r"_+", "_", re.sub(r"^[\d_]+", "", plain)) or f"op_{plain}"
-    return identifier(plain)
+    name = identifier(plain)
+    return f"{name}_" if name in _DECLARED else name
