@@ -338,8 +338,8 @@ def each(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def show_on_page(table: str) -> None:
-    begin, end = "<!-- table: benchmarks/port_pitfalls.py -->\n", "<!-- /table -->"
+def show_on_page(table: str, script: str = "benchmarks/port_pitfalls.py") -> None:
+    begin, end = f"<!-- table: {script} -->\n", "<!-- /table -->"
     before, mark, rest = PAGE.read_text(encoding="utf-8").partition(begin)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {begin.strip()}; add it where the table belongs")

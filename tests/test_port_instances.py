@@ -217,3 +217,23 @@ typedef Pack<float> pack;
 __global__ void k(float* x) { *x = 1; }
 """
     assert Slices([text]).of(["k"])[0] == text
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [
+        ("", 16 << 10),
+        ("__shared__ double tile[64][64]; ", 16 << 10),
+        ("__shared__ float4 tile[2 * 1280]; ", 8 << 10),
+        ("__shared__ float tile[SIDE][SIDE]; ", 0),
+        ("__shared__ float tile[UNKNOWN]; ", 16 << 10),
+    ],
+)
+def test_dynamic_shared_memory_is_what_the_static_leaves(
+    arrays: str, expected: int, tmp_path: Path
+) -> None:
+    text = (
+        "#define SIDE 112\n"
+        f"__global__ void k(float* x) {{ extern __shared__ float s[]; {arrays}x[0] = s[0]; }}\n"
+    )
+    assert proposed(text, tmp_path).shared == expected

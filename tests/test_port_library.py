@@ -256,3 +256,27 @@ def test_an_installed_package_is_read_without_importing_it(
     library = read("kernels_of_someone")
     assert library.root == tmp_path / "kernels_of_someone"
     assert len(library.triton) == 3
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("./main 1000 10", ("1000", "10")),
+        ("$(LAUNCHER) ./$(program) -n $(N) 'two words' > out.txt", ("-n", "7", "two words")),
+        ("./main 4 2>&1 | tee log", ("4",)),
+        ("./main $(shell nproc)", ()),
+        ("./main", ()),
+        ("echo 3", ()),
+    ],
+)
+def test_a_makefile_says_what_its_program_is_run_with(
+    tmp_path: Path, recipe: str, expected: tuple[str, ...]
+) -> None:
+    variables = "program = main\nN = 7\nLAUNCHER =\n"
+    make = f"{variables}all:\n\t./other 1\nrun: main\n\t{recipe}\nclean:\n\t./x 2\n"
+    put(tmp_path, "one/Makefile", make)
+    put(tmp_path, "one/main.cu", KERNEL)
+    put(tmp_path, "two/main.cu", KERNEL)
+    library = read(tmp_path)
+    assert library.arguments(PurePosixPath("one/main.cu")) == expected
+    assert library.arguments(PurePosixPath("two/main.cu")) == ()

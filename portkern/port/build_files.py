@@ -13,13 +13,14 @@ NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """``sources`` are files that a build file names, ``programs`` those that it lists together;
-    ``problem`` says why it cannot be read."""
+    """``sources`` are files that a build file names, ``programs`` those that it lists together,
+    ``arguments`` what it starts its program with; ``problem`` says why it cannot be read."""
 
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     sources: tuple[Path, ...] = ()
     programs: tuple[tuple[Path, ...], ...] = ()
+    arguments: tuple[str, ...] = ()
     problem: str = ""
 
     def joined(self, others: Iterable[BuildSettings]) -> BuildSettings:
@@ -29,6 +30,7 @@ class BuildSettings:
             tuple(dict.fromkeys(text for part in parts for text in part.defines)),
             tuple(dict.fromkeys(path for part in parts for path in part.sources)),
             tuple(dict.fromkeys(listed for part in parts for listed in part.programs)),
+            next((part.arguments for part in parts if part.arguments), ()),
         )
 
 
@@ -39,6 +41,7 @@ def read(file: Path, root: Path) -> BuildSettings:
         return BuildSettings(problem=source.reason)
     sources: list[Path] = []
     programs: list[tuple[Path, ...]] = []
+    arguments: tuple[str, ...] = ()
     if file.name == "setup.py":
         extensions = setup_script.read(source.text, file)
         if isinstance(extensions, str):
@@ -51,9 +54,14 @@ def read(file: Path, root: Path) -> BuildSettings:
     else:
         include, defines = makefile.settings(source.text, file.parent)
         programs = makefile.programs(source.text, file.parent)
+        arguments = makefile.arguments(source.text, file.parent)
     folders = dict.fromkeys(path.resolve() for path in include if _is_dir(path))
     return BuildSettings(
-        tuple(folders), tuple(dict.fromkeys(defines)), tuple(sources), tuple(programs)
+        tuple(folders),
+        tuple(dict.fromkeys(defines)),
+        tuple(sources),
+        tuple(programs),
+        arguments,
     )
 
 

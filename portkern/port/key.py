@@ -59,7 +59,8 @@ class Keys:
         digest.update(f"\n{path} {target}\n".encode())
         for unit in units:
             include, defines = self._read.settings(unit)
-            digest.update(json.dumps([str(unit), list(map(str, include)), defines]).encode())
+            said = [str(unit), list(map(str, include)), defines, self._read.arguments(unit)]
+            digest.update(json.dumps(said).encode())
         for file in linked:
             content = file.read_bytes()
             digest.update(f"{file} {len(content)}\n".encode())

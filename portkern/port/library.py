@@ -92,6 +92,10 @@ class Library:
         include, defines = known.include, known.defines
         return tuple(dict.fromkeys(((self.root / path).parent, *include))), defines
 
+    def arguments(self, path: PurePosixPath) -> tuple[str, ...]:
+        """What the nearest build files start a program of this source with."""
+        return _nearest(self._by_folder, (self.root / path).parent, self.root).arguments
+
     def units(self, path: PurePosixPath) -> tuple[SourceFile, ...]:
         """What a compiler is given to see this file: itself, or those that include it, where it is
         a header or no file by itself."""

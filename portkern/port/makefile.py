@@ -13,6 +13,8 @@ _VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
 
 
 _WILDCARD = re.compile(r"\$\(wildcard\s+([^$()]+)\)")
+#: Where a command of a shell ends.
+_SHELL = re.compile(r"\d*[<>|;&]|#")
 #: What a source may be called; of objects, the first of these that is there.
 _SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c", ".hip")
 
@@ -42,6 +44,25 @@ def programs(text: str, folder: Path) -> list[tuple[Path, ...]]:
         if len(listed) > 1:
             found[listed] = None
     return list(found)
+
+
+def arguments(text: str, folder: Path) -> tuple[str, ...]:
+    """Those of the program that the target ``run`` starts first; none where make has to compute
+    one."""
+    running = False
+    for line in _lines(text, folder):
+        if not line.startswith("\t"):
+            running = re.match(r"run\s*:(?!=)", line) is not None
+            continue
+        words = _words(line) if running else []
+        program = next((n for n, word in enumerate(words) if word.startswith("./")), None)
+        if program is None:
+            continue
+        given = words[program + 1 :]
+        ends = (n for n, word in enumerate(given) if _SHELL.match(word))
+        given = given[: next(ends, None)]
+        return () if any("$" in word for word in given) else tuple(given)
+    return ()
 
 
 def _globbed(patterns: str, folder: Path) -> str:

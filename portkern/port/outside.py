@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from portkern.port import library
 from portkern.port.library import Library, SourceFile
 from portkern.port.request import PortRequest
-from portkern.port.translate import translate
+from portkern.port.translate import Context, language, translate
 from portkern.port.tree import PortedFile, encoded, place_of
 
 _INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
@@ -25,11 +25,13 @@ def headers(read: Library, request: PortRequest) -> list[PortedFile]:
         return []
     found: dict[Path, PortedFile] = {}
     for source in (*read.sources, *read.headers):
+        hip = language(source.text) == "hip"
         folders = [f for f in read.settings(source.path)[0] if not f.is_relative_to(read.root)]
         for folder in folders:
             for name in _INCLUDE.findall(source.text):
                 for file in _together(folder, folder / name):
-                    found.setdefault(file, _ported(file, folder, request))
+                    if file not in found:
+                        found[file] = _ported(file, folder, request, hip=hip)
     return [file for file in found.values() if file.after]
 
 
@@ -54,11 +56,14 @@ def _read(path: Path) -> SourceFile | None:
     return next(iter((*alone.sources, *alone.headers)), None)
 
 
-def _ported(path: Path, folder: Path, request: PortRequest) -> PortedFile:
-    """``before`` is empty: the library's folder has no such file."""
+def _ported(path: Path, folder: Path, request: PortRequest, *, hip: bool) -> PortedFile:
+    """``before`` is empty: the library's folder has no such file. ``hip``: a file that is HIP
+    includes it."""
     source, before = _read(path), path.read_bytes()
     name = place_of(folder) / PurePosixPath(path.relative_to(folder))
     if source is None:
         return PortedFile(name, b"", before)
-    text = translate(source.text, path.name, to=request.to, style=request.style).text
+    context = Context(hip=hip)
+    made = translate(source.text, path.name, to=request.to, style=request.style, context=context)
+    text = made.text
     return PortedFile(name, b"", before if text == source.text else encoded(text, before, source))

@@ -96,7 +96,7 @@ class Prover:
             ):
                 file = self._run / expected.FOLDER / f"{str(unit).replace('/', '_')}.txt"
                 source = self._source(unit, original=True)
-                arguments = self._request.arguments
+                arguments = self._arguments(unit)
                 expected.record(source, targets.load(_ORIGINAL), arguments, workdir / "build", file)
         return {
             (file, kernel.name): self._line(known, kept)
@@ -149,9 +149,13 @@ class Prover:
             limits=Limits(
                 run_s=request.run_s,
                 build_s=request.timeout_s,
-                arguments=request.arguments,
+                arguments=self._arguments(unit),
             ),
         )
+
+    def _arguments(self, unit: PurePosixPath) -> tuple[str, ...]:
+        """Of its program: those that are asked for, else its build file's."""
+        return self._request.arguments or self._read.arguments(unit)
 
     def _targets(self) -> tuple[Target, Target | None]:
         """The widest that is asked for, and one of another width."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,20 +14,22 @@ from portkern.port.library import Library, SourceFile
 from portkern.port.lint import lint
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult
+from portkern.port.surroundings import Surroundings
 from portkern.port.syntax import Kernel
 from portkern.port.translate import Translation, single_source, translate
 from portkern.port.tree import PortedFile
-from portkern.spec.target import Target
 
 
 @dataclass(frozen=True)
 class TranslatedFile:
-    """``seen`` are the hazards of the translation, by target: what is left to be looked at."""
+    """``seen`` are the hazards of the translation, by target: what is left to be looked at.
+    ``headers`` are the texts that the lint knows the names and constants of."""
 
     source: SourceFile
     translation: Translation
     ported: PortedFile
     seen: dict[str, tuple[Hazard, ...]]
+    headers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -96,10 +98,17 @@ def translated(read: Library, request: PortRequest) -> list[TranslatedFile]:
     """Sources and headers, in the order of their names."""
     files = sorted([*read.sources, *read.headers], key=lambda file: file.path)
     avoid = [place.resolve() for place in (*request.avoid, request.out)]
-    return [
-        _translated(file, read.root, request)
+    taken = [
+        file
         for file in files
         if not any((read.root / file.path).resolve().is_relative_to(place) for place in avoid)
+    ]
+    around = Surroundings(read, request.include)
+    made = {file.path: _translation(file, request, around) for file in taken}
+    texts = {path: translation.text for path, translation in made.items()}
+    return [
+        _translated(file, made[file.path], read.root, request, around.headers(file, texts))
+        for file in taken
     ]
 
 
@@ -112,23 +121,33 @@ def portable_header(files: Sequence[TranslatedFile]) -> list[PortedFile]:
     return [PortedFile(PurePosixPath(single_source.HEADER), b"", text)]
 
 
-def _translated(file: SourceFile, root: Path, request: PortRequest) -> TranslatedFile:
-    name = file.path.as_posix()
-    translation = translate(file.text, name, to=request.to, style=request.style)
+def _translation(file: SourceFile, request: PortRequest, around: Surroundings) -> Translation:
+    return translate(
+        file.text,
+        file.path.as_posix(),
+        to=request.to,
+        style=request.style,
+        context=around.context(file),
+    )
+
+
+def _translated(
+    file: SourceFile,
+    translation: Translation,
+    root: Path,
+    request: PortRequest,
+    headers: tuple[str, ...],
+) -> TranslatedFile:
     before = (root / file.path).read_bytes()
     after = (
         before if translation.text == file.text else tree.encoded(translation.text, before, file)
     )
     ported = PortedFile(file.path, before, after)
     seen = {
-        str(target): (*translation.hazards, *hazards)
-        for target, hazards in _linted(translation.text, name, request.targets)
+        str(target): (
+            *translation.hazards,
+            *lint(translation.text, file.path.as_posix(), target=target, headers=headers),
+        )
+        for target in request.targets
     }
-    return TranslatedFile(file, translation, ported, seen)
-
-
-def _linted(
-    text: str, name: str, targets: Sequence[Target]
-) -> Iterator[tuple[Target, tuple[Hazard, ...]]]:
-    for target in targets:
-        yield target, lint(text, name, target=target)
+    return TranslatedFile(file, translation, ported, seen, headers)

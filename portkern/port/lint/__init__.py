@@ -66,7 +66,7 @@ def lint(
     return tuple(sorted(hazards, key=lambda h: (h.line, h.column, h.code, h.message)))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _header(text: str, amd: bool) -> Source:
     return Source(text, "header.h", amd=amd)
 

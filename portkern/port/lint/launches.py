@@ -11,6 +11,7 @@ from portkern.port.lint.source import Source, split
 
 _CHEVRONS = re.compile(r"\b(\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(.*?)>>>", re.DOTALL)
 _GGL = re.compile(r"\bhipLaunchKernelGGL(?=\s*\()")
+_NAME = re.compile(r"^\W*(?:HIP_KERNEL_NAME\s*\(\W*)?(?:\w+\s*::\s*)*(\w+)")
 _DIM3 = re.compile(
     r"\bdim3\s+(\w+)\s*(?:\(([^;]*)\)|\{([^;]*)\}|=\s*(?:dim3)?\s*[({]([^;]*)[)}])\s*;"
 )
@@ -40,8 +41,8 @@ def _launches(source: Source) -> Iterator[Launch]:
             yield _launch(source, match[1], match.start(), split(match[2]))
     if "hipLaunchKernelGGL" in source.words:
         for call in source.calls(_GGL):
-            kernel = re.search(r"\w+", call.arguments[0]) if call.arguments else None
-            name = kernel[0] if kernel else ""
+            kernel = _NAME.search(call.arguments[0]) if call.arguments else None
+            name = kernel[1] if kernel else ""
             yield _launch(source, name, call.start, list(call.arguments[1:4]))
 
 

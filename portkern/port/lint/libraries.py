@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from portkern.port.lint.lanes import Lane
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Source, split
+from portkern.port.lint.varying import WARP_NAME
 from portkern.port.lint.width import lanes_of
 from portkern.simt.diagnostics import Severity
 
@@ -75,11 +76,20 @@ def warp_primitives(source: Source, platform: Platform) -> Iterator[Match]:
         }
         if kinds & {Lane.LANE, Lane.WARP} and not kinds & {Lane.LANE32, Lane.WARP32}:
             continue
+        if not kinds and source.hip and _width_is_given(source):
+            continue
         by_32 = bool(kinds & {Lane.LANE32, Lane.WARP32}) or not source.hip
         message = (
             f"{match[0].rstrip('< ')}<{', '.join(arguments)}> takes 64 lanes on gfx9; add , 32"
         )
         yield Match("PK040", match.start(), message, None if by_32 else Severity.NOTE)
+
+
+def _width_is_given(source: Source) -> bool:
+    """Whether warps are numbered by a template's parameter, as code for both widths does it."""
+    parameters = set(re.findall(r"\b(?:int|unsigned|size_t)\s+(\w+)\s*[,>=]", source.code))
+    divisors = set(re.findall(r"[/%]\s*([A-Za-z_]\w*)", source.code))
+    return any(WARP_NAME.fullmatch(name) for name in parameters & divisors - source.macros.keys())
 
 
 def _angle(code: str, opening: int) -> int:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from portkern.port.lint.lanes import Lane
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source
-from portkern.port.lint.width import lanes_of
+from portkern.port.lint.width import blocks_of_half_a_wave, lanes_of
 from portkern.simt.diagnostics import Severity
 
 _MASK_TAKERS = re.compile(
@@ -29,7 +29,6 @@ _LANE_NAME = re.compile(r"(?i)(?:my_?)?lane(?:_?id)?|laneid\w*")
 _SHIFT = re.compile(
     r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)\s*\)?\s*<<\s*(\(?[\w.]+(?:\s*[%&]\s*\w+)?\)?)"
 )
-_SMALL_BLOCK = re.compile(r"__launch_bounds__\s*\(\s*(\w+)")
 
 
 def _narrow_mask(source: Source, function: Function | None, text: str, depth: int = 3) -> str:
@@ -120,10 +119,7 @@ def narrow_ballots(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _one_half(source: Source, function: Function | None) -> bool:
-    """Whether the kernel's blocks have 32 threads at most, by its launch bounds."""
-    bounds = _SMALL_BLOCK.search(function.head) if function else None
-    size = source.integer(bounds[1]) if bounds else None
-    return size is not None and size <= 32
+    return function is not None and blocks_of_half_a_wave(source, function)
 
 
 def _receiver(source: Source, start: int, stop: int, function: Function | None) -> str:
@@ -197,7 +193,7 @@ def lane_bits(source: Source, platform: Platform) -> Iterator[Match]:
         return
     for match in _SHIFT.finditer(source.code):
         function = source.function_at(match.start())
-        if function is None:
+        if function is None or _one_half(source, function):
             continue
         wide = "l" in match[2].lower()  # long has 64 bits wherever HIP runs
         operand = match[3].strip("() ")

@@ -23,6 +23,7 @@ _TIES = re.compile(r"\bcvt\.rn[ai]\b")
 _WMMA = re.compile(r"#\s*include\s*<mma\.h>|\bnvcuda\s*::\s*(?:experimental\s*::\s*)?wmma\b")
 _FRAGMENT = re.compile(r"\b(\w+)\s*(?:/\s*4|%\s*4|>>\s*2|&\s*0?x?3)\b")
 _LANE = re.compile(r"(?i)(?:lane|t_?id|group)\w*")
+_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|el|endif)", re.MULTILINE)
 _HEADERS = {
     "cooperative_groups/reduce.h": ("PK017", "use tile shuffles"),
     "cooperative_groups/scan.h": ("PK017", "use tile shuffles"),
@@ -146,6 +147,8 @@ def architecture_guards(source: Source, platform: Platform) -> Iterator[Match]:
         there = conditions.value(guard.condition, conditions.NVIDIA_DEVICE)
         if here is None or there is None or here == there:
             continue
+        if not here and guard.alternative and _ASM.search(_under(source, guard)):
+            continue  # PTX for NVIDIA, and what all others take instead
         condition = " ".join(guard.condition.split())
         effect = "is left out" if not here else "is compiled, where NVIDIA leaves it out"
         message = (
@@ -153,6 +156,16 @@ def architecture_guards(source: Source, platform: Platform) -> Iterator[Match]:
             "add defined(__HIP_DEVICE_COMPILE__)"
         )
         yield Match("PK026", guard.start, message)
+
+
+def _under(source: Source, guard: conditions.Guard) -> str:
+    """What a condition decides on, up to its #else, #elif or #endif; dead branches too."""
+    depth = 0
+    for match in _CONDITIONAL.finditer(source.text, guard.start):
+        if depth == 1 and match[1] in ("el", "endif"):
+            return source.text[guard.start : match.start()]
+        depth += {"if": 1, "endif": -1}.get(match[1], 1 if not depth else 0)
+    return source.text[guard.start :]
 
 
 def launches_in_kernels(source: Source, platform: Platform) -> Iterator[Match]:

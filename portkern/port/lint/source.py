@@ -40,6 +40,10 @@ _CONSTANT = re.compile(
     r"|unsigned|signed|int|long|short|char|auto|size_t|u?int\d+_t|uint|bool)\s+)*)"
     r"(\w+)\s*(?:=\s*([^;{}]+)|\{([^;{}]*)\})\s*[;}]"
 )
+#: ``typedef float real;``, ``using real = float;``, ``struct real {``.
+_TYPE = re.compile(
+    r"\btypedef\s[^;{}()]*?(\w+)\s*;|\busing\s+(\w+)\s*=(?!=)|\b(?:struct|class)\s+(\w+)\s*(?=[:{])"
+)
 _BUILD = re.compile(r"(?:CMakeLists\.txt|\.cmake|[Mm]akefile(?:\.\w+)?|\.mk|\.py)$")
 
 
@@ -206,8 +210,9 @@ class Source:
 
     @cached_property
     def defined(self) -> frozenset[str]:
-        """The macros and device functions that the file brings itself."""
+        """The macros, types and device functions that the file and its headers bring."""
         names = {match[1] for match in _DEFINE.finditer(self.code)}
+        names |= {match[1] or match[2] or match[3] for match in _TYPE.finditer(self.code)}
         names |= {function.name for function in self.functions}
         return frozenset(names).union(*(header.defined for header in self.headers))
 

@@ -21,6 +21,8 @@ _WARP_CONSTANT = re.compile(
     r"\s*(?:=|\{)\s*64\b"
 )
 _WARP_SIZE_NAME = re.compile(r"(?i)size|width|lanes|warp_?sz|^k?warp$|^wave$|threads")
+_SMALL_BLOCK = re.compile(r"__launch_bounds__\s*\(\s*(\w+)")
+_HALF_WAVE = 32
 _LOWER_HALF = re.compile(r"(?:==\s*0\b|^\s*!\s*\w+\s*$)")
 
 
@@ -43,6 +45,33 @@ def _callees(source: Source, function: Function) -> list[Function]:
                 reached[name] = by_name[name]
                 waiting.append(by_name[name])
     return list(reached.values())
+
+
+@lru_cache(maxsize=512)
+def blocks_of_half_a_wave(source: Source, function: Function) -> bool:
+    """Whether only blocks of 32 threads at most come to a function: by launch bounds, or because
+    every kernel that calls it is launched in this file and never with more."""
+    bounds = _SMALL_BLOCK.search(function.head)
+    size = source.integer(bounds[1]) if bounds else None
+    if size is not None:
+        return size <= _HALF_WAVE
+    kernels = {
+        other.name
+        for other in source.functions
+        if other.kernel and (other.name == function.name or _calls(source, other, function))
+    }
+    threads: dict[str, list[int | None]] = {name: [] for name in kernels}
+    for launch in launches(source):
+        if launch.kernel in threads:
+            threads[launch.kernel].append(launch.threads)
+    return bool(threads) and all(
+        sizes and all(size is not None and size <= _HALF_WAVE for size in sizes)
+        for sizes in threads.values()
+    )
+
+
+def _calls(source: Source, kernel: Function, function: Function) -> bool:
+    return any(callee.name == function.name for callee in _callees(source, kernel))
 
 
 def _ids(lanes: Lanes) -> set[Lane]:
@@ -73,7 +102,7 @@ def leaders(source: Source, platform: Platform) -> Iterator[Match]:
         return
     for function in source.functions:
         whole = {Lane.LANE, Lane.WARP} & _ids(lanes_of(source, function))
-        if not whole:
+        if not whole or blocks_of_half_a_wave(source, function):
             continue
         for inner in (function, *_callees(source, function)):
             lanes = lanes_of(source, inner)
@@ -98,6 +127,8 @@ def numbers_of_32(source: Source, platform: Platform) -> Iterator[Match]:
     for function in source.functions:
         ids = _ids(lanes_of(source, function))
         if not {Lane.LANE32, Lane.WARP32} & ids or {Lane.LANE, Lane.WARP} & ids:
+            continue
+        if blocks_of_half_a_wave(source, function):
             continue
         for inner in (function, *_callees(source, function)):
             lanes = lanes_of(source, inner)

@@ -48,7 +48,13 @@ SCALES = (
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
 #: Of a kernel that goes through its data in strides of the grid: more only take time.
 _MOST_THREADS = 1 << 15
-_SHARED_BYTES = 16 << 10
+#: Of dynamic shared memory where the launch's size is not known, and of all that a block may have
+#: without being asked for more.
+_SHARED_BYTES, _MOST_SHARED = 16 << 10, 48 << 10
+_SHARED_ARRAY = re.compile(
+    r"(?<!extern )__shared__\s+(?:__align__\s*\(\d+\)\s*)?([\w:]+(?:\s+[\w:]+)?)\s+\w+\s*"
+    r"((?:\[[^\]]+\]\s*)+);"
+)
 #: A constant of host code is as it is up to here; larger ones are sizes, which a scale cuts down.
 _SMALL = 1024
 
@@ -327,7 +333,20 @@ class _Proposal:
             if size is not None:
                 return size
         declares = re.search(r"extern\s+(?:\w+\s+)*__shared__", self._text)
-        return _SHARED_BYTES if declares or "HIP_DYNAMIC_SHARED" in self._text else 0
+        if not declares and "HIP_DYNAMIC_SHARED" not in self._text:
+            return 0
+        return max(min(_SHARED_BYTES, _MOST_SHARED - self._static_bytes()), 0)
+
+    def _static_bytes(self) -> int:
+        """Of shared arrays whose sizes are known."""
+        total = 0
+        for array in _SHARED_ARRAY.finditer(self._text):
+            element = element_of(array[1].strip(), self._known)
+            sizes = re.findall(r"\[([^\]]*)\]", array[2])
+            known = [self._names.value(size, self._offset) for size in sizes]
+            if element is not None and None not in known:
+                total += element[0].size * element[1] * math.prod(n for n in known if n)
+        return total
 
 
 def _closed(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from portkern.worker.protocol import RECORD, Execute
 #: What is asked of an original and its port where there is a checked build.
 CHECKERS = ("arithmetic", "bounds", "races", "uninitialised")
 _COMPILERS_AT_ONCE = 2
+#: A program that never ends is waited for so many times its limit at most.
+_MOST_CROWDED = 8.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class Runs:
             str(program.target),
             program.source.language,
             CHECKERS if checked else (),
-            self._limits.run_s,
+            self._limits.run_s * _crowding(),
             order=order,
             seed=seed,
             record_bytes=self._limits.record_bytes if record else 0,
@@ -156,6 +159,13 @@ class Runs:
         seconds = time.monotonic() - begin
         counts = {name: data for name, data in ended.files.items() if name != RECORD}
         return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
+
+
+def _crowding() -> float:
+    """How many processes wait for each processor: a limit that is meant for a processor's time is
+    so much longer by the clock."""
+    waiting = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    return min(max(waiting, 1.0), _MOST_CROWDED)
 
 
 def _first_error(error: BuildError, name: str) -> str:

@@ -118,9 +118,11 @@ def retold(file: TranslatedFile, text: str, request: PortRequest) -> TranslatedF
     left = tuple(_left(before.hazards, before.text, text))
     ported = replace(file.ported, after=tree.encoded(text, file.ported.before, file.source))
     seen = {
-        str(target): (*left, *lint(text, file.name, target=target)) for target in request.targets
+        str(target): (*left, *lint(text, file.name, target=target, headers=file.headers))
+        for target in request.targets
     }
-    return TranslatedFile(file.source, replace(before, text=text, hazards=left), ported, seen)
+    translation = replace(before, text=text, hazards=left)
+    return TranslatedFile(file.source, translation, ported, seen, file.headers)
 
 
 def _left(hazards: Sequence[Hazard], before: str, after: str) -> Iterator[Hazard]:

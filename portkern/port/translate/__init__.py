@@ -18,6 +18,7 @@ from typing import Literal
 from portkern.port.hazard import Hazard
 from portkern.port.translate import single_source
 from portkern.port.translate.back import translate_back
+from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.device import translate_conditions, translate_device
 from portkern.port.translate.draft import Change, Draft
 from portkern.port.translate.inline_ptx import translate_ptx
@@ -25,7 +26,9 @@ from portkern.port.translate.names import table
 from portkern.port.translate.operands import translate_operands
 from portkern.port.translate.renaming import (
     add_headers,
+    defined_values,
     is_ported,
+    names_cuda,
     rename_back,
     rename_headers,
     rename_names,
@@ -34,11 +37,22 @@ from portkern.port.translate.renaming import (
 from portkern.port.translate.warps import translate_warps
 from portkern.simt.translate.lexer import SourceCode
 
-__all__ = ["Change", "Style", "Translation", "translate"]
+__all__ = [
+    "Change",
+    "Context",
+    "Language",
+    "Style",
+    "Translation",
+    "defined_values",
+    "language",
+    "translate",
+]
 
 
 #: HIP alone, or one source for HIP's compiler and CUDA's.
 Style = Literal["hip", "single_source"]
+#: What a file names; ``both`` may also be neither.
+Language = Literal["hip", "cuda", "both"]
 
 
 @dataclass(frozen=True)
@@ -51,19 +65,34 @@ class Translation:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
+def language(text: str, context: Context = NOTHING_AROUND) -> Language:
+    """By the headers and names of the runtimes in it, but for those that are the library's own."""
+    draft = Draft(SourceCode(text), "")
+    if is_ported(draft, table()):
+        return "hip"
+    return "cuda" if names_cuda(draft, table(), context) else "both"
+
+
 def translate(
-    text: str, name: str, *, to: Literal["hip", "cuda"] = "hip", style: Style = "hip"
+    text: str,
+    name: str,
+    *,
+    to: Literal["hip", "cuda"] = "hip",
+    style: Style = "hip",
+    context: Context = NOTHING_AROUND,
 ) -> Translation:
     """The source of a file called ``name``, a path from the library's root, in the other language.
-    What is in it already comes back as it is, so that translating twice is translating once."""
+    What is in it already comes back as it is, so that translating twice is translating once. So
+    does a header of a library in that language that names neither."""
     draft = Draft(SourceCode(text), name)
     ported = is_ported(draft, table())
+    ported = ported or (context.hip and not names_cuda(draft, table(), context))
     if to == "hip":
         if ported:
             warn_of_both(draft, table())
             return Translation(text, (), tuple(draft.hazards))
         kept: dict[str, str] | None = {} if style == "single_source" else None
-        _to_hip(draft, kept)
+        _to_hip(draft, kept, context)
         if kept is not None:
             return _for_both(draft, kept)
     elif ported:
@@ -80,12 +109,12 @@ def _for_both(draft: Draft, kept: Mapping[str, str]) -> Translation:
     return Translation(text, changes, tuple(sorted(draft.hazards)), kept)
 
 
-def _to_hip(draft: Draft, kept: dict[str, str] | None) -> None:
-    present = rename_headers(draft, table())
+def _to_hip(draft: Draft, kept: dict[str, str] | None, context: Context) -> None:
+    present = rename_headers(draft, table(), context)
     translate_conditions(draft)
     translate_device(draft)
     translate_operands(draft)
     translate_warps(draft)
     translate_ptx(draft)
-    used = rename_names(draft, table(), kept)
+    used = rename_names(draft, table(), kept, own=context.macros)
     add_headers(draft, present, used=used)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.draft import Draft
-from portkern.port.translate.names import Table, is_hip_header
-from portkern.simt.translate.lexer import Directive, Kind
+from portkern.port.translate.names import Table, is_hip_header, table
+from portkern.simt.translate.lexer import Directive, Kind, SourceCode
 
 #: What HIP has no header for and needs none, once its functions are written otherwise.
 _DROPPED = frozenset(
@@ -74,22 +75,62 @@ def is_ported(draft: Draft, table: Table) -> bool:
     )
 
 
+def names_cuda(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> bool:
+    """Whether the file has a header or a name of CUDA's that HIP calls otherwise."""
+    for _, path in includes(draft):
+        if path in context.own:
+            continue
+        name = table.headers.get(path)
+        if _by_folder(path) or _FOREIGN_HEADER.fullmatch(path):
+            return True
+        if name is not None and name.hip != name.cuda:
+            return True
+    own = context.macros | _values(draft.code, table)
+    return any(draft.code.text[i] not in own for i in _cuda_names(draft, table))
+
+
 def warn_of_both(draft: Draft, table: Table) -> None:
     """Say where a file that names HIP has a name of CUDA's that HIP has a name for."""
+    for i in _cuda_names(draft, table):
+        text = draft.code.text[i]
+        draft.warn(i, "PK106", f"{text} in a file that names HIP; nothing is changed")
+        return
+
+
+def _cuda_names(draft: Draft, table: Table) -> Iterator[int]:
     skipped = _in_includes(draft)
     for i, token in enumerate(draft.code.tokens):
         name = table.names.get(token.text) if token.kind is Kind.NAME else None
         if name is None or i in skipped or name.hip in ("", name.cuda):
             continue
         if draft.is_free_name(i) and _OF_CUDA.fullmatch(token.text):
-            draft.warn(i, "PK106", f"{token.text} in a file that names HIP; nothing is changed")
-            return
+            yield i
 
 
-def rename_headers(draft: Draft, table: Table) -> set[str]:
+def defined_values(text: str) -> frozenset[str]:
+    """The macros of a text that stand for values, not for names of CUDA's that HIP calls otherwise:
+    what has such a macro of its own needs no counterpart of the name."""
+    return _values(SourceCode(text), table()) if "define" in text else frozenset()
+
+
+def _values(code: SourceCode, table: Table) -> frozenset[str]:
+    found: set[str] = set()
+    for d in code.directives:
+        if d.name != "define" or d.begin + 2 >= d.end or d.body != d.begin + 3:
+            continue
+        body = [word for word in code.text[d.body : d.end] if word not in found]
+        names = [table.names.get(word) for word in body]
+        if d.body < d.end and all(name is None or name.hip == name.cuda for name in names):
+            found.add(code.text[d.begin + 2])
+    return frozenset(found)
+
+
+def rename_headers(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> set[str]:
     """Returns the HIP headers that the file includes then."""
     present: set[str] = set()
     for d, path in includes(draft):
+        if path in context.own:
+            continue
         name = table.headers.get(path)
         hip = name.hip if name is not None else _by_folder(path)
         if hip:
@@ -99,6 +140,8 @@ def rename_headers(draft: Draft, table: Table) -> set[str]:
         elif path in _DROPPED:
             draft.note(d.begin, f"#include <{path}>", "", "HIP has no such header; see PK104")
             draft.replace(d.begin, d.end, "")
+        elif path in context.headers and not _FOREIGN_HEADER.fullmatch(path):
+            continue
         elif path not in _LINTED and (name is not None or _FOREIGN_HEADER.fullmatch(path)):
             draft.warn(d.begin, "PK102", f"HIP has no counterpart of <{path}>")
     return present
@@ -120,10 +163,18 @@ def _include(draft: Draft, d: Directive, before: str, after: str, why: str) -> N
     draft.replace(first, d.end, text)
 
 
-def rename_names(draft: Draft, table: Table, kept: dict[str, str] | None = None) -> bool:
+def rename_names(
+    draft: Draft,
+    table: Table,
+    kept: dict[str, str] | None = None,
+    *,
+    own: Collection[str] = (),
+) -> bool:
     """Whether any name is HIP's then. With ``kept``, names stay and are listed there, each with
-    HIP's; namespaces change all the same."""
+    HIP's; namespaces change all the same. ``own`` are macros that the library defines itself; so
+    are the file's."""
     code, seen, renamed = draft.code, set[str](), False
+    own = _values(code, table).union(own)
     skipped = _in_includes(draft)
     for i, token in enumerate(code.tokens):
         if token.kind is not Kind.NAME or i in skipped:
@@ -140,7 +191,7 @@ def rename_names(draft: Draft, table: Table, kept: dict[str, str] | None = None)
             continue
         if not draft.is_free_name(i) or (text in _NAMESPACES and not _is_namespace(draft, i)):
             continue
-        if name.hip == name.cuda:
+        if name.hip == name.cuda or text in own:
             continue
         if name.hip:
             renamed = True

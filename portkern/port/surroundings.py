@@ -1,0 +1,146 @@
+"""What each file of a library is told by the others: whose headers they are, what these define, and
+whether the library is HIP already."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from portkern.port import source_text
+from portkern.port.library import Library, SourceFile
+from portkern.port.source_text import Unreadable
+from portkern.port.translate import Context, Language, defined_values, language
+
+INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
+_SAYS_HIP = re.compile(r"\bhip[A-Z/]|__HIP|USE_ROCM")
+#: Of folders elsewhere, at most so many headers are read, each of so many bytes.
+_MOST_OUTSIDE, _MOST_BYTES = 64, 1 << 18
+
+
+class Surroundings:
+    """``include`` are folders that the user names."""
+
+    def __init__(self, read: Library, include: Sequence[Path] = ()) -> None:
+        self._read, self._include = read, include
+        self._files = {file.path: file for file in (*read.sources, *read.headers)}
+        self._texts: dict[Path, str | None] = {}
+
+    def context(self, file: SourceFile) -> Context:
+        return replace(self._own(file), hip=self._among_hip(file))
+
+    def _own(self, file: SourceFile) -> Context:
+        names = set(INCLUDE.findall(file.text))
+        folders = self._folders(file)
+        there = frozenset(name for name in names if self._found(name, file, folders) is not None)
+        beside = {os.path.normpath(file.path.parent / name): name for name in names}
+        own = frozenset(beside[str(path)] for path in file.includes if str(path) in beside)
+        macros = frozenset[str]().union(*map(defined_values, self._own_headers(file)))
+        return Context(headers=there, own=own, macros=macros)
+
+    def headers(self, file: SourceFile, texts: Mapping[PurePosixPath, str]) -> tuple[str, ...]:
+        """The texts of all headers that the file includes, at any depth: the library's own as
+        ``texts`` has them, and others as they are."""
+        own = [texts[path] for path in self._included(file) if path in texts]
+        return (*own, *self._outside(file))
+
+    def _own_headers(self, file: SourceFile) -> Iterator[str]:
+        for path in self._included(file):
+            yield self._files[path].text
+
+    def _included(self, file: SourceFile) -> list[PurePosixPath]:
+        seen: dict[PurePosixPath, None] = {}
+        queue = list(file.includes)
+        while queue:
+            path = queue.pop()
+            if path not in seen and path in self._files and path != file.path:
+                seen[path] = None
+                queue += self._files[path].includes
+        return list(seen)
+
+    def _outside(self, file: SourceFile) -> list[str]:
+        """Headers of folders elsewhere that build files or the user name."""
+        asking = [file, *(self._files[path] for path in self._included(file))]
+        folders = (*self._folders(file), *self._include)
+        queue = [
+            self._found(name, one, folders) for one in asking for name in INCLUDE.findall(one.text)
+        ]
+        seen: dict[Path, str] = {}
+        while queue and len(seen) < _MOST_OUTSIDE:
+            path = queue.pop()
+            if path is None or path in seen or path.is_relative_to(self._read.root):
+                continue
+            text = self._text(path)
+            if text is None:
+                continue
+            seen[path] = text
+            queue += [
+                self._at(folder / name)
+                for name in INCLUDE.findall(text)
+                for folder in (path.parent, *folders)
+            ]
+        return list(seen.values())
+
+    def _found(self, name: str, file: SourceFile, folders: Sequence[Path]) -> Path | None:
+        here = (self._read.root / file.path).parent
+        places = (self._at(folder / name) for folder in (here, *folders))
+        return next((place for place in places if place is not None), None)
+
+    def _folders(self, file: SourceFile) -> tuple[Path, ...]:
+        return self._read.settings(file.path)[0]
+
+    def _at(self, path: Path) -> Path | None:
+        plain = Path(os.path.normpath(path))
+        return plain if self._text(plain) is not None else None
+
+    def _text(self, path: Path) -> str | None:
+        if path not in self._texts:
+            self._texts[path] = _text(path)
+        return self._texts[path]
+
+    def _among_hip(self, file: SourceFile) -> bool:
+        if not self._languages:
+            return False
+        around = {
+            self._languages[path] for path in (*self._including(file.path), *self._included(file))
+        }
+        return "hip" in around and "cuda" not in around
+
+    def _including(self, path: PurePosixPath) -> set[PurePosixPath]:
+        """The files that include it, at any depth."""
+        seen: set[PurePosixPath] = set()
+        queue = [path]
+        while queue:
+            for other in self._includers.get(queue.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    queue.append(other)
+        return seen
+
+    @cached_property
+    def _includers(self) -> dict[PurePosixPath, list[PurePosixPath]]:
+        includers: dict[PurePosixPath, list[PurePosixPath]] = {}
+        for file in self._files.values():
+            for included in file.includes:
+                includers.setdefault(included, []).append(file.path)
+        return includers
+
+    @cached_property
+    def _languages(self) -> dict[PurePosixPath, Language]:
+        """Of every file; empty where none can be HIP."""
+        if not any(_SAYS_HIP.search(file.text) for file in self._files.values()):
+            return {}
+        return {path: language(file.text, self._own(file)) for path, file in self._files.items()}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+    except OSError:
+        return None
+    source = source_text.read(path)
+    return None if isinstance(source, Unreadable) else source.text

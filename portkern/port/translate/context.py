@@ -1,0 +1,21 @@
+"""What the translation of a file is told by the files around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Context:
+    """``hip``: of the files that include it or that it includes, those that name a runtime name
+    HIP's. ``headers`` are paths, as
+    ``#include`` names them, of headers that are there; ``own`` are those of them that the library
+    brings itself. ``macros`` are the values that the library's headers define."""
+
+    hip: bool = False
+    headers: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    macros: frozenset[str] = frozenset()
+
+
+NOTHING_AROUND = Context()
