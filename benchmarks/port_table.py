@@ -235,7 +235,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         reasons = list(row["reasons"].items())
         if reasons or row["failed"]:
             to = f" to {', '.join(row['targets'])}" if len(asked) > 1 else ""
-            lines += [f"Why not, in {row['library']}{to}:", ""]
+            lines += [f"Why not, in {_name(row)}{to}:", ""]
             lines += [f"- {count} × {why}" for why, count in reasons[:MOST_REASONS]]
             rest = sum(count for _, count in reasons[MOST_REASONS:])
             lines += [f"- {rest} for other reasons"] if rest else []
@@ -248,20 +248,30 @@ def _table(rows: Sequence[Mapping[str, Any]], targets: Sequence[str]) -> list[st
     head += ["proven and built", "proven", "wrong", "needs a human", "needs hardware", "not proven"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
-        name = f"{row['library']} ({row['of']})" if row.get("of") else row["library"]
         built = [row["built"].get(target, 0) for target in targets]
         outcomes = [row["outcomes"].get(outcome, 0) for outcome in OUTCOMES]
-        cells = [name, row["kernels"], row["examined"], *built, row["proven_and_built"], *outcomes]
+        cells = [
+            _name(row),
+            row["kernels"],
+            row["examined"],
+            *built,
+            row["proven_and_built"],
+            *outcomes,
+        ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
 
 
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['library']} ({row['of']})" if row.get("of") else str(row["library"])
+
+
 def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
-    """These rows in place of those that the libraries had."""
+    """These rows in place of those that the libraries had, each sample's for itself."""
     file = RESULTS / "port-table.json"
     known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
     # A library has a row for GPUs and one for each set of other ways.
-    by_name = {(row["library"], *_ways(row)): row for row in [*known, *rows]}
+    by_name = {(row["library"], _seed(row), *_ways(row)): row for row in [*known, *rows]}
     said = {"host": host.machine(), "rows": list(by_name.values())}
     file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     table = markdown(said["rows"])
@@ -270,6 +280,10 @@ def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
         begin, end = "<!-- table: benchmarks/port_table.py -->\n", "<!-- /table -->"
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
         PAGE.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
+
+
+def _seed(row: Mapping[str, Any]) -> str:
+    return str(row.get("of", "")).rpartition("seed ")[2]
 
 
 def _ways(row: Mapping[str, Any]) -> list[str]:

@@ -91,6 +91,9 @@ def test_a_copy_of_a_cuda_header_is_the_librarys_own(tmp_path: Path) -> None:
     assert source in text(files["a.cu"])
     assert not codes(files["math_constants.h"])
     assert not codes(files["a.cu"])
+    hip = port(tmp_path / "hip", a__hip=HIP + source, sum__h=SUM, math_constants__h=constants)
+    assert not codes(hip["a.hip"])
+    assert not codes(hip["math_constants.h"])
 
 
 def test_without_its_own_copy_a_constant_is_hips(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def translate(
     ported = ported or (context.hip and not names_cuda(draft, table(), context))
     if to == "hip":
         if ported:
-            warn_of_both(draft, table())
+            warn_of_both(draft, table(), context)
             return Translation(text, (), tuple(draft.hazards))
         kept: dict[str, str] | None = {} if style == "single_source" else None
         _to_hip(draft, kept, context)

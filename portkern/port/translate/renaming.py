@@ -85,23 +85,25 @@ def names_cuda(draft: Draft, table: Table, context: Context = NOTHING_AROUND) ->
             return True
         if name is not None and name.hip != name.cuda:
             return True
-    own = context.macros | _values(draft.code, table)
-    return any(draft.code.text[i] not in own for i in _cuda_names(draft, table))
+    return next(_cuda_names(draft, table, context), None) is not None
 
 
-def warn_of_both(draft: Draft, table: Table) -> None:
+def warn_of_both(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> None:
     """Say where a file that names HIP has a name of CUDA's that HIP has a name for."""
-    for i in _cuda_names(draft, table):
+    for i in _cuda_names(draft, table, context):
         text = draft.code.text[i]
         draft.warn(i, "PK106", f"{text} in a file that names HIP; nothing is changed")
         return
 
 
-def _cuda_names(draft: Draft, table: Table) -> Iterator[int]:
+def _cuda_names(draft: Draft, table: Table, context: Context) -> Iterator[int]:
     skipped = _in_includes(draft)
+    own = context.macros | _values(draft.code, table)
     for i, token in enumerate(draft.code.tokens):
         name = table.names.get(token.text) if token.kind is Kind.NAME else None
         if name is None or i in skipped or name.hip in ("", name.cuda):
+            continue
+        if token.text in own:
             continue
         if draft.is_free_name(i) and _OF_CUDA.fullmatch(token.text):
             yield i
