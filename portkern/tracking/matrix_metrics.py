@@ -4,7 +4,7 @@ the last ``/`` of a metric's name."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,12 @@ def counts(group: TableGroup) -> dict[str, float]:
     if group.speedup is not None:
         metrics["geomean_speedup"] = group.speedup.value
     return metrics
+
+
+def without_new_zeros(numbers: Mapping[str, float], before: Collection[str]) -> dict[str, float]:
+    """Of verdicts and evidence those that are there, or were ``before``: the zeros of all others
+    would be most of what a small group has."""
+    return {name: n for name, n in numbers.items() if n or "/" not in name or name in before}
 
 
 def changes(comparison: Comparison | None) -> dict[str, float]:

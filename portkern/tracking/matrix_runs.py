@@ -80,18 +80,22 @@ class _Matrix:
         where.end_lost()
         began, ended = matrix_metrics.span_ms(self.records)
         parent, ordinal = self._parent(where, token, began)
+        self._files(where, parent)
         numbers = matrix_metrics.counts(self.table.whole) | matrix_metrics.changes(self.comparison)
         where.add(parent, numbers | self._of_cells(FEW + MORE), ended, tags=self._tags())
         judged = [group for group in self.table.cells.values() if _was_judged(group)]
         self._children(where, parent, judged)
         self._point(where, numbers | self._of_cells(FEW), ended, ordinal)
+        where.finish(parent, ended)
+        return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
+
+    def _files(self, where: Store, parent: str) -> None:
+        """Before there are metrics: to find where artifacts lie, MLflow reads the whole run."""
         where.client.log_table(parent, matrix_metrics.rows(self.table), "matrix.json")
         where.add_files(parent, self.folder)
         if not (self.folder / "records.jsonl").is_file():
             lines = "".join(record.to_json() + "\n" for record in self.records)
             where.client.log_text(parent, lines, "records.jsonl")
-        where.finish(parent, ended)
-        return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
 
     def _of_cells(self, kinds: Collection[str]) -> dict[str, float]:
         numbers: dict[str, float] = {}
@@ -129,7 +133,9 @@ class _Matrix:
                 continue
             began, ended = matrix_metrics.span_ms(group.records)
             tags = {"mlflow.parentRunId": parent, GROUP: name, "kind": "group"}
-            numbers = matrix_metrics.counts(group) | matrix_metrics.cell_metrics(group, FEW)
+            before = run.data.metrics if run else ()
+            numbers = matrix_metrics.without_new_zeros(matrix_metrics.counts(group), before)
+            numbers |= matrix_metrics.cell_metrics(group, FEW)
             child = str(run.info.run_id) if run else where.start(name, tags, began_ms=began)
             where.finish(child, ended)  # that it is complete, its digest says
             given = run.data.params if run else {}
