@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.cli import main
+from portkern.cli.verbs import regressions
 from portkern.errors import ConfigError
 from portkern.records.record import (
     Environment,
@@ -150,7 +151,19 @@ def test_a_cell_says_what_it_would_have_seen() -> None:
 
 def test_nothing_is_said_of_times_before_the_fifth_run() -> None:
     told = change(nights(4, 0.01), after(30.0))
-    assert told.change is Change.INSUFFICIENT and "4 earlier runs" in told.detail
+    assert told.change is Change.INSUFFICIENT and "4 earlier times" in told.detail
+
+
+def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
+    """Nights of a busy machine are runs of it, and say nothing of its times."""
+    busy = timing(10.0, noisy="the machine was busy")
+    history = nights(2, 0.01) + [
+        Night.of(f"busy-{n}", [record(night=n, timing=busy)]) for n in (2, 3, 4)
+    ]
+    told = change(history, after(30.0))
+    assert told.change is Change.INSUFFICIENT
+    assert told.detail.startswith("2 earlier times of this machine to compare with, expected 5")
+    assert "5 are there, 3 of them noisy: the machine was busy" in told.detail
 
 
 # ---- runs
@@ -355,6 +368,14 @@ def test_decisions_that_cannot_be_read_are_refused(text: str, tmp_path: Path) ->
         decided(text, tmp_path)
 
 
+def test_decisions_that_cannot_be_read_are_no_lack_of_a_baseline(tmp_path: Path) -> None:
+    """``none`` says that there may be no earlier run, not that anything else may be wrong."""
+    night = Night.of("now", [record()])
+    (tmp_path / "decisions.yaml").write_text("accepted: 3")
+    with pytest.raises(ConfigError, match=r"decisions\.yaml"):
+        regressions.against_first(["last_green", "none"], night, tmp_path)
+
+
 # ---- the verbs
 
 
@@ -389,6 +410,29 @@ def test_diff_lists_the_worst_first(reports: Path, capsys: pytest.CaptureFixture
     document = json.loads(capsys.readouterr().out)
     assert document["counts"] == {"new failure": 1, "suspicious": 1}
     assert document["cells"][1]["moved"] > 0.3 and len(document["history"]) == 10
+
+
+def test_without_an_earlier_run_the_note_says_what_was_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night = Night.of("now", [record()])
+    asked = ["tag:v1", "window:5", "none"]
+    assert regressions.against_first(asked, night, tmp_path) is None
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"portkern: note: not compared: No run in {tmp_path} has the tag 'v1'")
+    assert f"No earlier run in {tmp_path} shares cells with now" in line
+
+
+def test_why_nothing_is_said_of_times_is_a_line(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = timing(10.0, noisy="the machine was busy")
+    written(reports, {"busy": [record(night=21, timing=busy), record("sum", 10.0, 21)]})
+    assert main.run(["diff", "night-09", "busy"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "busy against night-09: 1 not comparable, 1 unchanged",
+        "not comparable: the machine was busy",
+    ]
 
 
 def test_runs_that_cannot_be_compared_are_told(

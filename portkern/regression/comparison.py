@@ -127,6 +127,8 @@ class Comparison:
         )
         least = rule.visible(history, common) if len(history) >= rule.LEAST else None
         told = _told(change, moved, least, len(history), statistic)
+        if least is None and len(earlier) > len(history):
+            told = f"{told}; {len(earlier)} are there, {_unusable(earlier, timed)}"
         if change in (Change.SLOWER, Change.FASTER) and statistic == "against eager":
             own = self._own_move(series, alike, [new, *races])
             if own * moved <= 0 or abs(own) < OWN_SHARE * abs(moved):
@@ -273,6 +275,15 @@ def _as_multiples(history: Sequence[float], value: float) -> tuple[float, ...]:
     return tuple(math.exp(one - usual) for one in (*history, value))
 
 
+def _unusable(earlier: Mapping[str, Outcome], timed: Mapping[str, Outcome]) -> str:
+    """Of some of the times, why they are no measure."""
+    noisy = Counter(one.timing.noisy for one in earlier.values() if one.timing and one.timing.noisy)
+    for why, count in noisy.most_common(1):
+        return f"{count} of them noisy: {why}"
+    untimed = len(earlier) - len(timed)
+    return f"{untimed} of them without a time" if untimed else "the others are of other machines"
+
+
 def _values(records: Iterable[Outcome], statistic: Statistic) -> Iterator[float]:
     for record in records:
         value = log_time(record, statistic)
@@ -284,7 +295,7 @@ def _told(
     change: Change, moved: float, least: float | None, runs: int, statistic: Statistic
 ) -> str:
     if least is None:
-        return f"{runs} earlier runs of this machine, expected {rule.LEAST}"
+        return f"{runs} earlier times of this machine to compare with, expected {rule.LEAST}"
     seen = f"would have seen {math.expm1(least):.0%}"
     if change is Change.UNCHANGED:
         return f"{math.expm1(moved):+.0%} {statistic}; {seen}"

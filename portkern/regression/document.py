@@ -19,6 +19,8 @@ from portkern.regression.series import Series
 FILE = "regressions.json"
 #: What is counted and not listed.
 QUIET = (Change.UNCHANGED, Change.INSUFFICIENT, Change.TOO_NOISY, Change.NOT_COMPARABLE)
+#: Of which a time is there, and cannot be judged.
+SILENT = (Change.NOT_COMPARABLE, Change.INSUFFICIENT)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class Changes:
     def listed(self) -> list[CellChange]:
         """Those of which there is something to say."""
         return [cell for cell in self.cells if cell.change not in QUIET]
+
+    @property
+    def silent(self) -> list[str]:
+        """Why nothing is said of times that were taken: a line for each change of
+        :data:`SILENT`, with its commonest reason."""
+        lines = []
+        for change in SILENT:
+            whys = Counter(cell.detail for cell in self.cells if cell.change is change)
+            for why, count in whys.most_common(1):
+                share = "" if count == whys.total() else f" ({count} of {whys.total()})"
+                lines.append(f"{change}: {why}{share}")
+        return lines
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -24,9 +24,11 @@ def show(table: Table, console: Console) -> None:
         rows.add_row(*map(Text, cells))  # not markup, whatever is in brackets
     console.print(rows)
     if table.whole.noisy:
+        what = "1 time is" if table.whole.noisy == 1 else f"{table.whole.noisy} times are"
+        mean = "enters" if table.whole.noisy == 1 else "enter"
         console.print(
-            f"{table.whole.noisy} times are too noisy to be compared and enter no mean: the "
-            "machine was busy, or the kernel's time varies; see timing.noisy in records.jsonl"
+            f"{what} too noisy to be compared and {mean} no mean: the machine was busy, or the "
+            "kernel's time varies; see timing.noisy in records.jsonl"
         )
     failing = table.whole.failing
     for record in failing[:MOST_FAILURES]:

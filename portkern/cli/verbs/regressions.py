@@ -54,22 +54,33 @@ def against_first(
     baselines: Sequence[str], after: Night, reports: Path, given: Collection[str] = ()
 ) -> Comparison | None:
     """None where there is none of them and ``none`` is the last. Raises ConfigError."""
+    decisions = Decisions.read(reports)  # what is wrong with them is no lack of a run
+    missing: list[str] = []
     for baseline in baselines:
         if baseline == NONE:
-            print(f"portkern: note: there is no {' or '.join(baselines[:-1])}", file=sys.stderr)
+            whys = "; ".join(dict.fromkeys(missing)) or f"baseline={NONE}"
+            print(f"portkern: note: not compared: {printable(whys)}", file=sys.stderr)
             return None
         try:
-            return against(baseline, after, reports, given)
-        except ConfigError:
+            return against(baseline, after, reports, given, decisions)
+        except ConfigError as error:
             if baseline == baselines[-1]:
                 raise
+            missing.append(str(error))
     return None
 
 
-def against(baseline: str, after: Night, reports: Path, given: Collection[str] = ()) -> Comparison:
+def against(
+    baseline: str,
+    after: Night,
+    reports: Path,
+    given: Collection[str] = (),
+    decisions: Decisions | None = None,
+) -> Comparison:
     """``last_green``, ``window:N`` (the newest run before, by the times of N), ``promoted``,
     ``tag:NAME`` (the newest with it) or a run's name. What the command line left out by one of the
-    options ``given`` is not missed. Raises ConfigError where there is no such run."""
+    options ``given`` is not missed. ``decisions`` are those that lie in ``reports``. Raises
+    ConfigError where there is no such run."""
     problems: list[str] = []
     earlier = nights.newest_first(after, reports, problems)
     most = rule.LONGEST
@@ -78,9 +89,9 @@ def against(baseline: str, after: Night, reports: Path, given: Collection[str] =
     history = list(itertools.islice(earlier, most))
     before = _before(baseline, after, reports, itertools.chain(history, earlier))
     fields = [ASKED[name] for name in given if name in ASKED]
-    decisions = Decisions.read(reports)
     within = before.within(after, fields)
-    return Comparison(within, after, history[::-1], problems, decisions)
+    decided = Decisions.read(reports) if decisions is None else decisions
+    return Comparison(within, after, history[::-1], problems, decided)
 
 
 def _before(baseline: str, after: Night, reports: Path, earlier: Iterator[Night]) -> Night:
@@ -136,6 +147,8 @@ def note(comparison: Comparison) -> None:
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:
-    """One for each cell that changed, the worst first, and one for all."""
+    """One for each cell that changed, the worst first, one for all, and why of some times nothing
+    is said."""
     changes = document.of(comparison)
-    return [*map(str, changes.cells if everything else changes.listed), str(changes)]
+    cells = changes.cells if everything else changes.listed
+    return [*map(str, cells), str(changes), *(() if everything else changes.silent)]
