@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from portkern.cli import main
 from portkern.cli.config import resolve
 from portkern.cli.verbs.matrix import MatrixOptions
+from portkern.execution.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "docs" / "ci").iterdir())
@@ -44,12 +47,61 @@ def test_the_commands_of_a_recipe_are_commands(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
-def test_a_recipe_installs_what_there_is(recipe: Path) -> None:
+def test_a_recipe_installs_what_there_is_from_where_it_is(recipe: Path) -> None:
+    """Which is no package index: a name alone could be anybody's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = re.findall(r"portkern\[([\w,]+)\]", recipe.read_text(encoding="utf-8"))
+    text = recipe.read_text(encoding="utf-8")
+    (place,) = re.findall(r"PORTKERN\s*[:=]\s*'?([^\s']+)", text)
+    asked = [Requirement(one.replace("$PORTKERN", place)) for one in re.findall(r'"(.+?)"', text)
+             if one.startswith("portkern[")]  # fmt: skip
     assert asked
-    for extras in asked:
-        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+    for requirement in asked:
+        assert requirement.extras <= project["optional-dependencies"].keys()
+        assert requirement.url == place
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_the_steps_of_a_recipe_are_scripts(recipe: Path) -> None:
+    """As a shell reads them, with what the CI system fills in."""
+    written = steps(recipe)
+    assert written
+    for step in written:
+        script = re.sub(r"\$\{\{[^}]*\}\}", "1", step)
+        argv = ["bash", "-n", "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_what_a_recipe_runs_can_be_planned(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command to its end, but for the kernels: which cells it has is known."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "relu.cpp").write_text(RELU)
+    for _, verb, *overrides in commands(recipe):
+        if verb == "matrix":
+            left = [word for word in overrides if not word.startswith("baseline=")]
+            assert main.run([verb, *left, "plan=night.json"]) == 0
+            assert any(cell.kernel for cell in Plan.read(tmp_path / "night.json").cells)
+        else:
+            assert main.run([verb, *overrides]) == 0
+
+
+def steps(recipe: Path) -> list[str]:
+    """The shell's scripts of a recipe."""
+    text = recipe.read_text(encoding="utf-8")
+    if recipe.name == "Jenkinsfile":
+        return [
+            long or short
+            for long, short in re.findall(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.DOTALL)
+        ]
+    read: Any = yaml.safe_load(text)
+    if recipe.name == "gitlab.yml":
+        return [*read["kernels"]["before_script"], *read["kernels"]["script"]]
+    return [step["run"] for job in read["jobs"].values() for step in job["steps"] if "run" in step]
 
 
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if r.suffix == ".yml"], ids=lambda p: p.name)
