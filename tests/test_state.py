@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import time
@@ -117,6 +118,18 @@ def test_the_rounding_is_seen_by_what_it_does(mode: int, name: str) -> None:
     finally:
         libm.fesetround(NEAREST)
     assert f"the rounding of additions was to nearest and is {name}" in changes
+
+
+def test_a_worker_that_is_pinned_to_a_processor_is_no_change_of_the_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As torch 2.14 counts them.
+    monkeypatch.setattr(torch, "get_num_interop_threads", lambda: len(os.sched_getaffinity(0)))
+    snapshot, processors = Snapshot(), os.sched_getaffinity(0)
+    pinned = {min(processors)}
+    with set_to(lambda where: os.sched_setaffinity(0, where), pinned, processors):
+        assert snapshot.changes() == []
+        assert os.sched_getaffinity(0) == pinned
 
 
 def test_a_function_that_is_added_is_no_change() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portkern.errors import BuildError, LaunchError
+from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
+from portkern.toolchain import returned
 from portkern.toolchain.torch_device import TorchDevice
 
 if TYPE_CHECKING:
@@ -28,17 +29,13 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import torch
 
     function = import_function(artifact.path, request)
-    name = request.candidate.entry
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
-        returned = function(*call.inputs, **call.scalars)
-        outputs = returned if isinstance(returned, tuple | list) else (returned,)
-        for output in outputs:
-            # Exactly: a subclass may compute when it is looked at.
-            if type(output) is not torch.Tensor:
-                kind = type(output).__name__
-                raise LaunchError(f"{name} returned an object of type {kind}, expected a Tensor")
-        return outputs
+        result = function(*call.inputs, **call.scalars)
+        # Exactly: a subclass may compute when it is looked at.
+        return returned.outputs(
+            result, request, call.dims, kind=torch.Tensor, called="torch.Tensor", exactly=True
+        )
 
     opened: Device = device
     return Kernel(opened, launch)

@@ -23,7 +23,7 @@ from portkern.spec.backend import (
 )
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
-from portkern.toolchain import host
+from portkern.toolchain import host, returned
 from portkern.toolchain.run_tool import package_version
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ class PallasBackend(Backend):
 
         def launch(call: Call) -> Sequence[jax.Array]:
             result = function(*call.inputs, **call.scalars)
-            outputs = result if isinstance(result, tuple | list) else (result,)
+            outputs = returned.outputs(
+                result, request, call.dims, kind=jax.Array, called="jax.Array"
+            )
             device.enqueued(outputs)
             return outputs
 

@@ -24,7 +24,7 @@ from portkern.spec.backend import (
     Venues,
 )
 from portkern.spec.target import Target
-from portkern.toolchain import host, torch_module
+from portkern.toolchain import host, returned, torch_module
 from portkern.toolchain.run_tool import package_dir, package_version
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.toolchain.torch_stand_in import passing_for_gpu
@@ -97,10 +97,10 @@ class TritonBackend(Backend):
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         _set_environment(Path(tempfile.mkdtemp(prefix="triton-")))
+        import torch
+
         device = TorchDevice(venue.device)
         if device.gpu:
-            import torch
-
             torch.cuda.set_device(device.device)  # Triton launches on the current device
         elif venue.kind == "emulator":
             from .interpreter import repair
@@ -116,7 +116,9 @@ class TritonBackend(Backend):
                 entry(*call.inputs, *call.outputs, **call.scalars)
                 return call.outputs
             result = entry(*call.inputs, **call.scalars)
-            return result if isinstance(result, tuple | list) else (result,)
+            return returned.outputs(
+                result, request, call.dims, kind=torch.Tensor, called="torch.Tensor"
+            )
 
         opened: Device = device
         return Kernel(opened, launch)

@@ -39,7 +39,10 @@ def collect(op: Op, memory: SharedMemory, slots: Slots, ran: Ran) -> list[torch.
     """The output tensors, or what is wrong with their form."""
     expected = len(op.signature.outputs)
     if ran.returned != expected or len(ran.outputs) != expected:
-        return f"the kernel returned {ran.returned} outputs, expected {expected}"
+        count = "1 output" if ran.returned == 1 else f"{ran.returned} outputs"
+        wanted = zip(op.signature.outputs, slots.results, strict=True)
+        forms = ", ".join(f"{spec.name} {slot.dtype}{list(slot.shape)}" for spec, slot in wanted)
+        return f"the kernel returned {count}, expected {expected}: {forms}"
     for spec, output, slot in zip(op.signature.outputs, ran.outputs, slots.results, strict=True):
         if (output.shape, output.dtype) != (slot.shape, slot.dtype):
             return (

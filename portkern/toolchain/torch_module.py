@@ -16,6 +16,7 @@ from portkern.spec.from_torch.source import with_sizes
 from portkern.spec.from_torch.traced import Argument
 from portkern.spec.module_form import ModuleForm
 from portkern.spec.op import Signature
+from portkern.toolchain import returned
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ class Module:
     def __init__(self, defined: Callable[..., Any], request: Build, device: torch.device) -> None:
         import torch
 
-        self._class, self._name = defined, request.candidate.entry
+        self._class, self._request, self._name = defined, request, request.candidate.entry
         self._signature: Signature = request.signature
         self._form = request.signature.module or _plain(request.signature)
         self._dtype: torch.dtype = getattr(torch, request.dtype)
@@ -80,8 +81,14 @@ class Module:
         }
 
     def launch(self, call: Call) -> Sequence[torch.Tensor]:
+        import torch
+
         constructed = self.construct(call.dims)
-        return constructed(call.inputs, call.scalars)
+        leaves = constructed(call.inputs, call.scalars)
+        result = leaves[0] if len(leaves) == 1 else leaves
+        return returned.outputs(
+            result, self._request, call.dims, kind=torch.Tensor, called="torch.Tensor"
+        )
 
     def construct(self, dims: Mapping[str, int]) -> _Constructed:
         """For these lengths. Raises LaunchError where its parameters are others than the op's."""

@@ -12,6 +12,7 @@ import builtins
 import gc
 import json
 import operator
+import os
 import sys
 import time
 import types
@@ -127,7 +128,7 @@ def _torch_readers() -> Mapping[str, Callable[[], object]]:
     readers: dict[str, Callable[[], object]] = {
         "the framework's default dtype": torch.get_default_dtype,
         "the framework's number of threads": torch.get_num_threads,
-        "the framework's number of inter-op threads": torch.get_num_interop_threads,
+        "the framework's number of inter-op threads": _anywhere(torch.get_num_interop_threads),
         "the framework's precision of float32 products": core._get_float32_matmul_precision,
         "the framework's gradient mode": torch.is_grad_enabled,
         "the framework's inference mode": torch.is_inference_mode_enabled,
@@ -152,6 +153,23 @@ def _torch_readers() -> Mapping[str, Callable[[], object]]:
         name = f"the framework's float32 precision ({' '.join(where)})"
         readers[name] = partial(_precision, precision, where)
     return readers
+
+
+def _anywhere(read: Callable[[], object]) -> Callable[[], object]:
+    """``read`` from a thread that may run on all processors that this one may run on now: torch
+    2.14 counts those, and the worker that times kernels is pinned to one."""
+    processors = os.sched_getaffinity(0)
+    allowed, allow = os.sched_getaffinity, os.sched_setaffinity
+
+    def unpinned() -> object:
+        pinned = allowed(0)
+        allow(0, processors)
+        try:
+            return read()
+        finally:
+            allow(0, pinned)
+
+    return unpinned
 
 
 def _precision(read: Callable[..., str], where: tuple[str, str]) -> str:
