@@ -13,12 +13,16 @@ from portkern.spec.backend import Missing
 from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
-#: Few rows that get much; with packs of several elements, and in several tiles of rows.
+#: Few rows that get much; with packs of several elements, and in several tiles of rows. Few of many
+#: rows that get anything, some of them twice. Many rows that get more than lists hold.
 SHAPES = {
     "scatter_add": [
         {"rows": 3, "dim": 64, "n": 2048},
         {"rows": 40, "dim": 12, "n": 1400},
         {"rows": 70, "dim": 1, "n": 2300},
+        {"rows": 8200, "dim": 128, "n": 2040},
+        {"rows": 10000, "dim": 105, "n": 30},
+        {"rows": 1500, "dim": 1, "n": 130000},
     ],
 }
 

@@ -1,9 +1,12 @@
-// x with rows of src added, in an order that hangs on sizes alone, so that sums are the same every time.
+// x with rows of src added, in an order that hangs on sizes alone, so that sums are the same every time;
+// but for the last of the four ways.
 //
 // A block owns some rows of a band of columns, which nobody else writes. It looks through the whole
 // index for what they get and puts that in order; then each warp takes a row, its sum in float32
 // registers. Where few rows get much, there would be few blocks, and lists without end: there a block
-// has a part of the index, and sums of all rows in shared memory.
+// has a part of the index, and sums of all rows in shared memory. Where few of many rows get anything,
+// x is copied and these are written over. Where many rows get more than lists hold, sums are float32
+// atomics: putting so much in order would take several times as long.
 #include <portkern/rows.h>
 
 #define BLOCK 512  // knob: 256 512 1024
@@ -220,15 +223,140 @@ int launch_crowded(const scalar_t* x, const int64_t* index, const scalar_t* src,
 // Each tile of rows reads the index again, which shall be little beside the entries.
 bool is_crowded(int64_t rows, int64_t n) { return rows <= 1024 && n >= 256 && n >= 32 * rows; }
 
+// ---- Few of many rows get anything
+
+constexpr int COPY = 256, AT_ONCE = 4;  // threads, and accesses that each has on its way
+
+template <int V>
+__global__ __launch_bounds__(COPY) void scatter_add_copy(const scalar_t* __restrict__ x,
+                                                         scalar_t* __restrict__ y, int64_t count) {
+    const int64_t packs = count / V, first = (int64_t)blockIdx.x * COPY * AT_ONCE + threadIdx.x;
+    Some<V> values[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; ++u)
+        if (first + u * COPY < packs)
+            values[u] = reinterpret_cast<const Some<V>*>(x)[first + u * COPY];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; ++u)
+        if (first + u * COPY < packs) reinterpret_cast<Some<V>*>(y)[first + u * COPY] = values[u];
+    const int64_t rest = packs * V + threadIdx.x;  // of which there are less than V
+    if (blockIdx.x == 0 && rest < count) y[rest] = x[rest];
+}
+
+int copy(const scalar_t* x, scalar_t* y, int64_t count, cudaStream_t stream) {
+    const bool packed = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
+    const int64_t accesses = packed ? count / VEC : count, share = COPY * AT_ONCE;
+    const unsigned blocks = (unsigned)(accesses / share + 1);
+    (packed ? scatter_add_copy<VEC> : scatter_add_copy<1>)<<<blocks, COPY, 0, stream>>>(x, y, count);
+    return (int)cudaGetLastError();
+}
+
+// A warp has an entry and a band of columns. The first entry of a row brings all of them.
+template <int V>
+__global__ __launch_bounds__(COPY) void scatter_add_sparse(
+    const scalar_t* __restrict__ x, const int64_t* __restrict__ index,
+    const scalar_t* __restrict__ src, scalar_t* __restrict__ y, int64_t dim, int64_t n,
+    int64_t bands) {
+    constexpr int PACKS = ITEMS / V;
+    const int64_t mine = (int64_t)blockIdx.x * (COPY / WARP_SIZE) + threadIdx.x / WARP_SIZE;
+    const int64_t entry = mine / bands, width = dim / V;
+    if (entry >= n) return;
+    const int lane = threadIdx.x % WARP_SIZE;
+    const int64_t row = index[entry], column = mine % bands * PACKS * WARP_SIZE + lane;
+    float total[PACKS][V];
+    const auto take = [&](const scalar_t* from, bool begin) {
+        const Some<V>* packs = reinterpret_cast<const Some<V>*>(from) + column;
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            if (column + k * WARP_SIZE >= width) continue;
+            const Some<V> values = packs[k * WARP_SIZE];
+#pragma unroll
+            for (int j = 0; j < V; ++j)
+                total[k][j] = float(values.at[j]) + (begin ? 0.0f : total[k][j]);
+        }
+    };
+    take(x + row * dim, true);
+    for (int64_t first = 0; first < n; first += WARP_SIZE) {
+        warp_mask_t hits = warp_ballot(first + lane < n && index[first + lane] == row);
+        if (hits && first + warp_first(hits) < entry) return;
+        for (; hits; hits &= hits - 1) take(src + (first + warp_first(hits)) * dim, false);
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        if (column + k * WARP_SIZE >= width) continue;
+        Some<V> values;
+#pragma unroll
+        for (int j = 0; j < V; ++j) values.at[j] = scalar_t(total[k][j]);
+        reinterpret_cast<Some<V>*>(y + row * dim)[column + k * WARP_SIZE] = values;
+    }
+}
+
+template <int V>
+int launch_sparse(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                  int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
+    if (const int error = copy(x, y, rows * dim, stream)) return error;
+    const int64_t band = ITEMS * WARP_SIZE_MIN, bands = (dim + band - 1) / band;
+    const int64_t warps = COPY / WARP_SIZE_MAX;
+    scatter_add_sparse<V><<<(unsigned)((n * bands + warps - 1) / warps), COPY, 0, stream>>>(
+        x, index, src, y, dim, n, bands);
+    return (int)cudaGetLastError();
+}
+
+// Each entry is held against all others, and there are two launches.
+bool is_sparse(int64_t rows, int64_t dim, int64_t n) {
+    return n > 0 && n <= 2048 && 4 * n <= rows && rows * dim >= 1 << 20;
+}
+
+// ---- Many rows get more than lists hold
+
+__global__ __launch_bounds__(COPY) void scatter_add_widen(const scalar_t* __restrict__ x,
+                                                          float* __restrict__ sums, int64_t count) {
+    const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x;
+    if (i < count) sums[i] = float(x[i]);
+}
+
+__global__ __launch_bounds__(COPY) void scatter_add_narrow(const float* __restrict__ sums,
+                                                           scalar_t* __restrict__ y,
+                                                           int64_t count) {
+    const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x;
+    if (i < count) y[i] = scalar_t(sums[i]);
+}
+
+__global__ __launch_bounds__(COPY) void scatter_add_atomic(const int64_t* __restrict__ index,
+                                                           const scalar_t* __restrict__ src,
+                                                           float* __restrict__ sums, int64_t dim,
+                                                           int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x, entry = i / dim;
+    if (entry < n) atomicAdd(&sums[index[entry] * dim + i % dim], float(src[i]));
+}
+
+int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+                int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
+    constexpr bool WIDE = sizeof(scalar_t) == sizeof(float);  // then y has room for the sums
+    const int64_t count = rows * dim;
+    Scratch<float> own(WIDE ? 0 : count, stream);
+    if (own.error) return (int)own.error;
+    float* sums = WIDE ? reinterpret_cast<float*>(y) : own.data;
+    const unsigned blocks = (unsigned)((count + COPY - 1) / COPY);
+    scatter_add_widen<<<blocks, COPY, 0, stream>>>(x, sums, count);
+    scatter_add_atomic<<<(unsigned)((n * dim + COPY - 1) / COPY), COPY, 0, stream>>>(index, src, sums,
+                                                                                  dim, n);
+    if (!WIDE) scatter_add_narrow<<<blocks, COPY, 0, stream>>>(sums, y, count);
+    return (int)cudaGetLastError();
+}
+
+// ----
+
 template <int V>
 int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y, int64_t rows,
            int64_t dim, int64_t n, cudaStream_t stream) {
     const int64_t bands = (dim + 32 * ITEMS - 1) / (32 * ITEMS);
     const int64_t share = (rows * bands + BLOCKS - 1) / BLOCKS, most = (int64_t)1 << ROW_BITS;
     const int64_t tall = share < most ? share : most;
-    const unsigned blocks = (unsigned)((rows + tall - 1) / tall * bands);
-    scatter_add_kernel<V>
-        <<<blocks, BLOCK, 0, stream>>>(x, index, src, y, rows, dim, n, tall, bands);
+    const int64_t owners = (rows + tall - 1) / tall;
+    if (n > LIST / 2 * owners) return launch_long(x, index, src, y, rows, dim, n, stream);
+    scatter_add_kernel<V><<<(unsigned)(owners * bands), BLOCK, 0, stream>>>(x, index, src, y, rows,
+                                                                            dim, n, tall, bands);
     return (int)cudaGetLastError();
 }
 
@@ -240,6 +368,10 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
     if (is_crowded(rows, n))
         return (aligned && dim % FEW == 0 ? launch_crowded<FEW> : launch_crowded<1>)(
             x, index, src, y, rows, dim, n, stream);
-    if (aligned && dim % VEC == 0) return launch<VEC>(x, index, src, y, rows, dim, n, stream);
+    const bool packed = aligned && dim % VEC == 0;
+    if (is_sparse(rows, dim, n))
+        return (packed ? launch_sparse<VEC> : launch_sparse<1>)(x, index, src, y, rows, dim, n,
+                                                                stream);
+    if (packed) return launch<VEC>(x, index, src, y, rows, dim, n, stream);
     return launch<1>(x, index, src, y, rows, dim, n, stream);
 }
