@@ -6,10 +6,10 @@
 
 Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
 programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. With sample=N, N of its
-programs (folders called <name>-cuda), or where it has none of its files with kernels, are drawn by
-the seed, each ported by itself; include= are folders of headers. A library has limit_s seconds:
-what it does not come to counts as not examined, and the same command goes on there, for what is
-known in the work folder (reports/port-table) is not done again. With write=true,
+programs (folders called <name>-cuda), or where it has none of its files with kernels (of CUDA, else
+of Triton), are drawn by the seed, each ported by itself; include= are folders of headers. A library
+has limit_s seconds: what it does not come to counts as not examined, and the same command goes on
+there, for what is known in the work folder (reports/port-table) is not done again. With write=true,
 its row in results/port-table.json and port-table.md is written, with page=true also docs/port.md's
 table.
 """
@@ -139,10 +139,14 @@ def drawn(path: Path, size: int, seed: int) -> tuple[list[Path], str]:
     what = "programs"
     if not units:
         what = "files"
-        texts = ((file, file.read_text("utf-8", "replace")) for file in path.rglob("*.cu"))
-        units = sorted(file for file, text in texts if "__global__" in text)
+        units = _files(path, "*.cu", "__global__") or _files(path, "*.py", "@triton.jit")
     chosen = random.Random(seed).sample(units, min(size, len(units)))
     return sorted(chosen), f"{len(chosen)} of {len(units)} {what}, seed {seed}"
+
+
+def _files(path: Path, names: str, sign: str) -> list[Path]:
+    found = path.rglob(names)
+    return sorted(file for file in found if sign in file.read_text("utf-8", "replace"))
 
 
 class TimeOver(Exception):
