@@ -846,6 +846,30 @@ def test_the_verb_shows_the_sheet_and_the_prototype(
     }
 
 
+def test_a_first_kernel_is_named_with_the_command_that_evaluates_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class that is not called Model names the kernel: its file is not called as the user's."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "import torch\n"
+        "class ScaledSum(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return (x * 2).sum(-1)\n"
+        "def get_inputs():\n"
+        "    return [torch.randn(16, 24)]\n"
+    )
+    assert main.run(["op", "mine.py", "kernel=hip"]) == 0
+    shown = capsys.readouterr().out
+    assert "a kernel in HIP defines" in shown and "int64_t x_1, hipStream_t stream);" in shown
+    assert "portkern check op=mine.py backend=hip source=scaled_sum.hip\n" in shown
+    assert Path("scaled_sum.hip").is_file()
+    assert main.run(["check", "op=mine.py", "backend=hip", "source=mine.hip"]) == 2
+    assert "No such file or directory; there: scaled_sum.hip" in capsys.readouterr().err
+    assert main.run(["check", "op=mine.py", "backend=hip", "source=scaledsum.hip"]) == 2
+    assert "; did you mean scaled_sum.hip?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -1003,6 +1027,8 @@ def test_the_module_itself_is_the_baseline_in_eager_mode_and_compiled(files: Pat
             "backends=cpu",
             f"source={files / 'group_norm.cpp'}",
             "baselines=[eager,compile]",
+            "rounds=1",
+            "budget_s=0",
             f"reports={files}",
             "run=both",
             "track=false",

@@ -6,6 +6,7 @@ built, in a jail that sees none of the user's files.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ SUFFIXES = frozenset(
 )
 #: What one kernel may bring: a request is one message to a worker.
 MOST_BYTES, MOST_FILES = 8 << 20, 2_000
+#: Files that an error names.
+_FEW = 4
 
 _COMMENT = re.compile(
     r"//[^\n]*|/\*.*?\*/|(?P<kept>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)+')", re.DOTALL
@@ -195,7 +198,19 @@ def read_text(file: Path, shown: str = "") -> str:
         ) from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"Cannot read {shown}: {why}") from error
+        there = _alike(file) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"Cannot read {shown}: {why}{there}") from error
+
+
+def _alike(file: Path) -> str:
+    """A hint: the file of the same kind in that folder that is called most like it, or all if they
+    are few."""
+    names = sorted(path.name for path in file.parent.glob(f"*{file.suffix}") if path.is_file())
+    close = difflib.get_close_matches(file.name, names, n=1)
+    if close:
+        return f"; did you mean {file.with_name(close[0])}?"
+    few = 0 < len(names) <= _FEW
+    return f"; there: {', '.join(str(file.with_name(name)) for name in names)}" if few else ""
 
 
 def outside(shown: str, root: Path) -> ConfigError:

@@ -17,6 +17,8 @@ from portkern.records import atomic_write
 from portkern.spec import registry
 
 _PARAMETERS = ("inputs", "constants")
+#: What languages are called in a sentence.
+_CALLED = {"c++": "C++", "cuda": "CUDA", "hip": "HIP", "opencl": "OpenCL"}
 
 
 @dataclass
@@ -39,7 +41,9 @@ def main(overrides: Sequence[str]) -> int:
     lift = options.parameters == "inputs"
     sheet, path = from_torch.sheet_of(file, fresh=options.fresh, lift=lift)
     op = sheet.op(file.source)
-    prototype = registry.load("cpu").declaration(op.signature, "c++")
+    backend = registry.load(options.kernel or "cpu")
+    language = from_torch.PLAIN.get(backend.name, "c++")
+    prototype = backend.declaration(op.signature, language)
     kernel = _written_kernel(options, file, op.name) if options.kernel else None
     if options.json:
         said = sheet.model_dump(mode="json")
@@ -50,9 +54,11 @@ def main(overrides: Sequence[str]) -> int:
         return 0
     print(printable(sheet.text()), end="")
     head = "\n".join(f"#   {line}" for line in prototype.splitlines())
-    print(printable(f"\n# {path}; a kernel in C++ defines\n{head}"))
+    called = _CALLED.get(language, language.capitalize())
+    print(printable(f"\n# {path}; a kernel in {called} defines\n{head}"))
     if kernel:
-        print(printable(f"# {kernel} is a plain kernel of it"))
+        check = f"portkern check op={file.name} backend={backend.name} source={kernel}"
+        print(printable(f"# {kernel} is a plain kernel of it; to evaluate it:\n#   {check}"))
     return 0
 
 
