@@ -13,16 +13,34 @@ from portkern.spec.backend import Missing
 from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
-#: Few rows that get much; with packs of several elements, and in several tiles of rows. Few of many
-#: rows that get anything, some of them twice. Many rows that get more than lists hold.
+#: Vectors, thin matrices with packs and without. Few long rows, of which each has parts, and narrow
+#: ones of which a block has many. Few rows that get much, with packs of several elements and in
+#: several tiles of rows; many rows that get more than lists hold.
 SHAPES = {
+    "transpose": [
+        {"rows": 1, "cols": 4099},
+        {"rows": 2, "cols": 4096},
+        {"rows": 16400, "cols": 3},
+        {"rows": 333, "cols": 29},
+    ],
+    "topk": [
+        {"rows": 2, "cols": 70001, "k": 3},
+        {"rows": 1, "cols": 150000, "k": 200},
+        {"rows": 530, "cols": 1, "k": 1},
+        {"rows": 37, "cols": 100, "k": 100},
+    ],
     "scatter_add": [
         {"rows": 3, "dim": 64, "n": 2048},
         {"rows": 40, "dim": 12, "n": 1400},
         {"rows": 70, "dim": 1, "n": 2300},
+        {"rows": 1500, "dim": 1, "n": 130000},
+    ],
+}
+#: Of kernels in CUDA C++ alone: few of many rows that get anything, some of them twice.
+NATIVE = {
+    "scatter_add": [
         {"rows": 8200, "dim": 128, "n": 2040},
         {"rows": 10000, "dim": 105, "n": 30},
-        {"rows": 1500, "dim": 1, "n": 130000},
     ],
 }
 
@@ -40,9 +58,18 @@ def test_a_shape_of_another_class_is_right(
     if isinstance(ready := compiled.probe(to), Missing):
         pytest.skip(f"{backend}: {ready}")
     [candidate] = catalogue.candidates(op, compiled)
-    workloads = [Workload(f"class/{number}", dims) for number, dims in enumerate(SHAPES[op])]
+    shapes = SHAPES[op] + (NATIVE.get(op, []) if backend in ("cuda", "hip") else [])
+    workloads = [_workload(op, f"class/{number}", dims) for number, dims in enumerate(shapes)]
     results = evaluate(
         candidate, ops.load(op), compiled, to, workloads, dtype=dtype, folder=tmp_path
     )
     assert isinstance(results, list), results
     assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
+
+
+def _workload(op: str, name: str, sizes: dict[str, int]) -> Workload:
+    """Of ``sizes`` those that are no axes are scalars."""
+    own = ops.load(op)
+    scalars = {s.name: sizes[s.name] for s in own.signature.scalars if s.name in sizes}
+    dims = {axis: size for axis, size in sizes.items() if axis not in scalars}
+    return Workload(name, dims | (own.derived(dims, scalars) if own.derived else {}), scalars)

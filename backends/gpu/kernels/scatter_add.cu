@@ -7,7 +7,7 @@
 // has a part of the index, and sums of all rows in shared memory. Where few of many rows get anything,
 // x is copied and these are written over. Where many rows get more than lists hold, sums are float32
 // atomics: putting so much in order would take several times as long.
-#include <portkern/rows.h>
+#include <portkern/copy.h>
 
 #define BLOCK 512  // knob: 256 512 1024
 #define BLOCKS 256  // knob: 128 256 512 1024 (hip: 512)
@@ -224,32 +224,6 @@ int launch_crowded(const scalar_t* x, const int64_t* index, const scalar_t* src,
 bool is_crowded(int64_t rows, int64_t n) { return rows <= 1024 && n >= 256 && n >= 32 * rows; }
 
 // ---- Few of many rows get anything
-
-constexpr int COPY = 256, AT_ONCE = 4;  // threads, and accesses that each has on its way
-
-template <int V>
-__global__ __launch_bounds__(COPY) void scatter_add_copy(const scalar_t* __restrict__ x,
-                                                         scalar_t* __restrict__ y, int64_t count) {
-    const int64_t packs = count / V, first = (int64_t)blockIdx.x * COPY * AT_ONCE + threadIdx.x;
-    Some<V> values[AT_ONCE];
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; ++u)
-        if (first + u * COPY < packs)
-            values[u] = reinterpret_cast<const Some<V>*>(x)[first + u * COPY];
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; ++u)
-        if (first + u * COPY < packs) reinterpret_cast<Some<V>*>(y)[first + u * COPY] = values[u];
-    const int64_t rest = packs * V + threadIdx.x;  // of which there are less than V
-    if (blockIdx.x == 0 && rest < count) y[rest] = x[rest];
-}
-
-int copy(const scalar_t* x, scalar_t* y, int64_t count, cudaStream_t stream) {
-    const bool packed = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
-    const int64_t accesses = packed ? count / VEC : count, share = COPY * AT_ONCE;
-    const unsigned blocks = (unsigned)(accesses / share + 1);
-    (packed ? scatter_add_copy<VEC> : scatter_add_copy<1>)<<<blocks, COPY, 0, stream>>>(x, y, count);
-    return (int)cudaGetLastError();
-}
 
 // A warp has an entry and a band of columns. The first entry of a row brings all of them.
 template <int V>

@@ -1,21 +1,17 @@
 // The k largest of each row, one block per row. As many as k threads have seen an element that
 // reaches the k-th largest of the threads' maxima, so whatever is below that bound is out. The few
-// others become keys in shared memory, and a key's place is the number of larger ones.
-#include <portkern/portable.h>
+// others become keys in shared memory, and a key's place is the number of larger ones. A few long rows
+// are cut into parts, a block for each, whose best another block puts together; of narrow rows a block
+// has many, and each thread finds its element's place.
+#include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define ITEMS 4  // knob: 1 2 4
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int KEEP = 256;  // keys found in one pass over the row; a larger k takes several
 constexpr int ROOM = 1024;  // candidates at once
 
 typedef unsigned long long Key;
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
 
 // Rises with the value, a NaN above all.
 __device__ __forceinline__ unsigned ordered(float value) {
@@ -27,13 +23,17 @@ __device__ __forceinline__ float value_of(unsigned order) {
     return __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
 }
 
+// Of equal values the first has the larger key.
+__device__ __forceinline__ Key key_of(const scalar_t* row, int64_t i) {
+    return (Key)ordered(float(row[i])) << 32 | ~(unsigned)i;
+}
+
 struct Candidates {
     Key keys[ROOM], sorted[KEEP];
     int count;
 
-    // Takes row[i] if its key lies between; of equal values the first has the larger key.
-    __device__ void offer(const scalar_t* row, int64_t i, Key above, Key below) {
-        const Key key = (Key)ordered(float(row[i])) << 32 | ~(unsigned)i;
+    // Takes a key if it lies between.
+    __device__ void offer(Key key, Key above, Key below) {
         if (key <= above || key >= below) return;
         const int slot = atomicAdd(&count, 1);
         if (slot < ROOM) keys[slot] = key;
@@ -94,11 +94,13 @@ __device__ __forceinline__ unsigned bisect(unsigned mine, int want) {
 template <int V>
 __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
     const scalar_t* __restrict__ x, scalar_t* __restrict__ values, int64_t* __restrict__ indices,
-    int64_t cols, int64_t k) {
+    Key* __restrict__ keys, int64_t cols, int64_t k, int64_t parts) {
     constexpr int PACKS = ITEMS * VEC / V;
     __shared__ Candidates best;
-    const scalar_t* row = x + blockIdx.x * cols;
+    const scalar_t* row = x + blockIdx.x / parts * cols;
     const int64_t threads = blockDim.x, chunk = threads * PACKS * V;
+    const Part part((cols + chunk - 1) / chunk, parts, blockIdx.x % parts);  // in chunks
+    const int64_t end = min(part.last * chunk, cols);
     Key below = ~0ull;
     for (int64_t done = 0; done < k; done += KEEP) {
         const int want = min(k - done, (int64_t)KEEP);
@@ -106,14 +108,14 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
         int held = best.counted();
         Key above = 0;
         float top = __int_as_float(0xff800000);  // -inf
-        for (int64_t start = 0; start < cols; start += chunk) {
-            Pack<V> loaded[PACKS];
+        for (int64_t start = part.first * chunk; start < end; start += chunk) {
+            Some<V> loaded[PACKS];
 #pragma unroll
             for (int p = 0; p < PACKS; ++p) {
                 const int64_t i = start + (threadIdx.x + p * threads) * V;
 #pragma unroll
                 for (int j = 0; j < V; ++j) loaded[p].at[j] = scalar_t(__int_as_float(0xff800000));
-                if (i < cols) loaded[p] = *reinterpret_cast<const Pack<V>*>(row + i);
+                if (i < cols) loaded[p] = *reinterpret_cast<const Some<V>*>(row + i);
             }
             if (done == 0) {  // later passes have to leave out the largest
 #pragma unroll
@@ -133,7 +135,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
             for (; passed; passed &= passed - 1) {
                 const int e = __ffs(passed) - 1;
                 const int64_t i = start + (threadIdx.x + e / V * threads) * V + e % V;
-                if (i < cols) best.offer(row, i, above, below);
+                if (i < cols) best.offer(key_of(row, i), above, below);
             }
             int found = best.counted();
             if (found > ROOM) {  // of many equal or rising values: again, an element at a time
@@ -141,7 +143,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
                 found = best.counted();
                 for (int64_t i = start; i < min(start + chunk, cols); i += threads) {
                     if (found > ROOM - BLOCK) above = best.shrink(found, want);
-                    if (i + threadIdx.x < cols) best.offer(row, i + threadIdx.x, above, below);
+                    if (i + threadIdx.x < cols) best.offer(key_of(row, i + threadIdx.x), above, below);
                     found = best.counted();
                 }
             }
@@ -149,6 +151,10 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
         }
         best.sort(held, want);
         for (int i = threadIdx.x; i < want; i += threads) {
+            if (keys) {  // to be put together; a part has no fewer
+                keys[blockIdx.x * k + i] = best.sorted[i];
+                continue;
+            }
             const unsigned at = ~(unsigned)best.sorted[i];
             values[blockIdx.x * k + done + i] = row[at];
             indices[blockIdx.x * k + done + i] = at;
@@ -157,12 +163,78 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
     }
 }
 
+// The best of all parts of a row. Each part's fall: all parts' first ones come first, and what they
+// leave as a bound keeps most others out.
+__global__ __launch_bounds__(BLOCK) void topk_of_parts(const scalar_t* __restrict__ x,
+                                                       scalar_t* __restrict__ values,
+                                                       int64_t* __restrict__ indices,
+                                                       const Key* __restrict__ keys, int64_t cols,
+                                                       int k, int parts) {
+    __shared__ Candidates best;
+    const Key* own = keys + (int64_t)blockIdx.x * parts * k;
+    if (threadIdx.x == 0) best.count = 0;
+    int found = best.counted();
+    Key above = 0;
+    for (int start = 0; start < parts * k; start += BLOCK) {
+        if (found > ROOM - BLOCK || (above == 0 && found >= k)) above = best.shrink(found, k);
+        const int i = start + threadIdx.x;
+        if (i < parts * k) best.offer(own[i % parts * k + i / parts], above, ~0ull);
+        found = best.counted();
+    }
+    best.sort(found, k);
+    for (int i = threadIdx.x; i < k; i += BLOCK) {
+        const unsigned at = ~(unsigned)best.sorted[i];
+        values[(int64_t)blockIdx.x * k + i] = x[blockIdx.x * cols + at];
+        indices[(int64_t)blockIdx.x * k + i] = at;
+    }
+}
+
+constexpr int NARROW = 128;  // columns of rows that a block has several of
+
+// A row for `lanes` threads, a power of two that is at least as many as there are columns.
+__global__ __launch_bounds__(BLOCK) void topk_narrow(const scalar_t* __restrict__ x,
+                                                     scalar_t* __restrict__ values,
+                                                     int64_t* __restrict__ indices, int64_t rows,
+                                                     int cols, int k, int lanes) {
+    __shared__ Key keys[BLOCK];
+    const int column = threadIdx.x % lanes, first = threadIdx.x - column;
+    const int64_t row = (int64_t)blockIdx.x * (BLOCK / lanes) + threadIdx.x / lanes;
+    const bool here = row < rows && column < cols;
+    const Key mine = here ? key_of(x + row * cols, column) : 0;
+    keys[threadIdx.x] = mine;
+    __syncthreads();
+    int place = 0;
+    for (int j = 0; j < cols; ++j) place += keys[first + j] > mine;
+    if (!here || place >= k) return;
+    values[row * k + place] = x[row * cols + column];
+    indices[row * k + place] = column;
+}
+
+int launch_narrow(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
+                  int64_t k, cudaStream_t stream) {
+    int lanes = 1;
+    while (lanes < cols) lanes *= 2;
+    const int64_t each = BLOCK / lanes;
+    topk_narrow<<<(unsigned)((rows + each - 1) / each), BLOCK, 0, stream>>>(
+        x, values, indices, rows, (int)cols, (int)k, lanes);
+    return (int)cudaGetLastError();
+}
+
 template <int V>
 int launch(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
            int64_t k, cudaStream_t stream) {
+    constexpr int64_t FILL = 512, LEAST = 4;  // blocks, and chunks of a part
     unsigned threads = WARP_SIZE_MAX;  // a bound takes more than k of them
     while (threads < BLOCK && (threads * ITEMS * VEC < cols || threads < 2 * k)) threads *= 2;
-    topk_kernel<V><<<(unsigned)rows, threads, 0, stream>>>(x, values, indices, cols, k);
+    const int64_t chunks = cols / (threads * ITEMS * VEC);
+    const int64_t parts = k <= KEEP ? splits_for(rows, chunks, FILL, LEAST) : 1;
+    Scratch<Key> keys(parts > 1 ? rows * parts * k : 0, stream);
+    if (keys.error) return (int)keys.error;
+    topk_kernel<V><<<(unsigned)(rows * parts), threads, 0, stream>>>(x, values, indices, keys.data,
+                                                                     cols, k, parts);
+    if (parts > 1)
+        topk_of_parts<<<(unsigned)rows, BLOCK, 0, stream>>>(x, values, indices, keys.data, cols,
+                                                            (int)k, (int)parts);
     return (int)cudaGetLastError();
 }
 
@@ -170,6 +242,7 @@ extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64
                     int64_t cols, int64_t kept, int64_t k, cudaStream_t stream) {
     if (rows == 0 || k == 0) return 0;
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
+    if (cols <= NARROW) return launch_narrow(x, values, indices, rows, cols, k, stream);
     if ((uintptr_t)x % 16 == 0 && cols % VEC == 0)
         return launch<VEC>(x, values, indices, rows, cols, k, stream);
     return launch<1>(x, values, indices, rows, cols, k, stream);

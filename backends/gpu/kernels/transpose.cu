@@ -1,17 +1,14 @@
 // Transpose through a padded tile in shared memory: 16-byte accesses on both sides. Of a thin matrix
-// the tile is as thin, and so much longer; where it has no packs, all lines of a stretch are a tile.
-#include <portkern/portable.h>
+// the tile is as thin, and so much longer; where it has no packs or is small, all lines of a stretch
+// are a tile. A vector is copied.
+#include <portkern/copy.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 64  // knob: 32 64
 
 constexpr int THIN_TILE = 6144, THIN_MOST = 31;  // elements of a thin tile, and lines
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-
-template <int V>
-struct alignas(V * sizeof(scalar_t)) Pack {
-    scalar_t at[V];
-};
+constexpr int FILL = 256;  // blocks that a GPU is to have, if that leaves a warp's share to each
+constexpr int FEW_LINES = 4, SMALL = 1 << 20;  // a tile of packs would be nearly empty
 
 template <int V, int TALL>
 __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __restrict__ x,
@@ -26,7 +23,7 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     for (int k = 0; k < ROUNDS; ++k) {
         const int p = k * BLOCK + threadIdx.x, r = p / (WIDE / V), c = p % (WIDE / V) * V;
         if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
-        const Pack<V> values = *reinterpret_cast<const Pack<V>*>(x + (row0 + r) * cols + col0 + c);
+        const Some<V> values = *reinterpret_cast<const Some<V>*>(x + (row0 + r) * cols + col0 + c);
 #pragma unroll
         for (int j = 0; j < V; ++j) tile[r][c + j] = values.at[j];
     }
@@ -35,11 +32,11 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     for (int k = 0; k < ROUNDS; ++k) {
         const int p = k * BLOCK + threadIdx.x, c = p / (TALL / V), r = p % (TALL / V) * V;
         if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
-        Pack<V> values;
+        Some<V> values;
 #pragma unroll
         for (int j = 0; j < V; ++j) values.at[j] = tile[r + j][c];
         // Counted in packs: compilers merge the stores only where the type shows the alignment.
-        reinterpret_cast<Pack<V>*>(y)[((col0 + c) * rows + row0 + r) / V] = values;
+        reinterpret_cast<Some<V>*>(y)[((col0 + c) * rows + row0 + r) / V] = values;
     }
 }
 
@@ -72,7 +69,9 @@ __global__ __launch_bounds__(BLOCK) void transpose_thin(const scalar_t* __restri
 int launch_thin(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     const bool columns = cols < rows;
     const int64_t thin = columns ? cols : rows, length = columns ? rows : cols;
-    const int stretch = (int)(THIN_TILE / thin / 32 * 32);
+    const int64_t share = (length + FILL - 1) / FILL, most = THIN_TILE / thin / 32 * 32;
+    const int64_t wanted = (share + 31) / 32 * 32;
+    const int stretch = (int)(wanted < most ? wanted : most);
     const auto kernel = columns ? transpose_thin<true> : transpose_thin<false>;
     kernel<<<(unsigned)((length + stretch - 1) / stretch), BLOCK, 0, stream>>>(x, y, (int)thin, length,
                                                                                stretch);
@@ -101,8 +100,11 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                          cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
+    const int64_t thin = rows < cols ? rows : cols;
+    if (thin == 1) return copy(x, y, rows * cols, stream);
+    if (thin <= FEW_LINES && rows * cols <= SMALL) return launch_thin(x, y, rows, cols, stream);
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);
-    if (rows <= THIN_MOST || cols <= THIN_MOST) return launch_thin(x, y, rows, cols, stream);
+    if (thin <= THIN_MOST) return launch_thin(x, y, rows, cols, stream);
     return launch<1>(x, y, rows, cols, stream);
 }

@@ -1,7 +1,9 @@
 """x with rows of src added, in their order and without atomics, so that equal inputs give equal
 bits. A first launch lists which rows of src go to each span of rows; then a tile of rows looks its
 own up in its span's list, and adds them in float32. Where few rows get much there would be few such
-tiles: there a program has a part of src, and sums of all rows of a tile."""
+tiles: there a program has a part of src, and sums of all rows of a tile. Where lists would be long,
+sums are float32 atomics, in the hardware's order: putting so much in order would take many times as
+long."""
 
 import torch
 import triton
@@ -18,6 +20,9 @@ CROWD_ROWS = 8  # knob: 4 8
 CROWD_TILE = 1024  # knob: 512 1024
 # A program adds what is not a row's as zeros, so that many rows are better listed.
 MOST_CROWDED = 64
+# Entries of a span's list, in the mean: each of its tiles goes through all of them.
+MOST_LISTED = 256
+FLAT = 1024
 
 
 @triton.jit
@@ -149,12 +154,39 @@ def _few_rows(x, index, src, y):
     _together[(triton.cdiv(rows * dim, 256),)](x, sums, y, rows * dim, parts, BLOCK=256)
 
 
+@triton.jit
+def _convert(x, y, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < count).to(y.dtype.element_ty), mask=at < count)
+
+
+@triton.jit
+def _atomic(index, src, sums, dim, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(index + at // dim, mask=at < count, other=0)
+    value = tl.load(src + at, mask=at < count, other=0.0).to(tl.float32)
+    tl.atomic_add(sums + row * dim + at % dim, value, mask=at < count, sem="relaxed")
+
+
+def _many(x, index, src, y):
+    count, added = x.numel(), src.numel()
+    wide = y.dtype == torch.float32
+    sums = y if wide else torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    _convert[(triton.cdiv(count, FLAT),)](x, sums, count, BLOCK=FLAT)
+    _atomic[(triton.cdiv(added, FLAT),)](index, src, sums, x.shape[1], added, BLOCK=FLAT)
+    if not wide:
+        _convert[(triton.cdiv(count, FLAT),)](sums, y, count, BLOCK=FLAT)
+
+
 def scatter_add(x, index, src, y):
     (rows, dim), n = x.shape, index.numel()
     if x.numel() == 0:
         return
     if rows <= MOST_CROWDED and n >= max(256, 32 * rows):
         _few_rows(x, index, src, y)
+        return
+    if n > MOST_LISTED * SPANS:
+        _many(x, index, src, y)
         return
     block = min(TILE, triton.next_power_of_2(dim))
     tile_rows = min(256, TILE // block)
