@@ -16,6 +16,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/pylint portkern backends/*/*.py
 
+# Whatever the environment says: else each worker of pytest compiles all tests anew, and each process
+# that a test starts all of portkern.
+test test-full: export PYTHONDONTWRITEBYTECODE :=
+
 # By what rule a test is full: tests/tiers.py. Properties are tried in both, in full on more examples.
 test: lint
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist worksteal -m "not full"
