@@ -25,7 +25,6 @@ from portkern.cells.selection import host_targets
 from portkern.evaluator import build, reference, worker_reports
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest, Built, Failure, StageLimits
-from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.evaluator.worker_reports import Slots
 from portkern.records.record import Verdict
@@ -45,7 +44,7 @@ from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
 from portkern.spec.candidate import Candidate
-from portkern.testing import evaluate
+from portkern.testing import QUICK, evaluate
 from portkern.worker import output_guards, protocol
 from portkern.worker.protocol import Changes, Ran, State, Timed
 
@@ -519,7 +518,7 @@ def reply(shape):
 
 def test_a_kernel_that_answers_for_its_worker_never_passes(tmp_path: Path) -> None:
     op, backend = ops.load("relu"), registry.load("cpu")
-    options = TrialOptions(StageLimits(run_s=5.0), TimingPlan(rounds=2, burst_s=0.001, most=3))
+    options = TrialOptions(StageLimits(run_s=5.0), QUICK.plan)
     where, sizes = target.load(host_targets()[0]), list(op.workloads["ci"])
     kernel = Candidate("relu", "cpu", "numba", HOSTILE, "relu", style="return")
     verdicts: list[Verdict] = []

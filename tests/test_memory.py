@@ -711,6 +711,7 @@ def share_found(ranking: Ranking, first: int) -> float:
     return sum(hits) / len(hits)
 
 
+@pytest.mark.full
 def test_what_is_looked_up_answers_the_question() -> None:
     # measured in all languages: bm25 0.74 at the first place and 0.86 among three, latent semantic
     # analysis 0.84 and 0.99

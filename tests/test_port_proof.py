@@ -386,6 +386,7 @@ void run(float* y, float* x, int n) { sum<<<(n + 63) / 64, 64>>>(y, x, n); }
     assert (proof.outcome, proof.findings) == (Outcome.PROVEN, ()), proof
 
 
+@pytest.mark.full
 @COMPILES
 def test_what_the_inputs_did_not_reach_is_said(folder: Path, tmp_path: Path) -> None:
     text = """__global__ void clip(float* x, int n, int mode) {

@@ -208,7 +208,7 @@ def built(tmp_path: Path) -> Built:
     return make
 
 
-@pytest.mark.sampled()
+@pytest.mark.full
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_wmma_multiplies_fragments_of_every_shape_type_and_layout(
