@@ -28,6 +28,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import execution, protocol, references, timed_inputs
+from portkern.worker.baseline import Baseline
 from portkern.worker.output_guards import margins
 from portkern.worker.profile import CallProfile
 from portkern.worker.protocol import (
@@ -171,11 +172,7 @@ class Worker:
         if not opened.gpu:
             torch.ones(1 << 20).relu()  # OpenMP's team is made, which time() spreads
 
-        def launch(call: Call) -> Sequence[torch.Tensor]:
-            outputs = function(*call.inputs, **call.scalars)
-            return outputs if isinstance(outputs, tuple) else (outputs,)
-
-        self._kernel = Kernel(opened, launch)
+        self._kernel = Kernel(opened, Baseline(function))
         opened.synchronize()
         return Loaded(opened.method)
 
