@@ -392,6 +392,7 @@ def portkern(reports: Path, tmp_path: Path, **environment: str) -> subprocess.Co
         "run=one",
         f"reports={reports}",
         "rounds=1",
+        "budget_s=0",
         "json=true",
         f"track={'true' if environment else 'false'}",
     ]
