@@ -1,13 +1,14 @@
 """Ports public CUDA libraries and counts: kernels found, built, proven, and why not for the rest.
 
 .venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH …
-    [to=gfx942,gfx1100 | to=opencl,cpu] [programs=NAME,NAME] [sample=N] [seed=17]
+    [to=gfx942,gfx1100 | to=opencl,cpu] [programs=NAME,NAME] [sample=N] [seed=17] [without=FOLDER]
     [include=FOLDER,FOLDER] [work=FOLDER] [limit_s=420] [timeout_s=90] [write=true] [page=true]
 
 Each PATH is a local checkout's folder, under the name it has in the table. A name that is in
 programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. With sample=N, N of its
 programs (folders called <name>-cuda), or where it has none of its files with kernels (of CUDA, else
-of Triton), are drawn by the seed, each ported by itself; include= are folders of headers. A library
+of Triton), are drawn by the seed, each ported by itself, none from below a folder called without=,
+such as one for another vendor's processors; include= are folders of headers. A library
 has limit_s seconds: what it does not come to counts as not examined, and the same command goes on
 there, for what is known in the work folder (reports/port-table) is not done again. With write=true,
 its row in results/port-table.json and port-table.md is written, with page=true also docs/port.md's
@@ -45,7 +46,7 @@ MOST_REASONS = 12
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "port.md"
 OWN = (
-    *("to", "programs", "sample", "seed", "include", "work"),
+    *("to", "programs", "sample", "seed", "include", "work", "without"),
     *("limit_s", "timeout_s", "write", "page"),
 )
 #: Reasons are alike when they differ in names, numbers and places alone.
@@ -112,7 +113,7 @@ def main() -> None:
         began = time.monotonic()
         ends = began + float(given.get("limit_s", "420"))
         if size:
-            chosen, of = drawn(path, size, seed)
+            chosen, of = drawn(path, size, seed, given.get("without", ""))
         else:
             chosen, of = list(places(path, programs)), ""
         row = Row(name, names, of)
@@ -133,15 +134,17 @@ def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
     yield from named or [path]
 
 
-def drawn(path: Path, size: int, seed: int) -> tuple[list[Path], str]:
+def drawn(path: Path, size: int, seed: int, without: str) -> tuple[list[Path], str]:
     """A sample of its programs, or of its files with kernels, and how to call it."""
     units = sorted(folder for folder in path.glob("*-cuda") if folder.is_dir())
     what = "programs"
     if not units:
         what = "files"
         units = _files(path, "*.cu", "__global__") or _files(path, "*.py", "@triton.jit")
+    units = [unit for unit in units if without not in unit.relative_to(path).parts]
     chosen = random.Random(seed).sample(units, min(size, len(units)))
-    return sorted(chosen), f"{len(chosen)} of {len(units)} {what}, seed {seed}"
+    left_out = f" without {without}/" if without else ""
+    return sorted(chosen), f"{len(chosen)} of {len(units)} {what}{left_out}, seed {seed}"
 
 
 def _files(path: Path, names: str, sign: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from portkern.port.proof.case import Case
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
 from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.runs import crowding
 from portkern.port.proof.slice import Slices
 from portkern.port.proof.texts import SourceTexts
 
@@ -237,3 +239,14 @@ def test_dynamic_shared_memory_is_what_the_static_leaves(
         f"__global__ void k(float* x) {{ extern __shared__ float s[]; {arrays}x[0] = s[0]; }}\n"
     )
     assert proposed(text, tmp_path).shared == expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"), [(0.0, 1.0), (2.0, 1.0), (6.0, 3.0), (900.0, 8.0)]
+)
+def test_a_run_may_take_longer_by_the_clock_where_many_wait(
+    waiting: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (waiting, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    assert crowding() == expected

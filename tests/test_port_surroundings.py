@@ -51,6 +51,13 @@ def test_a_header_that_a_cuda_source_includes_has_warps_of_32(tmp_path: Path) ->
     assert "__shfl_xor(v, 32, 32)" in text(both["sum.h"])
 
 
+def test_a_file_beside_sources_of_both_vendors_has_warps_of_32(tmp_path: Path) -> None:
+    either = "#ifdef USE_ROCM\n#include <hip/hip_runtime.h>\n#endif\n"
+    source = '#include "compat.h"\n' + SUM
+    files = port(tmp_path, a__cu=source, compat__h=either)
+    assert "__shfl_xor(v, 32, 32)" in text(files["a.cu"])
+
+
 def test_a_header_of_hip_sources_that_names_cuda_is_translated(tmp_path: Path) -> None:
     sums = SUM + "inline void drop(float* x) { cudaFree(x); }\n"
     assert "hipFree(x)" in text(port(tmp_path, a__hip=HIP, sum__h=sums)["sum.h"])

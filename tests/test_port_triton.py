@@ -307,3 +307,14 @@ def test_kernels_are_run_in_the_interpreter_as_the_original_and_as_the_port(
     assert "its configuration" in proofs["of_the_first_block"].why
     coverage = proofs["same"].coverage
     assert coverage is not None and coverage.lines == coverage.lines_total
+
+
+def test_a_stride_is_a_number_whatever_tensor_it_is_of() -> None:
+    text = "def k(p_ptr, p_stride, p_, p_num_cols, n):\n    tl.store(p_ptr + p_stride, n)\n"
+    assert infer(text)["k"].signature == {
+        "p_ptr": "*fp32",
+        "p_stride": "i32",
+        "p_": "*fp32",
+        "p_num_cols": "i32",
+        "n": "i32",
+    }

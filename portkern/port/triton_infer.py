@@ -19,6 +19,7 @@ _ADDRESSED = frozenset(
     "atomic_xor make_block_ptr make_tensor_descriptor".split()
 )
 _POINTER = re.compile(r"_ptrs?$|_pointer$|^ptr_|^p_")
+_EXTENT = re.compile(r"stride|_size|n_|num", re.IGNORECASE)
 _FLOAT = re.compile(
     r"eps|scale|alpha|beta|gamma|^lr$|temp|softcap|momentum|dropout|prob|lambda|decay|clip|smooth|"
     r"sigma|threshold|^p$|bias_correction|inv_|coef|limit|value|weight|ratio|factor",
@@ -116,9 +117,10 @@ class _Uses:
             return ("*i64" if integer else "*fp32"), not integer
         if written:
             return written, True
-        if _POINTER.search(name):
+        extent = _EXTENT.search(name)
+        if _POINTER.search(name) and not extent:
             return "*fp32", False
-        if _FLOAT.search(name) and not re.search(r"stride|_size|n_|num", name, re.IGNORECASE):
+        if _FLOAT.search(name) and not extent:
             return "fp32", False
         return "i32", True
 

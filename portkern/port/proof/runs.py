@@ -148,7 +148,7 @@ class Runs:
             str(program.target),
             program.source.language,
             CHECKERS if checked else (),
-            self._limits.run_s * _crowding(),
+            self._limits.run_s * crowding(),
             order=order,
             seed=seed,
             record_bytes=self._limits.record_bytes if record else 0,
@@ -161,7 +161,7 @@ class Runs:
         return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
 
 
-def _crowding() -> float:
+def crowding() -> float:
     """How many processes wait for each processor: a limit that is meant for a processor's time is
     so much longer by the clock."""
     waiting = os.getloadavg()[0] / len(os.sched_getaffinity(0))

@@ -26,6 +26,7 @@ from portkern.port.translate.names import table
 from portkern.port.translate.operands import translate_operands
 from portkern.port.translate.renaming import (
     add_headers,
+    asks_for_vendor,
     defined_values,
     is_ported,
     names_cuda,
@@ -66,11 +67,13 @@ class Translation:
 
 
 def language(text: str, context: Context = NOTHING_AROUND) -> Language:
-    """By the headers and names of the runtimes in it, but for those that are the library's own."""
+    """By the headers and names of the runtimes in it, but for those that are the library's own. A
+    text that asks which vendor's compiler reads it is of both."""
     draft = Draft(SourceCode(text), "")
-    if is_ported(draft, table()):
-        return "hip"
-    return "cuda" if names_cuda(draft, table(), context) else "both"
+    hip, cuda = is_ported(draft, table()), names_cuda(draft, table(), context)
+    if hip == cuda or asks_for_vendor(draft):
+        return "both"
+    return "hip" if hip else "cuda"
 
 
 def translate(

@@ -37,6 +37,15 @@ _OF_DEVICES = frozenset(
     "__global__ __device__ __shared__ __constant__ __managed__ <<< threadIdx blockIdx blockDim "
     "gridDim dim3".split()
 )
+#: Macros of HIP's compiler and of builds for AMD.
+_VENDORS = frozenset(
+    "__HIP_PLATFORM_AMD__ __HIP_PLATFORM_HCC__ __HIP_PLATFORM_NVIDIA__ __HIP_DEVICE_COMPILE__ "
+    "__HIPCC__ __HIP__ USE_ROCM USE_HIP __CUDACC__ __NVCC__".split()
+)
+_HIP_MARKS = frozenset(
+    "__HIP_PLATFORM_AMD__ __HIP_PLATFORM_HCC__ __HIP_DEVICE_COMPILE__ __HIPCC__ USE_ROCM "
+    "hipLaunchKernelGGL".split()
+)
 _BLAS = frozenset(["hipblas/hipblas.h", "hipblaslt/hipblaslt.h"])
 _FLOATS = {
     "hip/hip_fp16.h": frozenset(["half", "__half", "half2", "__half2"]),
@@ -66,12 +75,22 @@ def is_ported(draft: Draft, table: Table) -> bool:
     """Whether the file names HIP: its headers, its platform's macros or its functions."""
     if any(is_hip_header(path) for _, path in includes(draft)):
         return True
-    marks = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "USE_ROCM", "__HIP_PLATFORM_HCC__"}
-    marks |= {"__HIP_DEVICE_COMPILE__", "hipLaunchKernelGGL"}
     return any(
         token.kind is Kind.NAME
-        and (token.text in marks or (token.text.startswith("hip") and token.text in table.back))
+        and (
+            token.text in _HIP_MARKS or (token.text.startswith("hip") and token.text in table.back)
+        )
         for token in draft.code.tokens
+    )
+
+
+def asks_for_vendor(draft: Draft) -> bool:
+    """Whether a condition of the preprocessor is about the vendor's platform."""
+    code = draft.code
+    return any(
+        not _VENDORS.isdisjoint(code.text[d.begin : d.end])
+        for d in code.directives
+        if d.name in ("if", "ifdef", "ifndef", "elif")
     )
 
 
