@@ -9,7 +9,7 @@ import pytest
 from portkern import ops
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
-from portkern.spec.backend import Missing
+from portkern.spec.backend import Backend, Missing
 from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
@@ -36,6 +36,18 @@ SHAPES = {
         {"rows": 1500, "dim": 1, "n": 130000},
     ],
 }
+#: Of kernels in OpenCL alone: narrow rows that share a group, the last of them not full; few
+#: elements of long sums; a column; a thin product.
+IN_OPENCL = {
+    "softmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}, {"rows": 2, "cols": 2051}],
+    "layernorm": [{"rows": 133, "cols": 19}, {"rows": 33, "cols": 64}],
+    "rmsnorm": [{"rows": 133, "cols": 19}, {"rows": 33, "cols": 64}],
+    "argmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}],
+    "cross_entropy": [{"rows": 301, "classes": 7}, {"rows": 33, "classes": 64}],
+    "sum": [{"outer": 301, "reduce": 7, "inner": 1}, {"outer": 33, "reduce": 64, "inner": 1}],
+    "matmul": [{"m": 3, "n": 2, "k": 1500}, {"m": 70, "n": 1, "k": 300}, {"m": 5, "n": 70, "k": 9}],
+    "bmm": [{"batch": 3, "m": 2, "n": 2, "k": 700}, {"batch": 2, "m": 50, "n": 1, "k": 300}],
+}
 #: Of kernels in CUDA C++ alone: few of many rows that get anything, some of them twice.
 NATIVE = {
     "scatter_add": [
@@ -57,12 +69,33 @@ def test_a_shape_of_another_class_is_right(
     compiled, to = registry.load(backend), target.load(where)
     if isinstance(ready := compiled.probe(to), Missing):
         pytest.skip(f"{backend}: {ready}")
-    [candidate] = catalogue.candidates(op, compiled)
     shapes = SHAPES[op] + (NATIVE.get(op, []) if backend in ("cuda", "hip") else [])
+    _all_right(op, compiled, to, shapes, dtype, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("op", IN_OPENCL)
+def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
+    op: str, dtype: str, tmp_path: Path
+) -> None:
+    compiled, to = registry.load("opencl"), target.load("sm_90")
+    if isinstance(ready := compiled.probe(to), Missing):
+        pytest.skip(f"opencl: {ready}")
+    _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
+
+
+def _all_right(
+    op: str,
+    compiled: Backend,
+    to: target.Target,
+    shapes: list[dict[str, int]],
+    dtype: str,
+    folder: Path,
+) -> None:
+    [candidate] = catalogue.candidates(op, compiled)
     workloads = [_workload(op, f"class/{number}", dims) for number, dims in enumerate(shapes)]
-    results = evaluate(
-        candidate, ops.load(op), compiled, to, workloads, dtype=dtype, folder=tmp_path
-    )
+    results = evaluate(candidate, ops.load(op), compiled, to, workloads, dtype=dtype, folder=folder)
     assert isinstance(results, list), results
     assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
 

@@ -174,14 +174,20 @@ inline float sum_of(vec_t v) { return sum4(v.lo + v.hi); }
 inline float max_of(vec_t v) { return max4(fmax(v.lo, v.hi)); }
 #endif
 
-// Over all work-items of a one-dimensional group; everyone gets the result. `scratch` has one element
-// per work-item. Every work-item must call. Two stages, as a barrier costs more than some additions:
+// The row of a work-item: narrow rows share a group, with an index of its second dimension each.
+inline long row_of(void) {
+  return (long)get_group_id(0) * get_local_size(1) + get_local_id(1);
+}
+
+// Over all work-items of a row; everyone gets the result. `scratch` has one element per work-item of
+// the group. Every work-item must call. Two stages, as a barrier costs more than some additions:
 // the first SLICES work-items take the others' values together, then everyone theirs.
 #define SLICES 16
 
 inline float group_sum(float v, local float* scratch) {
   const int me = get_local_id(0), size = get_local_size(0);
   if (size == 1) return v;
+  scratch += get_local_id(1) * size;
   scratch[me] = v;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (me < SLICES) {
@@ -199,6 +205,7 @@ inline float group_sum(float v, local float* scratch) {
 inline float group_max(float v, local float* scratch) {
   const int me = get_local_id(0), size = get_local_size(0);
   if (size == 1) return v;
+  scratch += get_local_id(1) * size;
   scratch[me] = v;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (me < SLICES) {

@@ -1,5 +1,6 @@
 WG = 256  # knob: 64 128 256 512
 AHEAD = 4  # knob: 2 4 8
+FILL = 128  # knob: 64 128 256
 
 SOURCE = r"""
 // As unsigned numbers floats keep their order: zeros of both signs are equal, a NaN is the largest.
@@ -11,16 +12,17 @@ inline uint ordered(float v) {
 
 // One group per row (one work-item on a CPU), AHEAD vectors at a time. Each lane keeps its largest
 // element and the number of the vector that had it; no other vector's lane has the same index.
-kernel void argmax(global const storage_t* x, global long* index, long cols) {
-  local ulong keys[WG];
+kernel void argmax(global const storage_t* x, global long* index, long rows, long cols) {
+  local ulong all[WG > FILL ? WG : FILL];
   const int me = get_local_id(0), size = get_local_size(0);
-  const long row = get_group_id(0), step = size * VEC;
+  const long row = row_of(), start = min(row, rows - 1) * cols, step = size * VEC;
+  local ulong* keys = all + get_local_id(1) * size;
   vec_t best = -INFINITY;
   uvec_t at = (uint)me;  // the lane's first: a row may be all -infinity
   uint number = me;
   for (long i = me * VEC; i < cols; i += AHEAD * step) {
     vec_t v[AHEAD];
-    for (int k = 0; k < AHEAD; ++k) v[k] = LOADROW(x, row * cols, i + k * step, cols, -INFINITY);
+    for (int k = 0; k < AHEAD; ++k) v[k] = LOADROW(x, start, i + k * step, cols, -INFINITY);
     for (int k = 0; k < AHEAD; ++k, number += size) {
       const ivec_t better = (best == best) & ~(v[k] <= best);  // a NaN is, but only the first
       best = better ? v[k] : best;
@@ -41,7 +43,7 @@ kernel void argmax(global const storage_t* x, global long* index, long cols) {
     if (me < width) keys[me] = max(keys[me], keys[me + width]);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (me == 0) index[row] = ~(uint)keys[0];
+  if (me == 0 && row < rows) index[row] = ~(uint)keys[0];
 }
 """
 
@@ -50,5 +52,7 @@ def argmax(queue, program, x, index, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     items = int(-(-cols // (AHEAD * program.vec)))  # that have something to read
-    wg = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-    program.argmax(queue, (rows * wg,), (wg,), x, index, cols)
+    lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
+    tall = 1 if program.cpu else max(1, FILL // lanes)  # narrow rows share a group
+    size = (-(-rows // tall) * lanes, tall)
+    program.argmax(queue, size, (lanes, tall), x, index, rows, cols)

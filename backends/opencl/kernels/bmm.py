@@ -3,10 +3,14 @@ BN = 128  # knob: 64 128
 BK = 16  # knob: 8 16
 WG = 256  # knob: 64 128 256
 ROWS = 6  # knob: 4 6
+SHARERS = 256  # knob: 64 128 256
+FEW = 4096  # elements, which would leave most of a GPU idle
+SHORT = 256
 
 SOURCE = r"""
 #define ACROSS (BN / 8)
 #define ITEMS (BM / 8 * ACROSS)
+#define CHAIN 64  // terms in a chain of additions; the error grows with the number of chains
 
 // A group makes a BM x BN tile of C. A work-item makes 8 x 8 of it, in quads that lie half a tile
 // apart: neighbours read neighbouring float4 of local memory. Tiles of all matrices are in one row.
@@ -64,6 +68,22 @@ kernel void bmm_thin(global const storage_t* a, global const storage_t* b, globa
   STORE(c, e, sum);
 }
 
+// Few elements of long sums, or a column: a group each, whose work-items share the sum.
+kernel void bmm_dot(global const storage_t* a, global const storage_t* b, global storage_t* c,
+                     long m, long n, long k) {
+  local float scratch[SHARERS];
+  const long e = get_group_id(0), row = e / n, from = row / m * k * n + e % n;
+  float sum = 0.0f;
+  for (long p = get_local_id(0); p < k;) {
+    float part = 0.0f;
+    for (int i = 0; i < CHAIN && p < k; ++i, p += SHARERS)
+      part = fma(LOAD(a, row * k + p), LOAD(b, from + p * n), part);
+    sum += part;
+  }
+  sum = group_sum(sum, scratch);
+  if (get_local_id(0) == 0) STORE(c, e, sum);
+}
+
 #ifdef PORTKERN_CPU
 // On a CPU: ROWS rows of two vectors per work-item, in registers. Rows beyond the last repeat it.
 kernel void bmm_cpu(global const storage_t* a, global const storage_t* b, global storage_t* c,
@@ -104,6 +124,9 @@ def bmm(queue, program, a, b, c, *, batch, m, n, k):
     if program.cpu:
         size = (-(-m // ROWS), -(-n // (2 * program.vec)), batch)
         program.bmm_cpu(queue, size, (1, 1, 1), a, b, c, m, n, k)
+    elif k >= SHORT and (n == 1 or batch * m * n <= FEW):
+        size = (batch * m * n * SHARERS,)
+        program.bmm_dot(queue, size, (SHARERS,), a, b, c, m, n, k)
     elif min(m, n) < 16:
         groups = -(-(batch * m * n) // WG)
         program.bmm_thin(queue, (groups * WG,), (WG,), a, b, c, batch, m, n, k)

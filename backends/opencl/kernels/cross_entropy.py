@@ -1,13 +1,14 @@
 WG = 256  # knob: 64 128 256 512
 AHEAD = 4  # knob: 2 4 8
+FILL = 128  # knob: 64 128 256
 
 SOURCE = r"""
 // One group per row (one work-item on a CPU), read once, AHEAD vectors at a time. Each lane keeps
 // its largest logit and the sum of the powers below it, which shrinks when a larger one comes.
 kernel void cross_entropy(global const storage_t* logits, global const long* target,
-                          global storage_t* loss, long classes) {
-  local float scratch[WG];
-  const long row = get_group_id(0), start = row * classes, step = get_local_size(0) * VEC;
+                          global storage_t* loss, long rows, long classes) {
+  local float scratch[WG > FILL ? WG : FILL];
+  const long row = row_of(), start = min(row, rows - 1) * classes, step = get_local_size(0) * VEC;
   vec_t tops = -FLT_MAX, sums = 0.0f;  // the difference of two infinities would be NaN
   for (long i = get_local_id(0) * VEC; i < classes; i += AHEAD * step) {
     vec_t v[AHEAD], higher = tops, part = 0.0f;
@@ -23,7 +24,7 @@ kernel void cross_entropy(global const storage_t* logits, global const long* tar
   const float top = group_max(max_of(tops), scratch);
   const float sum = group_sum(sum_of(sums * EXPV(tops - top)), scratch);
   // The difference of the logits first: they may be large where the loss is not.
-  if (get_local_id(0) == 0)
+  if (get_local_id(0) == 0 && row < rows)
     STORE(loss, row, (top - LOAD(logits, start + target[row])) + log(sum));
 }
 
@@ -65,5 +66,7 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
         program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
         return
     items = int(-(-classes // (AHEAD * program.vec)))  # that have something to read
-    wg = min(WG, 1 << (items - 1).bit_length())
-    program.cross_entropy(queue, (rows * wg,), (wg,), logits, target, loss, classes)
+    lanes = min(WG, 1 << (items - 1).bit_length())
+    tall = max(1, FILL // lanes)  # narrow rows share a group
+    size = (-(-rows // tall) * lanes, tall)
+    program.cross_entropy(queue, size, (lanes, tall), logits, target, loss, rows, classes)

@@ -3,10 +3,14 @@ BN = 128  # knob: 64 128
 BK = 16  # knob: 8 16 32
 TM = 8  # knob: 4 8
 TN = 8  # knob: 4 8
+SHARERS = 256  # knob: 64 128 256
+FEW = 4096  # elements, which would leave most of a GPU idle
+SHORT = 256
 
 SOURCE = r"""
 #define ACROSS (BN / TN)
 #define ITEMS ((BM / TM) * ACROSS)
+#define CHAIN 64  // terms in a chain of additions; the error grows with the number of chains
 
 // A group makes BM x BN of C, a work-item TM x TN of it: rows and columns that lie BM / TM and
 // ACROSS apart, so that neighbours read neighbouring local memory.
@@ -42,6 +46,32 @@ kernel void matmul(global const storage_t* a, global const storage_t* b, global 
       const long r = top + row + i * (BM / TM), s = left + column + j * ACROSS;
       if (r < m && s < n) STORE(c, r * n + s, sums[i][j]);
     }
+}
+
+// Few rows or columns would leave most of a tile empty: an element per work-item.
+kernel void matmul_thin(global const storage_t* a, global const storage_t* b, global storage_t* c,
+                        long m, long n, long k) {
+  const long e = get_global_id(0), row = e / n, column = e % n;
+  if (row >= m) return;
+  float sum = 0.0f;
+  for (long p = 0; p < k; ++p) sum = fma(LOAD(a, row * k + p), LOAD(b, p * n + column), sum);
+  STORE(c, e, sum);
+}
+
+// Few elements of long sums, or a column: a group each, whose work-items share the sum.
+kernel void matmul_dot(global const storage_t* a, global const storage_t* b, global storage_t* c,
+                     long m, long n, long k) {
+  local float scratch[SHARERS];
+  const long e = get_group_id(0), row = e / n, from = e % n;
+  float sum = 0.0f;
+  for (long p = get_local_id(0); p < k;) {
+    float part = 0.0f;
+    for (int i = 0; i < CHAIN && p < k; ++i, p += SHARERS)
+      part = fma(LOAD(a, row * k + p), LOAD(b, from + p * n), part);
+    sum += part;
+  }
+  sum = group_sum(sum, scratch);
+  if (get_local_id(0) == 0) STORE(c, e, sum);
 }
 
 #ifdef PORTKERN_CPU
@@ -84,6 +114,13 @@ def matmul(queue, program, a, b, c, *, m, n, k):
     if program.cpu:
         size = (-(-m // 6), -(-n // (2 * program.vec)))
         program.matmul_cpu(queue, size, (1, 1), a, b, c, m, n, k)
+        return
+    if k >= SHORT and (n == 1 or m * n <= FEW):
+        program.matmul_dot(queue, (m * n * SHARERS,), (SHARERS,), a, b, c, m, n, k)
+        return
+    if min(m, n) < 16:
+        groups = -(-(m * n) // SHARERS)
+        program.matmul_thin(queue, (groups * SHARERS,), (SHARERS,), a, b, c, m, n, k)
         return
     items = (BM // TM) * (BN // TN)
     size = (-(-n // BN) * items, -(-m // BM))

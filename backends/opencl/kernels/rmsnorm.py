@@ -1,5 +1,7 @@
 WG = 256  # knob: 64 128 256 512
 KEEP = 32  # knob: 16 32 64
+FILL = 128  # knob: 64 128 256
+NARROW = 256
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
@@ -33,9 +35,10 @@ kernel void rmsnorm_kept(global const storage_t* restrict x,
 
 // Any row; on a CPU a group is one work-item.
 kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
-                    long cols, float eps) {
-  local float scratch[WG];
-  const long start = (long)get_group_id(0) * cols, me = get_local_id(0), step = get_local_size(0);
+                    long rows, long cols, float eps) {
+  local float scratch[WG > FILL ? WG : FILL];
+  const long row = row_of(), start = min(row, rows - 1) * cols;
+  const long me = get_local_id(0), step = get_local_size(0);
   const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
   vec_t squares = 0.0f;
   float square = 0.0f;
@@ -57,6 +60,7 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
   }
   square = group_sum(square + sum_of(squares), scratch);
   const float scale = 1.0f / sqrt(square / (float)cols + eps);
+  if (row >= rows) return;
   for (long i = me * VEC; i < whole; i += step * VEC)
     STOREV(y, start + i, LOADV(x, start + i) * scale * LOADV(weight, i));
   for (long i = whole + me; i < cols; i += step)
@@ -69,8 +73,12 @@ def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
     wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
-    kernel = program.rmsnorm_kept
-    if program.cpu or wg > WG or cols % program.vec:
-        wg = 1 if program.cpu else WG
-        kernel = program.rmsnorm
-    kernel(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)
+    packed = cols % program.vec == 0
+    if packed and NARROW < cols <= KEEP * WG and not program.cpu:
+        program.rmsnorm_kept(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)
+        return
+    items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
+    lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
+    tall = 1 if program.cpu else max(1, FILL // lanes)  # narrow rows share a group
+    size = (-(-rows // tall) * lanes, tall)
+    program.rmsnorm(queue, size, (lanes, tall), x, weight, y, rows, cols, eps)

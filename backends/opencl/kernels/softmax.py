@@ -1,5 +1,7 @@
 WG = 256  # knob: 64 128 256 512
 KEEP = 32  # knob: 16 32 64
+FILL = 128  # knob: 64 128 256
+NARROW = 256
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
@@ -32,9 +34,10 @@ kernel void softmax_kept(global const storage_t* restrict x, global storage_t* r
 }
 
 // Any row. It is read three times, the second and third time from cache.
-kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
-  local float scratch[WG];
-  const long start = (long)get_group_id(0) * cols, me = get_local_id(0), step = get_local_size(0);
+kernel void softmax(global const storage_t* x, global storage_t* y, long rows, long cols) {
+  local float scratch[WG > FILL ? WG : FILL];
+  const long row = row_of(), start = min(row, rows - 1) * cols;
+  const long me = get_local_id(0), step = get_local_size(0);
   const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
 
   vec_t tops = -INFINITY;
@@ -57,6 +60,7 @@ kernel void softmax(global const storage_t* x, global storage_t* y, long cols) {
   for (long i = whole + me; i < cols; i += step) sum += exp(LOAD(x, start + i) - top);
   const float scale = 1.0f / group_sum(sum + sum_of(sums), scratch);
 
+  if (row >= rows) return;
   for (long i = me * VEC; i < whole; i += step * VEC)
     STOREV(y, start + i, EXPV(LOADV(x, start + i) - top) * scale);
   for (long i = whole + me; i < cols; i += step)
@@ -108,7 +112,12 @@ def softmax(queue, program, x, y, *, rows, cols):
         program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
         return
     wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
-    kernel = program.softmax_kept
-    if wg > WG or cols % program.vec:
-        wg, kernel = WG, program.softmax
-    kernel(queue, (rows * wg,), (wg,), x, y, cols)
+    packed = cols % program.vec == 0
+    if packed and NARROW < cols <= KEEP * WG:
+        program.softmax_kept(queue, (rows * wg,), (wg,), x, y, cols)
+        return
+    items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
+    lanes = min(WG, 1 << (items - 1).bit_length())
+    tall = max(1, FILL // lanes)  # narrow rows share a group
+    size = (-(-rows // tall) * lanes, tall)
+    program.softmax(queue, size, (lanes, tall), x, y, rows, cols)

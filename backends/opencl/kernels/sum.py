@@ -1,6 +1,7 @@
 import numpy
 
 WG = 256  # knob: 64 128 256 512
+FILL = 128  # knob: 64 128 256
 WIDE = 8  # knob: 4 8 16 32
 AHEAD = 8  # knob: 2 4 8 16
 GROUPS = 256
@@ -8,10 +9,10 @@ GROUPS = 256
 SOURCE = r"""
 #define BLOCK 256  // elements of one chain of additions; the error grows with the number of blocks
 
-// One group per contiguous run.
-kernel void sum_runs(global const storage_t* x, global storage_t* y, long count) {
-  local float scratch[WG];
-  const long start = (long)get_group_id(0) * count;
+// One group per contiguous run, or several short runs.
+kernel void sum_runs(global const storage_t* x, global storage_t* y, long runs, long count) {
+  local float scratch[WG > FILL ? WG : FILL];
+  const long run = row_of(), start = min(run, runs - 1) * count;
   const long step = get_local_size(0);
   float total = 0.0f;
   long i = get_local_id(0) * VEC;
@@ -37,7 +38,7 @@ kernel void sum_runs(global const storage_t* x, global storage_t* y, long count)
     }
   }
   total = group_sum(total, scratch);
-  if (get_local_id(0) == 0) STORE(y, get_group_id(0), total);
+  if (get_local_id(0) == 0 && run < runs) STORE(y, run, total);
 }
 
 // A group has a strip of columns, a vector to a work-item, and its work-items along the second
@@ -121,8 +122,10 @@ def sum(queue, program, x, y, *, outer, reduce, inner):
         return
     if inner == 1:
         items = int(max(1, -(-reduce // (2 * program.vec))))  # that have something to read
-        wg = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-        program.sum_runs(queue, (outer * wg,), (wg,), x, y, reduce)
+        lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
+        tall = 1 if program.cpu else max(1, FILL // lanes)  # short runs share a group
+        size = (-(-outer // tall) * lanes, tall)
+        program.sum_runs(queue, size, (lanes, tall), x, y, outer, reduce)
         return
     chunks = int(-(-inner // program.vec))
     if program.cpu:
