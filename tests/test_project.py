@@ -187,6 +187,23 @@ def test_files_that_may_be_no_kernels_are_noted(tmp_path: Path) -> None:
     assert "did you mean 'softmax'?" in notes and "no backend reads '.rs' files" in notes
 
 
+def test_files_of_other_operators_in_the_folder_are_told_as_such(tmp_path: Path) -> None:
+    """A folder holds several PyTorch files, their sheets and kernels; one of them is asked for."""
+    write(
+        tmp_path,
+        **{
+            "pool.py": "def get_inputs(): ...\n",
+            "pool.op.yaml": "# What portkern takes it to be\nname: gated_pool\nfile: pool.py\n",
+            "gated_pool.hip": "x",
+            "relu.cpp": CPP,
+        },
+    )
+    seen = kernels(tmp_path)
+    assert seen.ops == ["relu"] and not seen.errors
+    [note] = map(str, seen.problems)
+    assert note.endswith("it is of gated_pool, the operator of pool.py, which is not asked for")
+
+
 def test_a_helper_that_a_kernel_includes_is_no_puzzle(tmp_path: Path) -> None:
     write(tmp_path, **{"relu.cu": '#include "tools.cu"\n', "tools.cu": "int x;\n"})
     assert not kernels(tmp_path).problems
@@ -691,7 +708,7 @@ def test_check_evaluates_the_kernels_of_a_folder_with_their_headers(
     wrong = CPP.replace("act<float>(x[i])", "x[i]")
     files = {"relu.cpp": CPP, "relu.wrong.cpp": wrong, "include/act.h": HEADER, "gelu.cu": "x"}
     write(tmp_path, **files)
-    argv = ["op=relu", "backend=cpu", f"target={HOST}", f"reports={tmp_path}/r", "budget_s=0.01"]
+    argv = ["op=relu", "backend=cpu", f"target={HOST}", f"reports={tmp_path}/r", "budget_s=0"]
     assert portkern("check", f"kernels={tmp_path}", *argv) == 1
     out = capsys.readouterr().out
     assert "relu[ci/1000, float32]: passed" in out
@@ -713,7 +730,7 @@ def test_a_search_starts_from_the_kernel_that_is_given(tmp_path: Path) -> None:
     write(tmp_path, **{"mine.cpp": source, "include/act.h": HEADER})
     argv = [
         "op=relu", f"target={HOST}", "backend=cpu", "workloads=ci", "final=[]", "rounds=2",
-        "budget_s=0.01", "track=false", "budget.attempts=2", f"source={tmp_path}/mine.cpp",
+        "budget_s=0", "track=false", "budget.attempts=2", f"source={tmp_path}/mine.cpp",
         f"reports={tmp_path}/r", "run=g",
     ]  # fmt: skip
     assert portkern("generate", *argv) == 0

@@ -150,8 +150,14 @@ def _is_kernel(
         return True
     if file.suffix in sources.DATA or sources.is_header(file) or not (name or read_):
         return False
+    sheets = sources.sheets_in(file.parent)
+    other = sources.named(file, list(sheets))
+    if file.name in sheets.values():  # it defines an operator
+        return False
     if name:
         text = f"no backend reads {file.suffix!r} files; expected {', '.join(sources.suffixes())}"
+    elif other:
+        text = f"it is of {other.op}, the operator of {sheets[other.op]}, which is not asked for"
     else:
         text = f"its name begins with no op; {sources.closest(file.name.split('.')[0], known)}"
         text = f"{text.rstrip('; ')}; call it <op>{file.suffix}, or list it with its op"

@@ -25,6 +25,8 @@ DATA = frozenset([".json", ".jsonl", ".md", ".npz", ".txt", ".yaml", ".yml"])
 MOST_FILES = 20_000
 #: One source for two languages, as backends share them.
 _PORTABLE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<portkern/portable\.h>", re.MULTILINE)
+#: What a sheet says of itself, without reading it as YAML.
+_SAID = re.compile(r"^(name|file): *(\S+)[ \t]*$", re.MULTILINE)
 _EXTENSION = re.compile(r"^[ \t]*(PYBIND11_MODULE|TORCH_LIBRARY\w*)[ \t]*\(", re.MULTILINE)
 
 
@@ -75,6 +77,22 @@ def _backends() -> tuple[Backend, ...]:
 def suffixes() -> list[str]:
     """That some backend reads."""
     return sorted({suffix for backend in _backends() for suffix in backend.languages})
+
+
+def sheets_in(folder: Path) -> dict[str, str]:
+    """The operators that sheets of `portkern op` in this folder describe, and the files that they
+    are of."""
+    return _sheets(folder, folder.stat().st_mtime_ns)
+
+
+@cache
+def _sheets(folder: Path, changed_ns: int) -> dict[str, str]:
+    found = {}
+    for sheet in sorted(folder.glob("*.op.yaml")):
+        said = dict(_SAID.findall(sheet.read_text(encoding="utf-8", errors="replace")))
+        if set(said) == {"name", "file"}:
+            found[said["name"]] = said["file"]
+    return found
 
 
 def is_header(path: PurePath) -> bool:
