@@ -105,4 +105,5 @@ def _workload(op: str, name: str, sizes: dict[str, int]) -> Workload:
     own = ops.load(op)
     scalars = {s.name: sizes[s.name] for s in own.signature.scalars if s.name in sizes}
     dims = {axis: size for axis, size in sizes.items() if axis not in scalars}
-    return Workload(name, dims | (own.derived(dims, scalars) if own.derived else {}), scalars)
+    more = own.derived(dims, scalars) if own.derived else {}
+    return Workload(name, {**dims, **more}, scalars)
