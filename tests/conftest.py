@@ -16,7 +16,7 @@ from tests import tiers
 
 # No deadline: machines that run tests are busy.
 settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None)
-settings.register_profile("full", max_examples=300, deadline=None)
+settings.register_profile("full", max_examples=150, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

@@ -84,7 +84,7 @@ def test_an_operator_can_be_checked_by_what_from_torch_returns() -> None:
     )
     rows, columns = op.signature.inputs[0].shape
     kernel = kernel.replace("ROWS", str(rows)).replace("COLS", str(columns))
-    quick: dict[str, Any] = {"rounds": 2, "budget_s": 0.05, "workloads": ["ci", "edge"]}
+    quick: dict[str, Any] = {"rounds": 2, "budget_s": 0.0, "workloads": ["ci", "edge"]}
     assert portkern.check(op, "cpu", kernel, **quick).passed
     assert not portkern.check(op, "cpu", kernel.replace("* 2", "* 3"), **quick).passed
 

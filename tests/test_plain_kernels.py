@@ -380,6 +380,8 @@ def test_a_run_without_models_begins_with_it(
             "workloads=[ci]",
             "final=[]",
             "budget.attempts=1",
+            "rounds=1",
+            "budget_s=0",
             f"reports={tmp_path / 'reports'}",
             "run=mine",
             "track=false",
