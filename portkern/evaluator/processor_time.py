@@ -3,10 +3,11 @@ counts it: seen from outside, whatever the process does to its own clock."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 _CPUCLOCK_SCHED = 2  # of a whole process, with threads that have ended: clock_getcpuclockid(3)
 
@@ -53,31 +54,71 @@ def of_family(pid: int) -> ProcessorTime:
             ran_s += time.clock_gettime((~member << 3) | _CPUCLOCK_SCHED)
         except OSError:  # it has ended
             continue
-        for counted in Path(f"/proc/{member}/task").glob("*/schedstat"):
-            threads[int(counted.parent.name)] = _ran_and_waited_s(counted)
+        for number in _threads(member):
+            counted = _ran_and_waited_s(f"/proc/{member}/task/{number}/schedstat")
+            if counted is not None:
+                threads[int(number)] = counted
     return ProcessorTime(ran_s, threads)
+
+
+def ran_s(pid: int) -> float:
+    """Of a process and its descendants, without a look at their threads."""
+    total = 0.0
+    for member in family(pid):
+        with suppress(OSError):  # it has ended
+            total += time.clock_gettime((~member << 3) | _CPUCLOCK_SCHED)
+    return total
 
 
 def own_wait_s() -> float:
     """Of the thread that asks."""
-    return _ran_and_waited_s(Path("/proc/thread-self/schedstat"))[1]
+    return (_ran_and_waited_s("/proc/thread-self/schedstat") or (0.0, 0.0))[1]
 
 
 def family(pid: int) -> Iterator[int]:
     yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+    for number in _threads(pid):
         try:
-            for child in children.read_text().split():
-                yield from family(int(child))
+            children = _read(f"/proc/{pid}/task/{number}/children")
         except OSError:
             continue
+        for child in children.split():
+            yield from family(int(child))
 
 
-def _ran_and_waited_s(schedstat: Path) -> tuple[float, float]:
-    """ "nanoseconds run, nanoseconds waited, time slices" (Documentation/scheduler/sched-stats);
-    0 of a kernel that does not count."""
+# Without pathlib, whose share of a round was larger than the system's: a round is looked at some
+# hundred times.
+
+
+def _threads(pid: int) -> list[str]:
+    """Their numbers; none once the process has ended."""
     try:
-        ran, waited, _ = schedstat.read_text().split()
+        with os.scandir(f"/proc/{pid}/task") as folders:
+            return [folder.name for folder in folders]
+    except OSError:
+        return []
+
+
+def _ran_and_waited_s(schedstat: str) -> tuple[float, float] | None:
+    """ "nanoseconds run, nanoseconds waited, time slices" (Documentation/scheduler/sched-stats);
+    0 of a kernel that does not count or a thread that has just ended, None where there is no such
+    file."""
+    try:
+        ran, waited, _ = _read(schedstat).split()
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError):
         return 0.0, 0.0
     return int(ran) / 1e9, int(waited) / 1e9
+
+
+def _read(path: str) -> bytes:
+    """Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while piece := os.read(handle, 1 << 16):
+            text += piece
+        return text
+    finally:
+        os.close(handle)
