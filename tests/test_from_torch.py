@@ -1027,8 +1027,6 @@ def test_the_module_itself_is_the_baseline_in_eager_mode_and_compiled(files: Pat
             "backends=cpu",
             f"source={files / 'group_norm.cpp'}",
             "baselines=[eager,compile]",
-            "rounds=1",
-            "budget_s=0",
             f"reports={files}",
             "run=both",
             "track=false",
