@@ -959,7 +959,7 @@ def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_withou
             "seeds=[0]",
             "rounds=2",
             *MODELLED,
-            "budget_s=0.01",
+            "budget_s=0",
             f"models.coder.api_base={server.url}",
             "inflight=1",
         )
