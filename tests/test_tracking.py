@@ -203,6 +203,13 @@ def test_a_regression_is_a_gate_of_its_own(uri: str, tmp_path: Path) -> None:
     assert gates == {"relu cuda@h200": "regressed", "softmax cuda@h200": "pass"}
     metrics = client(uri).get_run(answer.run_id).data.metrics
     assert metrics["change/new failure"] == 1
+    assert tags["mlflow.note.content"].splitlines() == [
+        "1 of 2 cells passed, 1 failed. All of it: *matrix.html* among the artifacts.",
+        "",
+        "- cuda@h200 relu[ci/8x8, float32]: new failure: wrong: max error 3.2",
+        "",
+        "tuesday against monday: 1 new failure, 1 insufficient data",
+    ]
 
 
 def test_nights_are_points_of_one_run_over_time(uri: str, tmp_path: Path) -> None:
@@ -214,6 +221,26 @@ def test_nights_are_points_of_one_run_over_time(uri: str, tmp_path: Path) -> Non
     points = client(uri).get_metric_history(history.info.run_id, key)
     assert [(point.step, point.value) for point in points] == [(1, 1), (2, 2), (3, 3)]
     assert {b.timestamp - a.timestamp for a, b in pairwise(points)} == {86_400_000}
+
+
+def test_a_history_shows_no_time_of_a_busy_machine_and_no_count_that_never_was(
+    uri: str, tmp_path: Path
+) -> None:
+    """A line through it would be a regression that was none; the night's own run has it."""
+    quiet = measured("relu", time="2026-01-01T00:00:00Z")
+    assert quiet.timing is not None
+    busy = quiet.timing.model_copy(update={"median_us": 5000.0, "noisy": "the machine was busy"})
+    for day, record in enumerate(
+        [quiet, measured("relu", time="2026-01-02T00:00:00Z").model_copy(update={"timing": busy})]
+    ):
+        answer = logged([record], uri=uri, folder=tmp_path / str(day), experiment="busy")
+    key = "us/relu/cuda:h200/8x8 float32"
+    assert client(uri).get_run(answer.run_id).data.metrics[key] == 5000
+    (history,) = runs(uri, "busy", "tags.kind = 'history'")
+    points = client(uri).get_metric_history(history.info.run_id, key)
+    assert [point.value for point in points] == [10]
+    counted = {name for name in history.data.metrics if name.startswith("verdict/")}
+    assert counted == {"verdict/passed"}
 
 
 def test_the_same_command_again_goes_on_with_its_run(uri: str, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from portkern.errors import ConfigError, ToolError
+from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
+from portkern.regression import document
 from portkern.regression.comparison import Comparison
 from portkern.report.table import (
     Table,
@@ -20,7 +22,7 @@ from portkern.report.table import (
 )
 from portkern.spec.target import load as load_target
 from portkern.toolchain.run_tool import run_tool
-from portkern.tracking.store import joined
+from portkern.tracking.store import TAG_LIMIT, joined
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -54,15 +56,35 @@ def changes(comparison: Comparison | None) -> dict[str, float]:
     return {f"change/{change}": float(n) for change, n in comparison.counts.items()}
 
 
+#: Cells that got worse which a run's description names; ``regressions.json`` has all.
+MOST_NAMED = 10
+
+
+def description(whole: TableGroup, comparison: Comparison | None) -> str:
+    """What MLflow's page shows of the run first, as Markdown."""
+    passed = f"{whole.passed} of {len(whole)} cells passed, {len(whole.failing)} failed"
+    lines = [f"{passed}. All of it: *matrix.html* among the artifacts."]
+    if comparison is not None:
+        changes = document.of(comparison)
+        worse = [f"- {one}" for one in changes.cells if one.regressed]
+        lines += ["", *worse[:MOST_NAMED], "", str(changes)]
+    return printable("\n".join(lines))[:TAG_LIMIT]
+
+
 #: Of each time: what a run of a group and the history show; and what else the matrix's run does.
 FEW, MORE = ("us", "speedup"), ("us_low", "us_high", "noise")
 
 
-def cell_metrics(group: TableCell, kinds: Collection[str]) -> dict[str, float]:
+def cell_metrics(
+    group: TableCell, kinds: Collection[str], *, noisy: bool = True
+) -> dict[str, float]:
     """Of each time of the group: in microseconds the median and its 95 % interval, the noise, and
-    the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``."""
+    the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``. Without the ``noisy``
+    ones no line over time is drawn through what was a busy machine."""
     numbers: dict[str, float] = {}
     for record in group.records:
+        if not (noisy or record.comparable):
+            continue
         w = record.workload
         where = f"{group.op}/{group.column.tool}:{group.column.target}/{w.name} {w.dtype}"
         figures = _figures(record).items()

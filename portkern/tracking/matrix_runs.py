@@ -79,13 +79,16 @@ class _Matrix:
         """The parent is FINISHED only when all of it has arrived."""
         where.end_lost()
         began, ended = matrix_metrics.span_ms(self.records)
-        parent, ordinal = self._parent(where, token, began)
+        parent, ordinal, before = self._parent(where, token, began)
         self._files(where, parent)
         numbers = matrix_metrics.counts(self.table.whole) | matrix_metrics.changes(self.comparison)
-        where.add(parent, numbers | self._of_cells(FEW + MORE), ended, tags=self._tags())
+        if len({group.column.tool for group in self.table.cells.values()}) > 1:
+            numbers.pop("geomean_speedup", None)  # backends of different kinds have no common mean
+        shown = matrix_metrics.without_new_zeros(numbers, before)
+        where.add(parent, shown | self._of_cells(FEW + MORE), ended, tags=self._tags())
         judged = [group for group in self.table.cells.values() if _was_judged(group)]
         self._children(where, parent, judged)
-        self._point(where, numbers | self._of_cells(FEW), ended, ordinal)
+        self._point(where, numbers | self._of_cells(FEW, noisy=False), ended, ordinal)
         where.finish(parent, ended)
         return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
 
@@ -97,14 +100,15 @@ class _Matrix:
             lines = "".join(record.to_json() + "\n" for record in self.records)
             where.client.log_text(parent, lines, "records.jsonl")
 
-    def _of_cells(self, kinds: Collection[str]) -> dict[str, float]:
+    def _of_cells(self, kinds: Collection[str], *, noisy: bool = True) -> dict[str, float]:
         numbers: dict[str, float] = {}
         for group in self.table.cells.values():
-            numbers |= matrix_metrics.cell_metrics(group, kinds)
+            numbers |= matrix_metrics.cell_metrics(group, kinds, noisy=noisy)
         return numbers
 
-    def _parent(self, where: Store, token: str, began: int) -> tuple[str, int]:
-        """A new one, or that of the same command before; and its place among those of the suite."""
+    def _parent(self, where: Store, token: str, began: int) -> tuple[str, int, Mapping[str, float]]:
+        """A new one, or that of the same command before; its place among those of the suite; and
+        the numbers that it had."""
         known = where.runs({TOKEN: token}, most=1)
         if known:
             parent, ordinal = str(known[0].info.run_id), int(known[0].data.tags[ORDINAL])
@@ -115,10 +119,12 @@ class _Matrix:
             parent = where.start(self.name, tags, began_ms=began)
         where.incomplete(parent)
         self._datasets(where, parent)
-        return parent, ordinal
+        return parent, ordinal, known[0].data.metrics if known else {}
 
     def _tags(self) -> dict[str, str]:
-        return {"gate": self.gate, **matrix_metrics.run_tags(self.table)}
+        note = matrix_metrics.description(self.table.whole, self.comparison)
+        tags = matrix_metrics.run_tags(self.table)
+        return {"gate": self.gate, "mlflow.note.content": note, **tags}
 
     def _children(self, where: Store, parent: str, groups: Sequence[TableCell]) -> None:
         """What was logged already, and is what it was, stays."""
@@ -146,12 +152,14 @@ class _Matrix:
     def _point(self, where: Store, numbers: Mapping[str, float], at_ms: int, ordinal: int) -> None:
         """MLflow draws lines over time within a run alone: this one has a point for each matrix of
         the suite on these machines."""
-        machine = self._tags().get("machine", "")
+        machine = matrix_metrics.run_tags(self.table).get("machine", "")
         known = where.runs({HISTORY: self.suite, "machine": machine}, most=1)
         tags = {HISTORY: self.suite, "machine": machine, "kind": "history"}
         name = f"history of {self.suite} on {machine}"
         run = str(known[0].info.run_id) if known else where.start(name, tags, began_ms=at_ms)
-        where.add(run, numbers, at_ms, step=ordinal)
+        before = known[0].data.metrics if known else ()
+        shown = matrix_metrics.without_new_zeros(numbers, before)  # each is a chart
+        where.add(run, shown, at_ms, step=ordinal)
         where.finish(run, at_ms)
 
     def _datasets(self, where: Store, run_id: str) -> None:
