@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from portkern.port.proof.element import aliases
 from portkern.port.proof.expression import Names
 from portkern.port.proof.findings import Inheritance, Text
 from portkern.port.proof.recording import Content, LaunchRecord, read
+from portkern.port.proof.runs import Program, Run, Runs
 from portkern.port.proof.text_output import difference
 from portkern.port.syntax import parse
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library
+from portkern.simt.execute.options import Order
 from portkern.spec import target
 from portkern.spec.backend import Missing
 
@@ -480,6 +483,27 @@ def test_a_program_that_hangs_or_needs_arguments_leaves_its_kernels_to_cases(
     results = proven(original, ported, tmp_path / "work", run_s=2)
     assert results["third"].outcome is Outcome.PROVEN
     assert "the program did not end in 2 s" in results["third"].why
+
+
+@COMPILES
+def test_a_run_of_the_port_that_is_cut_short_accuses_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Runs.run
+
+    def cut(runs: Runs, program: Program, *, order: Order = "forward", **options: Any) -> Run:
+        whole = run(runs, program, order=order, **options)
+        if order != "random":
+            return whole
+        late = replace(whole.outcome, status=None)
+        return replace(whole, outcome=late, launches=whole.launches[:1])
+
+    monkeypatch.setattr(Runs, "run", cut)
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE)
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o, 32)")
+    results = proven(original, ported, tmp_path / "work")
+    assert Outcome.WRONG not in {proof.outcome for proof in results.values()}
+    assert "order random the program did not end" in results["second"].why
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern.port.proof import coverage, text_output
-from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
+from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
 from portkern.port.proof.findings import Inheritance, Text, errors, inheritable, is_race
 from portkern.port.proof.outcome import Coverage, ProofSource
 from portkern.port.proof.recording import LaunchRecord, kernel_name
@@ -68,7 +68,7 @@ class Examination:
 
 @dataclass
 class _Progress:
-    runs: list[tuple[str, tuple[LaunchRecord, ...]]] = field(default_factory=list)
+    runs: list[tuple[str, Run]] = field(default_factory=list)
     noise: dict[tuple[int, int], float] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
@@ -180,8 +180,8 @@ class Examiner:
         progress.findings += found
         if run.is_late:
             progress.unfinished.append(f"on {how} the program did not end in {self._limit_s:g} s")
-        progress.runs.append((how, run.launches))
-        progress.compared.append(Compared(how, compare(first.launches, run.launches, self._types)))
+        progress.runs.append((how, run))
+        progress.compared.append(self._compared(how, first, run))
         if run.is_late:
             return
         if run.outcome.status != first.outcome.status:
@@ -198,7 +198,7 @@ class Examiner:
         unstable: dict[int, LaunchResult] = {}
         for order, seed in ORDERS:
             run = self._run(program, order, seed)
-            for result in compare(first.launches, run.launches, self._types):
+            for result in compare(_reached(first, run), run.launches, self._types):
                 if result.kernel not in racy and self._note_noise(result):
                     continue
                 if result.judged in _BY_SCHEDULE:
@@ -208,10 +208,12 @@ class Examiner:
         noise = self._progress.noise
         if noise:
             self._progress.compared = [
-                Compared(how, compare(first.launches, launches, self._types, noise))
-                for how, launches in self._progress.runs
+                self._compared(how, first, run, noise) for how, run in self._progress.runs
             ]
         return unstable
+
+    def _compared(self, how: str, first: Run, run: Run, noise: Noise | None = None) -> Compared:
+        return Compared(how, compare(_reached(first, run), run.launches, self._types, noise))
 
     def _differs(self) -> bool:
         return any(
@@ -282,6 +284,11 @@ class Examiner:
             tuple(progress.notes),
             tuple(progress.unfinished),
         )
+
+
+def _reached(first: Run, run: Run) -> Sequence[LaunchRecord]:
+    """The launches of the original that a run came to, before its time was over."""
+    return first.launches[: len(run.launches)] if run.is_late else first.launches
 
 
 def _ended(run: Run) -> str:
