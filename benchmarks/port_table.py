@@ -198,7 +198,7 @@ def port(
     try:
         rows = run.run(request, folder, show).rows
     except PortkernError as error:
-        row.failed.append(f"{place.name}: {error}")
+        row.failed.append(f"{place.name}: {error}".replace(f"{place.resolve().parent}/", ""))
         return
     except TimeOver:
         rows = recorded(folder)
