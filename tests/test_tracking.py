@@ -343,11 +343,11 @@ def test_a_thousand_cells_are_logged_in_seconds(uri: str, tmp_path: Path) -> Non
         for n in range(1, 18)
     ]
     logged([measured("warm")], uri=uri, folder=tmp_path, experiment="speed")
-    start = time.monotonic()
+    start = time.process_time()  # the store is in this process; cores and disk may be others' too
     answer = logged(records, uri=uri, folder=tmp_path, experiment="speed")
-    took_s = time.monotonic() - start
+    took_s = time.process_time() - start
     assert (len(records), answer.children) == (1020, 60)
-    assert took_s < 15  # 1.5 s on two idle cores; CI's cores are shared
+    assert took_s < 6
 
 
 @pytest.mark.full
