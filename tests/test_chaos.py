@@ -1,8 +1,8 @@
 """A matrix whose processes are killed at random ends with the records of one that was let alone.
 
-``PORTKERN_CHAOS_KILLS`` is how many are killed, ``PORTKERN_CHAOS_SEED`` repeats a failure's choices
-(not its moments). Nothing here depends on how fast the machine is: what is waited for is a process
-to kill, a run that has ended, and a folder that is gone.
+``PORTKERN_CHAOS_KILLS`` is how many the full tier kills, ``PORTKERN_CHAOS_SEED`` repeats a
+failure's choices (not its moments). Nothing here depends on how fast the machine is: what is waited
+for is a process to kill, a run that has ended, and a folder that is gone.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def _kill_one(
             return before
 
 
-def _kinds(chance: random.Random) -> list[str]:
+def _kinds(chance: random.Random, kills: int) -> list[str]:
     """Whom to kill, each kind at least once."""
-    more = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=KILLS - len(WEIGHTS))
+    more = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=kills - len(WEIGHTS))
     kinds = [*WEIGHTS, *more]
     chance.shuffle(kinds)
     return kinds
@@ -217,12 +217,15 @@ def _left_in_the_end(run: Run) -> list[str]:
 
 
 @pytest.mark.timeout(1800)  # what it waits for comes late on a busy machine
-def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [len(WEIGHTS), pytest.param(KILLS, marks=pytest.mark.full)])
+def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(
+    tmp_path: Path, kills: int
+) -> None:
     calm, chance = Run(tmp_path, "calm"), random.Random(SEED)
     calm.finish()
     calm.settle()
     assert Verdict.PASSED in {r.verdict for r in calm.records().values()}
-    wanted, number = _kinds(chance), 0
+    wanted, number = _kinds(chance, kills), 0
     while wanted:  # one run may be over before all are killed
         number += 1
         rough = Run(tmp_path, f"rough-{number}")
