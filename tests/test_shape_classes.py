@@ -14,8 +14,8 @@ from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
 #: Vectors, thin matrices with packs and without. Few long rows, of which each has parts, and narrow
-#: ones of which a block has many. Few rows that get much, with packs of several elements and in
-#: several tiles of rows; many rows that get more than lists hold.
+#: ones of which a block has many; short runs. Few rows that get much, with packs of several
+#: elements and in several tiles of rows; many rows that get more than lists hold.
 SHAPES = {
     "transpose": [
         {"rows": 1, "cols": 4099},
@@ -24,11 +24,11 @@ SHAPES = {
         {"rows": 333, "cols": 29},
     ],
     "topk": [
-        {"rows": 2, "cols": 70001, "k": 3},
-        {"rows": 1, "cols": 150000, "k": 200},
+        {"rows": 2, "cols": 20001, "k": 200},
         {"rows": 530, "cols": 1, "k": 1},
         {"rows": 37, "cols": 100, "k": 100},
     ],
+    "sum": [{"outer": 301, "reduce": 103, "inner": 1}, {"outer": 3000, "reduce": 1, "inner": 1}],
     "scatter_add": [
         {"rows": 3, "dim": 64, "n": 2048},
         {"rows": 40, "dim": 12, "n": 1400},
@@ -48,8 +48,13 @@ IN_OPENCL = {
     "matmul": [{"m": 3, "n": 2, "k": 1500}, {"m": 70, "n": 1, "k": 300}, {"m": 5, "n": 70, "k": 9}],
     "bmm": [{"batch": 3, "m": 2, "n": 2, "k": 700}, {"batch": 2, "m": 50, "n": 1, "k": 300}],
 }
-#: Of kernels in CUDA C++ alone: few of many rows that get anything, some of them twice.
+#: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
+#: them twice.
 NATIVE = {
+    "topk": [
+        {"rows": 2, "cols": 70001, "k": 3},
+        {"rows": 1, "cols": 150000, "k": 200},
+    ],
     "scatter_add": [
         {"rows": 8200, "dim": 128, "n": 2040},
         {"rows": 10000, "dim": 105, "n": 30},

@@ -1,7 +1,8 @@
 """y[o, i] = sum over r of x[o, r, i], accumulated in float32.
 
 With too few outputs to fill a device the reduction is split, and a second launch of the same
-kernel adds up the parts: no atomics, so the result does not depend on scheduling.
+kernel adds up the parts: no atomics, so the result does not depend on scheduling. Short runs share
+a program.
 """
 
 import torch
@@ -12,6 +13,7 @@ TILE = 2048  # knob: 2048 4096 8192
 BLOCK_INNER = 64  # knob: 32 64 128
 PROGRAMS = 1024  # knob: 512 1024 2048
 NUM_WARPS = 8  # knob: 4 8
+SHORT = 1024  # knob: 512 1024
 
 
 @triton.jit
@@ -42,9 +44,25 @@ def _launch(x, y, outer, length, inner, parts):
     _sum[grid](x, y, length, inner, span, BLOCK_R=block_r, BLOCK_I=block_i, num_warps=NUM_WARPS)
 
 
+@triton.jit
+def _sum_short(x, y, runs, length, RUNS: tl.constexpr, BLOCK: tl.constexpr):
+    first = tl.program_id(0).to(tl.int64) * RUNS
+    run = tl.arange(0, RUNS)
+    element = tl.arange(0, BLOCK)[None, :]
+    mask = (run[:, None] < runs - first) & (element < length)
+    value = tl.load(x + first * length + run[:, None] * length + element, mask=mask, other=0.0)
+    total = tl.sum(value.to(tl.float32), axis=1)
+    tl.store(y + first + run, total.to(y.dtype.element_ty), mask=run < runs - first)
+
+
 def sum(x, y):
     outer, length, inner = x.shape
     if y.numel() == 0:
+        return
+    if inner == 1 and length <= SHORT:
+        block = triton.next_power_of_2(max(1, length))
+        runs = TILE // block
+        _sum_short[(triton.cdiv(outer, runs),)](x, y, outer, length, RUNS=runs, BLOCK=block)
         return
     programs = outer * triton.cdiv(inner, BLOCK_INNER)
     parts = max(1, min(PROGRAMS // programs, length // 256))

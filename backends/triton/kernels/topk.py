@@ -1,6 +1,6 @@
 """The k largest of each row, in two launches. The first finds the k-th largest bit by bit, by
 counting what is not below a trial, and lists all down to it; the second counts for each listed
-element those above it, which is its place."""
+element those above it, which is its place. Of few long rows each part lists its own."""
 
 import torch
 import triton
@@ -11,6 +11,9 @@ LOOP_BLOCK = 4096  # knob: 2048 4096 8192
 TILE = 4096  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
 PLACES = 256  # knob: 128 256 512
+PROGRAMS = 512  # knob: 256 512 1024
+# Of all parts of a row: each is held against all others.
+MOST_LISTED = 2048
 
 
 @triton.jit
@@ -64,9 +67,21 @@ def _resident(
 
 
 @triton.jit
-def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+def _looped(
+    x,
+    listed,
+    cols,
+    k,
+    span,
+    BITS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Columns ``[part * span, part * span + span)`` of a row."""
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(cols - begin, span)
     x += tl.program_id(0).to(tl.int64) * cols
-    listed += tl.program_id(0).to(tl.int64) * k
+    listed += (tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * k
     lane = tl.arange(0, BLOCK)
     bar = tl.zeros((1,), tl.uint32)
     unit = tl.full((1,), 1 << (BITS - 2), tl.uint32)
@@ -75,8 +90,8 @@ def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: 
         one = tl.zeros((BLOCK,), tl.int32)
         two = tl.zeros((BLOCK,), tl.int32)
         three = tl.zeros((BLOCK,), tl.int32)
-        for first in range(0, cols, BLOCK):
-            key = _keys(x + first + lane, lane < cols - first, SHIFT)
+        for first in range(begin, end, BLOCK):
+            key = _keys(x + first + lane, lane < end - first, SHIFT)
             one += (key >= bar + unit).to(tl.int32)
             two += (key >= bar + unit * 2).to(tl.int32)
             three += (key >= bar + unit * 3).to(tl.int32)
@@ -85,11 +100,11 @@ def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: 
         bar += unit * (tl.sum(three, axis=0) >= k).to(tl.uint32)
         unit = unit >> 2
     above = tl.zeros((BLOCK,), tl.int32)
-    for first in range(0, cols, BLOCK):
-        above += (_keys(x + first + lane, lane < cols - first, SHIFT) > bar).to(tl.int32)
+    for first in range(begin, end, BLOCK):
+        above += (_keys(x + first + lane, lane < end - first, SHIFT) > bar).to(tl.int32)
     room = k - tl.sum(above, axis=0)
-    for first in range(0, cols, BLOCK):
-        key = _keys(x + first + lane, lane < cols - first, SHIFT)
+    for first in range(begin, end, BLOCK):
+        key = _keys(x + first + lane, lane < end - first, SHIFT)
         level = (key == bar).to(tl.int32)
         chosen = (key > bar) | ((key == bar) & (tl.cumsum(level, axis=0) <= room))
         place = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
@@ -99,21 +114,40 @@ def _looped(x, listed, cols, k, BITS: tl.constexpr, SHIFT: tl.constexpr, BLOCK: 
 
 
 @triton.jit
-def _order(x, listed, values, indices, rows, cols, k, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    tiles = tl.cdiv(k, BLOCK)
+def _order(
+    x,
+    listed,
+    values,
+    indices,
+    rows,
+    cols,
+    total,
+    k,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of ``total`` that are listed of each row."""
+    tiles = tl.cdiv(total, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     row = tl.arange(0, ROWS)[:, None]
     place = tl.program_id(0) % tiles * BLOCK + tl.arange(0, BLOCK)[None, :]
     in_rows = row < rows - start_row
-    mask = in_rows & (place < k)
+    mask = in_rows & (place < total)
     row = start_row.to(tl.int64) + row
-    own = tl.load(listed + row * k + place, mask=mask, other=0)
+    own = tl.load(listed + row * total + place, mask=mask, other=0)
     above = tl.zeros((ROWS, BLOCK), tl.int32)
-    for other in range(k):
-        above += (tl.load(listed + row * k + other, mask=in_rows, other=0) > own).to(tl.int32)
+    for other in range(total):
+        above += (tl.load(listed + row * total + other, mask=in_rows, other=0) > own).to(tl.int32)
+    mask = mask & (above < k)
     col = 0x7FFFFFFF - (own & 0x7FFFFFFF)
     tl.store(values + row * k + above, tl.load(x + row * cols + col, mask=mask), mask=mask)
     tl.store(indices + row * k + above, col, mask=mask)
+
+
+def _parts(rows, cols, k):
+    """Of a row, each with k columns or more: as many as fill a device."""
+    least = max(2 * LOOP_BLOCK, 2 * k)
+    return max(1, min(PROGRAMS // rows, cols // least, MOST_LISTED // k))
 
 
 def topk(x, values, indices, k):
@@ -124,10 +158,12 @@ def topk(x, values, indices, k):
         raise ValueError(f"topk keeps a column in 31 bits, got rows of {cols}")
     # An even number of leading bits, in which all numbers of the dtype differ.
     bits = {torch.float32: 32, torch.float16: 20, torch.bfloat16: 16}[x.dtype]
-    listed = torch.empty((rows, k), dtype=torch.int64, device=x.device)
+    parts = _parts(rows, cols, k)
+    listed = torch.empty((rows, parts * k), dtype=torch.int64, device=x.device)
     if cols > RESIDENT:
-        _looped[(rows,)](
-            x, listed, cols, k, BITS=bits, SHIFT=32 - bits, BLOCK=LOOP_BLOCK, num_warps=8
+        span = triton.cdiv(cols, parts)
+        _looped[(rows, parts)](
+            x, listed, cols, k, span, BITS=bits, SHIFT=32 - bits, BLOCK=LOOP_BLOCK, num_warps=8
         )
     else:
         block = triton.next_power_of_2(cols)
@@ -145,7 +181,8 @@ def topk(x, values, indices, k):
             BLOCK=block,
             num_warps=warps,
         )
-    block = min(PLACES, triton.next_power_of_2(k))
+    total = parts * k
+    block = min(PLACES, triton.next_power_of_2(total))
     tile_rows = PLACES // block
-    grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(k, block),)
-    _order[grid](x, listed, values, indices, rows, cols, k, ROWS=tile_rows, BLOCK=block)
+    grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(total, block),)
+    _order[grid](x, listed, values, indices, rows, cols, total, k, ROWS=tile_rows, BLOCK=block)
