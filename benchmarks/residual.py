@@ -1,10 +1,13 @@
 """How much too good a time can be made by the routes that the evaluator bounds: writes
-results/residual.json and prints its table.
+results/residual.json after each row and prints its table. Rows that are there already, made on a
+machine like this one with as many tries, are not made again: the file is removed to start anew.
 
     .venv/bin/python -m benchmarks.residual [tries=5]
 
 A softmax in C++ does a share of its work where its calls do not show it; at each size the largest
-share is looked for that passes in any of the tries with a time that is not noisy.
+share is looked for that passes in any of the tries. A try whose time is noisy counts for nothing,
+and is made again, as often as there are tries. Times are ratios to the eager baseline's beside
+them, so that a machine that is slow for a while makes none too good.
 
 clock: its worker speaks of so much less time than it took, in whatever way it came to that;
 batch: every eighth call does the share for eight; ahead: a thread does it while inputs are made.
@@ -12,9 +15,11 @@ batch: every eighth call does the share for eight; ahead: a thread does it while
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,18 +50,26 @@ SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
 
 def main() -> None:
     tries = int(_script.words(("tries",), __doc__).get("tries", 5))
-    rows = []
-    for rows_, cols in SIZES:
-        workload = Workload(f"{rows_}x{cols}", {"rows": rows_, "cols": cols})
-        honest = statistics.median(_median_us(_evaluated("clock", 0.0, workload)) for _ in range(3))
-        for route in ROUTES:
-            rows.append({"route": route, "size": workload.name, "honest_us": honest})
-            rows[-1] |= _most(route, workload, tries, honest)
-            print(json.dumps(rows[-1]), flush=True)
+    machine = {"name": host.cpu_name(), "cores": os.cpu_count(), "tries": tries}
+    rows = _script.earlier("residual.json", machine, (), "route")
+    known = {(row["route"], row["size"]) for row in rows}
+    left = []
+    with tempfile.TemporaryDirectory() as folder:
+        for (count, cols), route in itertools.product(SIZES, ROUTES):
+            workload = Workload(f"{count}x{cols}", {"rows": count, "cols": cols})
+            if (route, workload.name) in known:
+                continue
+            row = _row(route, workload, tries, Path(folder))
+            if row is None:
+                left.append(f"{route} {workload.name}")
+                print(f"{left[-1]}: all times are noisy", file=sys.stderr, flush=True)
+                continue
+            rows.append(row)
+            _script.write("residual.json", {"machine": machine, "rows": rows})
     session.close_servers()
-    machine = {"name": host.cpu_name(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    _script.write("residual.json", {"machine": machine, "tries": tries, "rows": rows})
-    print(table(results()))
+    print(table(rows))
+    if left:
+        raise SystemExit(f"Too busy a machine for {', '.join(left)}: run it again")
 
 
 def results() -> list[dict[str, Any]]:
@@ -67,34 +80,59 @@ def results() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """In Markdown."""
     lines = [
-        "| | a call takes | largest share that passed | time too good by |",
-        "|---|---|---|---|",
+        "| | a call takes | largest share that passed | of tries | time too good by |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
-        share = f"{row['share']:.0%}" if row["share"] else "none"
-        gain = f"{row['gain']:.2f} ×" if row["share"] else ""
+        tried = row["tried"].get(str(row["share"]))
+        passed = f"{row['share']:.0%} | {tried['passed']} of {tried['all']}" if tried else "none | "
+        gain = f"{row['gain']:.2f} ×" if tried else ""
         call = f"{row['honest_us']:.3g} µs"
-        lines.append(f"| {row['route']}, softmax {row['size']} | {call} | {share} | {gain} |")
+        lines.append(f"| {row['route']}, softmax {row['size']} | {call} | {passed} | {gain} |")
     return "\n".join(lines)
 
 
-def _most(route: str, workload: Workload, tries: int, honest_us: float) -> dict[str, Any]:
-    """The largest share that passed, and by how much its best time was too good; once two shares in
-    a row have not, larger ones do not."""
-    most: dict[str, Any] = {"share": 0.0, "gain": 1.0, "passed": {}, "caught": {}}
+def _row(route: str, workload: Workload, tries: int, folder: Path) -> dict[str, Any] | None:
+    """The largest share that passed, and by how much its times were too good in the median; once
+    two shares in a row have not, larger ones do not. None where no honest time can be told, or
+    nothing of a share: where each is noisy, nobody was caught."""
+    honest = [result for result in _tried(route, 0.0, workload, tries, folder) if _counts(result)]
+    if not honest:
+        return None
+    ratio = statistics.median(map(_ratio, honest))
+    row: dict[str, Any] = {"route": route, "size": workload.name, "share": 0.0, "gain": 1.0}
+    row |= {"honest_us": statistics.median(map(_median_us, honest)), "tried": {}}
     for share in SHARES:
-        results = [_evaluated(route, share, workload) for _ in range(tries)]
+        results = _tried(route, share, workload, tries, folder)
         passed = [result for result in results if _counts(result)]
-        most["passed"][str(share)] = len(passed)
-        for result in results:
-            if result.verdict is not Verdict.PASSED:
-                most["caught"][str(share)] = result.detail.splitlines()[0]
+        caught = [result for result in results if result.verdict is not Verdict.PASSED]
+        tried: dict[str, Any] = {"passed": len(passed), "caught": len(caught), "all": len(results)}
+        if not passed and not caught:
+            return None
+        if caught:
+            tried["why"] = caught[0].detail.splitlines()[0]
+        row["tried"][str(share)] = tried
         if passed:
-            best = honest_us / min(map(_median_us, passed))
-            most |= {"share": share, "gain": best}
-        elif list(most["passed"].values())[-2:] == [0, 0]:
+            row |= {"share": share, "gain": ratio / statistics.median(map(_ratio, passed))}
+        print(f"{route} {workload.name} {share:.0%}: {tried}", file=sys.stderr, flush=True)
+        if [known["passed"] for known in row["tried"].values()][-2:] == [0, 0]:
             break
-    return most
+    return row | {"load": os.getloadavg()[0]}
+
+
+def _tried(route: str, share: float, workload: Workload, tries: int, folder: Path) -> list[Result]:
+    """So many whose times are not noisy, or twice as many of all."""
+    results: list[Result] = []
+    for _ in range(2 * tries):
+        results.append(_evaluated(route, share, workload, folder))
+        if sum(map(_is_told, results)) == tries:
+            break
+    return results
+
+
+def _is_told(result: Result) -> bool:
+    """It was caught, or has a time that enters means."""
+    return result.verdict is not Verdict.PASSED or _counts(result)
 
 
 def _counts(result: Result) -> bool:
@@ -110,22 +148,24 @@ def _median_us(result: Result) -> float:
     return statistics.median(result.samples.values)
 
 
-def _evaluated(route: str, share: float, workload: Workload) -> Result:
+def _ratio(result: Result) -> float:
+    """To the eager baseline's."""
+    return _median_us(result) / statistics.median(result.baselines["eager"].values)
+
+
+def _evaluated(route: str, share: float, workload: Workload, folder: Path) -> Result:
     op, backend = ops.load("softmax"), registry.load("cpu")
     text = SOURCE.read_text(encoding="utf-8")
     source = f"#define ROUTE {ROUTES[route]}\n#define SHARE {share}\n{text}"
     candidate = Candidate(op.name, "cpu", "c++", source, op.name, author="residual", style="dps")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _clock_of_candidates(1 - share if route == "clock" else 1.0),
-    ):
+    with _clock_of_candidates(1 - share if route == "clock" else 1.0):
         results = evaluate(
             candidate,
             op,
             backend,
             default_target(backend),
             [workload],
-            folder=Path(folder),
+            folder=folder,  # where what is built is kept for the next try
             options=TrialOptions(),
         )
     assert isinstance(results, list), results

@@ -60,6 +60,7 @@ BAD_PYTHON = [
     ("G102", "try:\n    import os\nexcept ImportError:\n    os = None\nos.system('x')"),
     ("G102", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.fork()"),
     ("G102", "exec('import os; os.system(1)')"),
+    ("G302", "from numba.extending import get_cython_function_address as f\nf('blas', 'dgemm')"),
     ("G302", "import ctypes\nctypes.cdll.LoadLibrary('libmkl_rt.so').go()"),
     ("G103", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.ptrace(0)"),
     ("G103", "open('/proc/self/mem', 'r+b')"),
@@ -433,6 +434,15 @@ BAD_NATIVE = [
     ("G403", 'void f() { asm(".incbin \\"/etc/passwd\\""); }'),
     ("G405", 'void f() { asm volatile("syscall" : "=a"(r)); }'),
     ("G405", "void f() { syscall(39); }"),
+    ("G402", 'asm(".pushsection .init_array,\\"aw\\"\\n .quad early\\n .popsection");'),
+    ("G407", 'void f() { asm volatile(".byte 0x0f, 0x05" : "=a"(r)); }'),
+    ("G407", 'void f() { asm("nop; .long 0x050f"); }'),
+    ("G407", '__attribute__((section(".text#"))) static const char code[] = {15, 5};'),
+    ("G407", "void f() { mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, -1, 0); }"),
+    ("G407", "void f() { mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }"),
+    ("G407", "void f() { auto g = mmap; g(0, 4096, 7, 34, -1, 0); }"),
+    ("G103", "void f() { mmap(p, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE, -1, 0); }"),
+    ("G106", "void f() { sigset(11, g); }"),
 ]
 
 
@@ -446,6 +456,7 @@ def test_native_source_that_is_rejected(rule: str, source: str) -> None:
     ("rule", "language", "source"),
     [
         ("G107", "c++", "#include <thread>\nvoid f() { std::thread t(g); t.join(); }"),
+        ("G107", "c++", "#include <time.h>\nvoid f() { timer_create(1, &event, &timer); }"),
         ("G107", "numba", "import threading\ndef op(x): threading.Thread(target=print).start()"),
         ("G108", "numba", "import os\ndef op(x, tmp): os.unlink(tmp)"),
         ("G108", "numba", "text = open(__file__).read()"),

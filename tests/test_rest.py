@@ -3,6 +3,7 @@ for it."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from portkern.evaluator import busy_threads
+from portkern.evaluator import busy_threads, processor_time
 
 #: Of JAX, where another test has loaded it: what is forked here becomes another program at once.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -76,3 +77,33 @@ def test_what_has_ended_rests_and_work_is_done_meanwhile_once_whoever_is_watched
     assert busy_threads.processes_at_work({ended.pid}, lambda: done.append(1)) == set()
     assert busy_threads.processes_at_work([], lambda: done.append(1)) == set()
     assert done == [1, 1]
+
+
+@pytest.mark.parametrize(("ran_s", "told"), [(0.0, []), (1e3, [7])], ids=["rests", "works"])
+def test_who_works_while_the_baseline_is_timed_is_told(
+    ran_s: float, told: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon it rests when it is looked for."""
+    so_far = itertools.count(0.0, ran_s)
+    monkeypatch.setattr(processor_time, "ran_s", lambda pid: next(so_far))
+    at_rest = busy_threads.AtRest({7: os.getpid()})
+    for _ in range(4):
+        with at_rest.watched(True):
+            pass
+    assert at_rest.disturbing() == told
+
+
+def test_a_pool_that_falls_asleep_late_once_disturbs_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    so_far = itertools.chain([0.0, 1e3], itertools.repeat(1e3))
+    monkeypatch.setattr(processor_time, "ran_s", lambda pid: next(so_far))
+    at_rest = busy_threads.AtRest({7: os.getpid()})
+    for begun in (True, True, False, True):
+        with at_rest.watched(begun):
+            pass
+    assert at_rest.disturbing() == []
+
+
+def test_nobody_disturbs_a_baseline_that_was_not_timed() -> None:
+    assert busy_threads.AtRest({7: os.getpid()}).disturbing() == []

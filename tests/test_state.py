@@ -312,3 +312,36 @@ print(flush=True); sys.stdin.readline()
         [library] = code_pages.changed(before, code_pages.written(process.pid))
         assert "libc" in library
         process.kill()
+
+
+def test_code_that_another_mapping_was_laid_over_is_missed() -> None:
+    before = {"/lib/libc.so": code_pages.Code(own=False, size=8192)}
+    assert not code_pages.changed(before, {"/lib/libc.so": code_pages.Code(own=False, size=8192)})
+    assert not code_pages.changed(before, {}), "a library that was closed"
+    for after in (code_pages.Code(own=False, size=4096), code_pages.Code(own=True, size=8192)):
+        assert code_pages.changed(before, {"/lib/libc.so": after}) == ["/lib/libc.so"]
+
+
+def test_the_system_s_own_code_is_not_closed() -> None:
+    before = {"[vdso]": code_pages.Code(own=False, size=8192)}
+    assert code_pages.changed(before, {}) == ["[vdso]"]
+
+
+def test_a_handler_of_bad_accesses_is_seen_from_outside() -> None:
+    script = """
+import signal, sys
+print(flush=True); sys.stdin.readline()
+signal.signal(signal.SIGSEGV, print)
+print(flush=True); sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        assert not code_pages.handled_faults(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert code_pages.handled_faults(process.pid) == {"SIGSEGV"}
+        process.kill()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern.evaluator import statistics
+from portkern.evaluator.clock_check import TimedRound
+from portkern.evaluator.interleaved_timing import InterleavedTiming
 from portkern.evaluator.statistics import (
     KEPT,
     TimingPlan,
@@ -150,3 +157,23 @@ def test_no_call_is_faster_than_its_inputs_can_be_read_or_its_arithmetic_done() 
 
 def test_a_cpus_inputs_may_come_from_its_caches() -> None:
     assert floor_us(load("x86_64"), read_bytes=1 << 30, flops=1.0)[0] == 0
+
+
+def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> None:
+    """Two calls were all they had, and a kernel was safe from the third on."""
+    looked_at: set[int] = set()
+
+    def lap(session: object, made: object, calls: int, settle_s: float) -> TimedRound:
+        return TimedRound([1.0] * calls, wall_s=1.0)
+
+    def keep(*given: Any, whole: bool) -> None:
+        calls: Sequence[int] = given[-1]
+        looked_at.update(calls)
+
+    timing: Any = SimpleNamespace(
+        lost={}, op=SimpleNamespace(structured=False), _lap=lap, _keep=keep
+    )
+    chosen, session = random.Random(0), SimpleNamespace()
+    for turn in range(200):
+        InterleavedTiming._untimed_round(timing, 0, session, turn, 1, chosen, 5)  # type: ignore[arg-type]
+    assert looked_at == {0, 1, 2, 3, 4}

@@ -76,6 +76,8 @@ def _compile(function: Callable[..., object], request: Build) -> None:
 
     if not isinstance(function, numba.core.dispatcher.Dispatcher):
         return  # a plain function that calls jitted ones: they compile when it runs
+    if not getattr(function, "_can_compile"):  # noqa: B009 - the stubs lack it
+        return  # its decorator states the types, for which it was compiled when it was imported
     tensors = (*request.signature.inputs, *request.signature.outputs)
     arrays = [
         numba.types.Array(getattr(numba.types, t.resolve(request.dtype)), len(t.shape), "C")

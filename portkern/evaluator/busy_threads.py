@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from portkern.evaluator import processor_time
 
 #: At rest a process takes less than this share of a processor, and its threads are ready to run in
 #: less than that share of looks.
@@ -21,6 +24,39 @@ LOOKS = 10
 #: Seconds before a watch, in which pools of threads fall asleep, and those of the watch itself. The
 #: later ones are for those that seemed busy at first.
 WATCHES = ((0.02, 0.03), (0.1, 0.1), (0.5, 0.5))
+#: Of the baseline's rounds; a pool that falls asleep late, on a busy machine, does so in few.
+MOSTLY = 0.75
+
+
+class AtRest:
+    """Whether processes rest while somebody else is timed: threads that spin for a while after a
+    call, and are asleep once one looks for them, slow down whoever comes next. ``pids``: by whom
+    they belong to."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        self._pids = pids
+        self._watches = 0
+        self._busy: Counter[int] = Counter()
+
+    @contextmanager
+    def watched(self, begun: bool) -> Iterator[None]:
+        """What is done in here is somebody else's, if ``begun``."""
+        if not begun:
+            yield
+            return
+        before, start = self._ran_s(), time.perf_counter()
+        yield
+        watched_s = time.perf_counter() - start
+        self._watches += 1
+        for key, ran_s in self._ran_s().items():
+            self._busy[key] += ran_s - before[key] >= BUSY * watched_s
+
+    def disturbing(self) -> list[int]:
+        """Those that were at work in most watches."""
+        return [key for key, busy in self._busy.items() if busy > MOSTLY * self._watches]
+
+    def _ran_s(self) -> Mapping[int, float]:
+        return {key: processor_time.ran_s(pid) for key, pid in self._pids.items()}
 
 
 def processes_at_work(

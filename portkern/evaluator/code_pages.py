@@ -1,50 +1,94 @@
-"""Whether a process has changed the code of its libraries: the clock's, the framework's, Python's.
+"""Whether a process has changed the code of its libraries: the clock's, the framework's, Python's;
+and whether it has put itself between a read of memory and what is read.
 
 Code is mapped from its file and shared until it is written to; a page that was written, in whatever
-way and if only for a moment, is the process's own from then on, and the system tells.
+way and if only for a moment, is the process's own from then on, and the system tells. So it does
+where another mapping was laid over a part: less of the file is there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.evaluator.processor_time import family
 
-#: "7f0c…-7f0d… r-xp 00026000 fe:00 4242   /usr/lib/libc.so.6", then lines of "Name: 12 kB".
-_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ \S+\s*(.*)$")
-#: Pages that are no longer the file's. Dirty ones may still be: of a file that was just installed.
-_OWN = "Anonymous:"
+#: "7f0c…-7f0d… r-xp 00026000 fe:00 4242   /usr/lib/libc.so.6", then lines of "Name: 12 kB", of
+#: which one counts the pages that are no longer the file's. Dirty ones may still be: of a file that
+#: was just installed.
+_LINE = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \S+[ \t]*(.*)$|^Anonymous: +([0-9]+)", re.MULTILINE
+)
+#: Signals of a bad access.
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS)
 
 
-def written(pid: int) -> Mapping[str, bool]:
-    """The files whose code a process, or one that it started, has mapped, and whether it wrote to
-    it. Empty where the system does not let us look."""
-    seen: dict[str, bool] = {}
+@dataclass(frozen=True)
+class Code:
+    """Of one file, as a process has it mapped: whether a page of it is the process's own, and how
+    many bytes of it are there."""
+
+    own: bool
+    size: int
+
+
+def written(pid: int) -> Mapping[str, Code]:
+    """The files whose code a process, or one that it started, has mapped. Empty where the system
+    does not let us look."""
+    seen: dict[str, Code] = {}
     for member in family(pid):
         try:
-            with Path(f"/proc/{member}/smaps").open(encoding="utf-8", errors="replace") as lines:
-                _read(lines, seen)
+            text = Path(f"/proc/{member}/smaps").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
+        for name, code in _read(text).items():
+            known = seen.get(name, code)
+            seen[name] = Code(known.own or code.own, min(known.size, code.size))
     return seen
 
 
-def _read(lines: Iterable[str], seen: dict[str, bool]) -> None:
+def _read(text: str) -> dict[str, Code]:
+    mapped: dict[str, Code] = {}
     name = ""
-    for line in lines:
-        mapping = _MAPPING.match(line)
-        if mapping is not None:
-            access, path = mapping.groups()
+    for start, end, access, path, own in _LINE.findall(text):
+        if access:
             code = access[2] == "x" and access[3] == "p" and path.startswith(("/", "[vdso]"))
             name = path if code else ""
             if name:
-                seen.setdefault(name, False)
-        elif name and line.startswith(_OWN):
-            seen[name] = seen[name] or int(line.split()[1]) > 0
+                known = mapped.get(name, Code(own=False, size=0))
+                size = int(end, 16) - int(start, 16)
+                mapped[name] = Code(known.own, known.size + size)
+        elif name and int(own) > 0:
+            mapped[name] = Code(own=True, size=mapped[name].size)
+    return mapped
 
 
-def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
-    """The files whose code was as in its file before, and is not any more."""
-    return sorted(name for name, own in before.items() if not own and after.get(name))
+def changed(before: Mapping[str, Code], after: Mapping[str, Code]) -> list[str]:
+    """The files whose code was as in its file before, and is not any more, or not all of it. A
+    library that is gone altogether was closed, but for the system's own."""
+    return sorted(
+        name
+        for name, code in before.items()
+        if not code.own and _is_altered(code, after.get(name), own=name == "[vdso]")
+    )
+
+
+def _is_altered(before: Code, after: Code | None, *, own: bool) -> bool:
+    return own if after is None else after.own or after.size < before.size
+
+
+def handled_faults(pid: int) -> frozenset[str]:
+    """The signals of a bad access that a process, or one that it started, has a handler for. None
+    where the system does not say."""
+    mask = 0
+    for member in family(pid):
+        try:
+            status = Path(f"/proc/{member}/status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+        mask |= int(caught[1], 16) if caught else 0
+    return frozenset(one.name for one in _FAULTS if mask >> (one - 1) & 1)

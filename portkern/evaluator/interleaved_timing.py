@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from portkern.evaluator import busy_threads, compare, processor_time, worker_reports
+from portkern.evaluator.busy_threads import AtRest
 from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, suspicion
 from portkern.evaluator.idle_time import SETTLE_S, IdleTime
 from portkern.evaluator.long_rounds import LongRounds
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 Key = int | str
 #: Calls of a round whose outputs are looked at.
 LOOKS = 2
-#: Calls of a round whose outputs alone count, on inputs of another distribution.
-UNTIMED_CALLS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
 #: further apart, since what else keeps a machine busy mostly lasts for seconds.
 CONFIRMATIONS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
@@ -86,6 +85,9 @@ class InterleavedTiming:
         """Fill :attr:`rounds` and :attr:`lost`. ``trusted`` is the baseline that doubts are
         measured by."""
         self.rounds = {key: [] for key in runners}
+        self._at_rest = AtRest(
+            {key: session.pid for key, session in runners.items() if isinstance(key, int)}
+        )
         calls = dict.fromkeys(runners, min(FIRST_CALLS, self.plan.calls(0.0, self._call_bytes())))
         chosen = random.SystemRandom()
         whole = chosen.randrange(self.plan.rounds)  # the round whose outputs are kept as a whole
@@ -99,7 +101,8 @@ class InterleavedTiming:
             for key, session in runners.items():
                 if key in self.lost:
                     continue
-                lap = self._lap(session, now, calls[key])
+                with self._at_rest.watched(key == trusted):
+                    lap = self._lap(session, now, calls[key])
                 if not isinstance(lap, TimedRound):
                     self.lost[key] = lap
                     continue
@@ -110,13 +113,16 @@ class InterleavedTiming:
                         looked = lap.some(LOOKS, chosen)
                         self._keep(key, session, turn, now, looked, whole=turn == whole)
                         for base in self._untimed_bases(others, turn):
-                            self._untimed_round(key, session, turn, base, chosen)
+                            self._untimed_round(key, session, turn, base, chosen, calls[key])
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
             ):
                 break
         self._find_busy(runners, meanwhile=self._verify)
+        for key in self._at_rest.disturbing():
+            reason = "it keeps a processor busy while the baseline is timed"
+            self.lost.setdefault(key, Doubt(reason))
         self._compare_clocks(runners, trusted)
         self._compare_floors()
 
@@ -128,18 +134,26 @@ class InterleavedTiming:
         return [others[turn % len(others)]] if others else ()
 
     def _untimed_round(
-        self, key: int, session: Session, turn: int, base: int, chosen: random.Random
+        self,
+        key: int,
+        session: Session,
+        turn: int,
+        base: int,
+        chosen: random.Random,
+        most: int,
     ) -> None:
-        """A round like any other on inputs of another distribution, whose time does not count."""
+        """A round on inputs of another distribution, whose time does not count. It begins as any
+        other and ends after a call by chance, at most the last of a timed round, whose output is
+        looked at: no call is safe for its place in a round."""
         if key in self.lost:
             return  # in the round before
         made = TimedInputs(
             (chosen.getrandbits(62),), base, rolled=False, structured=self.op.structured
         )
-        calls = min(UNTIMED_CALLS, self.plan.calls(0.0, self._call_bytes()))
+        calls = chosen.randint(1, most)
         lap = self._lap(session, made, calls, settle_s=0.0)
         if isinstance(lap, TimedRound):
-            self._keep(key, session, turn, made, [chosen.randrange(calls)], whole=False)
+            self._keep(key, session, turn, made, [calls - 1], whole=False)
         else:
             self.lost[key] = lap
 

@@ -468,15 +468,21 @@ class Trial:
             return replace(before, verdict=failure.verdict, detail=str(failure))
         if TRUSTED not in samples or index not in samples:
             return before
-        changed = self._changed(self._runners.opened(index))
+        changed = self._changed(index)
         if changed:
             return replace(before, verdict=Verdict.SUSPICIOUS, detail=changed)
         asked = {name: samples[name] for name in self.options.baselines if name in samples}
         return replace(before, samples=samples[index], baselines=asked)
 
-    def _changed(self, opened: Opened) -> str:
+    def _changed(self, index: int) -> str:
         """What the timed calls have changed for others."""
+        opened = self._runners.opened(index)
         session = opened.session
+        faults = code_pages.handled_faults(session.pid) - opened.faults
+        # Of OpenCL the compiler handles them, and a GPU's driver may.
+        if faults and self.contestants[index].request.candidate.backend == "cpu":
+            signals = ", ".join(sorted(faults))
+            return f"it handles {signals}, and may compute an output when it is looked at"
         altered = code_pages.changed(opened.code, code_pages.written(session.pid))
         if altered:
             return f"it wrote to the code of {', '.join(altered)} in memory"

@@ -65,12 +65,14 @@ class Contestant:
 class Opened:
     """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
     ``seconds``: what that took, empty once it was told. ``code``: the libraries that were there
-    before the kernel, see :mod:`portkern.evaluator.code_pages`."""
+    before the kernel, and ``faults`` the signals of a bad access that were handled then, see
+    :mod:`portkern.evaluator.code_pages`."""
 
     session: Session
     method: str
     seconds: Mapping[str, float]
-    code: Mapping[str, bool]
+    code: Mapping[str, code_pages.Code]
+    faults: frozenset[str]
 
 
 class Workers:
@@ -128,12 +130,12 @@ class Workers:
         self, session: Session, stage: str, asked: Request[protocol.Loaded]
     ) -> Opened | Failure:
         """With its kernel; closed when that fails."""
-        code = code_pages.written(session.pid)
+        code, faults = code_pages.written(session.pid), code_pages.handled_faults(session.pid)
         start = time.perf_counter()
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
         if isinstance(outcome, Answered):
             seconds = {"load": time.perf_counter() - start}
-            return Opened(session, brief(outcome.reply.method), seconds, code)
+            return Opened(session, brief(outcome.reply.method), seconds, code, faults)
         session.close()
         return failure_of(outcome, stage)
 

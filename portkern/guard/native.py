@@ -20,6 +20,7 @@ _SPLICED = re.compile(r"[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*[^\n]*")
 _DIGRAPH = re.compile(r"(?m)^(\s*)%:")  # another way to write #
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WRITES = re.compile(r"[wa+]")
+_MAPS = ("mmap", "mmap64")
 
 Found = set[tuple[int, str]]
 
@@ -201,6 +202,8 @@ class _Reader:
         text = _COMMENT.sub("", _text(node))
         if rules.AT_LOAD.search(text):
             yield "G402"
+        elif rules.SECTION.search(text):
+            yield "G407"
         if rules.FAST_MATH.search(text):
             yield "G401"
 
@@ -212,6 +215,10 @@ class _Reader:
             yield "G206"
         if rules.ASM_READS.search(code):
             yield "G403"
+        if rules.ASM_AT_LOAD.search(code):
+            yield "G402"
+        elif rules.ASM_BYTES.search(code):
+            yield "G407"
         yield "G405" if rules.ASM_CALLS.search(code) else "G404"
 
     def _function_definition(self, node: Node) -> Iterator[str]:
@@ -224,6 +231,8 @@ class _Reader:
         rule = rules.NATIVE.get(name)
         if rule and (name not in self.own or _text(parent) == f"::{name}"):
             yield rule
+        elif name in _MAPS and name not in self.own and not _is_called(node):
+            yield "G407"  # it would be called by another name
         elif rules.EXECUTOR_MACRO.fullmatch(name) and name not in self.macros:
             yield "G206"
         elif rules.EXECUTOR_FUNCTION.fullmatch(name) and name not in self.own:
@@ -289,6 +298,19 @@ class _Reader:
         yield from called(name, _arguments(node))
 
 
+def _is_called(name: Node) -> bool:
+    """Whether it stands before arguments, in a namespace or not."""
+    node = name
+    while node.parent is not None and node.parent.type == "qualified_identifier":
+        node = node.parent
+    call = node.parent
+    return (
+        call is not None
+        and call.type == "call_expression"
+        and (call.child_by_field_name("function") == node)
+    )
+
+
 def _is_operator(name: str, scope: list[str]) -> bool:
     """``torch::softmax``, and not ``torch::empty``, ``torch::Device`` or ``at::cuda::x``."""
     inner = [part for part in scope if part][1:]
@@ -311,6 +333,12 @@ def called(name: str, arguments: list[str]) -> Iterator[str]:
             yield "G104"
         else:
             yield "G108"
+    elif name in _MAPS:
+        mapped = [re.sub(r"[\s()]", "", argument) for argument in arguments]
+        if len(mapped) < 4 or not rules.PLAIN_MAPPING.fullmatch(mapped[2]):
+            yield "G407"
+        elif "MAP_FIXED" in mapped[3] or re.search(r"\d", mapped[3]):
+            yield "G103"
     elif name in rules.NATIVE_CALLS:
         yield rules.NATIVE_CALLS[name]
 

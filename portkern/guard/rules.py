@@ -61,6 +61,7 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G404", "has inline assembly", "Say in a comment what it does", "note"),
     Rule("G405", "calls the operating system directly", "Use the language's own functions"),
     Rule("G406", "is nested too deeply to be read", "Split the expression"),
+    Rule("G407", "has machine code that nobody can read", "Write functions, or instructions"),
     Rule("G501", "makes code or names at run time", "Write the variants out", "note"),
     Rule("G502", "reads a clock", "The evaluator measures", "note"),
     Rule("G503", "keeps state between calls", "It must not depend on the data", "note"),
@@ -119,6 +120,9 @@ G502 time timeit datetime.datetime.now torch.cuda.Event triton.testing
 G503 functools.lru_cache functools.cache
 G504 torch.equal torch.allclose numpy.array_equal numpy.allclose
 G505 ctypes.CDLL ctypes.PyDLL ctypes.cdll ctypes.pydll ctypes.util.find_library cffi
+G302 numba.extending.get_cython_function_address numba.types.ExternalFunction
+G302 numba.types.ExternalFunctionPointer numba.core.types.ExternalFunction
+G302 numba.core.types.ExternalFunctionPointer llvmlite.binding
 G505 torch.utils.cpp_extension torch.utils.dlpack ctypes.memmove ctypes.memset
 G506 torch.cuda.Stream torch.cuda.stream torch.cuda.set_stream torch.cuda.CUDAGraph
 G506 torch.cuda.graph torch.cuda.graphs torch.cuda.make_graphed_callables pyopencl.CommandQueue
@@ -280,7 +284,8 @@ G204 PyRun_SimpleString PyRun_SimpleStringFlags PyRun_String PyRun_StringFlags
 G206 dladdr dladdr1 dlinfo backtrace backtrace_symbols __SANITIZE_THREAD__ __SANITIZE_ADDRESS__
 G105 setenv putenv unsetenv clearenv
 G106 _exit _Exit quick_exit atexit on_exit at_quick_exit sigaction setsid set_terminate
-G107 pthread_create thrd_create
+G106 sigset sigvec sigaltstack bsd_signal sysv_signal __sysv_signal ssignal
+G107 pthread_create thrd_create timer_create aio_read aio_write lio_listio mq_notify
 G405 syscall prctl seccomp
 G502 clock_gettime gettimeofday clock64 wall_clock64 __rdtsc
 G505 dlopen dlsym dlmopen
@@ -361,5 +366,17 @@ FAST_MATH = re.compile(
 AT_LOAD = re.compile(
     r"\b_*(constructor|destructor|ifunc)_*\b|\"\.(init_array|fini_array|preinit_array|ctors|dtors|init)"
 )
+#: The same in assembly, whose sections have no quotation marks.
+ASM_AT_LOAD = re.compile(
+    r"\.(init_array|fini_array|preinit_array|ctors|dtors)\b|section\W+\.(init|fini)\b"
+)
+#: Bytes among instructions; a section that a variable is put into, which may be one of code.
+ASM_BYTES = re.compile(
+    r"(?:^|[\s;:\"])\.(byte|[248]byte|short|hword|value|word|int|long|quad|octa|ascii|asciz|string|inst"
+    r"|insn|fill|space|zero)\b"
+)
+SECTION = re.compile(r"\b_*section_*\b")
+#: What memory may be mapped for.
+PLAIN_MAPPING = re.compile(r"PROT_(READ|WRITE|NONE)(\|PROT_(READ|WRITE|NONE))*")
 ASM_READS = re.compile(r"\.incbin|\.include\b")
 ASM_CALLS = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?0x80|\bsvc\b")
