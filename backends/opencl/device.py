@@ -79,7 +79,7 @@ class ClDevice:
     def _zeros(self, nbytes: int) -> pyopencl.Buffer:
         import numpy
 
-        buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
+        buffer: pyopencl.Buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
         self.cl.enqueue_fill_buffer(self.queue, buffer, numpy.int32(0), 0, nbytes)
         return buffer
 
