@@ -323,8 +323,14 @@ def test_code_that_another_mapping_was_laid_over_is_missed() -> None:
 
 
 def test_the_system_s_own_code_is_not_closed() -> None:
+    code = code_pages.Code(own=False, size=8192)
+    before = {"[vdso]": code, "/lib/libc.so": code}
+    assert code_pages.changed(before, {"/lib/libc.so": code}) == ["[vdso]"]
+
+
+def test_of_a_process_that_has_ended_nothing_is_said() -> None:
     before = {"[vdso]": code_pages.Code(own=False, size=8192)}
-    assert code_pages.changed(before, {}) == ["[vdso]"]
+    assert not code_pages.changed(before, {})
 
 
 def test_a_handler_of_bad_accesses_is_seen_from_outside() -> None:

@@ -68,7 +68,10 @@ def _read(text: str) -> dict[str, Code]:
 
 def changed(before: Mapping[str, Code], after: Mapping[str, Code]) -> list[str]:
     """The files whose code was as in its file before, and is not any more, or not all of it. A
-    library that is gone altogether was closed, but for the system's own."""
+    library that is gone altogether was closed, but for the system's own. A process that has ended,
+    of which nothing is seen, is for others to judge."""
+    if not after:
+        return []
     return sorted(
         name
         for name, code in before.items()
