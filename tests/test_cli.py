@@ -178,7 +178,7 @@ def test_check_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ("torch.from_numpy(numpy.maximum(x.numpy(), 0))", 0, "passed", ""),
         ("x.double().clamp_min(0)", 1, "wrong", "output 'y' is float64[1000], expected float32"),
-        ("numpy.maximum(x.numpy(), 0)", 1, "crashed", "object of type ndarray, expected a Tensor"),
+        ("numpy.maximum(x.numpy(), 0)", 1, "crashed", "of type ndarray, expected a torch.Tensor"),
     ],
 )
 def test_check_evaluates_a_function_that_returns_its_output(
