@@ -225,9 +225,10 @@ bool is_crowded(int64_t rows, int64_t n) { return rows <= 1024 && n >= 256 && n 
 
 // ---- Few of many rows get anything
 
-// A warp has an entry and a band of columns. The first entry of a row brings all of them.
+// A warp has an entry and a band of columns. The first entry of a row brings all of them. Bounded only
+// by its threads, it is given too few registers.
 template <int V>
-__global__ __launch_bounds__(COPY) void scatter_add_sparse(
+__global__ PORTABLE_LAUNCH_BOUNDS(COPY, 2) void scatter_add_sparse(
     const scalar_t* __restrict__ x, const int64_t* __restrict__ index,
     const scalar_t* __restrict__ src, scalar_t* __restrict__ y, int64_t dim, int64_t n,
     int64_t bands) {
