@@ -6,16 +6,17 @@ constexpr int COPY = 256, AT_ONCE = 4;  // threads, and accesses that each has o
 
 template <int V>
 __global__ __launch_bounds__(COPY) void copy_kernel(const scalar_t* __restrict__ x,
-                                                         scalar_t* __restrict__ y, int64_t count) {
+                                                    scalar_t* __restrict__ y, int64_t count) {
     const int64_t packs = count / V, first = (int64_t)blockIdx.x * COPY * AT_ONCE + threadIdx.x;
     Some<V> values[AT_ONCE];
+    if (packs > 0) {
 #pragma unroll
-    for (int u = 0; u < AT_ONCE; ++u)
-        if (first + u * COPY < packs)
-            values[u] = reinterpret_cast<const Some<V>*>(x)[first + u * COPY];
+        for (int u = 0; u < AT_ONCE; ++u)  // without conditions, so that all are on their way together
+            values[u] = reinterpret_cast<const Some<V>*>(x)[min(first + u * COPY, packs - 1)];
 #pragma unroll
-    for (int u = 0; u < AT_ONCE; ++u)
-        if (first + u * COPY < packs) reinterpret_cast<Some<V>*>(y)[first + u * COPY] = values[u];
+        for (int u = 0; u < AT_ONCE; ++u)
+            if (first + u * COPY < packs) reinterpret_cast<Some<V>*>(y)[first + u * COPY] = values[u];
+    }
     const int64_t rest = packs * V + threadIdx.x;  // of which there are less than V
     if (blockIdx.x == 0 && rest < count) y[rest] = x[rest];
 }
