@@ -174,6 +174,18 @@ class Program:
         except device.cl.RuntimeError as error:
             raise BuildError("The OpenCL driver rejected SOURCE", log=str(error)) from error
 
+    def row_groups(
+        self, rows: int, items: int, most: int, fill: int
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Global and local size of a kernel whose rows have work for so many ``items`` each, of
+        which a group has at most ``most``. Narrow rows share a group of ``fill``; on a CPU each
+        work-item has a row. A kernel asks ``row_of()`` for its own."""
+        if self.cpu:
+            return (rows, 1), (1, 1)
+        lanes = min(most, 1 << (int(items) - 1).bit_length())
+        tall = max(1, fill // lanes)
+        return (-(-rows // tall) * lanes, tall), (lanes, tall)
+
     def __getattr__(self, name: str) -> pyopencl.Kernel:
         # Each retrieval from pyopencl makes a new kernel, so one is kept.
         kernel: pyopencl.Kernel = getattr(self._program, name)

@@ -218,3 +218,19 @@ inline float group_max(float v, local float* scratch) {
   barrier(CLK_LOCAL_MEM_FENCE);
   return v;
 }
+
+// The sum of a[i] * b[i * step] over n of each. The work-items of a row share it; all must call.
+#define DOT_CHAIN 64  // terms in a chain of additions; the error grows with the number of chains
+
+inline float group_dot(global const storage_t* a, global const storage_t* b, long step, long n,
+                       local float* scratch) {
+  const long size = get_local_size(0);
+  float sum = 0.0f;
+  for (long i = get_local_id(0); i < n;) {
+    float part = 0.0f;
+    for (int k = 0; k < DOT_CHAIN && i < n; ++k, i += size)
+      part = fma(LOAD(a, i), LOAD(b, i * step), part);
+    sum += part;
+  }
+  return group_sum(sum, scratch);
+}

@@ -52,7 +52,4 @@ def argmax(queue, program, x, index, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     items = int(-(-cols // (AHEAD * program.vec)))  # that have something to read
-    lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-    tall = 1 if program.cpu else max(1, FILL // lanes)  # narrow rows share a group
-    size = (-(-rows // tall) * lanes, tall)
-    program.argmax(queue, size, (lanes, tall), x, index, rows, cols)
+    program.argmax(queue, *program.row_groups(rows, items, WG, FILL), x, index, rows, cols)

@@ -10,7 +10,6 @@ SHORT = 256
 SOURCE = r"""
 #define ACROSS (BN / 8)
 #define ITEMS (BM / 8 * ACROSS)
-#define CHAIN 64  // terms in a chain of additions; the error grows with the number of chains
 
 // A group makes a BM x BN tile of C. A work-item makes 8 x 8 of it, in quads that lie half a tile
 // apart: neighbours read neighbouring float4 of local memory. Tiles of all matrices are in one row.
@@ -73,14 +72,7 @@ kernel void bmm_dot(global const storage_t* a, global const storage_t* b, global
                      long m, long n, long k) {
   local float scratch[SHARERS];
   const long e = get_group_id(0), row = e / n, from = row / m * k * n + e % n;
-  float sum = 0.0f;
-  for (long p = get_local_id(0); p < k;) {
-    float part = 0.0f;
-    for (int i = 0; i < CHAIN && p < k; ++i, p += SHARERS)
-      part = fma(LOAD(a, row * k + p), LOAD(b, from + p * n), part);
-    sum += part;
-  }
-  sum = group_sum(sum, scratch);
+  const float sum = group_dot(a + row * k, b + from, n, k, scratch);
   if (get_local_id(0) == 0) STORE(c, e, sum);
 }
 

@@ -66,7 +66,5 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
         program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
         return
     items = int(-(-classes // (AHEAD * program.vec)))  # that have something to read
-    lanes = min(WG, 1 << (items - 1).bit_length())
-    tall = max(1, FILL // lanes)  # narrow rows share a group
-    size = (-(-rows // tall) * lanes, tall)
-    program.cross_entropy(queue, size, (lanes, tall), logits, target, loss, rows, classes)
+    sizes = program.row_groups(rows, items, WG, FILL)
+    program.cross_entropy(queue, *sizes, logits, target, loss, rows, classes)

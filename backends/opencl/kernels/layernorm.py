@@ -103,7 +103,5 @@ def layernorm(queue, program, x, weight, bias, y, *, rows, cols, eps):
         program.layernorm_kept(queue, (rows * wg,), (wg,), x, weight, bias, y, cols, eps)
         return
     items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
-    lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-    tall = 1 if program.cpu else max(1, FILL // lanes)  # narrow rows share a group
-    size = (-(-rows // tall) * lanes, tall)
-    program.layernorm(queue, size, (lanes, tall), x, weight, bias, y, rows, cols, eps)
+    sizes = program.row_groups(rows, items, WG, FILL)
+    program.layernorm(queue, *sizes, x, weight, bias, y, rows, cols, eps)

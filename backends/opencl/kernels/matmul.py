@@ -10,7 +10,6 @@ SHORT = 256
 SOURCE = r"""
 #define ACROSS (BN / TN)
 #define ITEMS ((BM / TM) * ACROSS)
-#define CHAIN 64  // terms in a chain of additions; the error grows with the number of chains
 
 // A group makes BM x BN of C, a work-item TM x TN of it: rows and columns that lie BM / TM and
 // ACROSS apart, so that neighbours read neighbouring local memory.
@@ -60,17 +59,10 @@ kernel void matmul_thin(global const storage_t* a, global const storage_t* b, gl
 
 // Few elements of long sums, or a column: a group each, whose work-items share the sum.
 kernel void matmul_dot(global const storage_t* a, global const storage_t* b, global storage_t* c,
-                     long m, long n, long k) {
+                       long m, long n, long k) {
   local float scratch[SHARERS];
   const long e = get_group_id(0), row = e / n, from = e % n;
-  float sum = 0.0f;
-  for (long p = get_local_id(0); p < k;) {
-    float part = 0.0f;
-    for (int i = 0; i < CHAIN && p < k; ++i, p += SHARERS)
-      part = fma(LOAD(a, row * k + p), LOAD(b, from + p * n), part);
-    sum += part;
-  }
-  sum = group_sum(sum, scratch);
+  const float sum = group_dot(a + row * k, b + from, n, k, scratch);
   if (get_local_id(0) == 0) STORE(c, e, sum);
 }
 

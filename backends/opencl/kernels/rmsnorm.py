@@ -78,7 +78,5 @@ def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
         program.rmsnorm_kept(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)
         return
     items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
-    lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-    tall = 1 if program.cpu else max(1, FILL // lanes)  # narrow rows share a group
-    size = (-(-rows // tall) * lanes, tall)
-    program.rmsnorm(queue, size, (lanes, tall), x, weight, y, rows, cols, eps)
+    sizes = program.row_groups(rows, items, WG, FILL)
+    program.rmsnorm(queue, *sizes, x, weight, y, rows, cols, eps)

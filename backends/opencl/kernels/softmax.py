@@ -117,7 +117,4 @@ def softmax(queue, program, x, y, *, rows, cols):
         program.softmax_kept(queue, (rows * wg,), (wg,), x, y, cols)
         return
     items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
-    lanes = min(WG, 1 << (items - 1).bit_length())
-    tall = max(1, FILL // lanes)  # narrow rows share a group
-    size = (-(-rows // tall) * lanes, tall)
-    program.softmax(queue, size, (lanes, tall), x, y, rows, cols)
+    program.softmax(queue, *program.row_groups(rows, items, WG, FILL), x, y, rows, cols)

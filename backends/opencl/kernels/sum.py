@@ -122,10 +122,7 @@ def sum(queue, program, x, y, *, outer, reduce, inner):
         return
     if inner == 1:
         items = int(max(1, -(-reduce // (2 * program.vec))))  # that have something to read
-        lanes = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
-        tall = 1 if program.cpu else max(1, FILL // lanes)  # short runs share a group
-        size = (-(-outer // tall) * lanes, tall)
-        program.sum_runs(queue, size, (lanes, tall), x, y, outer, reduce)
+        program.sum_runs(queue, *program.row_groups(outer, items, WG, FILL), x, y, outer, reduce)
         return
     chunks = int(-(-inner // program.vec))
     if program.cpu:
