@@ -4,17 +4,15 @@ some: they are translated with it, and lie in the tree, in a folder of their own
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from portkern.port import library
 from portkern.port.library import Library, SourceFile
 from portkern.port.request import PortRequest
+from portkern.port.source_text import INCLUDE
 from portkern.port.translate import Context, language, translate
 from portkern.port.tree import PortedFile, encoded, place_of
-
-_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
 
 
 def headers(read: Library, request: PortRequest) -> list[PortedFile]:
@@ -28,7 +26,7 @@ def headers(read: Library, request: PortRequest) -> list[PortedFile]:
         hip = language(source.text) == "hip"
         folders = [f for f in read.settings(source.path)[0] if not f.is_relative_to(read.root)]
         for folder in folders:
-            for name in _INCLUDE.findall(source.text):
+            for name in INCLUDE.findall(source.text):
                 for file in _together(folder, folder / name):
                     if file not in found:
                         found[file] = _ported(file, folder, request, hip=hip)
@@ -47,7 +45,7 @@ def _together(folder: Path, header: Path) -> Iterator[Path]:
             continue
         seen.add(path)
         yield path
-        for name in _INCLUDE.findall(alone.text):
+        for name in INCLUDE.findall(alone.text):
             queue += [path.parent / name, folder / name]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from portkern.port import library
 from portkern.port.library import Library, SourceFile
-
-_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
+from portkern.port.source_text import INCLUDE
 
 
 def read(path: Path, *, avoid: Sequence[Path], include: Sequence[Path]) -> Library:
@@ -27,7 +25,7 @@ def _with_headers(file: Library, include: Sequence[Path]) -> Library:
     kernels = {source.path for source in queue}
     while queue:
         source = queue.pop()
-        own = [_header(file, source, name, include) for name in _INCLUDE.findall(source.text)]
+        own = [_header(file, source, name, include) for name in INCLUDE.findall(source.text)]
         headers = {header.path: header for header in own if header is not None}
         known[source.path] = replace(source, includes=tuple(headers))
         queue += [header for name, header in headers.items() if name not in known]

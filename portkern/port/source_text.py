@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+#: A line that includes a file, and its name.
+INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
 #: Larger ones are data, or generated.
 MOST_BYTES = 4 << 20
 _MARKS = (

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.port import source_text
 from portkern.port.library import Library, SourceFile
-from portkern.port.source_text import Unreadable
+from portkern.port.source_text import INCLUDE, Unreadable
 from portkern.port.translate import Context, Language, defined_values, language
 
-INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
 _SAYS_HIP = re.compile(r"\bhip[A-Z/]|__HIP|USE_ROCM")
+#: From each file to others.
+_Edges = Mapping[PurePosixPath, Sequence[PurePosixPath]]
 #: Of folders elsewhere, at most so many headers are read, each of so many bytes.
 _MOST_OUTSIDE, _MOST_BYTES = 64, 1 << 18
 
@@ -28,17 +29,25 @@ class Surroundings:
         self._read, self._include = read, include
         self._files = {file.path: file for file in (*read.sources, *read.headers)}
         self._texts: dict[Path, str | None] = {}
+        self._values: dict[PurePosixPath, frozenset[str]] = {}
+        self._known: dict[PurePosixPath, Context] = {}
 
     def context(self, file: SourceFile) -> Context:
         return replace(self._own(file), hip=self._among_hip(file))
 
     def _own(self, file: SourceFile) -> Context:
+        """Without the question what is around it, which is answered by this of all files."""
+        if file.path not in self._known:
+            self._known[file.path] = self._asked_alone(file)
+        return self._known[file.path]
+
+    def _asked_alone(self, file: SourceFile) -> Context:
         names = set(INCLUDE.findall(file.text))
         folders = self._folders(file)
         there = frozenset(name for name in names if self._found(name, file, folders) is not None)
         beside = {os.path.normpath(file.path.parent / name): name for name in names}
         own = frozenset(beside[str(path)] for path in file.includes if str(path) in beside)
-        macros = frozenset[str]().union(*map(defined_values, self._own_headers(file)))
+        macros = frozenset[str]().union(*map(self._defined, self._included(file)))
         return Context(headers=there, own=own, macros=macros)
 
     def headers(self, file: SourceFile, texts: Mapping[PurePosixPath, str]) -> tuple[str, ...]:
@@ -47,19 +56,14 @@ class Surroundings:
         own = [texts[path] for path in self._included(file) if path in texts]
         return (*own, *self._outside(file))
 
-    def _own_headers(self, file: SourceFile) -> Iterator[str]:
-        for path in self._included(file):
-            yield self._files[path].text
+    def _defined(self, path: PurePosixPath) -> frozenset[str]:
+        if path not in self._values:
+            self._values[path] = defined_values(self._files[path].text)
+        return self._values[path]
 
     def _included(self, file: SourceFile) -> list[PurePosixPath]:
-        seen: dict[PurePosixPath, None] = {}
-        queue = list(file.includes)
-        while queue:
-            path = queue.pop()
-            if path not in seen and path in self._files and path != file.path:
-                seen[path] = None
-                queue += self._files[path].includes
-        return list(seen)
+        """The library's own that the file includes, at any depth."""
+        return _reached(file.path, self._includes)
 
     def _outside(self, file: SourceFile) -> list[str]:
         """Headers of folders elsewhere that build files or the user name."""
@@ -105,27 +109,25 @@ class Surroundings:
         if not self._languages:
             return False
         around = {
-            self._languages[path] for path in (*self._including(file.path), *self._included(file))
+            self._languages[path]
+            for edges in (self._includers, self._includes)
+            for path in _reached(file.path, edges)
         }
         return "hip" in around and "cuda" not in around
 
-    def _including(self, path: PurePosixPath) -> set[PurePosixPath]:
-        """The files that include it, at any depth."""
-        seen: set[PurePosixPath] = set()
-        queue = [path]
-        while queue:
-            for other in self._includers.get(queue.pop(), ()):
-                if other not in seen:
-                    seen.add(other)
-                    queue.append(other)
-        return seen
+    @cached_property
+    def _includes(self) -> _Edges:
+        return {
+            path: [other for other in file.includes if other in self._files]
+            for path, file in self._files.items()
+        }
 
     @cached_property
-    def _includers(self) -> dict[PurePosixPath, list[PurePosixPath]]:
+    def _includers(self) -> _Edges:
         includers: dict[PurePosixPath, list[PurePosixPath]] = {}
-        for file in self._files.values():
-            for included in file.includes:
-                includers.setdefault(included, []).append(file.path)
+        for path, included in self._includes.items():
+            for other in included:
+                includers.setdefault(other, []).append(path)
         return includers
 
     @cached_property
@@ -134,6 +136,18 @@ class Surroundings:
         if not any(_SAYS_HIP.search(file.text) for file in self._files.values()):
             return {}
         return {path: language(file.text, self._own(file)) for path, file in self._files.items()}
+
+
+def _reached(start: PurePosixPath, edges: _Edges) -> list[PurePosixPath]:
+    """At any depth, without ``start`` itself."""
+    seen: dict[PurePosixPath, None] = {}
+    queue = list(edges.get(start, ()))
+    while queue:
+        path = queue.pop()
+        if path not in seen and path != start:
+            seen[path] = None
+            queue += edges.get(path, ())
+    return list(seen)
 
 
 def _text(path: Path) -> str | None:

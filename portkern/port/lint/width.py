@@ -21,7 +21,7 @@ _WARP_CONSTANT = re.compile(
     r"\s*(?:=|\{)\s*64\b"
 )
 _WARP_SIZE_NAME = re.compile(r"(?i)size|width|lanes|warp_?sz|^k?warp$|^wave$|threads")
-_SMALL_BLOCK = re.compile(r"__launch_bounds__\s*\(\s*(\w+)")
+_BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)")
 _HALF_WAVE = 32
 _LOWER_HALF = re.compile(r"(?:==\s*0\b|^\s*!\s*\w+\s*$)")
 
@@ -47,12 +47,17 @@ def _callees(source: Source, function: Function) -> list[Function]:
     return list(reached.values())
 
 
+def _bounded_threads(source: Source, function: Function) -> int | None:
+    """The most that a block has by the kernel's launch bounds, where these are a number."""
+    bounds = _BOUNDS.search(function.head)
+    return source.integer(bounds[1]) if bounds else None
+
+
 @lru_cache(maxsize=512)
 def blocks_of_half_a_wave(source: Source, function: Function) -> bool:
     """Whether only blocks of 32 threads at most come to a function: by launch bounds, or because
     every kernel that calls it is launched in this file and never with more."""
-    bounds = _SMALL_BLOCK.search(function.head)
-    size = source.integer(bounds[1]) if bounds else None
+    size = _bounded_threads(source, function)
     if size is not None:
         return size <= _HALF_WAVE
     kernels = {
@@ -195,8 +200,7 @@ def partials(source: Source, platform: Platform) -> Iterator[Match]:
 def _slots_by_wave(
     lanes: Lanes, array: re.Match[str], size: int, platform: Platform
 ) -> Iterator[Match]:
-    bounds = re.search(r"__launch_bounds__\s*\(\s*(\w+)", lanes.function.head)
-    threads = lanes.source.integer(bounds[1]) if bounds else None
+    threads = _bounded_threads(lanes.source, lanes.function)
     if not platform.wave32 or size * 32 >= (threads or 1024):
         return
     for use in re.finditer(rf"\b{array[2]}\s*\[([^\]]*)\]", lanes.body):

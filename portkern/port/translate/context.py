@@ -8,9 +8,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Context:
     """``hip``: of the files that include it or that it includes, those that name a runtime name
-    HIP's. ``headers`` are paths, as
-    ``#include`` names them, of headers that are there; ``own`` are those of them that the library
-    brings itself. ``macros`` are the values that the library's headers define."""
+    HIP's. ``headers`` are paths, as ``#include`` names them, of headers that are there; ``own`` are
+    those of them that the library brings itself. ``macros`` are the values that the library's
+    headers define."""
 
     hip: bool = False
     headers: frozenset[str] = frozenset()

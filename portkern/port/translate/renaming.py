@@ -37,15 +37,13 @@ _OF_DEVICES = frozenset(
     "__global__ __device__ __shared__ __constant__ __managed__ <<< threadIdx blockIdx blockDim "
     "gridDim dim3".split()
 )
-#: Macros of HIP's compiler and of builds for AMD.
-_VENDORS = frozenset(
-    "__HIP_PLATFORM_AMD__ __HIP_PLATFORM_HCC__ __HIP_PLATFORM_NVIDIA__ __HIP_DEVICE_COMPILE__ "
-    "__HIPCC__ __HIP__ USE_ROCM USE_HIP __CUDACC__ __NVCC__".split()
+#: Macros of HIP's compiler and of builds for AMD, which CUDA code has no use for.
+_OF_AMD = frozenset(
+    "__HIP_PLATFORM_AMD__ __HIP_PLATFORM_HCC__ __HIP_DEVICE_COMPILE__ __HIPCC__ USE_ROCM".split()
 )
-_HIP_MARKS = frozenset(
-    "__HIP_PLATFORM_AMD__ __HIP_PLATFORM_HCC__ __HIP_DEVICE_COMPILE__ __HIPCC__ USE_ROCM "
-    "hipLaunchKernelGGL".split()
-)
+_HIP_MARKS = _OF_AMD | {"hipLaunchKernelGGL"}
+#: What tells compilers and builds of the two vendors apart.
+_VENDORS = _OF_AMD | {"__HIP_PLATFORM_NVIDIA__", "__HIP__", "USE_HIP", "__CUDACC__", "__NVCC__"}
 _BLAS = frozenset(["hipblas/hipblas.h", "hipblaslt/hipblaslt.h"])
 _FLOATS = {
     "hip/hip_fp16.h": frozenset(["half", "__half", "half2", "__half2"]),
