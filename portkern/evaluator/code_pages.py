@@ -75,12 +75,12 @@ def changed(before: Mapping[str, Code], after: Mapping[str, Code]) -> list[str]:
     return sorted(
         name
         for name, code in before.items()
-        if not code.own and _is_altered(code, after.get(name), own=name == "[vdso]")
+        if not code.own and _is_altered(code, after.get(name), system=name == "[vdso]")
     )
 
 
-def _is_altered(before: Code, after: Code | None, *, own: bool) -> bool:
-    return own if after is None else after.own or after.size < before.size
+def _is_altered(before: Code, after: Code | None, *, system: bool) -> bool:
+    return system if after is None else after.own or after.size < before.size
 
 
 def handled_faults(pid: int) -> frozenset[str]:

@@ -51,7 +51,7 @@ def of_family(pid: int) -> ProcessorTime:
     threads: dict[int, tuple[float, float]] = {}
     for member in family(pid):
         try:
-            ran_s += time.clock_gettime((~member << 3) | _CPUCLOCK_SCHED)
+            ran_s += _of_process_s(member)
         except OSError:  # it has ended
             continue
         for number in _threads(member):
@@ -66,8 +66,13 @@ def ran_s(pid: int) -> float:
     total = 0.0
     for member in family(pid):
         with suppress(OSError):  # it has ended
-            total += time.clock_gettime((~member << 3) | _CPUCLOCK_SCHED)
+            total += _of_process_s(member)
     return total
+
+
+def _of_process_s(pid: int) -> float:
+    """Raises OSError once it has ended."""
+    return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
 
 
 def own_wait_s() -> float:

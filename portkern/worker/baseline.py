@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Baseline:
+class BaselineLaunch:
     """Calls ``function``, which takes the inputs, then the scalars by name.
 
     Its answers are memory of their own, as a kernel's are: what is a view of an input, like the

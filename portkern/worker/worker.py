@@ -28,7 +28,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import execution, protocol, references, timed_inputs
-from portkern.worker.baseline import Baseline
+from portkern.worker.baseline import BaselineLaunch
 from portkern.worker.output_guards import margins
 from portkern.worker.profile import CallProfile
 from portkern.worker.protocol import (
@@ -172,7 +172,7 @@ class Worker:
         if not opened.gpu:
             torch.ones(1 << 20).relu()  # OpenMP's team is made, which time() spreads
 
-        self._kernel = Kernel(opened, Baseline(function))
+        self._kernel = Kernel(opened, BaselineLaunch(function))
         opened.synchronize()
         return Loaded(opened.method)
 

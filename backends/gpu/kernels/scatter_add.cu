@@ -313,7 +313,10 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
     if (own.error) return (int)own.error;
     float* sums = WIDE ? reinterpret_cast<float*>(y) : own.data;
     const unsigned blocks = (unsigned)((count + COPY - 1) / COPY);
-    scatter_add_widen<<<blocks, COPY, 0, stream>>>(x, sums, count);
+    if (!WIDE)
+        scatter_add_widen<<<blocks, COPY, 0, stream>>>(x, sums, count);
+    else if (const int error = copy(x, y, count, stream))
+        return error;
     scatter_add_atomic<<<(unsigned)((n * dim + COPY - 1) / COPY), COPY, 0, stream>>>(index, src, sums,
                                                                                   dim, n);
     if (!WIDE) scatter_add_narrow<<<blocks, COPY, 0, stream>>>(sums, y, count);

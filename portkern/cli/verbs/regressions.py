@@ -62,7 +62,7 @@ def against_first(
             print(f"portkern: note: not compared: {printable(whys)}", file=sys.stderr)
             return None
         try:
-            return against(baseline, after, reports, given, decisions)
+            return against(baseline, after, reports, decisions, given)
         except ConfigError as error:
             if baseline == baselines[-1]:
                 raise
@@ -74,8 +74,8 @@ def against(
     baseline: str,
     after: Night,
     reports: Path,
+    decisions: Decisions,
     given: Collection[str] = (),
-    decisions: Decisions | None = None,
 ) -> Comparison:
     """``last_green``, ``window:N`` (the newest run before, by the times of N), ``promoted``,
     ``tag:NAME`` (the newest with it) or a run's name. What the command line left out by one of the
@@ -90,8 +90,7 @@ def against(
     before = _before(baseline, after, reports, itertools.chain(history, earlier))
     fields = [ASKED[name] for name in given if name in ASKED]
     within = before.within(after, fields)
-    decided = Decisions.read(reports) if decisions is None else decisions
-    return Comparison(within, after, history[::-1], problems, decided)
+    return Comparison(within, after, history[::-1], problems, decisions)
 
 
 def _before(baseline: str, after: Night, reports: Path, earlier: Iterator[Night]) -> Night:
