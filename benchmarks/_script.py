@@ -31,6 +31,15 @@ def write(name: str, document: Any) -> None:
     RESULTS.joinpath(name).write_text(text, encoding="utf-8")
 
 
+def show_on_page(page: Path, script: str, table: str) -> None:
+    """Between the two comments that the page has for this script's table."""
+    begin, end = f"<!-- table: {script} -->\n", "<!-- /table -->"
+    before, mark, rest = page.read_text(encoding="utf-8").partition(begin)
+    if not mark:
+        raise SystemExit(f"{page} has no line {begin.strip()}; add it where the table belongs")
+    page.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
+
+
 def earlier(name: str, machine: Mapping[str, Any], but: Collection[str], key: str) -> list[Any]:
     """The rows that an earlier run left in the results of that name: those whose ``key`` is none of
     ``but``, if they are of a machine like this one, with the same versions of all."""

@@ -19,7 +19,7 @@ from itertools import repeat
 from pathlib import Path
 
 from benchmarks import _script
-from benchmarks.port_pitfalls import show_on_page
+from benchmarks.port_pitfalls import PAGE
 from portkern.port import library
 from portkern.port.hazard import PITFALLS, Hazard
 from portkern.port.request import PortRequest
@@ -142,7 +142,7 @@ def main() -> None:
     table = summary(programs)
     print(table)
     if given.get("page") == "true":
-        show_on_page(table, TABLE)
+        _script.show_on_page(PAGE, TABLE, table)
 
 
 if __name__ == "__main__":

@@ -338,14 +338,6 @@ def each(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def show_on_page(table: str, script: str = "benchmarks/port_pitfalls.py") -> None:
-    begin, end = f"<!-- table: {script} -->\n", "<!-- /table -->"
-    before, mark, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    if not mark:
-        raise SystemExit(f"{PAGE} has no line {begin.strip()}; add it where the table belongs")
-    PAGE.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
-
-
 def version(hipify: Path | None) -> str:
     if hipify is None:
         return ""
@@ -375,7 +367,7 @@ def main() -> None:
     print(summary(rows))
     print(each(rows))
     if given.get("page") == "true":
-        show_on_page(summary(rows))
+        _script.show_on_page(PAGE, "benchmarks/port_pitfalls.py", summary(rows))
 
 
 if __name__ == "__main__":

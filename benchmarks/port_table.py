@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _script import RESULTS
+from _script import RESULTS, show_on_page
 
 from portkern.errors import PortkernError
 from portkern.port import emit_run, library, run
@@ -284,9 +284,7 @@ def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
     table = markdown(said["rows"])
     RESULTS.joinpath("port-table.md").write_text(table, encoding="utf-8")
     if page:
-        begin, end = "<!-- table: benchmarks/port_table.py -->\n", "<!-- /table -->"
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-        PAGE.write_text(before + begin + table + end + rest.partition(end)[2], encoding="utf-8")
+        show_on_page(PAGE, "benchmarks/port_table.py", table)
 
 
 def _seed(row: Mapping[str, Any]) -> str:

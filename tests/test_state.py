@@ -289,6 +289,28 @@ def test_a_function_that_an_instance_is_given_is_told() -> None:
     assert before.changes() == ["device.time was replaced"]
 
 
+@contextmanager
+def stepped(script: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A process of a script that prints a line and reads one, twice: once it has printed its first,
+    and what lets it go on until it has printed its second."""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        send, receive = process.stdin, process.stdout
+
+        def go_on() -> None:
+            send.write(b"\n")
+            send.flush()
+            receive.readline()
+
+        receive.readline()
+        try:
+            yield process.pid, go_on
+        finally:
+            process.kill()
+
+
 def test_code_written_to_for_a_moment_stays_visible_from_outside(tmp_path: Path) -> None:
     script = """
 import ctypes, os, sys
@@ -299,19 +321,12 @@ kept = os.pread(memory, 4, address)
 os.pwrite(memory, kept, address)
 print(flush=True); sys.stdin.readline()
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin and process.stdout
-        process.stdout.readline()
-        before = code_pages.written(process.pid)
-        assert not code_pages.changed(before, code_pages.written(process.pid))
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-        process.stdout.readline()
-        [library] = code_pages.changed(before, code_pages.written(process.pid))
+    with stepped(script) as (pid, go_on):
+        before = code_pages.written(pid)
+        assert not code_pages.changed(before, code_pages.written(pid))
+        go_on()
+        [library] = code_pages.changed(before, code_pages.written(pid))
         assert "libc" in library
-        process.kill()
 
 
 def test_code_that_another_mapping_was_laid_over_is_missed() -> None:
@@ -340,14 +355,7 @@ print(flush=True); sys.stdin.readline()
 signal.signal(signal.SIGSEGV, print)
 print(flush=True); sys.stdin.readline()
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin and process.stdout
-        process.stdout.readline()
-        assert not code_pages.handled_faults(process.pid)
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-        process.stdout.readline()
-        assert code_pages.handled_faults(process.pid) == {"SIGSEGV"}
-        process.kill()
+    with stepped(script) as (pid, go_on):
+        assert not code_pages.handled_faults(pid)
+        go_on()
+        assert code_pages.handled_faults(pid) == {"SIGSEGV"}
