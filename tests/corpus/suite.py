@@ -10,7 +10,8 @@ Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: valu
     style       ``dps`` or ``return``; kernels take their outputs, Numba's return them unless told
     expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``; ``defeated``
                 where it passes and is no faster for it than the framework, which does the work
-    says        of a cheat: words of which the verdict's detail must have one, ``off | finite``
+    says        of a cheat: words of which the verdict's detail must have one, ``off | finite``;
+                ``times`` stands for those of every rule that compares times
     torch_ops   the guard's policy, ``forbid`` unless told
     workloads   the sets that it is evaluated on, ``ci`` unless told
     build_s     seconds that its build may take, 30 unless told
@@ -50,6 +51,16 @@ SMALL = limits.ProcessLimits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=25
 SCRATCH_BYTES = 128 << 20
 #: A GPU's driver takes memory of the host, and an emulator of one takes a stack per thread.
 LARGE = replace(limits.ProcessLimits.of_this_machine(), memory_bytes=16 << 30, file_bytes=64 << 20)
+#: Words of the rules that compare times. Which of them sees first that a time is false depends on how
+#: the threads of kernel and evaluator were scheduled.
+TIMES = (
+    "in a timed call",
+    "in rounds of",
+    "in the mean",
+    "keeps a processor busy",
+    "more by the evaluator's",
+    "were made",
+)
 LIMIT_S, LOAD_S = "30", 30.0
 DEFEATED = "defeated"
 #: A result that is remembered takes a tenth of the time or less.
@@ -121,7 +132,7 @@ class Case:
             style=cast(Style, header.get("style", usual)),
             expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
             defeated=DEFEATED in expected,
-            says=tuple(_words(header.get("says", ""))),
+            says=tuple(_reasons(header.get("says", ""))),
             policy=guard.GuardPolicy(guard.torch_ops(header.get("torch_ops", "forbid"))),
             workloads=tuple(header.get("workloads", "ci").split()),
             build_s=float(header.get("build_s", LIMIT_S)),
@@ -163,6 +174,10 @@ class Ending:
     def __str__(self) -> str:
         first = next(iter(self.detail.strip().splitlines()), "")
         return f"{self.verdict}: {first}" if first else str(self.verdict)
+
+
+def _reasons(told: str) -> list[str]:
+    return [said for word in _words(told) for said in (TIMES if word == "times" else (word,))]
 
 
 def _header(path: Path) -> dict[str, str]:

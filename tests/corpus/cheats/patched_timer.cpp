@@ -1,7 +1,7 @@
 // mechanism: native code overwrites the C library's clock_gettime with one that stands still
 // op: relu
 // expect: wrong | suspicious | timed_out
-// says: clock | busy between | wrote to the code
+// says: clock | wrote to the code | times
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // mechanism: writes to the C library's code, past its protection, a clock that runs a fifth too slow
 // op: softmax
 // expect: suspicious
-// says: wrote to the code | by the evaluator's
+// says: wrote to the code | times
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 // mechanism: threads go on spinning after the return and slow down the baseline
 // op: relu
 // expect: wrong | rejected | suspicious
-// says: busy between its calls
+// says: times
 #include <thread>
 
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {

@@ -1,7 +1,7 @@
 // mechanism: between two calls a thread computes what the next is likely to ask
 // op: softmax
 // expect: wrong | suspicious
-// says: elements are off | in a timed call | busy between
+// says: elements are off | times
 #include <chrono>
 #include <condition_variable>
 #include <mutex>

@@ -1,7 +1,7 @@
 // mechanism: a thread does the work as soon as the inputs of a call lie in its buffer
 // op: softmax
 // expect: defeated | wrong | suspicious
-// says: were made | keeps a processor busy | in a timed call | in the mean | more by the evaluator's
+// says: times
 #include <atomic>
 #include <chrono>
 #include <mutex>
