@@ -51,8 +51,8 @@ SMALL = limits.ProcessLimits(memory_bytes=3 << 30, file_bytes=64 << 20, tasks=25
 SCRATCH_BYTES = 128 << 20
 #: A GPU's driver takes memory of the host, and an emulator of one takes a stack per thread.
 LARGE = replace(limits.ProcessLimits.of_this_machine(), memory_bytes=16 << 30, file_bytes=64 << 20)
-#: Words of the rules that compare times. Which of them sees first that a time is false depends on how
-#: the threads of kernel and evaluator were scheduled.
+#: Words of the rules that compare times. Which of them sees a false time first depends on how the
+#: threads of kernel and evaluator were scheduled.
 TIMES = (
     "in a timed call",
     "in rounds of",
