@@ -11,7 +11,7 @@ tools, and each for its own target. With page=true the summary goes into docs/po
 - clang alone sees it when it rejects what hipify-perl made; warnings are off, as in every build.
 - portkern sees it when the lint or the translator names it in what was translated, or when the
   build of that is rejected; it is mended when the lint named it in the original and no longer does
-  in the translation, which builds and has other lines there.
+  in the translation, which builds and has another line there, or another value in it.
 
 A rejection is about a pitfall unless a header is absent here, or a correct snippet of the same
 pitfall is rejected with the same words. What is rejected otherwise "does not build" and counts as
@@ -94,6 +94,9 @@ _HIP = re.compile(
 #: A macro that the header reads.
 _DEFINED_BEFORE = re.compile(r"#define \w+\n#include <hip/hip_runtime.h>")
 _PARENT = re.compile(r"void parent\(")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: A variable that gets a value; an element of an array is none.
+_SET = re.compile(r"\b([A-Za-z_]\w*)\s*[-+*/%&|^]?=(?!=)")
 
 Kind = Literal["bad", "good"]
 #: ``unbuilt`` says nothing of the pitfall; ``unread`` is a file that is none for a compiler.
@@ -239,12 +242,16 @@ def examine(snippet: Snippet, hipify: Path | None, compiler: Compiler) -> Row:
 
 
 def _changed(snippet: Snippet, text: str) -> bool:
-    """Whether the translation changed each line at which the lint names the snippet's own pitfall:
-    a rule that falls silent over lines that stay as they are mends nothing."""
+    """Whether the translation changed each line at which the lint names the snippet's own pitfall,
+    or one that a variable in it has its value from: a rule that falls silent over lines that stay
+    as they are, and mean what they meant, mends nothing."""
     lines, kept = snippet.whole.splitlines(), set(text.splitlines())
     hazards = lint(snippet.whole, snippet.file, target=snippet.target)
     own = [lines[hazard.line - 1] for hazard in hazards if hazard.code == snippet.code]
-    return bool(own) and not set(own) & kept
+    set_anew = {name for line in lines if line not in kept for name in _SET.findall(line)}
+    return bool(own) and all(
+        line not in kept or not set_anew.isdisjoint(_NAME.findall(line)) for line in own
+    )
 
 
 def judged(rows: Sequence[Row], *, hipify: bool) -> list[Row]:

@@ -8,11 +8,12 @@ Each PATH is a local checkout's folder, under the name it has in the table. A na
 programs= is ported by folder below it, such as HeCBench's src/<name>-cuda. With sample=N, N of its
 programs (folders called <name>-cuda), or where it has none of its files with kernels (of CUDA, else
 of Triton), are drawn by the seed, each ported by itself, none from below a folder called without=,
-such as one for another vendor's processors; include= are folders of headers. A library
-has limit_s seconds: what it does not come to counts as not examined, and the same command goes on
-there, for what is known in the work folder (reports/port-table) is not done again. With write=true,
-its row in results/port-table.json and port-table.md is written, with page=true also docs/port.md's
-table.
+such as one for another vendor's processors; include= are folders of headers, of which those nearer
+to a file come first. A library has limit_s seconds. A sample is as large as these allow, in the
+order of drawing: the row says how many were begun. Of other libraries, what is not come to counts
+as not examined. The same command goes on where the time ended, for what is known in the work folder
+(reports/port-table) is not done again. With write=true, its row in results/port-table.json and
+port-table.md is written, with page=true also docs/port.md's table.
 """
 
 from __future__ import annotations
@@ -112,13 +113,13 @@ def main() -> None:
     for name, path in libraries.items():
         began = time.monotonic()
         ends = began + float(given.get("limit_s", "420"))
-        if size:
-            chosen, of = drawn(path, size, seed, given.get("without", ""))
-        else:
-            chosen, of = list(places(path, programs)), ""
-        row = Row(name, names, of)
-        for place in chosen:
+        sample = drawn(path, size, seed, given.get("without", "")) if size else None
+        row = Row(name, names)
+        for begun, place in enumerate(sample.units if sample else places(path, programs), start=1):
             port(place, path, row, work, ends, include, float(given.get("timeout_s", "90")))
+            row.of = sample.said(begun) if sample else ""
+            if sample and time.monotonic() > ends:
+                break
         row.seconds = time.monotonic() - began
         rows.append(row)
         print(json.dumps(document(row), indent=1))
@@ -134,8 +135,19 @@ def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
     yield from named or [path]
 
 
-def drawn(path: Path, size: int, seed: int, without: str) -> tuple[list[Path], str]:
-    """A sample of its programs, or of its files with kernels, and how to call it."""
+@dataclass(frozen=True)
+class Sample:
+    """Of ``among``, in the order of drawing."""
+
+    units: tuple[Path, ...]
+    among: str
+
+    def said(self, begun: int) -> str:
+        return f"{begun} of {self.among}"
+
+
+def drawn(path: Path, size: int, seed: int, without: str) -> Sample:
+    """Some of its programs, or of its files with kernels."""
     units = sorted(folder for folder in path.glob("*-cuda") if folder.is_dir())
     what = "programs"
     if not units:
@@ -144,7 +156,7 @@ def drawn(path: Path, size: int, seed: int, without: str) -> tuple[list[Path], s
     units = [unit for unit in units if without not in unit.relative_to(path).parts]
     chosen = random.Random(seed).sample(units, min(size, len(units)))
     left_out = f" without {without}/" if without else ""
-    return sorted(chosen), f"{len(chosen)} of {len(units)} {what}{left_out}, seed {seed}"
+    return Sample(tuple(chosen), f"{len(units)} {what}{left_out}, seed {seed}")
 
 
 def _files(path: Path, names: str, sign: str) -> list[Path]:
@@ -190,7 +202,7 @@ def port(
         out=folder / "tree",
         sanitize=executor.checkers(["all"]),
         jobs=len(os.sched_getaffinity(0)),
-        include=include,
+        include=tuple(sorted(include, key=lambda folder: -_shared(folder, place))),
         timeout_s=timeout_s,
         run_s=10.0,
         avoid=(work,),
@@ -204,6 +216,11 @@ def port(
         rows = recorded(folder)
     for kernel in rows:
         row.add(kernel)
+
+
+def _shared(folder: Path, place: Path) -> int:
+    """How near they are: the length of the path that they share."""
+    return len(Path(os.path.commonpath([folder.resolve(), place.resolve()])).parts)
 
 
 def recorded(folder: Path) -> list[KernelRow]:

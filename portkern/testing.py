@@ -222,7 +222,8 @@ class BackendContract:
     ) -> None:
         """Nothing, one element and odd numbers of them; the ops take turns with the dtypes."""
         op = ops.load(name)
-        small = [w for w in op.workloads["edge"] if op.nbytes(w.dims, "float32") <= SMALL_BYTES]
+        edge = op.workloads["edge"]
+        small = [w for w in edge if op.tensor_bytes(w.dims, "float32") <= SMALL_BYTES]
         workloads = [op.workloads["ci"][0], *small]
         for candidate in catalogue.candidates(name, running):
             dtype = FLOATS[ops.CORE.index(name) % len(FLOATS)]

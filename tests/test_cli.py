@@ -317,3 +317,22 @@ def test_doctor_without_a_gap_says_what_has_no_times_here(
     assert len(capsys.readouterr().out.splitlines()) == 6
     assert portkern("doctor", "verbose=true") == 0
     assert "builds for" in capsys.readouterr().out
+
+
+def test_a_kernels_file_says_which_backend_it_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.hip"
+    source.write_text("no kernel")
+    argv = ["check", "op=relu", f"source={source}", f"reports={tmp_path}", "target=mi300x"]
+    assert portkern(*argv) == 1
+    assert capsys.readouterr().out.startswith("hip@mi300x relu")
+
+
+def test_a_backend_is_asked_for_where_the_file_leaves_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text("import math\n")
+    assert portkern("check", "op=relu", f"source={source}") == 2
+    assert "expected one of cpu, opencl, pallas, triton" in capsys.readouterr().err

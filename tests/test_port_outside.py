@@ -76,6 +76,26 @@ def test_the_trees_copy_comes_before_the_folder_itself(tmp_path: Path) -> None:
     assert tree.moved(folders, root=root, folder=out, complete=True) == (copy, tmp_path / "shared")
 
 
+def test_of_folders_that_the_user_names_only_the_projects_own_cuda_is_translated(
+    tmp_path: Path,
+) -> None:
+    for name, text in {
+        "program/k.cu": '#include "ours.h"\n#include <theirs.h>\n__global__ void k(float* x) {}\n',
+        "given/ours.h": '#include <cuda_fp16.h>\n#include "more.h"\n__device__ half h();\n',
+        "given/more.h": "#define LANES 32\n",
+        "given/theirs.h": "#include <cuda_fp16.h>\n__device__ half g();\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for path in (tmp_path / "program", tmp_path / "program/k.cu"):
+        request = PortRequest(
+            path, "hip", (target.load("gfx942"),), tmp_path / "tree", include=(tmp_path / "given",)
+        )
+        found = {file.path.name: file for file in outside.headers(library.read(path), request)}
+        assert set(found) == {"ours.h", "more.h"}
+        assert b"hip/hip_fp16.h" in found["ours.h"].after
+
+
 @pytest.mark.full
 @pytest.mark.skipif(isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find()))
 def test_a_kernel_that_uses_them_is_proven(tmp_path: Path) -> None:

@@ -250,6 +250,17 @@ def test_another_load_is_waited_for_unless_nobody_would_be_accused(
     assert (0 in race.lost, 0 in race.unsure) == (accused, not accused)
 
 
+def test_a_round_has_room_for_whole_tensors_of_which_little_is_read() -> None:
+    op, plan, dims = ops.load("embedding"), TimingPlan(), {"vocab": 4000, "dim": 1024, "n": 2}
+    race = InterleavedTiming(
+        *(op, Workload("4000x1024x2", dims), "float32", [], plan, 1.0, {0: HOST}),
+        methods={0: ""},
+        watch=Watch(HOST),
+    )
+    calls = race._calls_of_a_long_round([TimedRound([4.0], 0.0001)])
+    assert 1 < calls * 4000 * 1024 * 4 <= plan.round_bytes
+
+
 def test_calls_that_take_more_processor_time_in_long_rounds_are_others_on_a_busy_machine_too() -> (
     None
 ):

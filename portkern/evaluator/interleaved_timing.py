@@ -189,7 +189,7 @@ class InterleavedTiming:
         return max(least, calls)
 
     def _call_bytes(self) -> int:
-        return self.op.nbytes(self.workload.dims, self.dtype)
+        return self.op.tensor_bytes(self.workload.dims, self.dtype)
 
     def _hand_out(self, key: Key, session: Session) -> None:
         """What the tensors of all calls are made from, and what outputs are poisoned with."""

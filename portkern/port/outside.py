@@ -4,33 +4,48 @@ some: they are translated with it, and lie in the tree, in a folder of their own
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from portkern.port import library
 from portkern.port.library import Library, SourceFile
 from portkern.port.request import PortRequest
-from portkern.port.source_text import INCLUDE
+from portkern.port.source_text import INCLUDE, QUOTED
 from portkern.port.translate import Context, language, translate
 from portkern.port.tree import PortedFile, encoded, place_of
 
 
 def headers(read: Library, request: PortRequest) -> list[PortedFile]:
-    """Those with device code, and what they include beside themselves. Of folders that build files
-    name: what ``include=`` gives is said to be as it should. A source for both vendors takes them
-    as they are."""
-    if request.path.is_file() or request.style != "hip":
+    """Those with device code, and what they include beside themselves. A source for both vendors
+    takes them as they are."""
+    if request.style != "hip":
         return []
     found: dict[Path, PortedFile] = {}
     for source in (*read.sources, *read.headers):
         hip = language(source.text) == "hip"
-        folders = [f for f in read.settings(source.path)[0] if not f.is_relative_to(read.root)]
-        for folder in folders:
-            for name in INCLUDE.findall(source.text):
-                for file in _together(folder, folder / name):
-                    if file not in found:
-                        found[file] = _ported(file, folder, request, hip=hip)
+        for folder, name in _asked(source, read, request):
+            for file in _together(folder, folder / name):
+                if file not in found:
+                    found[file] = _ported(file, folder, request, hip=hip)
     return [file for file in found.values() if file.after]
+
+
+def _asked(source: SourceFile, read: Library, request: PortRequest) -> Iterator[tuple[Path, str]]:
+    """What a source includes of folders elsewhere that build files name, if it is not ported alone;
+    and of those of ``include=`` what is in quotes and CUDA. What is in angles there is of a library
+    that is as it should be."""
+    if not request.path.is_file():
+        for folder in _elsewhere(read.settings(source.path)[0], read.root):
+            yield from ((folder, name) for name in INCLUDE.findall(source.text))
+    for folder in _elsewhere(request.include, read.root):
+        for name in QUOTED.findall(source.text):
+            header = _read(folder / name) if (folder / name).is_file() else None
+            if header is not None and language(header.text) == "cuda":
+                yield folder, name
+
+
+def _elsewhere(folders: Iterable[Path], root: Path) -> list[Path]:
+    return [f.resolve() for f in folders if not f.resolve().is_relative_to(root)]
 
 
 def _together(folder: Path, header: Path) -> Iterator[Path]:

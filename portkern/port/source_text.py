@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: A line that includes a file, and its name.
 INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
+#: One that includes a file of the same project, as quotes say.
+QUOTED = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"')
 #: Larger ones are data, or generated.
 MOST_BYTES = 4 << 20
 _MARKS = (

@@ -111,21 +111,27 @@ def backends_of(path: PurePath, text: str) -> list[Backend]:
                 names = " and ".join(backend.name for backend in chosen)
                 raise ConfigError(f"{names} reads no {path.suffix!r} files; expected in {part}/")
             return reading
-    reading = [backend for backend in _backends() if path.suffix in backend.languages]
-    if not reading:
-        raise ConfigError(f"no backend reads {path.suffix!r} files; {', '.join(suffixes())} are")
-    if _PORTABLE.search(text):
-        return [backend for backend in _backends() if path.suffix in languages_of(backend)]
-    if len(reading) == 1:
-        return reading
-    marked = [b for b in reading if _names(text) & set(b.marks)]
-    if len(marked) == 1:
-        return marked
-    among = ", ".join(backend.name for backend in marked or reading)
+    possible = possible_backends(path, text)
+    if len(possible) == 1 or _PORTABLE.search(text):
+        return possible
+    among = ", ".join(backend.name for backend in possible)
     raise ConfigError(
         f"it may be for {among}; put it into a folder with the backend's name, or name its backend "
         "in portkern.yaml"
     )
+
+
+def possible_backends(path: PurePath, text: str) -> list[Backend]:
+    """By suffix, and by names in the text that only one of them knows. Raises ConfigError where no
+    backend reads such files."""
+    reading = [backend for backend in _backends() if path.suffix in backend.languages]
+    if not reading:
+        raise ConfigError(
+            f"no backend reads {path.suffix!r} files; those that end in {', '.join(suffixes())} are"
+        )
+    if _PORTABLE.search(text):
+        return [backend for backend in _backends() if path.suffix in languages_of(backend)]
+    return [backend for backend in reading if _names(text) & set(backend.marks)] or reading
 
 
 def reads(backend: Backend, path: PurePath, text: str) -> bool:

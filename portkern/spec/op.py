@@ -337,6 +337,10 @@ class Op:
         written = sum(t.nbytes(dims, dtype) for t in self.signature.outputs)
         return self.read_bytes(dims, dtype) + written
 
+    def tensor_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        """What the tensors of a call take in memory, whether all of it is read or not."""
+        return sum(t.nbytes(dims, dtype) for t in (*self.signature.inputs, *self.signature.outputs))
+
     @cached_property
     def baseline_source(self) -> str:
         """A function ``run`` of torch that the framework's time is taken of."""

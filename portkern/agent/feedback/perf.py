@@ -167,7 +167,7 @@ class _Rounds:
         ]
         given = tuple(map(memory.put, drawn))
         self._ask(protocol.Base((given,), tuple(map(memory.put, poisons))))
-        self._calls = _PLAN.calls(self.subject.median_us, op.nbytes(work.dims, dtype))
+        self._calls = _PLAN.calls(self.subject.median_us, op.tensor_bytes(work.dims, dtype))
         self._number = 0
 
     def run(

@@ -21,10 +21,11 @@ from portkern.cli import exit_code, json_output
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import own_kernels, run_folder
 from portkern.errors import ConfigError
+from portkern.project import sources
 from portkern.project.project import Project, is_file
 from portkern.records.record import Record, Verdict
 from portkern.report import lines
-from portkern.spec import registry, target
+from portkern.spec import companions, registry, target
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate, Style
 
@@ -138,10 +139,10 @@ def _asked(options: CheckOptions, project: Project | None) -> list[CheckedFile]:
             asked = " ".join(filter(None, (options.backend, options.op)))
             raise ConfigError(f"No {asked} kernel in {own.name}; it has {' '.join(own.ops)}")
         return chosen
-    for name, value in (("op", options.op), ("backend", options.backend), ("source", given)):
+    for name, value in (("op", options.op), ("source", given)):
         if not value:
             raise ConfigError(f"{name}= is required; 'portkern check --help' says what it takes")
-    backend = registry.load(options.backend)
+    backend = registry.load(options.backend) if options.backend else _backend(given, options.target)
     op = load_op(own_kernels.op_names(project, [options.op])[0])
     checked = []
     for path in _files(given, backend):
@@ -149,6 +150,34 @@ def _asked(options: CheckOptions, project: Project | None) -> list[CheckedFile]:
         entry = options.entry or candidate.entry
         checked.append(CheckedFile(replace(candidate, entry=entry), path))
     return checked
+
+
+def _backend(given: Sequence[str], where: str) -> Backend:
+    """The one whose kernels these files are, by suffix and text, and which builds for ``where``.
+    Raises ConfigError where several are, or none."""
+    place = target.load(where) if where else None
+    possible = {
+        backend.name: backend
+        for source in map(Path, given)
+        for backend in _possible(source)
+        if place is None or backend.supports(place)
+    }
+    if len(possible) == 1:
+        return next(iter(possible.values()))
+    files = " ".join(given) + f" on {where}" * bool(where)
+    expected = f"expected one of {', '.join(possible)}" if possible else "none builds it"
+    raise ConfigError(f"backend= is required for {files}: {expected}")
+
+
+def _possible(source: Path) -> list[Backend]:
+    if not source.is_dir():
+        return sources.possible_backends(source, companions.read_text(source))
+    suffixes = {file.suffix for file in source.iterdir()}
+    return [
+        backend
+        for backend in map(registry.load, registry.names())
+        if suffixes & set(backend.languages)
+    ]
 
 
 def _cells(

@@ -14,6 +14,7 @@ from portkern.port.lint import (
     names,
     nvidia,
     resources,
+    sums,
     triton_files,
     waiting,
     width,
@@ -31,6 +32,7 @@ _CODE: tuple[Rule, ...] = (
     *names.RULES,
     *nvidia.RULES,
     *libraries.RULES,
+    *sums.RULES,
 )
 _BUILD: tuple[Rule, ...] = (*build_files.RULES, *triton_files.RULES)
 

@@ -42,7 +42,7 @@ def _narrow_mask(source: Source, function: Function | None, text: str, depth: in
         return f"{text} has 32 bits"
     name = text.strip("() ")
     if depth and re.fullmatch(r"\w+", name):
-        declared = _declared(source, function, name)
+        declared = declared_type(source, function, name)
         if declared is not None:
             return f"{name} is {declared}" if re.fullmatch(_NARROW, declared) else ""
         if name in source.macros:
@@ -64,7 +64,7 @@ _LOOK_BACK = 160
 
 
 @lru_cache(maxsize=1024)
-def _declared(source: Source, function: Function | None, name: str) -> str | None:
+def declared_type(source: Source, function: Function | None, name: str) -> str | None:
     """The type by which a scalar of this name is declared, in the function or the file."""
     if function is not None:
         for text in (source.body(function), function.parameters):
@@ -148,7 +148,7 @@ def _receiver(source: Source, start: int, stop: int, function: Function | None) 
     if declared is not None:
         return f"{declared[1]} {declared[2]}"
     name = re.search(r"(\w+)\s*$", lead["left"])
-    kind = _declared(source, function, name[1]) if name else None
+    kind = declared_type(source, function, name[1]) if name else None
     return f"{kind} {name[1]}" if name and kind and re.fullmatch(_NARROW, kind) else ""
 
 

@@ -86,14 +86,27 @@ def launch_bounds(source: Source, platform: Platform) -> Iterator[Match]:
             continue
         threads, second = (source.integer(text) for text in call.arguments[:2])
         if source.hip:
-            if second is not None and second > platform.waves_simd:
-                message = (
-                    f"{second} waves per SIMD are asked for, and there are {platform.waves_simd} "
-                    f"at most on {platform.name}; the second argument is no number of blocks"
-                )
-                yield Match("PK024", call.start, message)
+            yield from _too_many(call.start, second, platform)
         elif second != 1:
             yield from _recomputed(call.start, call.arguments[1], threads, second, platform)
+
+
+def _too_many(at: int, second: int | None, platform: Platform) -> Iterator[Match]:
+    """In HIP: more waves than a SIMD has, or all, which few kernels have the registers for."""
+    if second is not None and second > platform.waves_simd:
+        message = (
+            f"{second} waves per SIMD are asked for, and there are {platform.waves_simd} "
+            f"at most on {platform.name}; the second argument is no number of blocks"
+        )
+        yield Match("PK024", at, message)
+    limits = platform.target.limits if platform.target else None
+    if isinstance(limits, AmdLimits) and second == limits.waves_simd:
+        registers = limits.vgprs_simd // limits.waves_simd
+        message = (
+            f"all {second} waves that a SIMD of {platform.name} has are asked for, which leaves "
+            f"{registers} registers each; ask for less where it spills"
+        )
+        yield Match("PK024", at, message, Severity.NOTE)
 
 
 def _recomputed(
