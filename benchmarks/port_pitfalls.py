@@ -234,14 +234,14 @@ def examine(snippet: Snippet, hipify: Path | None, compiler: Compiler) -> Row:
     made = translate(snippet.whole, snippet.file)
     after = [*made.hazards, *lint(made.text, snippet.file, target=snippet.target)]
     named = tuple(sorted({hazard.code for hazard in after}))
-    row = replace(row, named=named, gone=snippet.code not in named and _changed(snippet, made.text))
+    row = replace(row, named=named, gone=snippet.code not in named and mended(snippet, made.text))
     if snippet.compiled and not row.seen_in_text:
         words, absent = compiler.rejection(made.text, snippet.target)
         row = replace(row, own_rejected=words, own_absent=absent)
     return row
 
 
-def _changed(snippet: Snippet, text: str) -> bool:
+def mended(snippet: Snippet, text: str) -> bool:
     """Whether the translation changed each line at which the lint names the snippet's own pitfall,
     or one that a variable in it has its value from: a rule that falls silent over lines that stay
     as they are, and mean what they meant, mends nothing."""

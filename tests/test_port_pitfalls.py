@@ -6,6 +6,7 @@ import json
 
 from benchmarks import _script, port_pitfalls
 from benchmarks.port_pitfalls import Row
+from portkern.spec import target as targets
 
 
 def judged(*rows: Row, hipify: bool = True) -> list[dict[str, str]]:
@@ -43,6 +44,16 @@ def test_what_the_translation_mends_is_told_apart_from_what_is_named() -> None:
         "seen",
         "seen",
     ]
+
+
+def test_a_line_is_mended_where_it_or_a_value_in_it_is_another() -> None:
+    lines = ["auto m = __ballot(p);", "int n = __popc(m);"]
+    text = "\n".join(["__global__ void k(int p, int* y) {", *lines, "*y = n; }"])
+    snippet = port_pitfalls.Snippet("PK006", "bad", 1, text, "kernel.cu", targets.load("gfx942"))
+    whole = snippet.whole
+    assert port_pitfalls.mended(snippet, whole.replace("__popc(m)", "__popcll(m)"))
+    assert port_pitfalls.mended(snippet, whole.replace("__ballot(p)", "low(__ballot(p))"))
+    assert not port_pitfalls.mended(snippet, whole.replace("*y = n", "y[0] = n"))
 
 
 def test_columns_of_a_tool_that_is_not_here_are_empty() -> None:
