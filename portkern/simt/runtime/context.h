@@ -14,7 +14,7 @@ constexpr unsigned tile_barriers = 31, all_barriers = named_barriers + tile_barr
 enum class State : uint8_t { fresh, running, ready, barrier, masked, active, named, done };
 
 struct alignas(64) Fiber {  // one cache line
-    void* stack_pointer;
+    const Standing* standing;  // how it goes on, while it waits
     Site at;            // where it waits
     void* own;          // its argument of the warp operation
     Complete complete;  // which operation
@@ -50,7 +50,7 @@ struct Context : Block {
     bool grid;  // the barrier that threads wait at is the grid's
     uint3 index;
     Launch* launch;
-    void* main;  // the OS thread's stack pointer while fibers run
+    const Standing* main;  // how the OS thread goes on, while fibers run
     unsigned started, exited, waiting, named_waiting;
     unsigned spins;       // polls since a thread of the block got anywhere
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
@@ -60,7 +60,7 @@ struct Context : Block {
     unsigned free_stacks;
     uint64_t random;
     uint32_t lowest;      // the lowest priority given out
-    Votes votes, tally;   // of the last barrier; of the threads that have come to this one
+    Votes tally;          // of the threads that have come to this barrier
     Site meeting;         // where the first of them stands
     bool mixed;           // another stands elsewhere
     Fiber* stalled;

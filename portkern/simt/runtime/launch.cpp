@@ -359,12 +359,24 @@ const void* standing(const void* ucontext) {
     return s.found;
 }
 
+// A switch is under way: the stack is not that of the thread that is to run.
+bool between_threads(const void* ucontext) {
+    const ucontext_t* u = static_cast<const ucontext_t*>(ucontext);
+#if defined(__x86_64__)
+    const uintptr_t at = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
+#else
+    const uintptr_t at = (uintptr_t)u->uc_mcontext.sp;
+#endif
+    const Context& c = context();
+    return at - (uintptr_t)c.stacks - (size_t)c.stack * c.stack_bytes >= c.stack_bytes;
+}
+
 // Signals that may come while no thread runs before one is taken that has no line to tell.
 constexpr unsigned unplaced = 5;
 
 void on_timeout(int, siginfo_t*, void* ucontext) {
     if (!block) return;  // between blocks: the next signal, or the loop, sees it
-    const void* at = standing(ucontext);
+    const void* at = between_threads(ucontext) ? nullptr : standing(ucontext);
     if (!at && watchdog().attempts < unplaced) return;
     char where[256];
     describe_waiting(context(), where, sizeof where);

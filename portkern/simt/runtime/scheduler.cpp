@@ -47,8 +47,12 @@ char* stack_top(const Context& c, int number) {
 
 void fiber_main();
 
-void* take_stack(Context& c) {
+const Standing* take_stack(Context& c) {
     c.stack = c.free_stack[--c.free_stacks];
+    if (c.free_stacks) {
+        const char* soon = stack_top(c, c.free_stack[c.free_stacks - 1]);
+        for (int line = 1; line < 5; ++line) __builtin_prefetch(soon - line * 64, 1);
+    }
     c.fibers_made++;
     return prepare_stack(stack_top(c, c.stack), fiber_main);
 }
@@ -75,14 +79,23 @@ void queue_warp(Context& c, unsigned warp) {
     }
 }
 
+// Their fibers, which may not be in a cache, are left as they are: is_ready() knows.
+void push_of_warp(Context& c, unsigned warp, Mask lanes) {
+    if (!lanes) return;
+    c.warps[warp].ready |= lanes;
+    c.tail += (unsigned)__builtin_popcountll(lanes);
+    queue_warp(c, warp);
+}
+
 void push_ready(Context& c, Fiber& f) {
     f.state = State::ready;
-    if (config.order == Order::priority || by_warp()) c.warps[f.warp].ready |= bit(f.lane);
-    if (by_warp()) {
-        ++c.tail;
-        return queue_warp(c, f.warp);
-    }
+    if (by_warp()) return push_of_warp(c, f.warp, bit(f.lane));
+    if (config.order == Order::priority) c.warps[f.warp].ready |= bit(f.lane);
     c.ring[c.tail++ % max_threads] = (uint16_t)(&f - c.table);
+}
+
+bool is_ready(const Context& c, const Fiber& f) {
+    return f.state == State::ready || c.warps[f.warp].ready & bit(f.lane);
 }
 
 // The next lane that is ready after the one that ran last, in the direction of the order.
@@ -95,11 +108,13 @@ unsigned next_lane(Mask ready, unsigned before) {
     return (unsigned)__builtin_ctzll(above ? above : ready);
 }
 
-void fetch(const Fiber& next) {
-    const char* soon = static_cast<const char*>(next.stack_pointer);
+// A block's fibers do not fit the first-level cache: what comes soon is fetched.
+void fetch(const Fiber* next) {
+    __builtin_prefetch(config.order == Order::reverse ? next - 1 : next + 1);
+    const char* soon = reinterpret_cast<const char*>(next->standing);
+    __builtin_prefetch(soon - 64);
     __builtin_prefetch(soon);
     __builtin_prefetch(soon + 64);
-    __builtin_prefetch(soon + 128);
 }
 
 Fiber* pop_by_warp(Context& c) {
@@ -112,7 +127,7 @@ Fiber* pop_by_warp(Context& c) {
             w.before = (uint8_t)lane;
             ++c.head;
             Fiber* lanes = &c.table[warp * (size_t)warpSize];
-            if (w.ready) fetch(lanes[next_lane(w.ready, lane)]);
+            if (w.ready) fetch(&lanes[next_lane(w.ready, lane)]);
             return &lanes[lane];
         }
         ++c.first_turn;
@@ -149,25 +164,15 @@ Fiber* pop_ready(Context& c) {
         std::swap(c.ring[c.head % max_threads], c.ring[other % max_threads]);
     }
     Fiber* next = &c.table[c.ring[c.head++ % max_threads]];
-    // A block's fibers do not fit the first-level cache: fetch those that come after this one.
     __builtin_prefetch(&c.table[c.ring[(c.head + 2) % max_threads]]);
-    fetch(c.table[c.ring[(c.head + 1) % max_threads]]);
+    fetch(&c.table[c.ring[(c.head + 1) % max_threads]]);
     return next;
 }
 
 void push_lanes(Context& c, unsigned warp, Mask lanes, const Fiber* except) {
-    Fiber* first = &c.table[warp * (size_t)warpSize];
-    if (config.order != Order::reverse) {
-        for_lanes(lanes, [&](unsigned l) {
-            if (&first[l] != except) push_ready(c, first[l]);
-        });
-        return;
-    }
-    while (lanes) {
-        const unsigned l = 63 - (unsigned)__builtin_clzll(lanes);
-        lanes &= ~bit(l);
-        if (&first[l] != except) push_ready(c, first[l]);
-    }
+    if (except) lanes &= ~bit(except->lane);
+    if (by_warp()) return push_of_warp(c, warp, lanes);
+    for_lanes(lanes, [&](unsigned l) { push_ready(c, c.table[warp * (size_t)warpSize + l]); });
 }
 
 // ---- running one thread or another
@@ -175,61 +180,62 @@ void push_lanes(Context& c, unsigned warp, Mask lanes, const Fiber* except) {
 void become(Context& c, Fiber& f) {
     f.state = State::running;
     c.rank = (unsigned)(&f - c.table);
+    c.met = f.mask;
     threadIdx = f.thread;
 }
 
-void run(Context& c, void** save, Fiber& next) {
+Turn turn_of(Context& c, const Standing** leave, Fiber& next) {
     become(c, next);
     c.stack = next.stack;
     c.switches++;
-    simt_switch(save, next.stack_pointer);
+    return {leave, next.standing};
 }
 
 Fiber* next_fresh(Context& c) {
     if (c.started == c.threads) return nullptr;
     const unsigned rank = config.order == Order::forward ? c.started : c.order[c.started];
     ++c.started;
+    __builtin_prefetch(&c.table[rank + 2]);
     return &c.table[rank];
 }
 
-void leave_to_main(Context& c, void** save) {
+Turn turn_of_new(Context& c, const Standing** leave, Fiber& fresh) {
+    const Standing* begin = take_stack(c);
+    fresh.stack = (int16_t)c.stack;
+    become(c, fresh);
     c.switches++;
-    simt_switch(save, c.main);
+    return {leave, begin};
 }
 
-[[noreturn]] void leave_for_good(Context& c) {
-    void* nobody;
-    leave_to_main(c, &nobody);
+Turn turn_of_main(Context& c, const Standing** leave) {
+    c.switches++;
+    return {leave, c.main};
+}
+
+[[noreturn]] void leave_for_good(Turn turn) {
+    switch_threads(turn);
     __builtin_unreachable();
 }
 
 [[noreturn]] void report_deadlock(Context& c);
 
-// The running thread waits. Returns when it is run again.
-__attribute__((noinline)) void give_way(Context& c, Fiber& me) {
+// The running thread waits.
+Turn next_turn(Context& c, Fiber& me) {
     Fiber* next = pop_ready(c);
-    if (next == &me) return become(c, me);
-    if (next) return run(c, &me.stack_pointer, *next);
-    if (Fiber* fresh = next_fresh(c)) {
-        void* stack = take_stack(c);
-        fresh->stack = (int16_t)c.stack;
-        become(c, *fresh);
-        c.switches++;
-        return simt_switch(&me.stack_pointer, stack);
+    if (next == &me) {
+        become(c, me);
+        return {};
     }
+    if (next) return turn_of(c, &me.standing, *next);
+    if (Fiber* fresh = next_fresh(c)) return turn_of_new(c, &me.standing, *fresh);
     report_deadlock(c);
 }
 
 // The running thread goes behind all that are ready; `fresh`, if any, runs now.
-void step_aside(Context& c, Fiber& me, Fiber* fresh) {
+Turn step_aside(Context& c, Fiber& me, Fiber* fresh) {
     push_ready(c, me);
     if (by_warp()) end_turn(c, me.warp);
-    if (!fresh) return give_way(c, me);
-    void* stack = take_stack(c);
-    fresh->stack = (int16_t)c.stack;
-    become(c, *fresh);
-    c.switches++;
-    simt_switch(&me.stack_pointer, stack);
+    return fresh ? turn_of_new(c, &me.standing, *fresh) : next_turn(c, me);
 }
 
 void make_table(Context& c, unsigned done) {  // threads below `done` have run to their end
@@ -281,24 +287,25 @@ Fiber& self(Context& c) {
     return c.table[c.rank];
 }
 
-void fiber_main() {
-    Context& c = context();
-    c.launch->call.run(c.launch->call.closure);
-    const int mine = c.stack;
-    if (Fiber* next = pop_ready(c)) {
-        c.free_stack[c.free_stacks++] = (int16_t)mine;
-        void* nobody;
-        run(c, &nobody, *next);
-        __builtin_unreachable();
-    }
+void give_back_stack(Context& c) { c.free_stack[c.free_stacks++] = (int16_t)c.stack; }
+
+// No thread of the block is ready or new.
+Turn last_turn(Context& c, const Standing** leave) {
     if (c.fibers && c.exited < c.threads) {
-        if (c.grid && c.waiting == c.threads - c.exited) c.phase = Phase::grid;
-        else report_deadlock(c);
+        if (!c.grid || c.waiting != c.threads - c.exited) report_deadlock(c);
+        c.phase = Phase::grid;
     } else {
         c.phase = Phase::finished;
     }
-    c.free_stack[c.free_stacks++] = (int16_t)mine;
-    leave_for_good(c);
+    give_back_stack(c);
+    return turn_of_main(c, leave);
+}
+
+void fiber_main() {
+    Context& c = context();
+    c.launch->call.run(c.launch->call.closure);
+    const Standing* nobody;
+    leave_for_good(last_turn(c, &nobody));
 }
 
 // ---- warp operations
@@ -478,12 +485,13 @@ void arrive(Context& c, Fiber& f, bool predicate, Site at) {
 }
 
 void count_elsewhere(const Context& c, unsigned counts[8]) {
-    for (unsigned i = 0; i < c.threads; ++i) counts[(int)c.table[i].state]++;
+    for (unsigned i = 0; i < c.threads; ++i)
+        if (!is_ready(c, c.table[i])) counts[(int)c.table[i].state]++;
 }
 
 const Fiber* waiting_in(const Context& c, State state) {
     for (unsigned i = 0; i < c.threads; ++i)
-        if (c.table[i].state == state) return &c.table[i];
+        if (c.table[i].state == state && !is_ready(c, c.table[i])) return &c.table[i];
     return nullptr;
 }
 
@@ -540,7 +548,7 @@ namespace {
 
 // ---- what kernels call
 
-bool next_fiber() {
+Turn next_fiber() {
     Context& c = context();
     Fiber& f = c.table[c.rank];
     f.state = State::done;
@@ -550,17 +558,23 @@ bool next_fiber() {
     w.live &= ~bit(f.lane);
     if (w.masked | w.active) settle(c, f.warp);
     if (c.waiting && c.waiting == c.threads - c.exited && !c.grid) release_barrier(c);
-    if (c.head != c.tail) return false;  // they go first; this stack is free for later
+    if (Fiber* next = pop_ready(c)) {
+        give_back_stack(c);
+        return turn_of(c, &f.standing, *next);
+    }
     Fiber* fresh = next_fresh(c);
-    if (!fresh) return false;
+    if (!fresh) return last_turn(c, &f.standing);
     fresh->stack = (int16_t)c.stack;
     become(c, *fresh);
-    return true;
+    return {};
 }
 
 bool next_thread() {
     Block& b = *block;
-    if (b.fibers) return next_fiber();
+    if (b.fibers) {
+        take_turn(next_fiber());
+        return true;
+    }
     if (++b.rank >= b.threads) return false;
     if (++threadIdx.x < b.size.x) return true;
     threadIdx.x = 0;
@@ -570,7 +584,7 @@ bool next_thread() {
     return true;
 }
 
-void together(Mask mask, void* own, Complete complete, Site at, Sync sync) {
+Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     Context& c = context();
     Fiber& f = self(c);
     Warp& w = c.warps[f.warp];
@@ -585,13 +599,14 @@ void together(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     const Mask need = mask & w.live;
     if (!(need & ~w.masked) && agree(&c.table[f.warp * (size_t)warpSize], need, f)) {
         if (SIMT_UNLIKELY(w.masked & ~need)) note_other_masks(c, f, need);
-        return carry_out(c, f.warp, need, &f);
+        carry_out(c, f.warp, need, &f);
+        return {};
     }
     if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
-    give_way(c, f);
+    return next_turn(c, f);
 }
 
-Mask together_active(void* own, Complete complete, Site at) {
+Turn arrive_active(void* own, Complete complete, Site at) {
     Context& c = context();
     Fiber& f = self(c);
     Warp& w = c.warps[f.warp];
@@ -603,11 +618,12 @@ Mask together_active(void* own, Complete complete, Site at) {
     f.state = State::active;
     w.active |= bit(f.lane);
     if (all_blocked(c, w)) settle_active(c, f.warp, &f);
-    if (f.state != State::running) give_way(c, f);
-    return f.mask;
+    if (f.state != State::running) return next_turn(c, f);
+    c.met = f.mask;
+    return {};
 }
 
-Votes block_barrier(bool predicate, Site at) {
+Turn arrive_barrier(bool predicate, Site at) {
     Context& c = context();
     Fiber& f = self(c);
     arrive(c, f, predicate, at);
@@ -617,8 +633,7 @@ Votes block_barrier(bool predicate, Site at) {
         Warp& w = c.warps[f.warp];
         if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
     }
-    give_way(c, f);
-    return c.votes;
+    return next_turn(c, f);
 }
 
 void grid_barrier(Site at) {
@@ -630,9 +645,9 @@ void grid_barrier(Site at) {
     c.grid = true;
     if (c.waiting == c.threads - c.exited) {
         c.phase = Phase::grid;
-        return leave_to_main(c, &f.stack_pointer);
+        return switch_threads(turn_of_main(c, &f.standing));
     }
-    give_way(c, f);
+    take_turn(next_turn(c, f));
 }
 
 void meet(unsigned id, unsigned threads, bool wait, Site at);
@@ -682,7 +697,7 @@ void meet(unsigned id, unsigned threads, bool wait, Site at) {
     ++c.named_waiting;
     Warp& w = c.warps[f.warp];
     if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
-    give_way(c, f);
+    take_turn(next_turn(c, f));
 }
 
 void spin() {
@@ -696,14 +711,14 @@ void spin() {
         c.spins = 0;
         c.phase = Phase::stalled;
         c.stalled = &f;
-        return leave_to_main(c, &f.stack_pointer);
+        return switch_threads(turn_of_main(c, &f.standing));
     }
-    step_aside(c, f, next_fresh(c));  // or those that poll would only wake each other
+    take_turn(step_aside(c, f, next_fresh(c)));  // or those that poll would only wake each other
 }
 
 void step() {
     Context& c = context();
-    step_aside(c, self(c), next_fresh(c));
+    take_turn(step_aside(c, self(c), next_fresh(c)));
 }
 
 // Whether the running thread polls what a lane took that now waits for it: neither goes on.
@@ -797,13 +812,13 @@ void enter_block(Context& c) {
         make_table(c, 0);
         c.started = 0;
     }
-    void* stack = take_stack(c);
+    const Standing* begin = take_stack(c);
     if (c.fibers) {
         Fiber& first = *next_fresh(c);
         first.stack = (int16_t)c.stack;
         become(c, first);
     }
-    simt_switch(&c.main, stack);
+    switch_threads({&c.main, begin});
     block = nullptr;
 }
 
@@ -817,7 +832,7 @@ void resume_block(Context& c) {
     }
     c.stalled = nullptr;
     c.phase = Phase::running;
-    run(c, &c.main, *next);
+    switch_threads(turn_of(c, &c.main, *next));
     block = nullptr;
 }
 
@@ -826,7 +841,8 @@ void abandon() {
     c.launch->failed = true;
     c.phase = Phase::finished;
     free_all_stacks(c);
-    leave_for_good(c);
+    const Standing* nobody;
+    leave_for_good(turn_of_main(c, &nobody));
 }
 
 }  // namespace simt

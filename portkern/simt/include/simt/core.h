@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "switch.h"
 #include "vectors.h"
 
 // The builtin needs this declaration; <source_location> has it under C++20 only.
@@ -36,6 +37,14 @@ struct source_location {
 
 // For accesses on the author's behalf: the place of one is a line of his only where it is inlined.
 #define SIMT_INLINE __attribute__((always_inline)) static inline
+
+// A function that waits: what it returns to is foreseen only where each use of it is a place of its
+// own (switch.h).
+#ifdef SIMT_CHECK
+#define SIMT_MEETING SIMT_NO_CHECK static inline
+#else
+#define SIMT_MEETING SIMT_INLINE
+#endif
 
 #ifdef SIMT_CHECK
 // To a thread these are constants. The callbacks are not told of reads of such.
@@ -74,6 +83,11 @@ using Mask = uint64_t;  // bit l is lane l, whatever the width of the warp
 
 // ---- the running block -------------------------------------------------------------------
 
+struct Votes {  // of the threads that met at a barrier
+    unsigned count;
+    bool all, any;
+};
+
 struct Block {  // the part that inlined code reads; the runtime's own part follows it in memory
     int fibers;         // 0: threads are iterations of a loop; 1: every thread may be a fiber
     unsigned rank;      // linear index of the running thread in its block
@@ -81,10 +95,14 @@ struct Block {  // the part that inlined code reads; the runtime's own part foll
     uint32_t layout;    // number of the launch: shared-memory offsets belong to one launch
     char* shared;       // where this block's shared memory begins; dynamic memory comes first
     uint3 size;         // blockDim
+    Mask met;           // the lanes that the running thread met last without a mask
+    Votes votes;        // of the last barrier
 };
 extern SIMT_TLS Block* block;
 
-SIMT_API bool next_fiber();  // the running thread returned from the kernel while fibers exist
+// The running thread returned from the kernel while fibers exist. Nobody's turn: another thread
+// starts in its place.
+SIMT_API Turn next_fiber();
 
 static inline unsigned thread_rank() { return block->rank; }
 static inline int lane_id() { return (int)(block->rank % (unsigned)warpSize); }
@@ -99,20 +117,28 @@ enum class Sync : uint8_t { registers, memory };  // memory: also orders the lan
 
 // Blocks until every lane named in `mask` that has not exited arrives with the same `complete` and
 // mask; the last one runs `complete` once for all. Lanes not in `mask` are not waited for.
-SIMT_API void together(Mask mask, void* own, Complete complete, Site at, Sync sync = Sync::registers);
+SIMT_API Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync);
+SIMT_INLINE void together(Mask mask, void* own, Complete complete, Site at,
+                          Sync sync = Sync::registers) {
+    take_turn(arrive_named(mask, own, complete, at, sync));
+}
 
 // The same for operations without a mask (HIP's __shfl, __ballot, __activemask): the lanes that
 // stand at this place in the source together. Returns their mask.
-SIMT_API Mask together_active(void* own, Complete complete, Site at);
+SIMT_API Turn arrive_active(void* own, Complete complete, Site at);
+SIMT_INLINE Mask together_active(void* own, Complete complete, Site at) {
+    take_turn(arrive_active(own, complete, at));
+    return block->met;
+}
 
 // Typed form: `complete(Own* const* own, Mask present)`.
 template <class Own>
-static inline void together(Mask mask, Own& own, void (*complete)(Own* const*, Mask), Site at,
-                            Sync sync = Sync::registers) {
+SIMT_INLINE void together(Mask mask, Own& own, void (*complete)(Own* const*, Mask), Site at,
+                          Sync sync = Sync::registers) {
     together(mask, (void*)&own, reinterpret_cast<Complete>(complete), at, sync);
 }
 template <class Own>
-static inline Mask together_active(Own& own, void (*complete)(Own* const*, Mask), Site at) {
+SIMT_INLINE Mask together_active(Own& own, void (*complete)(Own* const*, Mask), Site at) {
     return together_active((void*)&own, reinterpret_cast<Complete>(complete), at);
 }
 
@@ -125,11 +151,11 @@ static inline Mask full_mask() { return warpSize == 64 ? ~Mask{0} : (Mask{1} << 
 
 // ---- barriers ----------------------------------------------------------------------------
 
-struct Votes {  // of the threads that met at a barrier
-    unsigned count;
-    bool all, any;
-};
-SIMT_API Votes block_barrier(bool predicate, Site at);
+SIMT_API Turn arrive_barrier(bool predicate, Site at);
+SIMT_INLINE Votes block_barrier(bool predicate, Site at) {
+    take_turn(arrive_barrier(predicate, at));
+    return block->votes;
+}
 // PTX's bar.sync / bar.arrive: barrier `id`, `threads` of the block (0: all).
 SIMT_API void named_barrier(unsigned id, unsigned threads, bool wait, Site at);
 // Of tile number `tile` of those with `threads` threads each: more than a warp, a power of two.
@@ -268,7 +294,10 @@ void run_threads(void* closure) {
         }
         threadIdx.x = x;
     }
-    while (next_fiber()) f();
+    for (;;) {
+        take_turn(next_fiber());
+        f();
+    }
 }
 #endif
 // `call()` is one thread's execution of the kernel: `[=] { kernel(a, b); }`.

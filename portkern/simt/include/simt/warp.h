@@ -21,7 +21,7 @@ static inline Lanes named(Mask mask) { return {mask, true}; }
 
 // Returns the lanes that took part, as far as known here.
 template <class Own>
-static inline Mask meet(Lanes lanes, Own& own, void (*complete)(Own* const*, Mask), Site at) {
+SIMT_INLINE Mask meet(Lanes lanes, Own& own, void (*complete)(Own* const*, Mask), Site at) {
     if (!lanes.named) return together_active(own, complete, at);
     together(lanes.mask, own, complete, at);
     return lanes.mask;
@@ -116,7 +116,7 @@ SIMT_NO_CHECK inline void exchange(Shuffle<W>* const* own, Mask present) {
 }
 
 template <int kind = 0, class T>
-SIMT_NO_CHECK static inline T shuffle_from(Lanes lanes, T value, int source, Site at) {
+SIMT_MEETING T shuffle_from(Lanes lanes, T value, int source, Site at) {
     using W = Word<sizeof(T)>;
     Shuffle<W> own;
     own.value = same_bits<W>(value);
@@ -150,7 +150,7 @@ static inline int shuffle_source(int by, int width) {
 }
 
 template <Move move, class T>
-static inline T shuffle(Lanes lanes, T value, int by, int width, Site at) {
+SIMT_INLINE T shuffle(Lanes lanes, T value, int by, int width, Site at) {
     if (SIMT_UNLIKELY(width <= 0 || width > warpSize || (width & (width - 1)))) {
         finding(307, at, "shuffle width %d in a warp of %d lanes", width, warpSize);
         width = warpSize;
@@ -228,7 +228,7 @@ SIMT_NO_CHECK inline void make_fold(Fold<V>* const* own, Mask present) {
 // False: nothing was done. steps(f) calls f(counter, distance, width) for each step of the caller;
 // `uniform`: they are the same for all lanes.
 template <Move move, bool uniform, class V, class Steps, class Body>
-static inline bool shuffle_loop(Lanes lanes, V& value, Steps steps, Body body, SIMT_AT) {
+SIMT_INLINE bool shuffle_loop(Lanes lanes, V& value, Steps steps, Body body, SIMT_AT) {
 #ifndef SIMT_CHECK
     if constexpr (std::is_same<V, ShuffleType<V>>::value && std::is_arithmetic<V>::value) {
         Fold<V> own = {&value, &steps, &body, 0, false};
@@ -261,17 +261,17 @@ SIMT_NO_CHECK inline void count_votes(Vote* const* own, Mask present) {
 }
 
 // The lanes among `lanes` whose predicate holds.
-SIMT_NO_CHECK static inline Mask vote(Lanes lanes, bool predicate, Site at) {
+SIMT_MEETING Mask vote(Lanes lanes, bool predicate, Site at) {
     Vote own = {0, predicate};
     meet(lanes, own, count_votes, at);
     return own.ballot;
 }
 
-static inline Mask active_mask(Site at) {
+SIMT_INLINE Mask active_mask(Site at) {
     return together_active((void*)nullptr, (Complete) nullptr, at);
 }
 
-static inline void warp_barrier(Lanes lanes, Site at) {
+SIMT_INLINE void warp_barrier(Lanes lanes, Site at) {
     const Mask mask = lanes.named ? lanes.mask : active_mask(at);
     together(mask, (void*)nullptr, (Complete) nullptr, at, Sync::memory);
 }
@@ -308,7 +308,7 @@ SIMT_NO_CHECK inline void find_common(Match<W>* const* own, Mask present) {
 
 // The lanes whose value has the same bits as the caller's.
 template <class T>
-SIMT_NO_CHECK static inline Mask match_any(Lanes lanes, T value, Site at) {
+SIMT_MEETING Mask match_any(Lanes lanes, T value, Site at) {
     using W = Word<sizeof(T)>;
     Match<W> own = {0, same_bits<W>(value)};
     meet(lanes, own, find_matches<W>, at);
@@ -317,7 +317,7 @@ SIMT_NO_CHECK static inline Mask match_any(Lanes lanes, T value, Site at) {
 
 // All lanes if their values have the same bits, else none.
 template <class T>
-SIMT_NO_CHECK static inline Mask match_all(Lanes lanes, T value, Site at) {
+SIMT_MEETING Mask match_all(Lanes lanes, T value, Site at) {
     using W = Word<sizeof(T)>;
     Match<W> own = {0, same_bits<W>(value)};
     meet(lanes, own, find_common<W>, at);
@@ -375,7 +375,7 @@ SIMT_NO_CHECK inline void fold(Reduction<T>* const* own, Mask present) {
 }
 
 template <class Op, class T>
-SIMT_NO_CHECK static inline T warp_reduce(Lanes lanes, T value, Site at) {
+SIMT_MEETING T warp_reduce(Lanes lanes, T value, Site at) {
     Reduction<T> own = {value};
     meet(lanes, own, fold<Op, T>, at);
     return own.value;
@@ -385,14 +385,14 @@ SIMT_NO_CHECK static inline T warp_reduce(Lanes lanes, T value, Site at) {
 
 // ---- the block --------------------------------------------------------------------------
 
-static inline void __syncthreads(SIMT_AT) { simt::block_barrier(false, at); }
-static inline int __syncthreads_count(int predicate, SIMT_AT) {
+SIMT_INLINE void __syncthreads(SIMT_AT) { simt::block_barrier(false, at); }
+SIMT_INLINE int __syncthreads_count(int predicate, SIMT_AT) {
     return (int)simt::block_barrier(predicate != 0, at).count;
 }
-static inline int __syncthreads_and(int predicate, SIMT_AT) {
+SIMT_INLINE int __syncthreads_and(int predicate, SIMT_AT) {
     return simt::block_barrier(predicate != 0, at).all;
 }
-static inline int __syncthreads_or(int predicate, SIMT_AT) {
+SIMT_INLINE int __syncthreads_or(int predicate, SIMT_AT) {
     return simt::block_barrier(predicate != 0, at).any;
 }
 
@@ -417,30 +417,30 @@ SIMT_MASK_ONLY static inline Lanes shuffle_lanes(SIMT_MASK mask) { return SIMT_N
 }  // namespace simt
 
 SIMT_MASK_AND(class T, class S = simt::ShuffleType<T>)
-static inline S __shfl_sync(SIMT_MASK mask, T var, int lane, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_sync(SIMT_MASK mask, T var, int lane, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::index, S>(SIMT_NAMED(mask), var, lane, width, at);
 }
 SIMT_MASK_AND(class T, class S = simt::ShuffleType<T>)
-static inline S __shfl_up_sync(SIMT_MASK mask, T var, unsigned by, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_up_sync(SIMT_MASK mask, T var, unsigned by, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::up, S>(SIMT_NAMED(mask), var, (int)by, width, at);
 }
 SIMT_MASK_AND(class T, class S = simt::ShuffleType<T>)
-static inline S __shfl_down_sync(SIMT_MASK mask, T var, unsigned by, int width = warpSize,
+SIMT_INLINE S __shfl_down_sync(SIMT_MASK mask, T var, unsigned by, int width = warpSize,
                                  SIMT_AT) {
     return simt::shuffle<simt::Move::down, S>(SIMT_NAMED(mask), var, (int)by, width, at);
 }
 SIMT_MASK_AND(class T, class S = simt::ShuffleType<T>)
-static inline S __shfl_xor_sync(SIMT_MASK mask, T var, int by, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_xor_sync(SIMT_MASK mask, T var, int by, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::exclusive, S>(SIMT_NAMED(mask), var, by, width, at);
 }
 
-SIMT_MASK_ONLY static inline simt_ballot_t __ballot_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
+SIMT_MASK_ONLY SIMT_INLINE simt_ballot_t __ballot_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
     return (simt_ballot_t)simt::vote(SIMT_NAMED(mask), predicate != 0, at);
 }
-SIMT_MASK_ONLY static inline int __any_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
+SIMT_MASK_ONLY SIMT_INLINE int __any_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
     return simt::vote(SIMT_NAMED(mask), predicate != 0, at) != 0;
 }
-SIMT_MASK_ONLY static inline int __all_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
+SIMT_MASK_ONLY SIMT_INLINE int __all_sync(SIMT_MASK mask, int predicate, SIMT_AT) {
 #if SIMT_HIP
     // HIP compares the ballot with the mask: a lane of it that does not exist votes no.
     const simt::Lanes lanes = SIMT_NAMED(mask);
@@ -450,18 +450,18 @@ SIMT_MASK_ONLY static inline int __all_sync(SIMT_MASK mask, int predicate, SIMT_
 #endif
 }
 SIMT_MASK_AND(class T, class = simt::IfMatchable<T>)
-static inline simt_ballot_t __match_any_sync(SIMT_MASK mask, T value, SIMT_AT) {
+SIMT_INLINE simt_ballot_t __match_any_sync(SIMT_MASK mask, T value, SIMT_AT) {
     return (simt_ballot_t)simt::match_any(SIMT_NAMED(mask), value, at);
 }
 SIMT_MASK_AND(class T, class = simt::IfMatchable<T>)
-static inline simt_ballot_t __match_all_sync(SIMT_MASK mask, T value, int* predicate, SIMT_AT) {
+SIMT_INLINE simt_ballot_t __match_all_sync(SIMT_MASK mask, T value, int* predicate, SIMT_AT) {
     const simt::Mask same = simt::match_all(SIMT_NAMED(mask), value, at);
     *predicate = same != 0;
     return (simt_ballot_t)same;
 }
 
 #define SIMT_REDUCE(NAME, OP, T)                                                            \
-    SIMT_MASK_ONLY static inline T __reduce_##NAME##_sync(SIMT_MASK mask, T value, SIMT_AT) { \
+    SIMT_MASK_ONLY SIMT_INLINE T __reduce_##NAME##_sync(SIMT_MASK mask, T value, SIMT_AT) { \
         return simt::warp_reduce<simt::OP>(SIMT_NAMED(mask), value, at);                    \
     }
 #define SIMT_REDUCE_ORDERED(T) \
@@ -488,17 +488,17 @@ SIMT_REDUCE_BITS(unsigned long long)
 #undef SIMT_REDUCE_ORDERED
 #undef SIMT_REDUCE
 
-static inline simt_ballot_t __activemask(SIMT_AT) { return (simt_ballot_t)simt::active_mask(at); }
+SIMT_INLINE simt_ballot_t __activemask(SIMT_AT) { return (simt_ballot_t)simt::active_mask(at); }
 
 #if !SIMT_HIP
 
 // Without a mask: the whole warp, whatever its width.
-static inline void __syncwarp(SIMT_AT) { simt::warp_barrier(simt::named(simt::full_mask()), at); }
+SIMT_INLINE void __syncwarp(SIMT_AT) { simt::warp_barrier(simt::named(simt::full_mask()), at); }
 template <class M, class = std::enable_if_t<std::is_integral<M>::value>>
-static inline void __syncwarp(M mask, SIMT_AT) {
+SIMT_INLINE void __syncwarp(M mask, SIMT_AT) {
     simt::warp_barrier(simt::cuda_mask((unsigned)mask), at);
 }
-static inline int __uni_sync(unsigned mask, int predicate, SIMT_AT) {
+SIMT_INLINE int __uni_sync(unsigned mask, int predicate, SIMT_AT) {
     return simt::match_all(SIMT_NAMED(mask), (uint32_t)(predicate != 0), at) != 0;
 }
 static inline void __barrier_sync(unsigned id, SIMT_AT) { simt::named_barrier(id, 0, true, at); }
@@ -511,44 +511,44 @@ static inline void __barrier_sync_count(unsigned id, unsigned threads, SIMT_AT) 
 static inline unsigned __lane_id() { return (unsigned)simt::lane_id(); }
 
 template <class M>
-static inline void __syncwarp(M mask, SIMT_AT) { simt::warp_barrier(SIMT_NAMED(mask), at); }
-static inline void __syncwarp(SIMT_AT) { simt::warp_barrier(simt::converged, at); }
+SIMT_INLINE void __syncwarp(M mask, SIMT_AT) { simt::warp_barrier(SIMT_NAMED(mask), at); }
+SIMT_INLINE void __syncwarp(SIMT_AT) { simt::warp_barrier(simt::converged, at); }
 
 template <class T, class S = simt::ShuffleType<T>>
-static inline S __shfl(T var, int lane, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl(T var, int lane, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::index, S>(simt::converged, var, lane, width, at);
 }
 template <class T, class S = simt::ShuffleType<T>>
-static inline S __shfl_up(T var, unsigned by, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_up(T var, unsigned by, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::up, S>(simt::converged, var, (int)by, width, at);
 }
 template <class T, class S = simt::ShuffleType<T>>
-static inline S __shfl_down(T var, unsigned by, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_down(T var, unsigned by, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::down, S>(simt::converged, var, (int)by, width, at);
 }
 template <class T, class S = simt::ShuffleType<T>>
-static inline S __shfl_xor(T var, int by, int width = warpSize, SIMT_AT) {
+SIMT_INLINE S __shfl_xor(T var, int by, int width = warpSize, SIMT_AT) {
     return simt::shuffle<simt::Move::exclusive, S>(simt::converged, var, by, width, at);
 }
 
-static inline unsigned long long __ballot(int predicate, SIMT_AT) {
+SIMT_INLINE unsigned long long __ballot(int predicate, SIMT_AT) {
     return simt::vote(simt::converged, predicate != 0, at);
 }
-static inline unsigned long long __ballot64(int predicate, SIMT_AT) {
+SIMT_INLINE unsigned long long __ballot64(int predicate, SIMT_AT) {
     return simt::vote(simt::converged, predicate != 0, at);
 }
-static inline int __any(int predicate, SIMT_AT) {
+SIMT_INLINE int __any(int predicate, SIMT_AT) {
     return simt::vote(simt::converged, predicate != 0, at) != 0;
 }
-static inline int __all(int predicate, SIMT_AT) {
+SIMT_INLINE int __all(int predicate, SIMT_AT) {
     return simt::vote(simt::converged, predicate == 0, at) == 0;
 }
 template <class T, class = simt::IfMatchable<T>>
-static inline unsigned long long __match_any(T value, SIMT_AT) {
+SIMT_INLINE unsigned long long __match_any(T value, SIMT_AT) {
     return simt::match_any(simt::converged, value, at);
 }
 template <class T, class = simt::IfMatchable<T>>
-static inline unsigned long long __match_all(T value, int* predicate, SIMT_AT) {
+SIMT_INLINE unsigned long long __match_all(T value, int* predicate, SIMT_AT) {
     const simt::Mask same = simt::match_all(simt::converged, value, at);
     *predicate = same != 0;
     return same;
