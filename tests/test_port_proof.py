@@ -508,6 +508,25 @@ def test_a_run_of_the_port_that_is_cut_short_accuses_nobody(
 
 @pytest.mark.full
 @COMPILES
+def test_a_race_is_not_the_ports_where_the_originals_gpu_refuses_the_kernel(tmp_path: Path) -> None:
+    text = """__global__ void pairs(float* y) {
+    __shared__ float s[12544];  // more than CUDA allows, less than LDS has
+    s[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[threadIdx.x / 2] = s[threadIdx.x];
+}
+void run(float* y) { pairs<<<1, 64>>>(y); }
+"""
+    original, ported = tmp_path / "pairs.cu", tmp_path / "pairs.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["pairs"]
+    assert proof.outcome is Outcome.UNPROVEN
+    assert proof.why.startswith("the original's launch failed: ") and "SX402" in proof.why
+
+
+@pytest.mark.full
+@COMPILES
 def test_a_port_that_crashes_is_not_proven(tmp_path: Path) -> None:
     original = program(tmp_path, "p.cu", CUDA_SHUFFLE)
     ported = program(tmp_path, "p.hip", "__shfl_xor(v, o, 32)", before="if (argc == 1) abort();")

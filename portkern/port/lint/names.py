@@ -118,11 +118,13 @@ def _in_device_code(source: Source, match: re.Match[str]) -> bool:
 
 
 def rounding(source: Source, platform: Platform) -> Iterator[Match]:
-    """PK030: directed rounding, which HIP has only on request."""
-    if not platform.amd or "OCML_BASIC_ROUNDED_OPERATIONS" in source.words:
+    """PK030: directed rounding, which HIP has only on request of the compiler's command. A file
+    that defines the macro itself is late; one that asks for it knows."""
+    macro = "OCML_BASIC_ROUNDED_OPERATIONS"
+    if not platform.amd or (macro in source.words and macro not in source.defined):
         return
     for match in _places(source, _words(source, _ROUNDED)):
-        message = f"{match[0]} needs OCML_BASIC_ROUNDED_OPERATIONS before hip_runtime.h; or use _rn"
+        message = f"{match[0]} needs -D{macro} on the compiler's command; or use _rn"
         yield Match("PK030", match.start(), message)
 
 

@@ -21,6 +21,8 @@ from portkern.port.syntax import Kernel
 _MOST_GROWTH = 64.0
 #: Two orders of the original's threads show a part of what others change.
 _NOISE_SHOWN = 4.0
+#: Why nothing is said of a launch that the original's GPU does not run.
+ORIGINAL_FAILED = "the original's launch failed"
 
 #: By launch and buffer: how far the original's own results lie apart in other orders of threads.
 Noise = Mapping[tuple[int, int], float]
@@ -176,7 +178,7 @@ def _compare_launch(
     if original.failed or ported.failed:
         state.wrong |= read
         if original.failed:
-            return result(Judged.UNJUDGED, "the original's launch failed")
+            return result(Judged.UNJUDGED, ORIGINAL_FAILED)
         return result(Judged.DIFFERENT, "the launch failed")
     differences += _differences(original, ported, types, state)
     if not differences:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from portkern.port.hazard import Hazard
-from portkern.port.proof.compare import Judged, LaunchResult
+from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
 from portkern.port.proof.findings import Text, is_race
 from portkern.port.proof.outcome import NOT_LAUNCHED, Coverage, KernelProof, Outcome
@@ -48,14 +48,18 @@ def conclude(
 
     if examination.problem:
         return proof(outcome_of(examination.unmodelled), examination.problem)
-    if own := _of(kernel, examination.findings, ported):
-        return proof(Outcome.WRONG, str(min(own, key=lambda finding: not finding.line)))
     results = [
         (compared.how, result)
         for compared in examination.compared
         for result in compared.results
         if result.kernel == kernel.name
     ]
+    inherited = _of(kernel, examination.original_findings, original)
+    if results and all(result.why == ORIGINAL_FAILED for _, result in results):
+        cause = f": {inherited[0]}" if inherited else ""
+        return proof(Outcome.UNPROVEN, f"{ORIGINAL_FAILED}{cause}")
+    if own := _of(kernel, examination.findings, ported):
+        return proof(Outcome.WRONG, str(min(own, key=lambda finding: not finding.line)))
     doubt = ""
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
@@ -67,7 +71,6 @@ def conclude(
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
     doubt = doubt or _doubt(examination, results, ported)
-    inherited = _of(kernel, examination.original_findings, original)
     if open_ := next((f for f in inherited if f.code in _OF_VENDORS), None):
         why = "what comes of it differs between vendors' GPUs"
         doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
