@@ -313,13 +313,19 @@ struct Cut {
 
   Cut(int64_t batch, int64_t m, int64_t n, bool wide) {
     const int64_t wanted = wide ? 3 * threads() : 1;
-    rows = least(m, ROWS), cols = least(n, COLS);
+    rows = share(m, ROWS, MR), cols = share(n, COLS, NR);
     auto count = [&] { return batch * blocks(m, rows) * blocks(n, cols); };
     while (count() < wanted && (cols > 3 * NR || rows > 2 * MR))
       if (cols > 3 * NR && cols > rows) cols = blocks(cols, 2 * NR) * NR;
       else if (rows > 2 * MR) rows = blocks(rows, 2 * MR) * MR;
       else cols = blocks(cols, 2 * NR) * NR;
     down = blocks(m, rows), across = blocks(n, cols);
+  }
+
+  // Equal ones: a block of the few rows that are left packs as much of the other operand.
+  static int64_t share(int64_t n, int64_t most, int64_t step) {
+    const int64_t equal = n ? blocks(n, blocks(n, most)) : 0;
+    return least(n, least(blocks(equal, step) * step, most));
   }
 };
 
