@@ -14,6 +14,7 @@ import yaml
 
 from portkern.errors import ConfigError
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.port.proof.arguments import smaller
 from portkern.port.proof.case import read_cases
 from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.element import aliases
@@ -273,7 +274,7 @@ def proofs(which: int, folder: Path) -> Mapping[str, KernelProof]:
 
 
 def proven(
-    original: Path, ported: Path, workdir: Path, *, case: Path | None = None, run_s: float = 30.0
+    original: Path, ported: Path, workdir: Path, *, case: Path | None = None, **limits: Any
 ) -> Mapping[str, KernelProof]:
     kernels = parse(ported.read_text("utf-8")).kernels
     both = prove(
@@ -284,7 +285,7 @@ def proven(
         kernels=kernels,
         workdir=workdir,
         case=case,
-        limits=Limits(run_s=run_s),
+        limits=Limits(**{"run_s": 30.0, **limits}),
     )
     assert [proof.kernel for proof in both] == [kernel.name for kernel in kernels]
     return {proof.kernel: proof for proof in both}
@@ -483,6 +484,21 @@ def test_a_program_that_hangs_or_needs_arguments_leaves_its_kernels_to_cases(
     results = proven(original, ported, tmp_path / "work", run_s=2)
     assert results["third"].outcome is Outcome.PROVEN
     assert "the program did not end in 2 s" in results["third"].why
+
+
+@pytest.mark.full
+@COMPILES
+def test_a_program_that_is_late_runs_with_smaller_numbers(tmp_path: Path) -> None:
+    steps = "for (volatile long i = 0; i < atol(argv[1]) * 1000000000; ++i) {}"
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE, before=f"if (atol(argv[1]) > 4) {steps}")
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o, 32)")
+    given = ("4096", "file")
+    fewer = smaller(given)
+    results = proven(original, ported, tmp_path / "work", run_s=2, arguments=given, smaller=fewer)
+    assert fewer == (("64", "file"), ("1", "file"))
+    assert results["second"].outcome is Outcome.PROVEN
+    assert results["second"].inputs == "its program with smaller numbers 1 file"
+    assert results["second"].command.endswith("-- 1 file")
 
 
 @COMPILES

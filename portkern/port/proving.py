@@ -13,7 +13,7 @@ from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments
 from portkern.port.request import PortRequest
 from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
@@ -27,8 +27,8 @@ _OTHER = {64: "gfx1100", 32: "gfx942"}
 #: What a proof leaves that is worth keeping: cases, and files that run one kernel.
 _KEPT = (".yaml", ".hip", ".cu")
 CASES = "cases"
-#: Inputs of a proof that ran the library's own program, and the GPU that it ran it as.
-_OF_PROGRAM, _ORIGINAL = "the program's own", "sm_90"
+#: The GPU that originals are run as.
+_ORIGINAL = "sm_90"
 _UNKNOWN = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
 _Proofs = Mapping[tuple[str, str], ProofLine]
 
@@ -92,12 +92,12 @@ class Prover:
                 return {(file, kernel.name): failed for file, kernel in kernels}
             kept = self._kept(unit, workdir)
             if any(
-                p.inputs.startswith(_OF_PROGRAM) and p.outcome is Outcome.PROVEN for p in proofs
+                p.inputs.startswith(arguments.OWN) and p.outcome is Outcome.PROVEN for p in proofs
             ):
                 file = self._run / expected.FOLDER / f"{str(unit).replace('/', '_')}.txt"
                 source = self._source(unit, original=True)
-                arguments = self._arguments(unit)
-                expected.record(source, targets.load(_ORIGINAL), arguments, workdir / "build", file)
+                given, built = self._arguments(unit), workdir / "build"
+                expected.record(source, targets.load(_ORIGINAL), given, built, file)
         return {
             (file, kernel.name): self._line(known, kept)
             for (file, kernel), known in zip(kernels, proofs, strict=True)
@@ -133,7 +133,7 @@ class Prover:
     def _proven(
         self, unit: PurePosixPath, kernels: Sequence[Kernel], workdir: Path
     ) -> tuple[KernelProof, ...]:
-        request = self._request
+        request, given = self._request, self._arguments(unit)
         target, other = self._targets()
         return proof.prove(
             self._source(unit, original=True),
@@ -149,7 +149,8 @@ class Prover:
             limits=Limits(
                 run_s=request.run_s,
                 build_s=request.timeout_s,
-                arguments=self._arguments(unit),
+                arguments=given,
+                smaller=() if request.arguments else arguments.smaller(given),
             ),
         )
 

@@ -78,7 +78,8 @@ class _Progress:
 
 
 class Examiner:
-    """``mode`` is that of the runs which are compared; sanitizers have a checked build."""
+    """``mode`` is that of the runs which are compared; sanitizers have a checked build. A program
+    that does not end with its ``arguments`` has the first ``smaller`` ones that it ends with."""
 
     def __init__(
         self,
@@ -91,10 +92,12 @@ class Examiner:
         mode: Mode,
         limit_s: float,
         arguments: Sequence[str] | None = None,
+        smaller: Sequence[Sequence[str]] = (),
     ) -> None:
         self._runs, self._subject, self._mode = runs, subject, mode
         self._vendor, self._target, self._other = vendor, target, other
-        self._limit_s, self._arguments = limit_s, arguments
+        self._limit_s, self._smaller = limit_s, smaller
+        self.arguments = arguments
         kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
         self._types = Types(kernels, subject.known)
         self._progress = _Progress()
@@ -109,7 +112,7 @@ class Examiner:
                 why = f"{whose} is not built for the executor: {program.reason}"
                 return Examination(why, program.unmodelled)
         programs = {n: p for n, p in built.items() if isinstance(p, Program)}
-        first = self._run(programs["original"])
+        first = self._first(programs["original"])
         if problem := self._cannot_serve(first):
             found = errors(first.outcome.findings)
             return Examination(problem, original_findings=found)
@@ -138,8 +141,18 @@ class Examiner:
         self, program: Program, order: Order = "forward", seed: int = 1, *, record: bool = True
     ) -> Run:
         return self._runs.run(
-            program, order=order, seed=seed, arguments=self._arguments, record=record
+            program, order=order, seed=seed, arguments=self.arguments, record=record
         )
+
+    def _first(self, program: Program) -> Run:
+        run, given = self._run(program), self.arguments
+        for arguments in self._smaller if run.is_late else ():
+            self.arguments = arguments
+            again = self._run(program)
+            if not self._cannot_serve(again):
+                return again
+        self.arguments = given
+        return run
 
     def _cannot_serve(self, run: Run) -> str:
         """Why the original's run says nothing about a port."""

@@ -37,12 +37,13 @@ class ProofSource:
 @dataclass(frozen=True)
 class Limits:
     """``run_s`` is for each run of a program, ``build_s`` for each file. ``arguments`` are those of
-    whole programs. ``record_bytes``: contents of buffers that a recording holds; what is beyond is
-    compared by its digest."""
+    whole programs, ``smaller`` others for a program that does not end with them. ``record_bytes``:
+    contents of buffers that a recording holds; what is beyond is compared by its digest."""
 
     run_s: float = 60.0
     build_s: float = 180.0
     arguments: tuple[str, ...] = ()
+    smaller: tuple[tuple[str, ...], ...] = ()
     record_bytes: int = 64 << 20
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from portkern.port.hazard import Hazard
+from portkern.port.proof.arguments import OWN, SMALLER
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
@@ -49,7 +50,7 @@ def prove_program(
         ports.files[1:],
         originals.paired(ports),
     )
-    examination = Examiner(
+    examiner = Examiner(
         runs,
         subject,
         vendor=vendor,
@@ -57,15 +58,20 @@ def prove_program(
         other=other,
         mode="fast",
         limit_s=limits.run_s,
-    ).examine()
-    command = command_of(ported, target, limits.arguments)
+        arguments=limits.arguments,
+        smaller=limits.smaller,
+    )
+    examination = examiner.examine()
+    arguments = tuple(examiner.arguments or ())
+    command = command_of(ported, target, arguments)
 
     def _of(whole: Subject, kernel: Kernel) -> Subject:
         """With the files that the kernel stands in."""
         texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
         return replace(whole, original_text=texts[0], ported_text=texts[1])
 
-    inputs = " ".join(["the program's own", *map(shlex.quote, limits.arguments)])
+    whose = OWN if arguments == limits.arguments else SMALLER
+    inputs = " ".join([whose, *map(shlex.quote, arguments)])
     proofs = (
         replace(
             conclude(kernel, examination, _of(subject, kernel), hazards, inputs), command=command
