@@ -105,6 +105,15 @@ def proposed(text: str, folder: Path, scale: int = 1) -> Case:
     return case
 
 
+def test_what_no_launch_gives_is_the_templates_own(tmp_path: Path) -> None:
+    text = """template <class T, int D = 24, bool B = false, typename U = half, int W = D * 2>
+__global__ void k(T* x, U* y) { x[0] = D; }
+"""
+    assert instances(text, tmp_path) == [("float", "24", "false", "half", "4")]
+    launched = text + "void run(double* x, half* y) { k<double, 8><<<1, 32>>>(x, y); }\n"
+    assert instances(launched, tmp_path) == [("double", "8", "false", "half", "4")]
+
+
 def test_a_launch_has_the_shape_that_its_function_computes(tmp_path: Path) -> None:
     text = """#define LANES 32
 __global__ void k(float* x, int n) { if (threadIdx.y < n) x[threadIdx.x] = 1; }

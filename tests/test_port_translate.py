@@ -138,6 +138,13 @@ def test_names_and_headers_change_by_the_table(cuda: str, expected: str) -> None
     assert expected in hip(cuda).splitlines()
 
 
+def test_a_header_that_hip_lacks_is_left_out_where_nothing_of_it_is_used() -> None:
+    text = "#include <mma.h>\nusing namespace nvcuda;\n__global__ void k(float* x) { USED }\n"
+    assert "mma.h" not in hip(text) and "nvcuda" not in hip(text)
+    used = text.replace("USED", "wmma::fragment<A> a;")
+    assert "#include <mma.h>\nusing namespace nvcuda;\n" in hip(used)
+
+
 def test_a_name_or_library_without_a_counterpart_is_a_hazard() -> None:
     assert codes("cudaLaunchKernelExC(&c, k, a);") == ["PK101"]
     assert codes("#include <cudnn.h>\n") == ["PK102"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from portkern.simt.translate.lexer import ELSES, IFS, Kind, Macro, SourceCode, Token, join
@@ -23,11 +23,12 @@ _BEFORE_BODY = frozenset(["const", "noexcept", "override", "final", "mutable", "
 
 @dataclass(frozen=True)
 class Parameter:
-    """``type`` as written, without a default; an array is a pointer, as for the compiler. Of a
-    template: ``typename``, ``int`` …, with ``...`` for a pack."""
+    """``type`` as written, without the ``default``; an array is a pointer, as for the compiler. Of
+    a template: ``typename``, ``int`` …, with ``...`` for a pack."""
 
     type: str
     name: str
+    default: str = field(default="", compare=False)
 
 
 class SourceMap:
@@ -191,7 +192,7 @@ def _branch(directive: str, operands: list[str]) -> str:
 
 
 def _parameter(tokens: list[Token]) -> Parameter | None:
-    tokens = _without_default(tokens)
+    tokens, default = _default(tokens)
     if not tokens:
         return None
     arrays = 0
@@ -205,16 +206,17 @@ def _parameter(tokens: list[Token]) -> Parameter | None:
     name = tokens[at].text if at is not None else ""
     rest = tokens if at is None else tokens[:at] + tokens[at + 1 :]
     stars = " *" + " *" * (arrays - 1) if arrays else ""
-    return Parameter(join(tuple(rest)).strip() + stars, name)
+    return Parameter(join(tuple(rest)).strip() + stars, name, join(tuple(default)).strip())
 
 
-def _without_default(tokens: list[Token]) -> list[Token]:
+def _default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
+    """What stands before it, and itself."""
     depth = 0
     for n, token in enumerate(tokens):
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
         if token.text == "=" and not depth:
-            return tokens[:n]
-    return tokens
+            return tokens[:n], tokens[n + 1 :]
+    return tokens, []
 
 
 def _name(tokens: list[Token]) -> int | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.port.proof.element import element_of
 from portkern.port.proof.instances import Instance, deduced, is_type
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter
 
 _BLOCK = 256
+_VALUE = re.compile(r"-?\d+|true|false")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,17 @@ def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
 
 
 def _filled(kernel: Kernel, given: Sequence[str], shown: Mapping[str, str]) -> tuple[str, ...]:
-    """Arguments for the whole template: what is not given is shown by the launch, or guessed."""
-    guessed = [shown.get(p.name) or _guess(p) for p in kernel.template[len(given) :]]
-    return (*given, *guessed)
+    """Arguments for the whole template: what is not given is shown by the launch, or the template's
+    own, or guessed."""
+    others = [shown.get(p.name) or _default(p) or _guess(p) for p in kernel.template[len(given) :]]
+    return (*given, *others)
+
+
+def _default(parameter: Parameter) -> str:
+    """Unless it follows from other parameters."""
+    text = parameter.default
+    known = element_of(text, {}) if is_type(parameter) else _VALUE.fullmatch(text)
+    return text if known is not None else ""
 
 
 def _guess(parameter: Parameter) -> str:

@@ -79,7 +79,8 @@ class _Progress:
 
 class Examiner:
     """``mode`` is that of the runs which are compared; sanitizers have a checked build. A program
-    that does not end with its ``arguments`` has the first ``smaller`` ones that it ends with."""
+    that does not end in time with its ``arguments`` has the first ``smaller`` ones with which it
+    ends."""
 
     def __init__(
         self,
@@ -146,7 +147,8 @@ class Examiner:
 
     def _first(self, program: Program) -> Run:
         run, given = self._run(program), self.arguments
-        for arguments in self._smaller if run.is_late else ():
+        is_long = run.is_late or run.seconds > self._limit_s  # the limit is longer in a crowd
+        for arguments in self._smaller if is_long else ():
             self.arguments = arguments
             again = self._run(program)
             if not self._cannot_serve(again):

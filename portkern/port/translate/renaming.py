@@ -18,11 +18,15 @@ _DROPPED = frozenset(
         "cooperative_groups/memcpy_async.h",
     ]
 )
-#: The lint has hazards of their own for what these declare.
-_LINTED = frozenset(
-    "mma.h cuda_pipeline.h cuda_pipeline_primitives.h cuda_awbarrier.h "
-    "cuda_awbarrier_primitives.h".split()
-)
+#: Headers that HIP lacks, and what they declare, of which the lint has hazards.
+_LINTED = {
+    "mma.h": re.compile(r"nvcuda|wmma"),
+    "cuda_pipeline.h": re.compile(r"nvcuda|pipeline|__pipeline_\w+"),
+    "cuda_pipeline_primitives.h": re.compile(r"__pipeline_\w+"),
+    "cuda_awbarrier.h": re.compile(r"nvcuda|awbarrier|__mbarrier\w*"),
+    "cuda_awbarrier_primitives.h": re.compile(r"__mbarrier\w*"),
+}
+_USING = ["using", "namespace", "nvcuda", ";"]
 #: libcu++'s headers have no suffix; ``cuda/utils.cuh`` is a file of the user's.
 _FOREIGN_HEADER = re.compile(r"cuda/(?:std/\w+|\w+)|(?:cute|cutlass|cudnn\w*|cuco|raft)/.*")
 #: Names in the table that are CUDA's by their spelling too.
@@ -159,11 +163,31 @@ def rename_headers(draft: Draft, table: Table, context: Context = NOTHING_AROUND
         elif path in _DROPPED:
             draft.note(d.begin, f"#include <{path}>", "", "HIP has no such header; see PK104")
             draft.replace(d.begin, d.end, "")
+        elif path in _LINTED and not _is_used(draft, _LINTED[path]):
+            draft.note(d.begin, f"#include <{path}>", "", "nothing of it is used; HIP has no such")
+            draft.replace(d.begin, d.end, "")
+            for i in _using(draft):
+                draft.replace(i, i + len(_USING), "")
         elif path in context.headers and not _FOREIGN_HEADER.fullmatch(path):
             continue
         elif path not in _LINTED and (name is not None or _FOREIGN_HEADER.fullmatch(path)):
             draft.warn(d.begin, "PK102", f"HIP has no counterpart of <{path}>")
     return present
+
+
+def _is_used(draft: Draft, names: re.Pattern[str]) -> bool:
+    """Whether any of the names stands elsewhere than where a file includes or opens it."""
+    opened = {j for i in _using(draft) for j in range(i, i + len(_USING))}
+    elsewhere = opened | _in_includes(draft)
+    return any(
+        names.fullmatch(token.text) is not None and i not in elsewhere
+        for i, token in enumerate(draft.code.tokens)
+    )
+
+
+def _using(draft: Draft) -> list[int]:
+    text = draft.code.text
+    return [i - 2 for i in draft.places("nvcuda") if i >= 2 and text[i - 2 : i + 2] == _USING]
 
 
 def _by_folder(path: str) -> str:
