@@ -238,7 +238,8 @@ from triton.language.extra import libdevice
 def same(x_ptr, y_ptr, n, eps, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
-    tl.store(y_ptr + i, libdevice.tanh(x) + eps.to(tl.float32) + tl.float32(1), mask=i < n)
+    of_number = libdevice.rsqrt(eps.to(tl.float32))
+    tl.store(y_ptr + i, libdevice.tanh(x) + of_number + tl.float32(1), mask=i < n)
 
 @triton.jit
 def last_wins(y_ptr, n):

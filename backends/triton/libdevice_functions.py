@@ -38,7 +38,7 @@ def _function(name: str) -> Callable[..., Any]:
         result = np.asarray(_computed(name, [tensor.handle.data for tensor in tensors]))
         first = tensors[0]
         result = result.astype(first.handle.data.dtype)
-        type_ = max((tensor.type for tensor in tensors), key=lambda t: len(t.shape))
+        type_ = max(tensors, key=lambda tensor: len(tensor.shape)).type  # a number has a type too
         if type_.is_block():
             type_ = type_.with_element_ty(first.type.scalar)
         return tl.core.tensor(TensorHandle(result, first.type.scalar), type_)
