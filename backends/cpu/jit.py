@@ -1,4 +1,4 @@
-"""Numba: Python functions, compiled for the target when they are built and when they are loaded."""
+"""Numba: Python functions, compiled for the target in the process that runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel, Missing
@@ -57,21 +57,30 @@ def _import_numba(target: Target) -> None:
 
 
 def build(request: Build, workdir: Path) -> Artifact:
-    _import_numba(request.target)
+    """The source. Where it is to be loaded it is compiled there, once: code that is made here would
+    not be kept, as what a build leaves beside the source may be the candidate's own."""
     path = workdir / f"{request.candidate.entry}.py"
     path.write_text(request.candidate.source, encoding="utf-8")
-    from numba.core.errors import NumbaError
-
-    try:
-        _compile(import_function(path, request), request)
-    except NumbaError as error:
-        raise BuildError(f"Numba rejected {request.candidate.entry!r}", log=str(error)) from error
+    _import(path, request, compiled=not request.runnable)
     return Artifact(path, "numba")
 
 
-def _compile(function: Callable[..., object], request: Build) -> None:
-    """Compile for the request's types now. The code is not kept: what a build leaves beside the
-    source may be the candidate's own."""
+def _import(path: Path, request: Build, *, compiled: bool) -> Callable[..., Any]:
+    """The kernel's function. Raises BuildError with Numba's words."""
+    _import_numba(request.target)
+    from numba.core.errors import NumbaError
+
+    try:
+        function = import_function(path, request)
+        if compiled:
+            _compile(function, request)
+    except NumbaError as error:
+        raise BuildError(f"Numba rejected {request.candidate.entry!r}", log=str(error)) from error
+    return function
+
+
+def _compile(function: Callable[..., Any], request: Build) -> None:
+    """Compile for the request's types now, and not in a call."""
     import numba
 
     if not isinstance(function, numba.core.dispatcher.Dispatcher):
@@ -92,9 +101,7 @@ def _compile(function: Callable[..., object], request: Build) -> None:
 def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     import numpy
 
-    _import_numba(request.target)
-    function = import_function(artifact.path, request)
-    _compile(function, request)
+    function = _import(artifact.path, request, compiled=True)
     # A Python float is a float64 to Numba and would pull the kernel's arithmetic with it.
     kinds = {
         s.name: getattr(numpy, s.dtype.replace("bool", "bool_")) for s in request.signature.scalars

@@ -1,8 +1,8 @@
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 
 PORTKERN_INLINE vec gelu(vec x) {
-  const vec y = x * normal_cdf(x), bound = splat(-15.0f), zero = {};
-  return x < bound ? zero : y;  // there the product is below every float, but -infinity * 0 is NaN
+  // Below -15 the product is less than every float, but -infinity * 0 would be NaN.
+  return max(splat(-15.0f), x) * (sizeof(scalar_t) == 2 ? rough_normal_cdf(x) : normal_cdf(x));
 }
 
 extern "C" int bias_gelu(const scalar_t* x, const scalar_t* bias, scalar_t* y, int64_t rows,
@@ -16,8 +16,7 @@ extern "C" int bias_gelu(const scalar_t* x, const scalar_t* bias, scalar_t* y, i
       // Two at once: the polynomials are chains, each step of which waits for the last.
       const vec y0 = gelu(load(in + i) + load(bias + i));
       const vec y1 = gelu(load(in + i + LANES) + load(bias + i + LANES));
-      store(out + i, y0);
-      store(out + i + LANES, y1);
+      store(out + i, y0, y1);
     }
     for (; i < cols; i += LANES) {
       const int64_t count = cols - i < LANES ? cols - i : LANES;

@@ -8,44 +8,75 @@
 // The greater of the two; a NaN in either wins.
 PORTKERN_INLINE vec greater(vec a, vec b) { return a != a ? a : max(a, b); }
 
-static void fill(float* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = -INFINITY;
-}
+struct Pool {
+  int64_t h, w, ow, window, stride, padding;
 
-static void above(const scalar_t* x, float* line, int64_t w) {
+  int64_t line() const { return w + 2 * padding + window + 2 * LANES; }
+};
+
+// The rows of a window that lie within the image.
+struct Rows {
+  int64_t from, to;
+
+  Rows(const Pool& p, int64_t output) {
+    const int64_t at = output * p.stride - p.padding;
+    from = at < 0 ? 0 : at;
+    to = at + p.window < p.h ? at + p.window : p.h;
+  }
+};
+
+// Beside the columns the line stays as it was: below every number.
+static void above(const Pool& p, const scalar_t* plane, Rows rows, float* line) {
   int64_t i = 0;
-  for (; i + LANES <= w; i += LANES) store(line + i, greater(load(x + i), load(line + i)));
-  if (i < w) store(line + i, greater(load(x + i, w - i, -INFINITY), load(line + i)));
-}
-
-// In place: what is written lies below all that is still to be read.
-static void along(float* line, int64_t n, int64_t window) {
-  for (int64_t i = 0; i < n; i += LANES) {
-    vec most = load(line + i);
-    for (int64_t k = 1; k < window; ++k) most = greater(load(line + i + k), most);
+  for (; i + LANES <= p.w; i += LANES) {
+    vec most = splat(-INFINITY);
+    for (int64_t r = rows.from; r < rows.to; ++r) most = greater(load(plane + r * p.w + i), most);
     store(line + i, most);
   }
+  if (i == p.w) return;
+  vec most = splat(-INFINITY);
+  for (int64_t r = rows.from; r < rows.to; ++r)
+    most = greater(load(plane + r * p.w + i, p.w - i, -INFINITY), most);
+  store(line + i, most);
+}
+
+PORTKERN_INLINE vec along(const float* line, int64_t window) {
+  vec most = load(line);
+  for (int64_t k = 1; k < window; ++k) most = greater(load(line + k), most);
+  return most;
+}
+
+static void results(const Pool& p, const float* line, float* spare, scalar_t* out) {
+  if (p.stride == 1) {
+    int64_t i = 0;
+    for (; i + LANES <= p.ow; i += LANES) store(out + i, along(line + i, p.window));
+    if (i < p.ow) store(out + i, along(line + i, p.window), p.ow - i);
+    return;
+  }
+  const int64_t places = (p.ow - 1) * p.stride + 1;
+  for (int64_t i = 0; i < places; i += LANES) store(spare + i, along(line + i, p.window));
+  if (p.stride == 2)  // compilers have shuffles for it
+    for (int64_t i = 0; i < p.ow; ++i) out[i] = spare[2 * i];
+  else
+    for (int64_t i = 0; i < p.ow; ++i) out[i] = spare[p.stride * i];
 }
 
 extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,
                          int64_t oh, int64_t ow, int64_t window, int64_t stride, int64_t padding) {
-  const int64_t places = (ow - 1) * stride + 1, length = w + 2 * padding + window + 2 * LANES;
+  const Pool p{h, w, ow, window, stride, padding};
   int failed = 0;
 #pragma omp parallel if (n * c * h * w >= PARALLEL_FROM)
   {
-    float* line = static_cast<float*>(malloc(size_t(length) * sizeof(float)));
+    float* line = static_cast<float*>(malloc(size_t(2 * p.line()) * sizeof(float)));
+    for (int64_t i = 0; line && i < p.line(); ++i) line[i] = -INFINITY;
 #pragma omp for schedule(static) reduction(| : failed)
     for (int64_t job = 0; job < n * c * oh; ++job) {
       failed |= !line;
       if (!line) continue;
-      const int64_t top = job % oh * stride - padding;
-      const int64_t from = top < 0 ? 0 : top, to = top + window < h ? top + window : h;
+      const Rows rows(p, job % oh);
       const scalar_t* plane = x + job / oh * h * w;
-      scalar_t* out = y + job * ow;
-      fill(line, length);
-      for (int64_t row = from; row < to; ++row) above(plane + row * w, line + padding, w);
-      along(line, places, window);
-      for (int64_t i = 0; i < ow; ++i) out[i] = line[i * stride];
+      above(p, plane, rows, line + padding);
+      results(p, line, line + p.line(), y + job * ow);
     }
     free(line);
   }
