@@ -88,9 +88,9 @@ static void attend(Panel& panel, const float* k, const float* v, int64_t key, in
   }
 }
 
-// Rows of `dim` elements to rows of `wide`; rows after the last are zeros.
+// Rows of `dim` elements to rows of `wide`; those after the last, up to a multiple of MR, are zeros.
 static void copy_rows(const scalar_t* from, float* to, int64_t rows, int64_t dim, int64_t wide) {
-  for (int64_t r = 0; r < KEYS; ++r)
+  for (int64_t r = 0; r < (rows + MR - 1) / MR * MR; ++r)
     for (int64_t d = 0; d < wide; ++d)
       to[r * wide + d] = r < rows && d < dim ? float(from[r * dim + d]) : 0.0f;
 }
@@ -98,10 +98,11 @@ static void copy_rows(const scalar_t* from, float* to, int64_t rows, int64_t dim
 // The queries scaled and turned, so that lanes are queries.
 static void begin(Panel& panel, const scalar_t* q, int64_t length, int64_t dim, int64_t wide) {
   const float scale = 1.0f / sqrtf(float(dim));
-  for (int64_t i = 0; i < NR; ++i)
+  const int64_t count = least(length - panel.query, NR);
+  if (count < NR) memset(panel.q, 0, size_t(dim * NR) * sizeof(float));
+  for (int64_t i = 0; i < count; ++i)
     for (int64_t d = 0; d < dim; ++d)
-      panel.q[d * NR + i] =
-          panel.query + i < length ? scale * float(q[(panel.query + i) * dim + d]) : 0.0f;
+      panel.q[d * NR + i] = scale * float(q[(panel.query + i) * dim + d]);
   memset(panel.sums, 0, size_t(wide * NR) * sizeof(float));
   for (int v = 0; v < NV; ++v) panel.top[v] = splat(-INFINITY), panel.total[v] = vec{};
 }
@@ -132,7 +133,8 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
       const int64_t first = (blocks - 1 - job % blocks) * queries;
       const int64_t end = least(first + queries, length);
       Panel panels[PANELS];
-      for (int i = 0; i < PANELS; ++i) {
+      const int used = int((end - first + NR - 1) / NR);
+      for (int i = 0; i < used; ++i) {
         panels[i].query = first + i * NR;
         panels[i].q = scores + KEYS * NR + 2 * i * NR * wide;
         panels[i].sums = panels[i].q + NR * wide;
@@ -141,14 +143,15 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
       for (int64_t key = 0; key < end; key += KEYS) {
         copy_rows(k + head + key * dim, k_rows, least(end - key, KEYS), dim, wide);
         copy_rows(v + head + key * dim, v_rows, least(end - key, KEYS), dim, wide);
-        for (Panel& panel : panels) {
+        for (int i = 0; i < used; ++i) {
+          Panel& panel = panels[i];
           const int64_t seen = least(least(panel.query + NR, end) - key, KEYS);
           const int64_t count = (seen + MR - 1) / MR * MR;
-          if (panel.query < end && seen > 0)
+          if (seen > 0)
             attend(panel, k_rows, v_rows, key, count, dim, wide, scores);
         }
       }
-      for (const Panel& panel : panels) finish(panel, y + head, length, dim);
+      for (int i = 0; i < used; ++i) finish(panels[i], y + head, length, dim);
     }
     free(room);
   }
