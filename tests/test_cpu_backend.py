@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from portkern.errors import BackendUnavailable, BuildError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest, Failure, StageLimits, build_all
 from portkern.guard import shared
+from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
+from portkern.testing import evaluate
 from portkern.toolchain import elf, host
 from portkern.toolchain.make_once import make_once
 
@@ -444,8 +447,38 @@ def test_numba_sources_that_cannot_work_fail_to_build(
     config = pytest.importorskip("numba").core.config
     target = targets.load(HERE[0])
     monkeypatch.setattr(config, "CPU_NAME", target.march)
+    asked = request(source, language="numba", where=target.name)
     with pytest.raises(BuildError, match=message):
-        backend.build(request(source, language="numba", where=target.name), tmp_path)
+        backend.build(replace(asked, runnable=False), tmp_path)
+
+
+def test_numba_compiles_what_is_to_run_once_and_where_it_is_loaded(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = pytest.importorskip("numba").core.config
+    target = targets.load(HERE[0])
+    monkeypatch.setattr(config, "CPU_NAME", target.march)
+    source = "import numba\n\n@numba.njit\ndef relu(x, y):\n    y[0] = x.nothing()\n"
+    asked = request(source, language="numba", where=target.name)
+    artifact, venue = backend.build(asked, tmp_path), backend.venues(target).hardware
+    assert isinstance(venue, Venue)
+    with pytest.raises(BuildError, match="rejected"):
+        backend.load(artifact, asked, venue)
+
+
+@pytest.mark.full
+def test_a_kernel_that_its_compiler_rejects_where_it_is_loaded_is_a_failed_build(
+    backend: Backend, tmp_path: Path
+) -> None:
+    pytest.importorskip("numba")
+    op, where = ops.load("relu"), targets.load(HERE[0])
+    source = "import numba\n\n@numba.njit\ndef relu(x, y):\n    y[0] = x.nothing()\n"
+    candidate = Candidate("relu", "cpu", "numba", source, entry="relu")
+    workloads = list(op.workloads["ci"])
+    results = evaluate(candidate, op, backend, where, workloads, folder=tmp_path)
+    assert isinstance(results, list)
+    assert {result.verdict for result in results} == {Verdict.BUILD_FAILED}
+    assert all("nothing" in result.detail for result in results)
 
 
 def test_numba_imported_for_another_cpu_is_refused(

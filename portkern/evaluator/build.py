@@ -176,7 +176,7 @@ def _killed(outcome: object) -> bool:
     return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
 
 
-def _explained(failure: Failure, candidate: Candidate) -> Failure:
+def explained(failure: Failure, candidate: Candidate) -> Failure:
     """A rejected source: the first error in it comes first, under the name of the author's file."""
     failure = replace(failure, verdict=Verdict.BUILD_FAILED)
     own = {candidate.op, candidate.entry, "SOURCE"}  # the last is what OpenCL's programs are called
@@ -232,7 +232,7 @@ class _Builders:
         if tool_was_killed(failure.detail, failure.log):
             return Built(request, replace(failure, harness=True))
         if failure.verdict is Verdict.CRASHED and not _killed(outcome):
-            failure = _explained(failure, request.candidate)
+            failure = explained(failure, request.candidate)
         return Built(request, failure)
 
     def _open(self, request: BuildRequest) -> Session:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from portkern.errors import StorageError, WorkerError
 from portkern.evaluator import attribution, code_pages
-from portkern.evaluator.build import BuildRequest, Failure, StageLimits, failure_of
+from portkern.evaluator.build import BuildRequest, Failure, StageLimits, explained, failure_of
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
-from portkern.sandbox.message import Request, brief
+from portkern.sandbox.message import Failed, Request, brief
 from portkern.sandbox.session import Answered, Session
 from portkern.spec.backend import Artifact, Missing, Venue
 from portkern.spec.op import Op
@@ -91,10 +91,13 @@ class Workers:
         self._opened: dict[int, Opened] = {}
         self._baselines: dict[tuple[str, str], Opened | Failure] = {}
         self._failed_ahead: dict[int, Failure] = {}  # by index, until open() is asked for it
+        self._rejected: dict[int, Failure] = {}  # by a compiler that works where it is loaded
 
     def open(self, index: int) -> Opened | Failure:
         if index in self._failed_ahead:
             return self._failed_ahead.pop(index)
+        if index in self._rejected:
+            return self._rejected[index]
         known = self._opened.get(index)
         if known is not None and known.session.alive:
             return known
@@ -120,6 +123,8 @@ class Workers:
         opened = self._load(session, "loading the kernel", asked)
         if isinstance(opened, Opened):
             self._opened[index] = opened
+        elif opened.verdict is Verdict.BUILD_FAILED:
+            opened = self._rejected[index] = explained(opened, request.candidate)
         return opened
 
     def opened(self, index: int) -> Opened:
@@ -129,7 +134,8 @@ class Workers:
     def _load(
         self, session: Session, stage: str, asked: Request[protocol.Loaded]
     ) -> Opened | Failure:
-        """With its kernel; closed when that fails."""
+        """With its kernel; closed when that fails. A BuildError is a compiler's, or the candidate's
+        word for its own bad end."""
         code, faults = code_pages.written(session.pid), code_pages.handled_faults(session.pid)
         start = time.perf_counter()
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
@@ -137,7 +143,10 @@ class Workers:
             seconds = {"load": time.perf_counter() - start}
             return Opened(session, brief(outcome.reply.method), seconds, code, faults)
         session.close()
-        return failure_of(outcome, stage)
+        failure = failure_of(outcome, stage)
+        if isinstance(outcome, Failed) and outcome.error == "BuildError":
+            return replace(failure, verdict=Verdict.BUILD_FAILED)
+        return failure
 
     def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
         """What :meth:`open` will answer once these are done."""
