@@ -198,19 +198,38 @@ static void dots(const scalar_t* a, int64_t k, const float* turned, int64_t dept
     for (int j = 0; j < N; ++j) total[r * N + j] = reduce_add(whole[r][j]);
 }
 
-// Short rows: LANES of them at once, turned so that lanes are rows and no sum goes across lanes.
+// The sum of each vector's lanes, in the lane of its number: pairs of vectors become one that has
+// the sums of both, until one is left.
+template <int COUNT = LANES>
+PORTKERN_INLINE vec lane_sums(vec (&of)[LANES]) {
+  for (int i = 0; i < COUNT / 2; ++i) {
+    const vec a = of[i], b = of[i + COUNT / 2];
+    of[i] = interleave_low(a, b) + interleave_high(a, b);
+  }
+  if constexpr (COUNT > 2) return lane_sums<COUNT / 2>(of);
+  return of[0];
+}
+
+// Short rows: LANES of them at once.
 template <int N>
 static void short_rows(const scalar_t* a, int64_t k, const float* turned, int64_t rows,
                        float* total) {
-  alignas(64) float columns[(SHALLOW + LANES) * TALL];
-  vec c[N] = {};
-  turn<false>(a, k, rows, k, columns);
-  for (int64_t p = 0; p < k; ++p)
-    for (int j = 0; j < N; ++j) c[j] += turned[j * k + p] * load(columns + p * TALL);
-  if (N == 1) return store(total, c[0]);
+  const int64_t whole = k / LANES * LANES, rest = k - whole;
   for (int j = 0; j < N; ++j) {
+    const float* const b = turned + j * k;
+    const vec last = load(b + whole, rest);
+    vec c[LANES] = {};
+#pragma GCC unroll 16
+    for (int r = 0; r < LANES; ++r) {
+      if (r >= rows) continue;
+      const scalar_t* const from = a + r * k;
+      c[r] = load(from + whole, rest) * last;
+      for (int64_t p = 0; p < whole; p += LANES) c[r] += load(from + p) * load(b + p);
+    }
+    const vec sums = lane_sums(c);
+    if (N == 1) return store(total, sums);
     float lanes[LANES];
-    store(lanes, c[j]);
+    store(lanes, sums);
     for (int64_t r = 0; r < LANES; ++r) total[r * N + j] = lanes[r];
   }
 }
