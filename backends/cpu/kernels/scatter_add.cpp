@@ -39,11 +39,12 @@ static int by_lists(const scalar_t* x, const int64_t* index, const scalar_t* src
     next[i] = first[index[i]];
     first[index[i]] = i;
   }
-  // Tile by tile, not row by row: threads then share a row that many others are added to.
-  const int64_t tiles = (dim + TILE - 1) / TILE;
-#pragma omp parallel for schedule(static) if ((rows + n) * dim >= PARALLEL_FROM)
+  // In the order of memory, some kilobytes at a time: threads then share a row that many others are
+  // added to.
+  const int64_t tiles = (dim + TILE - 1) / TILE, some = dim < TILE ? 16 * TILE / dim : 16;
+#pragma omp parallel for schedule(dynamic, some) if ((rows + n) * dim >= PARALLEL_FROM)
   for (int64_t job = 0; job < rows * tiles; ++job) {
-    const int64_t row = job % rows, j = job / rows * TILE, at = row * dim + j;
+    const int64_t row = job / tiles, j = job % tiles * TILE, at = row * dim + j;
     add_tile(x + at, src + j, y + at, next, first[row], dim - j < TILE ? dim - j : TILE, dim);
   }
   return 0;
