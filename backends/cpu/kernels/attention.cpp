@@ -8,22 +8,26 @@
 // as [key][query] and sums as [dim][query], so that maxima and powers need no other lane, and both
 // products take single elements of k and v as they lie in memory.
 
-// The registers of one micro-tile: MR keys (or elements of v) of NV vectors of queries.
+// The registers of one micro-tile: MR keys (or elements of v) of NV vectors of queries, of which
+// there are fewer where the sequence is short.
 #if defined(__AVX512F__) || defined(__ARM_NEON)
-enum { MR = 8, NV = 3 };
+enum { MR = 8, MOST = 3 };
 #elif defined(__AVX__)
-enum { MR = 4, NV = 3 };
+enum { MR = 4, MOST = 3 };
 #else
-enum { MR = 4, NV = 2 };
+enum { MR = 4, MOST = 2 };
 #endif
-enum { NR = NV * LANES };
+
+template <int NV>
+constexpr int64_t NR = NV * LANES;
 
 PORTKERN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // c += a * b, where a's rows are `row` elements apart and its columns `step`.
+template <int NV>
 PORTKERN_INLINE void multiply(const float* a, int64_t row, int64_t step, const float* b,
                               int64_t depth, vec (&c)[MR][NV]) {
-  for (int64_t p = 0; p < depth; ++p, a += step, b += NR)
+  for (int64_t p = 0; p < depth; ++p, a += step, b += NR<NV>)
 #pragma GCC unroll 16
     for (int r = 0; r < MR; ++r)
 #pragma GCC unroll 4
@@ -31,6 +35,7 @@ PORTKERN_INLINE void multiply(const float* a, int64_t row, int64_t step, const f
 }
 
 // NR queries, from number `query` on.
+template <int NV>
 struct Panel {
   int64_t query;
   float *q, *sums;  // [dim][NR], of which `sums` has room for a multiple of MR rows
@@ -38,7 +43,8 @@ struct Panel {
 };
 
 // Scores of `count` keys, a multiple of MR; those that come after their query are -infinity.
-static void score(Panel& panel, const float* k, int64_t key, int64_t count, int64_t dim,
+template <int NV>
+static void score(Panel<NV>& panel, const float* k, int64_t key, int64_t count, int64_t dim,
                   int64_t wide, float* scores) {
   ivec lane;
   for (int i = 0; i < LANES; ++i) lane[i] = i;
@@ -53,14 +59,15 @@ static void score(Panel& panel, const float* k, int64_t key, int64_t count, int6
         if (ahead + MR > 0)
           c[r][v] = lane < int32_t(ahead + r - v * LANES) ? splat(-INFINITY) : c[r][v];
         panel.top[v] = max(c[r][v], panel.top[v]);
-        store(scores + (j + r) * NR + v * LANES, c[r][v]);
+        store(scores + (j + r) * NR<NV> + v * LANES, c[r][v]);
       }
   }
 }
 
 // One block of keys: its weights, and its part of the sums, whose former parts shrink as the
 // maximum grows.
-static void attend(Panel& panel, const float* k, const float* v, int64_t key, int64_t count,
+template <int NV>
+static void attend(Panel<NV>& panel, const float* k, const float* v, int64_t key, int64_t count,
                    int64_t dim, int64_t wide, float* scores) {
   vec shrink[NV], sum[NV] = {};
   for (int i = 0; i < NV; ++i) shrink[i] = panel.top[i];
@@ -69,7 +76,7 @@ static void attend(Panel& panel, const float* k, const float* v, int64_t key, in
   for (int64_t j = 0; j < count; ++j)
 #pragma GCC unroll 4
     for (int i = 0; i < NV; ++i) {
-      float* at = scores + j * NR + i * LANES;
+      float* at = scores + j * NR<NV> + i * LANES;
       const vec weight = exp(load(at) - panel.top[i]);
       sum[i] += weight;
       store(at, weight);
@@ -82,7 +89,7 @@ static void attend(Panel& panel, const float* k, const float* v, int64_t key, in
     for (int r = 0; r < MR; ++r)
 #pragma GCC unroll 4
       for (int i = 0; i < NV; ++i) {
-        float* at = panel.sums + (d + r) * NR + i * LANES;
+        float* at = panel.sums + (d + r) * NR<NV> + i * LANES;
         store(at, load(at) * shrink[i] + c[r][i]);
       }
   }
@@ -96,29 +103,34 @@ static void copy_rows(const scalar_t* from, float* to, int64_t rows, int64_t dim
 }
 
 // The queries scaled and turned, so that lanes are queries.
-static void begin(Panel& panel, const scalar_t* q, int64_t length, int64_t dim, int64_t wide) {
+template <int NV>
+static void begin(Panel<NV>& panel, const scalar_t* q, int64_t length, int64_t dim, int64_t wide) {
   const float scale = 1.0f / sqrtf(float(dim));
-  const int64_t count = least(length - panel.query, NR);
-  if (count < NR) memset(panel.q, 0, size_t(dim * NR) * sizeof(float));
+  const int64_t count = least(length - panel.query, NR<NV>);
+  if (count < NR<NV>) memset(panel.q, 0, size_t(dim * NR<NV>) * sizeof(float));
   for (int64_t i = 0; i < count; ++i)
     for (int64_t d = 0; d < dim; ++d)
-      panel.q[d * NR + i] = scale * float(q[(panel.query + i) * dim + d]);
-  memset(panel.sums, 0, size_t(wide * NR) * sizeof(float));
+      panel.q[d * NR<NV> + i] = scale * float(q[(panel.query + i) * dim + d]);
+  memset(panel.sums, 0, size_t(wide * NR<NV>) * sizeof(float));
   for (int v = 0; v < NV; ++v) panel.top[v] = splat(-INFINITY), panel.total[v] = vec{};
 }
 
-static void finish(const Panel& panel, scalar_t* y, int64_t length, int64_t dim) {
-  for (int64_t i = 0; i < NR && panel.query + i < length; ++i)
+template <int NV>
+static void finish(const Panel<NV>& panel, scalar_t* y, int64_t length, int64_t dim) {
+  for (int64_t i = 0; i < NR<NV> && panel.query + i < length; ++i)
     for (int64_t d = 0; d < dim; ++d)
       y[(panel.query + i) * dim + d] =
-          panel.sums[d * NR + i] / panel.total[i / LANES][i % LANES];
+          panel.sums[d * NR<NV> + i] / panel.total[i / LANES][i % LANES];
 }
 
-extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
-                         int64_t batch, int64_t heads, int64_t length, int64_t dim) {
-  const int64_t wide = (dim + MR - 1) / MR * MR, queries = PANELS * NR;
+template <int NV>
+static int attention_of(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
+                        int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  if constexpr (NV > 1)
+    if (length <= NR<NV - 1>) return attention_of<NV - 1>(q, k, v, y, batch, heads, length, dim);
+  const int64_t wide = (dim + MR - 1) / MR * MR, queries = PANELS * NR<NV>;
   const int64_t blocks = (length + queries - 1) / queries;
-  const int64_t floats = 2 * (queries + KEYS) * wide + KEYS * NR;
+  const int64_t floats = 2 * (queries + KEYS) * wide + KEYS * NR<NV>;
   int failed = 0;
 #pragma omp parallel if (double(batch * heads) * length * length * dim >= PARALLEL_FROM)
   {
@@ -132,20 +144,20 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
       const int64_t head = job / blocks * length * dim;
       const int64_t first = (blocks - 1 - job % blocks) * queries;
       const int64_t end = least(first + queries, length);
-      Panel panels[PANELS];
-      const int used = int((end - first + NR - 1) / NR);
+      Panel<NV> panels[PANELS];
+      const int used = int((end - first + NR<NV> - 1) / NR<NV>);
       for (int i = 0; i < used; ++i) {
-        panels[i].query = first + i * NR;
-        panels[i].q = scores + KEYS * NR + 2 * i * NR * wide;
-        panels[i].sums = panels[i].q + NR * wide;
+        panels[i].query = first + i * NR<NV>;
+        panels[i].q = scores + KEYS * NR<NV> + 2 * i * NR<NV> * wide;
+        panels[i].sums = panels[i].q + NR<NV> * wide;
         begin(panels[i], q + head, length, dim, wide);
       }
       for (int64_t key = 0; key < end; key += KEYS) {
         copy_rows(k + head + key * dim, k_rows, least(end - key, KEYS), dim, wide);
         copy_rows(v + head + key * dim, v_rows, least(end - key, KEYS), dim, wide);
         for (int i = 0; i < used; ++i) {
-          Panel& panel = panels[i];
-          const int64_t seen = least(least(panel.query + NR, end) - key, KEYS);
+          Panel<NV>& panel = panels[i];
+          const int64_t seen = least(least(panel.query + NR<NV>, end) - key, KEYS);
           const int64_t count = (seen + MR - 1) / MR * MR;
           if (seen > 0)
             attend(panel, k_rows, v_rows, key, count, dim, wide, scores);
@@ -156,4 +168,9 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
     free(room);
   }
   return failed;
+}
+
+extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
+                         int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  return attention_of<MOST>(q, k, v, y, batch, heads, length, dim);
 }
