@@ -1137,7 +1137,7 @@ namespace simt {
 SIMT_TLS Block* block;
 alignas(1024) static char memory[1 << 16];
 static size_t used;
-bool next_fiber() { return false; }
+Turn next_fiber() { return {}; }
 void place_shared(SharedVariable& v, size_t size, size_t align, const char* name, Site) {
     v.offset = (used + align - 1) / align * align;
     v.layout = block->layout;

@@ -104,6 +104,40 @@ def test_a_barrier_separates_phases_in_every_order(run: Runner, order: Order, th
     assert not outcome.findings
 
 
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_what_a_thread_holds_in_registers_it_holds_after_it_waited(run: Runner, mode: Mode) -> None:
+    kept = range(12)  # of each type: more than there are registers, together
+    begin = "".join(f"long i{k} = t * {2 * k + 3}; double d{k} = t * {k}.5;" for k in kept)
+    step = "".join(f"i{k} += 5 * i{(k + 1) % 12}; d{k} += 3 * d{(k + 1) % 12};" for k in kept)
+    total = "+".join(f"i{k} % 65536 + d{k} / 1024" for k in kept)
+    outcome = run(
+        f"""
+        struct Plain {{ void wait(unsigned) {{}} }};
+        struct Waiting {{
+            __device__ __forceinline__ void wait(unsigned by) {{
+                __syncthreads();
+                if (__shfl_xor_sync(~0u, threadIdx.x, by) != (threadIdx.x ^ by)) __trap();
+                __syncwarp();
+            }}
+        }};
+        template <class W> __host__ __device__ inline double work(W w, long t) {{
+            {begin}
+            w.wait(1); {step} w.wait(2); {step} w.wait(4); {step}
+            return {total};
+        }}
+        __global__ void k(double* x) {{ x[threadIdx.x] = work(Waiting{{}}, threadIdx.x); }}
+        int main() {{
+            double* x = device<double>(96);
+            k<<<1, 96>>>(x);
+            std::vector<double> got = host(x, 96);
+            for (long t = 0; t < 96; ++t) printf("%d ", got[t] == work(Plain{{}}, t));
+        }}
+        """,
+        mode=mode,
+    )
+    assert numbers(outcome) == [1] * 96
+
+
 def test_blocks_spread_over_os_threads_give_the_same_result(run: Runner) -> None:
     source = """
         __global__ void k(unsigned* sum) {
@@ -286,6 +320,7 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
         ("x[0] = __shfl_sync(~0u, 1, 0,\n24);", "SX307", 2),
         ("while (atomicAdd(x, 0) == 0) {}", "SX405", 2),
         ("for (int i = 0; i < 10; i += x[1]) x[2] = i;", "SX405", 2),
+        ("for (int i = 0; i < 10; i += x[1]) __syncthreads();", "SX405", 2),
         ("int* p = nullptr;\np[threadIdx.x] = 1;", "SX112", 3),
         ("x[1 << 20] = 1;", "SX101", 2),
         ("x[0] = 5 / x[threadIdx.x];", "SX503", 2),

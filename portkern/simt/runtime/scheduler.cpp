@@ -24,7 +24,8 @@ Facts facts = {};
 
 namespace {
 
-constexpr size_t page = 4096;
+// Out of line: what runs each time that a thread waits then saves no registers for it.
+#define SIMT_SELDOM __attribute__((noinline))
 
 uint64_t draw(Context& c) {  // xorshift64
     uint64_t x = c.random;
@@ -108,37 +109,43 @@ unsigned next_lane(Mask ready, unsigned before) {
     return (unsigned)__builtin_ctzll(above ? above : ready);
 }
 
-// A block's fibers do not fit the first-level cache: what comes soon is fetched.
-void fetch(const Fiber* next) {
+// A block's fibers do not fit the first-level cache: what comes soon is fetched. Inlined, or it were
+// dropped as a function without effect.
+SIMT_INLINE void fetch(const Fiber* next) {
     __builtin_prefetch(config.order == Order::reverse ? next - 1 : next + 1);
     const char* soon = reinterpret_cast<const char*>(next->standing);
-    __builtin_prefetch(soon - 64);
-    __builtin_prefetch(soon);
-    __builtin_prefetch(soon + 64);
+    for (int line = -1; line < 3; ++line) __builtin_prefetch(soon + 64 * line);
 }
 
-Fiber* pop_by_warp(Context& c) {
+unsigned warp_at_turn(const Context& c) { return c.turns[c.first_turn % (2 * max_warps)]; }
+
+SIMT_SELDOM unsigned next_warp(Context& c) {  // the first whose lanes are ready
     for (;;) {
-        const unsigned warp = c.turns[c.first_turn % (2 * max_warps)];
-        Warp& w = c.warps[warp];
-        if (SIMT_LIKELY(w.ready)) {
-            const unsigned lane = next_lane(w.ready, w.before);
-            w.ready &= ~bit(lane);
-            w.before = (uint8_t)lane;
-            ++c.head;
-            Fiber* lanes = &c.table[warp * (size_t)warpSize];
-            if (w.ready) fetch(&lanes[next_lane(w.ready, lane)]);
-            return &lanes[lane];
-        }
+        const unsigned warp = warp_at_turn(c);
+        if (c.warps[warp].ready) return warp;
         ++c.first_turn;
         c.queued &= ~(uint64_t{1} << warp);
-        w.before = config.order == Order::reverse ? 0 : 63;  // next time, from its first lane on
+        // Next time, from its first lane on.
+        c.warps[warp].before = config.order == Order::reverse ? 0 : 63;
     }
+}
+
+SIMT_INLINE Fiber* pop_by_warp(Context& c) {
+    unsigned warp = warp_at_turn(c);
+    if (SIMT_UNLIKELY(!c.warps[warp].ready)) warp = next_warp(c);
+    Warp& w = c.warps[warp];
+    const unsigned lane = next_lane(w.ready, w.before);
+    w.ready &= ~bit(lane);
+    w.before = (uint8_t)lane;
+    ++c.head;
+    Fiber* lanes = &c.table[warp * (size_t)warpSize];
+    if (SIMT_LIKELY(w.ready)) fetch(&lanes[next_lane(w.ready, lane)]);
+    return &lanes[lane];
 }
 
 // The warp goes behind all others that are ready.
 void end_turn(Context& c, unsigned warp) {
-    if (c.turns[c.first_turn % (2 * max_warps)] != warp) return;
+    if (warp_at_turn(c) != warp) return;
     ++c.first_turn;
     c.turns[c.last_turn++ % (2 * max_warps)] = (uint8_t)warp;
 }
@@ -155,9 +162,7 @@ Fiber* pop_priority(Context& c) {
     return &c.table[(best - c.warps) * (size_t)warpSize + lane];
 }
 
-Fiber* pop_ready(Context& c) {
-    if (c.head == c.tail) return nullptr;
-    if (by_warp()) return pop_by_warp(c);
+SIMT_SELDOM Fiber* pop_by_thread(Context& c) {
     if (config.order == Order::priority) return pop_priority(c);
     if (config.order == Order::random) {
         const unsigned other = c.head + (unsigned)(draw(c) % (c.tail - c.head));
@@ -167,6 +172,11 @@ Fiber* pop_ready(Context& c) {
     __builtin_prefetch(&c.table[c.ring[(c.head + 2) % max_threads]]);
     fetch(&c.table[c.ring[(c.head + 1) % max_threads]]);
     return next;
+}
+
+SIMT_INLINE Fiber* pop_ready(Context& c) {
+    if (c.head == c.tail) return nullptr;
+    return SIMT_LIKELY(by_warp()) ? pop_by_warp(c) : pop_by_thread(c);
 }
 
 void push_lanes(Context& c, unsigned warp, Mask lanes, const Fiber* except) {
@@ -219,16 +229,20 @@ Turn turn_of_main(Context& c, const Standing** leave) {
 
 [[noreturn]] void report_deadlock(Context& c);
 
-// The running thread waits.
-Turn next_turn(Context& c, Fiber& me) {
-    Fiber* next = pop_ready(c);
-    if (next == &me) {
+SIMT_SELDOM Turn turn_of_me_or_new(Context& c, Fiber& me, bool mine) {
+    if (mine) {
         become(c, me);
         return {};
     }
-    if (next) return turn_of(c, &me.standing, *next);
     if (Fiber* fresh = next_fresh(c)) return turn_of_new(c, &me.standing, *fresh);
     report_deadlock(c);
+}
+
+// The running thread waits.
+Turn next_turn(Context& c, Fiber& me) {
+    Fiber* next = pop_ready(c);
+    if (SIMT_LIKELY(next && next != &me)) return turn_of(c, &me.standing, *next);
+    return turn_of_me_or_new(c, me, next);
 }
 
 // The running thread goes behind all that are ready; `fresh`, if any, runs now.
@@ -276,14 +290,16 @@ void make_table(Context& c, unsigned done) {  // threads below `done` have run t
     }
 }
 
+SIMT_SELDOM void make_fibers(Context& c) {
+    make_table(c, c.rank);
+    c.started = c.rank + 1;
+    c.table[c.rank].state = State::running;
+    c.table[c.rank].stack = (int16_t)c.stack;
+}
+
 // The running thread, as a fiber; makes fibers of all when it is the first that blocks.
 Fiber& self(Context& c) {
-    if (SIMT_UNLIKELY(!c.fibers)) {
-        make_table(c, c.rank);
-        c.started = c.rank + 1;
-        c.table[c.rank].state = State::running;
-        c.table[c.rank].stack = (int16_t)c.stack;
-    }
+    if (SIMT_UNLIKELY(!c.fibers)) make_fibers(c);
     return c.table[c.rank];
 }
 
@@ -366,8 +382,12 @@ void settle_active(Context& c, unsigned warp, Fiber* last) {
     carry_out(c, warp, group, last && (group & bit(last->lane)) ? last : nullptr);
 }
 
+SIMT_SELDOM void settle_if_blocked(Context& c, unsigned warp) {
+    if (all_blocked(c, c.warps[warp])) settle_active(c, warp, nullptr);
+}
+
 // A lane of the warp has gone (returned, or waits elsewhere): does that complete an operation?
-void settle(Context& c, unsigned warp) {
+SIMT_SELDOM void settle(Context& c, unsigned warp) {
     Warp& w = c.warps[warp];
     Fiber* lanes = &c.table[warp * (size_t)warpSize];
     for (Mask m = w.masked; m; m &= m - 1) {
@@ -376,7 +396,7 @@ void settle(Context& c, unsigned warp) {
         const Mask need = lanes[l].mask & w.live;
         if (!(need & ~w.masked) && agree(lanes, need, lanes[l])) carry_out(c, warp, need, nullptr);
     }
-    if (w.active && all_blocked(c, w)) settle_active(c, warp, nullptr);
+    if (w.active) settle_if_blocked(c, warp);
 }
 
 // Lanes that wait at the same place for some of `done`, which come with another mask.
@@ -391,9 +411,17 @@ void note_other_masks(const Context& c, const Fiber& f, Mask done) {
             (unsigned long long)f.mask, other->lane, (unsigned long long)other->mask);
 }
 
+// All lanes that `last` names have come: whether they are at the same operation, which is then done.
+SIMT_SELDOM bool carried_out(Context& c, Fiber& last, Mask need) {
+    if (!agree(&c.table[last.warp * (size_t)warpSize], need, last)) return false;
+    if (SIMT_UNLIKELY(c.warps[last.warp].masked & ~need)) note_other_masks(c, last, need);
+    carry_out(c, last.warp, need, &last);
+    return true;
+}
+
 // The caller is not in its own mask. A 32-bit mask on 64 lanes cannot name the upper half: go on
 // as two halves; otherwise add the caller.
-Mask mend_mask(Context& c, const Fiber& f, Mask mask, Site at) {
+SIMT_SELDOM Mask mend_mask(Context& c, const Fiber& f, Mask mask, Site at) {
     (void)c;
     if (warpSize == 64 && f.lane >= 32 && !(mask >> 32)) {
         finding(310, at, "mask 0x%llx has 32 bits and names no lane above 31; lane %d calls",
@@ -452,7 +480,7 @@ void note_divergence(const Context& c) {
             c.exited, c.threads);
 }
 
-void release_barrier(Context& c) {
+SIMT_SELDOM void release_barrier(Context& c) {
     c.spins = 0;
     if (SIMT_UNLIKELY(c.mixed || c.exited)) note_divergence(c);
     c.votes = c.tally;
@@ -597,12 +625,8 @@ Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     f.state = State::masked;
     w.masked |= bit(f.lane);
     const Mask need = mask & w.live;
-    if (!(need & ~w.masked) && agree(&c.table[f.warp * (size_t)warpSize], need, f)) {
-        if (SIMT_UNLIKELY(w.masked & ~need)) note_other_masks(c, f, need);
-        carry_out(c, f.warp, need, &f);
-        return {};
-    }
-    if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    if (!(need & ~w.masked) && carried_out(c, f, need)) return {};
+    if (SIMT_UNLIKELY(w.active)) settle_if_blocked(c, f.warp);
     return next_turn(c, f);
 }
 
@@ -629,9 +653,8 @@ Turn arrive_barrier(bool predicate, Site at) {
     arrive(c, f, predicate, at);
     if (c.waiting == c.threads - c.exited) {
         release_barrier(c);
-    } else {
-        Warp& w = c.warps[f.warp];
-        if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    } else if (SIMT_UNLIKELY(c.warps[f.warp].active)) {
+        settle_if_blocked(c, f.warp);
     }
     return next_turn(c, f);
 }
@@ -695,8 +718,7 @@ void meet(unsigned id, unsigned threads, bool wait, Site at) {
     f.at = at;
     f.named = (uint8_t)id;
     ++c.named_waiting;
-    Warp& w = c.warps[f.warp];
-    if (w.active && all_blocked(c, w)) settle_active(c, f.warp, nullptr);
+    if (c.warps[f.warp].active) settle_if_blocked(c, f.warp);
     take_turn(next_turn(c, f));
 }
 

@@ -209,6 +209,6 @@ static inline void mma_sync(fragment<accumulator, M, N, K, C, LD>& d,
     d = result;
 }
 
-static inline void synchronize_workgroup(SIMT_AT) { simt::block_barrier(false, at); }
+static inline void synchronize_workgroup(SIMT_AT) { simt::block_barrier(at); }
 
 }  // namespace rocwmma

@@ -35,11 +35,11 @@ static inline unsigned __builtin_amdgcn_mbcnt_hi(unsigned mask, unsigned base) {
 
 // ---- barriers, fences, hints -------------------------------------------------------------
 
-static inline void __builtin_amdgcn_s_barrier(SIMT_AT) { simt::block_barrier(false, at); }
+static inline void __builtin_amdgcn_s_barrier(SIMT_AT) { simt::block_barrier(at); }
 // A barrier in two parts: the second one is where all meet.
 static inline void __builtin_amdgcn_s_barrier_signal(int) {}
 static inline void __builtin_amdgcn_s_barrier_wait(short, SIMT_AT) {
-    simt::block_barrier(false, at);
+    simt::block_barrier(at);
 }
 // Holds the compiler back, and the lanes that stand here together.
 static inline void __builtin_amdgcn_wave_barrier(SIMT_AT) {

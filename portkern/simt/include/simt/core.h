@@ -98,7 +98,7 @@ struct Block {  // the part that inlined code reads; the runtime's own part foll
     Mask met;           // the lanes that the running thread met last without a mask
     Votes votes;        // of the last barrier
 };
-extern SIMT_TLS Block* block;
+extern SIMT_TLS Block* SIMT_CONSTANT block;
 
 // The running thread returned from the kernel while fibers exist. Nobody's turn: another thread
 // starts in its place.
@@ -152,7 +152,8 @@ static inline Mask full_mask() { return warpSize == 64 ? ~Mask{0} : (Mask{1} << 
 // ---- barriers ----------------------------------------------------------------------------
 
 SIMT_API Turn arrive_barrier(bool predicate, Site at);
-SIMT_INLINE Votes block_barrier(bool predicate, Site at) {
+SIMT_INLINE void block_barrier(Site at) { take_turn(arrive_barrier(false, at)); }
+SIMT_MEETING Votes block_vote(bool predicate, Site at) {
     take_turn(arrive_barrier(predicate, at));
     return block->votes;
 }

@@ -196,10 +196,10 @@ class thread_block : public thread_group {
     struct arrival_token {};
 
     thread_block() : thread_group(Kind::block) {}
-    static void sync(SIMT_AT) { simt::block_barrier(false, at); }
+    static void sync(SIMT_AT) { simt::block_barrier(at); }
     // Arriving waits for nobody, so all of the barrier may as well be in the wait.
     static arrival_token barrier_arrive() { return {}; }
-    static void barrier_wait(arrival_token&&, SIMT_AT) { simt::block_barrier(false, at); }
+    static void barrier_wait(arrival_token&&, SIMT_AT) { simt::block_barrier(at); }
     static unsigned thread_rank() { return simt::thread_rank(); }
     static unsigned num_threads() { return simt::block->threads; }
     static unsigned size() { return num_threads(); }
@@ -568,7 +568,7 @@ inline unsigned long long thread_group::thread_rank() const {
     return coalesced_group(mask_).thread_rank();
 }
 inline void thread_group::sync(simt::Site at) const {
-    if (kind_ == Kind::block) simt::block_barrier(false, at);
+    if (kind_ == Kind::block) simt::block_barrier(at);
     else if (kind_ == Kind::grid) simt::grid_barrier(at);
     else simt::warp_barrier(simt::named(mask_), at);
 }

@@ -85,14 +85,14 @@ static inline uint32_t activemask(SIMT_AT) { return (uint32_t)(active_mask(at) >
 
 // Of all threads, barrier 0 is __syncthreads().
 static inline void bar_sync(uint32_t id, uint32_t count = 0, SIMT_AT) {
-    if (id == 0 && count == 0) block_barrier(false, at);
+    if (id == 0 && count == 0) block_barrier(at);
     else named_barrier(id, count, true, at);
 }
 static inline void bar_arrive(uint32_t id, uint32_t count, SIMT_AT) {
     named_barrier(id, count, false, at);
 }
 static inline void bar_warp_sync(uint32_t mask, SIMT_AT) { warp_barrier(lanes(mask), at); }
-static inline Votes bar_red(bool p, SIMT_AT) { return block_barrier(p, at); }
+static inline Votes bar_red(bool p, SIMT_AT) { return block_vote(p, at); }
 
 [[noreturn]] static inline void trap(const char* what, SIMT_AT) { fatal(408, at, "%s", what); }
 

@@ -35,10 +35,10 @@ __attribute__((always_inline)) static inline void switch_threads(Turn turn) {
         "movq 8(%%rsi), %%rsp"
         : "+D"(me), "+S"(turn.enter), "+d"(turn.leave)
         :
-        : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2",
-          "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
-          "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)",
-          "memory", "cc");
+        : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1",
+          "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+          "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)",
+          "st(6)", "st(7)", "memory", "cc");
 #elif defined(__aarch64__)
     register Standing* me asm("x0") = &here;
     register const Standing* enter asm("x1") = turn.enter;

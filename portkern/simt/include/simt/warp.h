@@ -189,17 +189,17 @@ SIMT_NO_CHECK static inline int fold_steps(Steps& steps, FoldStep (&out)[8]) {
 template <Move move, class V, class Body>
 SIMT_NO_CHECK static inline bool fold_step(Fold<V>* const* own, Mask present, const FoldStep& step,
                                            V* v, V* next) {
-    int source[64];
-    Mask read = 0;
-    for (int l = 0; l < warpSize; ++l) {
-        source[l] = shuffle_source<move>(l, step.by, step.width);
-        read |= (present >> l & 1) << source[l];
+    const int by = step.by, width = step.width;
+    if (present != full_mask()) {
+        Mask read = 0;
+        for_lanes(present, [&](int l) { read |= Mask{1} << shuffle_source<move>(l, by, width); });
+        if (read & ~present) return false;
     }
-    if (read & ~present) return false;
     for (Mask m = present; m; m &= m - 1) {
         const int l = __builtin_ctzll(m);
         next[l] = v[l];
-        (*static_cast<Body*>(own[l]->body))(step.counter, next[l], v[source[l]]);
+        (*static_cast<Body*>(own[l]->body))(step.counter, next[l],
+                                            v[shuffle_source<move>(l, by, width)]);
     }
     return true;
 }
@@ -385,15 +385,15 @@ SIMT_MEETING T warp_reduce(Lanes lanes, T value, Site at) {
 
 // ---- the block --------------------------------------------------------------------------
 
-SIMT_INLINE void __syncthreads(SIMT_AT) { simt::block_barrier(false, at); }
+SIMT_INLINE void __syncthreads(SIMT_AT) { simt::block_barrier(at); }
 SIMT_INLINE int __syncthreads_count(int predicate, SIMT_AT) {
-    return (int)simt::block_barrier(predicate != 0, at).count;
+    return (int)simt::block_vote(predicate != 0, at).count;
 }
 SIMT_INLINE int __syncthreads_and(int predicate, SIMT_AT) {
-    return simt::block_barrier(predicate != 0, at).all;
+    return simt::block_vote(predicate != 0, at).all;
 }
 SIMT_INLINE int __syncthreads_or(int predicate, SIMT_AT) {
-    return simt::block_barrier(predicate != 0, at).any;
+    return simt::block_vote(predicate != 0, at).any;
 }
 
 // ---- the warp, with masks ---------------------------------------------------------------

@@ -92,7 +92,7 @@ class BlockReduce {
                                                  (unsigned)(valid - first));
             if (Block::lane() == 0) partials_.of_warp[Block::warp()] = total;
         }
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         if (Block::thread() != 0) return total;
         const int used = valid < Block::threads ? valid : Block::threads;
         for (int w = 1; w * warpSize < used; ++w) total = op(total, partials_.of_warp[w]);
@@ -272,7 +272,7 @@ class BlockScan {
             simt::collect<simt::PrefixPairs>(Block::mask(), Prefix{input, input}, op, at);
         const unsigned warp = Block::warp(), lane = Block::lane();
         if (lane + 1 == Block::lanes_of(warp)) partials_.of_warp[warp] = mine.upto;
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         T total = partials_.of_warp[0];
         for (unsigned w = 1; w < Block::warps(); ++w) {
             if (w == warp) {
@@ -300,7 +300,7 @@ class BlockScan {
             const T prefix = callback(aggregate);
             if (Block::lane() == 0) partials_.block_prefix = prefix;
         }
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         return after(partials_.block_prefix, mine, op);
     }
 
@@ -372,13 +372,13 @@ class BlockExchange {
     template <class Out>
     void StripedToBlocked(const T (&input)[ITEMS], Out (&output)[ITEMS], SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i) items_[striped(i)] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[blocked(i)];
     }
     template <class Out>
     void BlockedToStriped(const T (&input)[ITEMS], Out (&output)[ITEMS], SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i) items_[blocked(i)] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[striped(i)];
     }
     template <class Out>
@@ -398,14 +398,14 @@ class BlockExchange {
     void ScatterToBlocked(const T (&input)[ITEMS], Out (&output)[ITEMS], Rank (&ranks)[ITEMS],
                           SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i) items_[(int)ranks[i]] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[blocked(i)];
     }
     template <class Out, class Rank>
     void ScatterToStriped(const T (&input)[ITEMS], Out (&output)[ITEMS], Rank (&ranks)[ITEMS],
                           SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i) items_[(int)ranks[i]] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[striped(i)];
     }
     template <class Out, class Rank>  // a negative rank: not at all
@@ -413,7 +413,7 @@ class BlockExchange {
                                  Rank (&ranks)[ITEMS], SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i)
             if (ranks[i] >= 0) items_[(int)ranks[i]] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[striped(i)];
     }
     template <class Out, class Rank, class Valid>
@@ -421,7 +421,7 @@ class BlockExchange {
                                  Rank (&ranks)[ITEMS], Valid (&valid)[ITEMS], SIMT_AT) {
         for (int i = 0; i < ITEMS; ++i)
             if (valid[i]) items_[(int)ranks[i]] = input[i];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i) output[i] = items_[striped(i)];
     }
 
@@ -639,7 +639,7 @@ class BlockStore {
         const int thread = (int)Block::thread();
         if constexpr (transposes) {
             if (thread == 0) storage_.limit.Alias().valid = valid;
-            if constexpr (!striped) simt::block_barrier(false, at);
+            if constexpr (!striped) simt::block_barrier(at);
         }
         transpose(items, at);
         if constexpr (transposes) valid = storage_.limit.Alias().valid;
@@ -715,7 +715,7 @@ class BlockShuffle {
     Items& items_;
     void put(const T& item, simt::Site at) {
         items_.of_thread[Block::thread()] = item;
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
     }
 };
 
@@ -768,7 +768,7 @@ class BlockDiscontinuity {
     void put(T (&items)[ITEMS], simt::Site at) {
         ends_.first[Block::thread()] = items[0];
         ends_.last[Block::thread()] = items[ITEMS - 1];
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
     }
     template <int ITEMS, class Flag, class Op>
     void flag_heads(Flag (&heads)[ITEMS], T (&items)[ITEMS], Op op, const T* before) {
@@ -810,10 +810,10 @@ class BlockHistogram {
     template <class Counter>
     void Composite(T (&items)[ITEMS], Counter (&histogram)[BINS], SIMT_AT) {
         for (int b = (int)Block::thread(); b < BINS; b += Block::threads) counts_.of_bin[b] = 0;
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i)
             simt::atomic_add(&counts_.of_bin[(int)items[i]], 1u, simt::Scope::block);
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int b = (int)Block::thread(); b < BINS; b += Block::threads)
             histogram[b] = (Counter)(histogram[b] + counts_.of_bin[b]);
     }

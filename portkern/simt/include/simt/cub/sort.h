@@ -103,13 +103,13 @@ class BlockRadixSort {
             const bool last = begin + RADIX_BITS >= end;
             int ranks[ITEMS];
             rank(keys, ranks, begin, bits, descending, at);
-            simt::block_barrier(false, at);
+            simt::block_barrier(at);
             scatter(KeyExchange(phases_.keys), keys, ranks, last && striped, at);
             if constexpr (!keys_only) {
-                simt::block_barrier(false, at);
+                simt::block_barrier(at);
                 scatter(ValueExchange(phases_.values), values, ranks, last && striped, at);
             }
-            if (!last) simt::block_barrier(false, at);
+            if (!last) simt::block_barrier(at);
         }
     }
 
@@ -130,9 +130,9 @@ class BlockRadixSort {
             digit[i] = simt::RadixKey<K>::digit(keys[i], begin, bits, descending);
             ranks[i] = r.counts[(int)digit[i] * Block::threads + thread]++;
         }
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         scan_counts(r, at);
-        simt::block_barrier(false, at);
+        simt::block_barrier(at);
         for (int i = 0; i < ITEMS; ++i)
             ranks[i] += r.counts[(int)digit[i] * Block::threads + thread];
     }

@@ -23,9 +23,9 @@ template <class T>
 static inline T BlockReduceSum(T value, T* shared, SIMT_AT) {
     const int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
     value = WarpReduceSum(value, at);
-    simt::block_barrier(false, at);
+    simt::block_barrier(at);
     if (lane == 0) shared[warp] = value;
-    simt::block_barrier(false, at);
+    simt::block_barrier(at);
     value = (int)threadIdx.x < (int)blockDim.x / warpSize ? shared[lane] : T(0);
     if (warp == 0) value = WarpReduceSum(value, at);
     return value;
