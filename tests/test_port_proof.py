@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -441,6 +442,7 @@ int main(int argc, char** argv) {
     second<<<1, 64>>>(x, y);
     third<<<1, 64>>>(y, z);
     apart<<<1, 64>>>(w);
+    AFTER
     APIMemcpy(host, z, 256, APIMemcpyDeviceToHost);
     printf("%g after %d ms\n", host[40], rand());
     return 0;
@@ -448,12 +450,13 @@ int main(int argc, char** argv) {
 """
 
 
-def program(folder: Path, name: str, shuffle: str, *, before: str = "") -> Path:
+def program(folder: Path, name: str, shuffle: str, *, before: str = "", after: str = "") -> Path:
     api = "hip" if name.endswith("hip") else "cuda"
     header = f"#include <{'hip/hip_runtime.h' if api == 'hip' else 'cuda_runtime.h'}>"
     text = PROGRAM.replace("HEADER", header).replace("SHUFFLE", shuffle).replace("API", api)
     path = folder / name
-    path.write_text(text.replace("BEFORE", before), encoding="utf-8")
+    text = text.replace("BEFORE", before).replace("AFTER", after)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -499,6 +502,18 @@ def test_a_program_that_is_late_runs_with_smaller_numbers(tmp_path: Path) -> Non
     assert results["second"].outcome is Outcome.PROVEN
     assert results["second"].inputs == "its program with smaller numbers 1 file"
     assert results["second"].command.endswith("-- 1 file")
+
+
+@pytest.mark.full
+@COMPILES
+def test_a_program_without_an_end_shows_its_first_launches(tmp_path: Path) -> None:
+    after = "for (;;) third<<<1, 64>>>(y, z);"
+    original = program(tmp_path, "p.cu", CUDA_SHUFFLE, after=after)
+    ported = program(tmp_path, "p.hip", "__shfl_xor(v, o == 16 ? 32 : o)", after=after)
+    results = proven(original, ported, tmp_path / "work", run_s=2)
+    assert {results[name].outcome for name in ("first", "apart")} == {Outcome.PROVEN}
+    assert results["second"].outcome is Outcome.WRONG
+    assert re.fullmatch(r"the first \d+ launches of the program's own", results["first"].inputs)
 
 
 @COMPILES

@@ -49,6 +49,7 @@ def _run(asked: Execute, place: Path) -> ProgramOutcome:
         seed=asked.seed,
         record=place / RECORD if asked.record_bytes else None,
         record_bytes=asked.record_bytes,
+        launches=asked.launches,
     )
     counts = {"GCOV_PREFIX": str(place / "counts"), "GCOV_PREFIX_STRIP": "99"}
     with _writable(Path(asked.cwd)) as folder:

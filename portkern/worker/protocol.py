@@ -363,7 +363,8 @@ class Execute(Request[Executed]):
     """Run ``argv`` in a copy of the folder ``cwd`` with the SIMT executor's checkers for a target,
     by its name; it is killed after ``timeout_s``. ``warp`` overrides the target's width.
     ``record_bytes`` of what launches did to memory come back as the file RECORD, with ``coverage``
-    also what the program counted of itself."""
+    also what the program counted of itself. It ends after ``launches`` launches, if that is not
+    0."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -376,6 +377,7 @@ class Execute(Request[Executed]):
     seed: int = 1
     record_bytes: int = 0
     coverage: bool = False
+    launches: int = 0
 
 
 AnyRequest = (

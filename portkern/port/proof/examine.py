@@ -20,6 +20,8 @@ from portkern.spec.target import Target
 ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1))
 #: A launch that does not end accuses a port only where its original ends at once.
 _LATE, _QUICK_S = "SX405", 2.0
+#: What is looked at of a program that does not end: sanitizers take so many times as long.
+_PART = 8
 _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 
 
@@ -80,7 +82,7 @@ class _Progress:
 class Examiner:
     """``mode`` is that of the runs which are compared; sanitizers have a checked build. A program
     that does not end in time with its ``arguments`` has the first ``smaller`` ones with which it
-    ends."""
+    ends; if there are none, it ends after its first ``launches``."""
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class Examiner:
         self._runs, self._subject, self._mode = runs, subject, mode
         self._vendor, self._target, self._other = vendor, target, other
         self._limit_s, self._smaller = limit_s, smaller
-        self.arguments = arguments
+        self.arguments, self.launches = arguments, 0
         kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
         self._types = Types(kernels, subject.known)
         self._progress = _Progress()
@@ -142,19 +144,28 @@ class Examiner:
         self, program: Program, order: Order = "forward", seed: int = 1, *, record: bool = True
     ) -> Run:
         return self._runs.run(
-            program, order=order, seed=seed, arguments=self.arguments, record=record
+            program,
+            order=order,
+            seed=seed,
+            arguments=self.arguments,
+            record=record,
+            launches=self.launches,
         )
 
     def _first(self, program: Program) -> Run:
         run, given = self._run(program), self.arguments
-        is_long = run.is_late or run.seconds > self._limit_s  # the limit is longer in a crowd
-        for arguments in self._smaller if is_long else ():
+        if not run.is_late and run.seconds <= self._limit_s:  # it may take longer in a crowd
+            return run
+        for arguments in self._smaller:
             self.arguments = arguments
             again = self._run(program)
             if not self._cannot_serve(again):
                 return again
         self.arguments = given
-        return run
+        if not run.is_late or not run.launches:
+            return run
+        self.launches = _enough(run.launches)
+        return self._run(program)
 
     def _cannot_serve(self, run: Run) -> str:
         """Why the original's run says nothing about a port."""
@@ -299,6 +310,12 @@ class Examiner:
             tuple(progress.notes),
             tuple(progress.unfinished),
         )
+
+
+def _enough(launches: Sequence[LaunchRecord]) -> int:
+    """As many as have each kernel that they have, and a part that sanitizers have the time for."""
+    firsts = {launch.kernel: number for number, launch in reversed([*enumerate(launches, 1)])}
+    return max(*firsts.values(), len(launches) // _PART)
 
 
 def _reached(first: Run, run: Run) -> Sequence[LaunchRecord]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from portkern.port.hazard import Hazard
-from portkern.port.proof.arguments import OWN, SMALLER
+from portkern.port.proof.arguments import FIRST, OWN, SMALLER
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
@@ -72,6 +72,8 @@ def prove_program(
 
     whose = OWN if arguments == limits.arguments else SMALLER
     inputs = " ".join([whose, *map(shlex.quote, arguments)])
+    if examiner.launches:
+        inputs = f"{FIRST.format(examiner.launches)} of {inputs}"
     proofs = (
         replace(
             conclude(kernel, examination, _of(subject, kernel), hazards, inputs), command=command

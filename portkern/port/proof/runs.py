@@ -139,8 +139,10 @@ class Runs:
         seed: int = 1,
         arguments: Sequence[str] | None = None,
         record: bool = True,
+        launches: int = 0,
     ) -> Run:
-        """With all checkers in a checked build that is not recorded."""
+        """With all checkers in a checked build that is not recorded; its first ``launches``, if
+        that is not 0."""
         checked = program.mode == "check" and not record
         asked = Execute(
             (str(program.path), *(self._limits.arguments if arguments is None else arguments)),
@@ -153,6 +155,7 @@ class Runs:
             seed=seed,
             record_bytes=self._limits.record_bytes if record else 0,
             coverage=program.mode == "cover",
+            launches=launches,
         )
         begin = time.monotonic()
         ended = self._processes.run(asked)

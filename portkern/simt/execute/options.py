@@ -47,9 +47,9 @@ class ExecutorOptions:
     ended with SX405 when no block has finished for ``limit_s`` seconds. ``preempt`` switches
     threads at one checked access in so many. ``lockstep``: lanes of a warp advance together.
     ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``account``: what host code reads of
-    managed and pinned memory is counted too. ``findings`` is the file that
-    findings are appended to, ``record`` the one to which each launch appends what it did to device
-    memory, with at most ``record_bytes`` of contents."""
+    managed and pinned memory is counted too. After ``launches``, unless that is 0, the program
+    ends. ``findings`` is the file that findings are appended to, ``record`` the one to which each
+    launch appends what it did to device memory, with at most ``record_bytes`` of contents."""
 
     order: Order = "forward"
     seed: int = 1
@@ -65,6 +65,7 @@ class ExecutorOptions:
     lockstep: bool = False
     widen: bool = False
     account: bool = False
+    launches: int = 0
     findings: Path | None = None
     record: Path | None = None
     record_bytes: int = 64 << 20

@@ -544,24 +544,16 @@ api::Work kept_launch(Shape shape, Call call) {
         return api::launch_result();
     };
 }
-}  // namespace
 
-void launch(const Shape& shape, const Call& call) {
-    if (block) fatal(6, call.at, "a kernel launches a kernel");
-    if (api::capturing(shape.stream)) {
-        api::captured(shape.stream, api::Node::kernel, kept_launch(shape, call));
-        return;
-    }
-    // Threads of the host launch at the same time, of which the runtime runs one.
-    static std::mutex one_launch;
-    std::lock_guard<std::mutex> guard(one_launch);
+// Whether it counts as a launch, as it does in a record.
+bool run_alone(const Shape& shape, const Call& call) {
     if (const int refused = refuse_launch(shape)) {
         last_error = refused;
-        return;
+        return false;
     }
     if (!acceptable(shape, call)) {
         if (record::wanted()) record::refused(shape, call);
-        return;
+        return true;
     }
     install_signals();
     running_kernel = call.kernel;
@@ -587,6 +579,25 @@ void launch(const Shape& shape, const Call& call) {
     if (take_launch_wrote()) count_launch(call.kernel);
     flush_findings();
     running_kernel = "";
+    return true;
+}
+}  // namespace
+
+void launch(const Shape& shape, const Call& call) {
+    if (block) fatal(6, call.at, "a kernel launches a kernel");
+    if (api::capturing(shape.stream)) {
+        api::captured(shape.stream, api::Node::kernel, kept_launch(shape, call));
+        return;
+    }
+    bool is_last = false;
+    {
+        // Threads of the host launch at the same time, of which the runtime runs one.
+        static std::mutex one_launch;
+        static unsigned done;
+        std::lock_guard<std::mutex> guard(one_launch);
+        if (run_alone(shape, call)) is_last = ++done == config.launches;
+    }
+    if (is_last) exit(0);
 }
 
 void too_many_threads(unsigned most, Site at) {

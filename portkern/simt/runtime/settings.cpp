@@ -44,7 +44,7 @@ bool set(const std::string& key, const std::string& value) {
     for (const auto& f : flags)
         if (key == f.key) return *f.to = flag(value), true;
     const struct { const char* key; unsigned* to; } numbers[] = {
-        {"preempt", &config.preempt}, {"threads_block", &facts.threads_block},
+        {"preempt", &config.preempt}, {"launches", &config.launches}, {"threads_block", &facts.threads_block},
         {"block_x", &facts.block_max[0]}, {"block_y", &facts.block_max[1]},
         {"block_z", &facts.block_max[2]}, {"registers_unit", &facts.registers_unit},
         {"units", &facts.units}, {"blocks_unit", &facts.blocks_unit},
