@@ -19,6 +19,31 @@ struct Convolution {
   }
 };
 
+// Those elements of x that are `inside`; zeros in the other lanes. x has two elements at least.
+#if defined(__AVX512F__)
+PORTKERN_INLINE vec elements(const float* x, ivec at, ivec inside) {
+  const __mmask16 mask = _mm512_test_epi32_mask(as<__m512i>(inside), as<__m512i>(inside));
+  return as<vec>(_mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, as<__m512i>(at), x, 4));
+}
+
+template <typename Half>
+PORTKERN_INLINE vec elements(const Half* x, ivec at, ivec inside) {
+  // Each with the one before it, as 32 bits; the first with the one behind it.
+  const ivec zero = {}, before = at > 0 ? at - 1 : zero;
+  const __mmask16 mask = _mm512_test_epi32_mask(as<__m512i>(inside), as<__m512i>(inside));
+  const uvec two = as<uvec>(
+      _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), mask, as<__m512i>(before), x, 2));
+  return to_float(narrow(at > 0 ? two >> 16 : two & 0xffffu), Half());
+}
+#else
+template <typename T>
+PORTKERN_INLINE vec elements(const T* x, ivec at, ivec inside) {
+  float lanes[LANES];
+  for (int i = 0; i < LANES; ++i) lanes[i] = inside[i] ? float(x[at[i]]) : 0.0f;
+  return load(lanes);
+}
+#endif
+
 // Pixels side by side in one row of results and in one panel, and where the planes have what the
 // first element of a filter sees of them.
 struct Run {
@@ -28,7 +53,8 @@ struct Run {
 // The patches of `count` <= COLS pixels from `pixel` on. What they see of a channel is copied into
 // planes first, once for all elements of a filter: padding becomes zeros there, and each
 // `stride`-th element of a row a row of its own. A run of pixels is then a run of memory for every
-// element of the filter, and there are no bounds to look at.
+// element of the filter, and there are no bounds to look at. Where rows of results are short and their
+// steps long, that would be more work than to gather each element where it lies.
 class Patches {
  public:
   Patches(const Convolution& conv, int64_t pixel, int64_t count) : s(conv) {
@@ -44,6 +70,12 @@ class Patches {
     wide = (images * rows > 1 ? s.ow : count) + (s.kw - 1) / s.stride;
     phases = least(s.stride, s.kw);
     one = least(s.stride, s.kh) * phases * high * wide;
+    gathered = s.stride > 1 && s.ow < LANES && s.h * s.w > 1 &&
+               images * s.c * s.h * s.w < INT32_MAX;
+    if (gathered) {
+      locate(oy, ox, count);
+      return;
+    }
     int64_t from = (oy - top) * wide + ox - side;
     for (int64_t done = 0, n; done < count; done += n) {
       if (done % NR == 0) panels[done / NR] = index;
@@ -59,6 +91,7 @@ class Patches {
 
   // Floats of `planes`; vectors are read beyond the last.
   int64_t room() const {
+    if (gathered) return LANES;
     const int64_t most = least(s.c, 2 * KC / (s.kh * s.kw) + 2);
     return most * images * one + LANES;
   }
@@ -70,6 +103,7 @@ class Patches {
   }
 
   void prepare(int64_t first, int64_t depth) const {
+    if (gathered) return;
     const int64_t size = s.kh * s.kw, channel = first / size;
     for (int64_t i = 0; i < depth; ++i) {
       const int64_t p = first + i, ky = p / s.kw % s.kh, kx = p % s.kw;
@@ -84,7 +118,8 @@ class Patches {
   }
 
   template <bool PAIRS, int V>
-  void pack(int64_t, int64_t depth, int64_t col, int64_t, float* to) const {
+  void pack(int64_t first, int64_t depth, int64_t col, int64_t, float* to) const {
+    if (gathered) return gather<PAIRS, V>(first, depth, col, to);
     const Run *begin = runs + panels[col / NR], *end = runs + panels[col / NR + 1];
     for (int64_t i = 0; i < depth; i += STEP<PAIRS>, to += V * LANES) {
       const float *even = planes + offsets[i], *odd = planes + offsets[i + 1 < depth ? i + 1 : i];
@@ -102,11 +137,52 @@ class Patches {
 
  private:
   const Convolution s;
+  bool gathered;
+  // Of each pixel: the first row and column that it sees, and their element, counted from the first
+  // image's; of those after the last, rows that no image has.
+  int32_t ys[COLS + NR], xs[COLS + NR], places[COLS + NR];
   int64_t image, images, top, side, high, wide, phases;
   int64_t one;  // the planes' size of an image
   int64_t panels[COLS / NR + 2];
   Run runs[COLS + COLS / NR + 2];
   mutable int64_t offsets[2 * KC];
+
+  void locate(int64_t oy, int64_t ox, int64_t count) {
+    for (int64_t i = 0, n = 0; i < count + NR; ++i) {
+      const int64_t y = oy * s.stride - s.padding, x = ox * s.stride - s.padding;
+      ys[i] = i < count ? int32_t(y) : INT32_MIN / 2;
+      xs[i] = int32_t(x);
+      places[i] = int32_t(n * s.c * s.h * s.w + y * s.w + x);
+      if (i >= count || ++ox < s.ow) continue;
+      ox = 0;
+      if (++oy == s.oh) oy = 0, ++n;
+    }
+  }
+
+  template <bool PAIRS, int V>
+  void gather(int64_t first, int64_t depth, int64_t col, float* to) const {
+    for (int64_t i = 0; i < depth; i += STEP<PAIRS>)
+      for (int v = 0; v < V; ++v, to += LANES) {
+        const vec one = seen(first + i, col + v * LANES);
+        const vec two = PAIRS && i + 1 < depth ? seen(first + i + 1, col + v * LANES) : vec{};
+        store(to, PAIRS ? pair(one, two) : one);
+      }
+  }
+
+  // What element `term` of a filter sees at LANES pixels.
+  PORTKERN_METHOD vec seen(int64_t term, int64_t col) const {
+    const int32_t kx = int32_t(term % s.kw), ky = int32_t(term / s.kw % s.kh);
+    const int32_t at = int32_t(term / s.kw / s.kh * s.h * s.w) + ky * int32_t(s.w) + kx;
+    const ivec y = some(ys + col) + ky, x = some(xs + col) + kx;
+    const ivec inside = (as<uvec>(y) < uint32_t(s.h)) & (as<uvec>(x) < uint32_t(s.w));
+    return elements(s.x + image * s.c * s.h * s.w, some(places + col) + at, inside);
+  }
+
+  static PORTKERN_METHOD ivec some(const int32_t* from) {
+    ivec v;
+    memcpy(&v, from, sizeof(v));
+    return v;
+  }
 
   // A channel of an image, by phases of its rows and columns.
   void copy(const scalar_t* x, float* to) const {
