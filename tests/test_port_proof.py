@@ -25,6 +25,7 @@ from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.port.proof.runs import Program, Run, Runs
 from portkern.port.proof.text_output import difference
 from portkern.port.syntax import parse
+from portkern.port.translate import translate
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.options import Order
@@ -535,6 +536,24 @@ def test_a_run_of_the_port_that_is_cut_short_accuses_nobody(
     results = proven(original, ported, tmp_path / "work")
     assert Outcome.WRONG not in {proof.outcome for proof in results.values()}
     assert "order random the program did not end" in results["second"].why
+
+
+@pytest.mark.full
+@COMPILES
+def test_shuffles_by_pytorchs_names_are_proven(tmp_path: Path) -> None:
+    text = """#include <ATen/cuda/DeviceUtils.cuh>
+__global__ void sum(float* y, const float* x) {
+    float v = x[threadIdx.x];
+    for (int o = 1; o < 32; o *= 2) v += WARP_SHFL(v, (threadIdx.x + o) & 31);
+    y[threadIdx.x] = v;
+}
+void run(float* y, float* x) { sum<<<1, 128>>>(y, x); }
+"""
+    original, ported = tmp_path / "sum.cu", tmp_path / "sum.hip"
+    original.write_text(text, encoding="utf-8")
+    for made, outcome in ((translate(text, "sum.cu").text, Outcome.PROVEN), (text, Outcome.WRONG)):
+        ported.write_text(f"#include <hip/hip_runtime.h>\n{made}", encoding="utf-8")
+        assert proven(original, ported, tmp_path / outcome.name)["sum"].outcome is outcome
 
 
 @pytest.mark.full

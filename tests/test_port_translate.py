@@ -211,6 +211,15 @@ def test_calls_in_each_other_s_arguments_nest() -> None:
     assert got.count("(") == got.count(")")
 
 
+def test_shuffles_by_pytorchs_names_keep_warps_of_32_lanes() -> None:
+    text = "#include <ATen/cuda/DeviceUtils.cuh>\n__device__ float f(float v) { CALL }\n"
+    assert "WARP_SHFL_XOR(v, 1, 32);" in hip(text.replace("CALL", "return WARP_SHFL_XOR(v, 1);"))
+    given = text.replace("CALL", "return WARP_SHFL_XOR(v, 1, 16);")
+    assert "WARP_SHFL_XOR(v, 1, 16);" in hip(given)
+    own = "#define WARP_SHFL_XOR(v, by) own(v, by)\n" + text
+    assert "WARP_SHFL_XOR(v, 1);" in hip(own.replace("CALL", "return WARP_SHFL_XOR(v, 1);"))
+
+
 def test_code_for_any_width_keeps_it() -> None:
     assert "warpSize / 2" in hip(ANY_WIDTH)
     assert "__shfl_down(v, o)" in hip(ANY_WIDTH)

@@ -39,6 +39,9 @@ _VOTES = frozenset(["__any", "__all", "__ballot"])
 _OTHERS = (
     frozenset(["__match_any_sync", "__match_all_sync", "__activemask", "__syncwarp"]) | _REDUCTIONS
 )
+#: PyTorch's, for both vendors, with the mask last: their width is the device's by default too.
+_OF_TORCH = frozenset(["WARP_SHFL", "WARP_SHFL_UP", "WARP_SHFL_DOWN", "WARP_SHFL_XOR"])
+_TORCH_HEADER = "DeviceUtils.cuh"
 WARP_FUNCTIONS = _SHUFFLES | _VOTES | _OTHERS | {f"{name}_sync" for name in _SHUFFLES | _VOTES}
 _FULL = frozenset(["-1", "~0", "UINT_MAX", "UINT32_MAX", "ULONG_MAX"])
 _CASTS = frozenset(
@@ -52,14 +55,21 @@ _ASSIGNMENTS = frozenset(["=", "&=", "|=", "^=", "+=", "-=", "++", "--", "<<", "
 
 def translate_warps(draft: Draft) -> None:
     """Shuffles, votes, matches, reductions over a warp, and ``warpSize``."""
-    any_width = takes_any_width(draft)
+    any_width, names = takes_any_width(draft), _names(draft)
     for i, token in enumerate(draft.code.tokens):
         if token.kind is not Kind.NAME or not draft.is_free_name(i):
             continue
-        if token.text in WARP_FUNCTIONS and not _is_declared(draft, i):
+        if token.text in names and not _is_declared(draft, i):
             _WarpCall(draft, i, any_width).translate()
     if not any_width:
         _fix_width(draft)
+
+
+def _names(draft: Draft) -> frozenset[str]:
+    """Of the warp functions that the file may call."""
+    if _TORCH_HEADER not in draft.code.source:
+        return WARP_FUNCTIONS
+    return WARP_FUNCTIONS | {name for name in _OF_TORCH if not _declares(draft, name)}
 
 
 def takes_any_width(draft: Draft) -> bool:
@@ -67,8 +77,8 @@ def takes_any_width(draft: Draft) -> bool:
     text = draft.code.text
     if "warpSize" not in text or _declares(draft, "warpSize"):
         return False
-    used = WARP_FUNCTIONS.intersection(text)
-    shuffles = {f"{name}_sync" for name in _SHUFFLES} | _SHUFFLES
+    used = _names(draft).intersection(text)
+    shuffles = {f"{name}_sync" for name in _SHUFFLES} | _SHUFFLES | _OF_TORCH
     if not used & shuffles or used - shuffles - {"__syncwarp", "__any_sync", "__all_sync"}:
         return False
     against = (_means_32_lanes, _names_lanes, _needs_constant)
@@ -215,7 +225,7 @@ class _WarpCall:
         self.close = draft.code.partner[self.i + 1]
         self.full = not self.masked or not parts or is_full(draft, *parts[0])
         self.before = draft.shown(self.i, self.close + 1)
-        if self.base in _SHUFFLES:
+        if self.base in _SHUFFLES | _OF_TORCH:
             self._shuffle()
         elif self.base in _VOTES:
             self._vote()

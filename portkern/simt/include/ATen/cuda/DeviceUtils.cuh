@@ -4,15 +4,6 @@
 #include "../../c10/util/Half.h"
 #include "../../cuda_runtime.h"
 
-static inline unsigned WARP_BALLOT(int predicate, unsigned mask = 0xffffffff, SIMT_AT) {
-    return __ballot_sync(mask, predicate, at);
-}
-#define SIMT_TORCH_SHUFFLE(NAME, FUNCTION, T)                                                     \
-    template <class V>                                                                            \
-    static inline V NAME(V value, T by, int width = warpSize, unsigned mask = 0xffffffff,         \
-                         SIMT_AT) {                                                               \
-        return (V)FUNCTION(mask, simt::torch_shuffled(value), by, width, at);                     \
-    }
 namespace simt {
 template <class T>
 static inline auto torch_shuffled(T value) {
@@ -20,11 +11,37 @@ static inline auto torch_shuffled(T value) {
     else return value;
 }
 }  // namespace simt
+// On AMD's GPUs of the lanes that are there: PyTorch's masks have 32 bits and are CUDA's alone.
+#if SIMT_HIP
+#define SIMT_TORCH_SHUFFLE(NAME, FUNCTION, T)                                                     \
+    template <class V>                                                                            \
+    static inline V NAME(V value, T by, int width = warpSize, unsigned = 0xffffffff, SIMT_AT) {   \
+        return (V)FUNCTION(simt::torch_shuffled(value), by, width, at);                           \
+    }
+SIMT_TORCH_SHUFFLE(WARP_SHFL, __shfl, int)
+SIMT_TORCH_SHUFFLE(WARP_SHFL_XOR, __shfl_xor, int)
+SIMT_TORCH_SHUFFLE(WARP_SHFL_UP, __shfl_up, unsigned)
+SIMT_TORCH_SHUFFLE(WARP_SHFL_DOWN, __shfl_down, unsigned)
+static inline unsigned long long WARP_BALLOT(int predicate, SIMT_AT) {
+    return __ballot(predicate, at);
+}
+static inline void WARP_SYNC(unsigned = 0xffffffff) {}
+#else
+#define SIMT_TORCH_SHUFFLE(NAME, FUNCTION, T)                                                     \
+    template <class V>                                                                            \
+    static inline V NAME(V value, T by, int width = warpSize, unsigned mask = 0xffffffff,         \
+                         SIMT_AT) {                                                               \
+        return (V)FUNCTION(mask, simt::torch_shuffled(value), by, width, at);                     \
+    }
 SIMT_TORCH_SHUFFLE(WARP_SHFL, __shfl_sync, int)
 SIMT_TORCH_SHUFFLE(WARP_SHFL_XOR, __shfl_xor_sync, int)
 SIMT_TORCH_SHUFFLE(WARP_SHFL_UP, __shfl_up_sync, unsigned)
 SIMT_TORCH_SHUFFLE(WARP_SHFL_DOWN, __shfl_down_sync, unsigned)
-#undef SIMT_TORCH_SHUFFLE
+static inline unsigned WARP_BALLOT(int predicate, unsigned mask = 0xffffffff, SIMT_AT) {
+    return __ballot_sync(mask, predicate, at);
+}
 static inline void WARP_SYNC(unsigned mask = 0xffffffff, SIMT_AT) {
     simt::warp_barrier(simt::cuda_mask(mask), at);
 }
+#endif
+#undef SIMT_TORCH_SHUFFLE
