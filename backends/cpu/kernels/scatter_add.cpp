@@ -1,7 +1,7 @@
 #include <portkern/rows.h>
 
 #define PARALLEL_FROM 32768  // knob: 8192 32768 131072
-#define TILE 1024            // knob: 256 1024 4096
+#define TILE 4096            // knob: 1024 4096 16384
 #define NARROW 16            // knob: 4 8 16 32
 #define FEW 4096             // knob: 1024 4096 16384
 
@@ -39,13 +39,17 @@ static int by_lists(const scalar_t* x, const int64_t* index, const scalar_t* src
     next[i] = first[index[i]];
     first[index[i]] = i;
   }
-  // In the order of memory, some kilobytes at a time: threads then share a row that many others are
-  // added to.
-  const int64_t tiles = (dim + TILE - 1) / TILE, some = dim < TILE ? 16 * TILE / dim : 16;
+  // Tiles of equal width, one for each thread at least, in the order of memory and several at a time:
+  // threads then share a row that many others are added to.
+  const int64_t threads = thread_count(), room = (dim + TILE - 1) / TILE;
+  const int64_t tiles = rows * room < threads && dim > threads * LANES ? threads : room;
+  const int64_t wide = (dim + tiles - 1) / tiles, jobs = rows * tiles;
+  const int64_t some = jobs < 16 * threads ? 1 : jobs < 1024 * threads ? jobs / (16 * threads) : 64;
 #pragma omp parallel for schedule(dynamic, some) if ((rows + n) * dim >= PARALLEL_FROM)
-  for (int64_t job = 0; job < rows * tiles; ++job) {
-    const int64_t row = job / tiles, j = job % tiles * TILE, at = row * dim + j;
-    add_tile(x + at, src + j, y + at, next, first[row], dim - j < TILE ? dim - j : TILE, dim);
+  for (int64_t job = 0; job < jobs; ++job) {
+    const int64_t row = job / tiles, j = job % tiles * wide, at = row * dim + j;
+    const int64_t width = dim - j < wide ? dim - j : wide;
+    if (width > 0) add_tile(x + at, src + j, y + at, next, first[row], width, dim);
   }
   return 0;
 }

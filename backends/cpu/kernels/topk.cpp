@@ -73,6 +73,22 @@ static void row_topk(const scalar_t* x, scalar_t* values, int64_t* indices, int6
   }
 }
 
+// The first of the largest: each lane keeps its own, and where it stood.
+static void row_top1(const scalar_t* x, scalar_t* value, int64_t* index, int64_t cols) {
+  uvec low = ~uvec{}, at = {};
+  for (int64_t i = 0; i < cols; i += LANES) {
+    const int64_t left = cols - i;
+    const uvec rank = ranks(left < LANES ? load(x + i, left, -INFINITY) : load(x + i));
+    at = rank < low ? uint32_t(i) + uvec{} : at;
+    low = rank < low ? rank : low;
+  }
+  uint64_t best = UINT64_MAX;
+  for (uint32_t lane = 0; lane < LANES; ++lane)
+    best = std::min(best, uint64_t(low[lane]) << 32 | (at[lane] + lane));
+  *index = int64_t(uint32_t(best));
+  *value = x[*index];
+}
+
 // Of a row that is one vector each element's place is the number of those before it in the order.
 static void narrow_row(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t cols,
                        int64_t k) {
@@ -99,6 +115,12 @@ extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64
 #pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
     for (int64_t row = 0; row < rows; ++row)
       narrow_row(x + row * cols, values + row * k, indices + row * k, cols, k);
+    return 0;
+  }
+  if (k == 1) {
+#pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
+    for (int64_t row = 0; row < rows; ++row)
+      row_top1(x + row * cols, values + row, indices + row, cols);
     return 0;
   }
   const int64_t room = 2 * (k + BLOCK);
