@@ -5,9 +5,10 @@
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns; earlier=PATH also by the portkern that is
-installed in that folder (pip install --target), such as one without cross-checks. cpu and gpu: a
-source from a file to its verdict, in a new process and in a warm one. kernelbench: the same kernel
-in a checkout's own evaluator, its process included and not; no figure without a checkout.
+installed in that folder (pip install --target), such as one without cross-checks, and by this one
+with the kernels of that one, as what compilers take for a kernel is no evaluator's cost. cpu and
+gpu: a source from a file to its verdict, in a new process and in a warm one. kernelbench: the same
+kernel in a checkout's own evaluator, its process included and not; no figure without a checkout.
 """
 
 from __future__ import annotations
@@ -25,8 +26,15 @@ from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
-RUN = "import sys; from portkern.cli.main import main; sys.exit(main())"
-MATRIX = "matrix ops=basic targets=host backends=cpu workloads=ci track=false".split()
+#: By its entry point, which an earlier portkern has elsewhere.
+RUN = (
+    "import sys; from importlib.metadata import distribution; "
+    "[main] = distribution('portkern').entry_points.select(group='console_scripts'); "
+    "sys.exit(main.load()())"
+)
+#: By name, as sets of them change: one of each way to go through memory.
+OPS = "[relu,gelu,add,sum,softmax,layernorm,rmsnorm,matmul,transpose,cumsum]"
+MATRIX = f"matrix ops={OPS} targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
 PARTS = {"containment", "cpu", "gpu", "kernelbench"}
 #: As KernelBench's own scripts ask for.
@@ -37,7 +45,8 @@ UNUSED = ("dotenv", "openai", "litellm", "requests", "tqdm")
 WAYS = {
     "none": "without containment",
     "rounds": "contained, five rounds to each race instead of known medians",
-    "earlier": "by portkern before the jail and the cross-checks, also of five rounds",
+    "theirs": "the same of five rounds, with the kernels of portkern before the jail",
+    "earlier": "these by portkern before the jail and the cross-checks, also of five rounds",
 }
 
 
@@ -104,8 +113,9 @@ def table(measured: dict[str, Any]) -> str:
 
 def containment(pairs: int, earlier: str) -> dict[str, Any]:
     """The order within a round alternates: what drifts meets all. An earlier portkern is held
-    against a run of as many rounds as it had: races have gone on until medians are known since."""
-    ways = ["all", "none", *(["rounds", "earlier"] if earlier else [])]
+    against a run of its kernels in as many rounds as it had: races have gone on until medians are
+    known since."""
+    ways = ["all", "none", *(["rounds", "theirs", "earlier"] if earlier else [])]
     taken: dict[str, list[float]] = {way: [] for way in ways}
     candidates = 0
     for number in range(pairs):
@@ -116,7 +126,8 @@ def containment(pairs: int, earlier: str) -> dict[str, Any]:
     found: dict[str, Any] = {"candidates": candidates, "samples_s": taken}
     for way in ways:
         found[f"{way}_s"] = statistics.median(taken[way])
-    for now, way in (("all", "none"), ("all", "rounds"), ("rounds", "earlier")):
+    beside = {"none": "all", "rounds": "all", "theirs": "rounds", "earlier": "theirs"}
+    for way, now in beside.items():
         if way not in taken:
             continue
         both = list(zip(taken[now], taken[way], strict=True))
@@ -144,7 +155,9 @@ def _matrix(way: str, earlier: str) -> tuple[float, int]:
             else {"PORTKERN_CONTAINMENT": "none" if way == "none" else "all"}
         )
         argv = [sys.executable, "-c", RUN, *MATRIX, f"reports={folder}", "run=cost"]
-        argv += ["budget_s=0"] if way == "rounds" else []
+        argv += ["budget_s=0"] if way in ("rounds", "theirs") else []
+        if way == "theirs":
+            argv += [f"kernels={earlier}/portkern/backends/cpu/kernels", "tuned=false"]
         seconds, _ = _timed(argv, environment, codes=(0, 1))
         lines = (Path(folder) / "cost" / "records.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from portkern.cells.run import Matrix, Progress
@@ -130,6 +131,29 @@ def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> 
     times = {r.target: r.timing for r in records if r.workload.name == "1000"}
     assert len(times) == 2
     assert times["opencl_generic"] == times["x86_64"]
+
+
+@pytest.mark.full
+def test_kernels_that_wait_for_their_turn_are_loaded_and_stand_still(tmp_path: Path) -> None:
+    waiting: list[int] = []
+
+    def look(progress: Progress) -> None:
+        if progress.record is not None:
+            mine = psutil.Process().children(recursive=True)
+            waiting.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
+
+    asked = cells(ops=["relu", "gelu"], workloads=["ci"])
+    matrix = Matrix(
+        asked,
+        "test",
+        RecordFile(tmp_path / "records.jsonl"),
+        ArtifactCache(tmp_path / "artifacts"),
+        QUICK,
+        report=look,
+    )
+    assert {record.verdict for record in matrix.execute()} == {Verdict.PASSED}
+    assert waiting[0] >= 2  # gelu's in both languages
+    assert waiting[-1] == 0
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

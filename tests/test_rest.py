@@ -7,11 +7,12 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from portkern.evaluator import busy_threads, processor_time
+from portkern.evaluator import busy_threads, processor_time, standstill
 
 #: Of JAX, where another test has loaded it: what is forked here becomes another program at once.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -54,6 +55,24 @@ def start() -> Iterator[Start]:
 def test_a_process_that_spins_is_restless(code: str, start: Start) -> None:
     pid = start(code)
     assert busy_threads.processes_at_work({pid}) == {pid}
+
+
+@pytest.mark.parametrize("code", [SPIN, IN_A_THREAD, IN_A_CHILD], ids=["main", "thread", "child"])
+def test_what_is_stopped_stands_still_until_it_goes_on(code: str, start: Start) -> None:
+    pid = start(code)
+    assert standstill.stop(pid)
+    before = processor_time.ran_s(pid)
+    time.sleep(0.1)
+    assert processor_time.ran_s(pid) == before
+    standstill.go_on(pid)
+    assert busy_threads.processes_at_work({pid}) == {pid}
+
+
+def test_who_has_ended_stands_still() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert standstill.stop(ended.pid)
+    standstill.go_on(ended.pid)
 
 
 @pytest.mark.full

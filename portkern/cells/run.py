@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from threading import Lock
 
 from portkern.cells.selection import Cell
@@ -94,8 +96,8 @@ class Matrix:
             groups = _by_problem(emulated)
             for trial in [pool.submit(self._try, group, built) for group in groups]:
                 trial.result()
-        for group in _by_problem(hardware):
-            self._try(group, built)
+        for groups in _loaded_together(_by_problem(hardware)):
+            self._try_in_turn(groups, built)
 
     def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
         """One kernel and dtype for all its targets; the cells of one target share the build."""
@@ -111,23 +113,42 @@ class Matrix:
         return [(cell, by_identity[_identity(cell)]) for cell in cells]
 
     def _try(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> None:
-        """All kernels of one op and dtype, workload by workload."""
-        shared: dict[tuple[str, str], Contestant] = {}  # targets with one artifact and venue
-        for cell in cells:
-            contestant = _contestant(cell, built[_identity(cell)])
-            shared.setdefault(_venue_identity(contestant), contestant)
-        order = {key: index for index, key in enumerate(shared)}
-        op, dtype = cells[0].op, cells[0].dtype
+        """All kernels of one op and dtype."""
+        with self._trial(cells, built) as trial:
+            self._evaluate(trial, cells, built)
+
+    def _try_in_turn(
+        self, groups: Sequence[Sequence[Cell]], built: Mapping[tuple[str, str], Built]
+    ) -> None:
+        """Groups that each have the machine for themselves; those of some are loaded together, as a
+        compiler that does so may use one processor of many."""
+        with ExitStack() as opened:
+            trials = [opened.enter_context(self._trial(group, built)) for group in groups]
+            if len(trials) > 1:
+                with _pool() as pool:
+                    wait([load for trial in trials for load in trial.load_ahead(pool)])
+            for trial, group in zip(trials, groups, strict=True):
+                self._evaluate(trial, group, built)
+                trial.close()
+
+    def _trial(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> Trial:
+        contestants = list(_contestants(cells, built).values())
+        return Trial(cells[0].op, cells[0].dtype, contestants, self.options, self._devices)
+
+    def _evaluate(
+        self, trial: Trial, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
+    ) -> None:
+        """Workload by workload."""
+        order = {key: index for index, key in enumerate(_contestants(cells, built))}
         by_workload: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for cell in cells:
             by_workload[cell.workload_set, cell.workload.name].append(cell)
-        with Trial(op, dtype, list(shared.values()), self.options, self._devices) as trial:
-            for asked in by_workload.values():
-                results = trial.run(asked[0].workload)
-                for cell in asked:
-                    outcome = built[_identity(cell)]
-                    key = _venue_identity(_contestant(cell, outcome))
-                    self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
+        for asked in by_workload.values():
+            results = trial.run(asked[0].workload)
+            for cell in asked:
+                outcome = built[_identity(cell)]
+                key = _venue_identity(_contestant(cell, outcome))
+                self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
 
     def _emit(self, records: Iterable[Record]) -> None:
         with self._lock:
@@ -140,6 +161,8 @@ class Matrix:
             self.report(Progress(len(self.cells), len(self._records), new[-1]))
 
 
+#: So many groups of kernels are loaded at the same time: each worker has a compiler's memory.
+TOGETHER = 4
 #: What may have been the machine's fault, and is tried again.
 RETRIED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
 
@@ -183,6 +206,27 @@ def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:
     for cell in cells:
         groups[cell.op.name, cell.dtype].append(cell)
     return list(groups.values())
+
+
+def _loaded_together(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]:
+    """A few at a time, in their order; a group with kernels on a GPU, whose memory is one's own
+    while one is timed, by itself."""
+    on_gpu = [any(cell.target.is_gpu for cell in group) for group in groups]
+    for gpu, run in groupby(zip(on_gpu, groups, strict=True), key=itemgetter(0)):
+        same = [group for _, group in run]
+        size = 1 if gpu else TOGETHER
+        yield from (same[start : start + size] for start in range(0, len(same), size))
+
+
+def _contestants(
+    cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
+) -> dict[tuple[str, str], Contestant]:
+    """Targets with one artifact and venue share one."""
+    shared: dict[tuple[str, str], Contestant] = {}
+    for cell in cells:
+        contestant = _contestant(cell, built[_identity(cell)])
+        shared.setdefault(_venue_identity(contestant), contestant)
+    return shared
 
 
 def _contestant(cell: Cell, built: Built) -> Contestant:

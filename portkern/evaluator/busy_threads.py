@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import psutil
 
 from portkern.evaluator import processor_time
 
@@ -66,8 +64,8 @@ def processes_at_work(
     left = set(pids)
     for number, (settle_s, watch_s) in enumerate(WATCHES):
         time.sleep(settle_s if left else 0.0)
-        families = {pid: _family(pid) for pid in left}
-        before, start = {pid: _ran_s(families[pid]) for pid in left}, time.perf_counter()
+        families = {pid: list(processor_time.family(pid)) for pid in left}
+        before, start = {pid: processor_time.ran_s(pid) for pid in left}, time.perf_counter()
         if not number:
             meanwhile()
         ready: Counter[int] = Counter()
@@ -78,35 +76,15 @@ def processes_at_work(
         left = {
             pid
             for pid in left
-            if ready[pid] >= READY * LOOKS or _ran_s(_family(pid)) - before[pid] >= BUSY * watched_s
+            if ready[pid] >= READY * LOOKS
+            or processor_time.ran_s(pid) - before[pid] >= BUSY * watched_s
         }
     return left
 
 
-def _family(pid: int) -> Sequence[psutil.Process]:
-    """A process and all that it started; none where it has ended."""
-    try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
-
-
-def _ran_s(family: Sequence[psutil.Process]) -> float:
-    """In hundredths, with threads that have ended."""
-    total = 0.0
-    for process in family:
-        try:
-            times = process.cpu_times()
-            total += times.user + times.system
-        except psutil.Error:
-            continue
-    return total
-
-
-def _is_ready(process: psutil.Process) -> bool:
+def _is_ready(pid: int) -> bool:
     """Whether one of its threads runs, or would if it had a processor."""
-    for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:  # "12 (a name) R 1 …"
             if stat.read_text().rpartition(")")[2].split()[0] == "R":
                 return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -121,10 +121,18 @@ class Trial:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._ahead.shutdown(cancel_futures=True)
         self._pool.shutdown()
         self._runners.close_all()
         imported.close(self.op.reference)
+
+    def load_ahead(self, pool: Executor) -> list[Future[None]]:
+        """Load all kernels before it is their turn. Their workers then stand still until
+        :meth:`run`: nothing of theirs runs while others are timed."""
+        return self._runners.open_ahead(range(len(self.contestants)), pool, at_rest=True)
 
     def run(
         self, workload: Workload, *, distributions: Sequence[str] | None = None
@@ -166,6 +174,7 @@ class Trial:
     def _run(
         self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
     ) -> None:
+        self._runners.go_on()
         standing = self._healthy(range(len(self.contestants)), results)
         opening = self._runners.open_ahead(standing, self._pool)
         baselines = [
@@ -404,16 +413,23 @@ class Trial:
         if any(map(_cut_off, run.lost.items())):
             faults = {key: loss for key, loss in run.lost.items() if _is_own_fault(key, loss)}
             run, notes = self._race_once(racing, device, workload, bases)
+        timed = {}
         for index in racing:
-            own, own_notes = run, notes
+            timed[index] = run, notes
             if index not in faults and _doubtful(index, run):
                 self._runners.close(index)
-                own, own_notes = self._race_once([index], device, workload, bases)
+                timed[index] = self._race_once([index], device, workload, bases)
+
+        def finish(index: int) -> Result:
+            own, own_notes = timed[index]
             slowed = map(_slowed, sorted(own.watch.slowed))
             lost = faults.get(index, own.lost.get(index))
             result = self._finish(index, results[index], lost, _samples(own))
             result = _with_timed(result, own.compared.get(index))
-            results[index] = replace(result, findings=(*result.findings, *own_notes, *slowed))
+            return replace(result, findings=(*result.findings, *own_notes, *slowed))
+
+        # At once: what a GPU's process has mapped takes the system a while to tell.
+        results |= dict(zip(racing, self._pool.map(finish, racing), strict=True))
 
     def _race_once(
         self, racing: Sequence[int], device: str, workload: Workload, bases: Sequence[Base]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from portkern.errors import StorageError, WorkerError
-from portkern.evaluator import attribution, code_pages
+from portkern.evaluator import attribution, code_pages, standstill
 from portkern.evaluator.build import BuildRequest, Failure, StageLimits, explained, failure_of
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
@@ -91,6 +91,7 @@ class Workers:
         self._opened: dict[int, Opened] = {}
         self._baselines: dict[tuple[str, str], Opened | Failure] = {}
         self._failed_ahead: dict[int, Failure] = {}  # by index, until open() is asked for it
+        self._at_rest: list[int] = []
         self._rejected: dict[int, Failure] = {}  # by a compiler that works where it is loaded
 
     def open(self, index: int) -> Opened | Failure:
@@ -148,15 +149,33 @@ class Workers:
             return replace(failure, verdict=Verdict.BUILD_FAILED)
         return failure
 
-    def open_ahead(self, asked: Sequence[int], pool: Executor) -> list[Future[None]]:
-        """What :meth:`open` will answer once these are done."""
+    def open_ahead(
+        self, asked: Iterable[int], pool: Executor, *, at_rest: bool = False
+    ) -> list[Future[None]]:
+        """What :meth:`open` will answer once these are done. ``at_rest``: workers that have loaded
+        their kernels stand still until :meth:`go_on`."""
 
         def open_worker(index: int) -> None:
             opened = self.open(index)
             if isinstance(opened, Failure):
                 self._failed_ahead[index] = opened
+            elif at_rest:
+                self._stop(index, opened.session)
 
         return [pool.submit(open_worker, index) for index in asked]
+
+    def _stop(self, index: int, session: Session) -> None:
+        """One that cannot be stopped is closed, and opened anew when it is asked for."""
+        if standstill.stop(session.pid):
+            self._at_rest.append(index)
+        else:
+            session.close()
+
+    def go_on(self) -> None:
+        while self._at_rest:
+            session = self._opened[self._at_rest.pop()].session
+            if session.alive:
+                standstill.go_on(session.pid)
 
     def close(self, index: int) -> None:
         if index in self._opened:

@@ -1,0 +1,57 @@
+"""Processes that are kept from running until it is their turn, so that whatever is in them disturbs
+nobody who is timed before."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+
+from portkern.evaluator.processor_time import family
+
+#: Seconds in which all stand still; a thread stops when it is given a processor again.
+WITHIN_S = 10.0
+PAUSE_S = 0.001
+#: States of threads that are stopped or have ended, and of those that wait for the system alone, as
+#: the parent of a process does that was stopped before it began a program (vfork). They do not run,
+#: and may still start another: so many looks in a row must find none.
+STOPPED, WAITING, LOOKS = set("TtZX"), {"D"}, 20
+
+
+def stop(pid: int) -> bool:
+    """A process and all that it started, which none of them can refuse; whether all stand still.
+    They do not where new ones are started faster than one can look."""
+    stopped: set[int] = set()
+    deadline, unchanged = time.monotonic() + WITHIN_S, 0
+    while time.monotonic() < deadline:
+        states = {state for member in stopped for state in _states(member)}
+        new = set(family(pid)) - stopped  # after the states: who is stopped starts no others
+        unchanged = 0 if new or states - STOPPED - WAITING else unchanged + 1
+        if not new and (states <= STOPPED or unchanged > LOOKS):
+            return True
+        for member in new:
+            _signal(member, SIGSTOP)
+        stopped |= new
+        time.sleep(PAUSE_S)
+    return False
+
+
+def go_on(pid: int) -> None:
+    """A process and all that it started."""
+    for member in list(family(pid)):
+        _signal(member, SIGCONT)
+
+
+def _states(pid: int) -> Iterator[str]:
+    """Of its threads."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError, IndexError):  # it has ended
+            yield stat.read_text().rpartition(")")[2].split()[0]
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        os.kill(pid, number)
