@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -308,6 +310,22 @@ def test_kernels_are_run_in_the_interpreter_as_the_original_and_as_the_port(
     assert "its configuration" in proofs["of_the_first_block"].why
     coverage = proofs["same"].coverage
     assert coverage is not None and coverage.lines == coverage.lines_total
+
+
+def test_a_file_of_a_folder_without_a_package_file_imports_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    functions = importlib.import_module("portkern.backends.triton.library_functions")
+    package = tmp_path / "of_kernels"
+    (package / "more").mkdir(parents=True)
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "numbers.py").write_text("FACTOR = 3\n", encoding="utf-8")
+    text = f"{HEAD}from of_kernels.numbers import FACTOR\n\n@triton.jit\ndef k(x): pass\n"
+    (package / "more" / "k.py").write_text(text, encoding="utf-8")
+    found = functions.function_of(str(package / "more"), {"path": "k.py", "kernel": "k", "line": 5})
+    assert found.__module__ == "of_kernels.more.k"
 
 
 def test_a_stride_is_a_number_whatever_tensor_it_is_of() -> None:

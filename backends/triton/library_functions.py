@@ -138,10 +138,11 @@ def constant_of(value: object) -> object:
 
 
 def _module(root: Path, path: str) -> ModuleType:
-    """As part of its package where it is one, else by itself."""
+    """As part of its package where it is one, else by itself. A folder of a package may do without
+    a file of its own."""
     file = root / path
     top = file.parent
-    while (top / "__init__.py").is_file():
+    while top != top.parent and any((f / "__init__.py").is_file() for f in (top, top.parent)):
         top = top.parent
     for folder in (str(file.parent), str(top)):
         if folder not in sys.path:

@@ -95,9 +95,10 @@ def _write(
 
 
 def _top(root: Path) -> Path:
-    """The folder that the library is imported from: above its outermost package."""
+    """The folder that the library is imported from: above its outermost package, of which a folder
+    may do without a file of its own."""
     top = root
-    while (top / "__init__.py").is_file() and top != top.parent:
+    while top != top.parent and any((f / "__init__.py").is_file() for f in (top, top.parent)):
         top = top.parent
     # All of an environment is not the library's; its packages can be read in the jail anyway.
     return top if os.access(top, os.R_OK) else root
