@@ -334,15 +334,19 @@ def _evaluate_theirs(checkout: str, folder: str) -> None:
 def _timed(
     argv: list[str], environment: dict[str, str], codes: tuple[int, ...] = (0,)
 ) -> tuple[float, str]:
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+        tempfile.TemporaryDirectory() as place,
+    ):
         start = time.perf_counter()
-        done = subprocess.run(  # elsewhere: an earlier portkern must not find this one's modules
+        done = subprocess.run(  # where no modules are: an earlier portkern must not find this one's
             argv,
             env=os.environ | environment,
             stdout=out,
             stderr=err,
             check=False,
-            cwd=tempfile.gettempdir(),
+            cwd=place,
         )
         seconds = time.perf_counter() - start
         texts = [file.read() for file in (out, err) if file.seek(0) == 0]
