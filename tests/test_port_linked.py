@@ -8,10 +8,13 @@ import pytest
 
 from portkern.port import build_notes, library, linked, run
 from portkern.port.build_notes import BuildNotes
-from portkern.port.kernel_port import PortFile
+from portkern.port.kernel_port import PortFile, ProofLine
 from portkern.port.key import Keys
+from portkern.port.proof import Outcome
+from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
 from portkern.port.result import PortResult
+from portkern.port.translated import translated
 from portkern.simt.execute import runtime_library
 from portkern.spec import target
 from portkern.spec.backend import Missing
@@ -93,6 +96,27 @@ def test_the_plan_links_what_belongs_together(tmp_path: Path) -> None:
     assert "\nlinked=(kernels.cu fill.cpp); program main.cu\n" in plan
     assert "\nobject b.cu\n" in plan and "object kernels.cu" not in plan
     assert "gfx942 main.cu kernels.cu fill.cpp -o main" in build_notes.markdown(result, notes)
+
+
+def test_what_a_program_does_not_show_is_shown_by_a_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path / "lib", Makefile=MAKEFILE)
+    request = PortRequest(folder, "hip", (target.load("gfx942"),), tmp_path / "tree")
+    read = library.read(folder)
+    files = {file.source.path: file for file in translated(read, request)}
+    lines = {
+        "main.cu": ProofLine(outcome=Outcome.UNPROVEN, why="the program did not end"),
+        "kernels.cu": ProofLine(outcome=Outcome.PROVEN),
+    }
+    monkeypatch.setattr(
+        Prover, "_prove", lambda _, unit: {("kernels.cu", "shift"): lines[str(unit)]}
+    )
+    prover = Prover(request, read, files, tmp_path / "tree", tmp_path / "report")
+    path = PurePosixPath("kernels.cu")
+    shown = prover.proof(files[path], files[path].kernels[0], [path])
+    assert shown.outcome == Outcome.PROVEN
+    assert shown.why == "in a case of its own, as the program did not end"
 
 
 @pytest.mark.full

@@ -66,7 +66,7 @@ class Prover:
             return of_program
         own = self._proofs(path).get((file.name, kernel.name), _UNKNOWN)
         why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))
-        return replace(own, why=why)
+        return own.model_copy(update={"why": why})
 
     def linked(self, units: Sequence[PurePosixPath]) -> tuple[Path, ...]:
         """All files of the program that one of these is linked into."""
