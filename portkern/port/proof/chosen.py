@@ -13,6 +13,8 @@ from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter
 
 _BLOCK = 256
+#: What a type is guessed to be: indices cannot be floats.
+_TYPES = ("float", "int")
 _VALUE = re.compile(r"-?\d+|true|false")
 
 
@@ -27,7 +29,7 @@ class Chosen:
 
 def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
     """What to give the kernel's template: each instance that the source has, the smallest first;
-    a guess where it has none."""
+    guesses where it has none."""
     launch, offset = launch_of(kernel, texts)
     packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
     if packs:
@@ -39,7 +41,8 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
     found = found or texts.instances.named(kernel.name, kernel.template)
     shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
     chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
-    return chosen or [Chosen(_filled(kernel, (), shown))]
+    guesses = [_filled(kernel, (), shown, type_) for type_ in _TYPES]
+    return chosen or [Chosen(arguments) for arguments in dict.fromkeys(guesses)]
 
 
 def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
@@ -49,10 +52,15 @@ def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
     return next(iter([*whole, *own]), (None, len(texts.whole)))
 
 
-def _filled(kernel: Kernel, given: Sequence[str], shown: Mapping[str, str]) -> tuple[str, ...]:
+def _filled(
+    kernel: Kernel, given: Sequence[str], shown: Mapping[str, str], type_: str = _TYPES[0]
+) -> tuple[str, ...]:
     """Arguments for the whole template: what is not given is shown by the launch, or the template's
-    own, or guessed."""
-    others = [shown.get(p.name) or _default(p) or _guess(p) for p in kernel.template[len(given) :]]
+    own, or guessed, types as ``type_``."""
+    others = (
+        shown.get(p.name) or _default(p) or (type_ if is_type(p) else _guess(p))
+        for p in kernel.template[len(given) :]
+    )
     return (*given, *others)
 
 
@@ -64,8 +72,6 @@ def _default(parameter: Parameter) -> str:
 
 
 def _guess(parameter: Parameter) -> str:
-    if is_type(parameter):
-        return "float"
     return "true" if "bool" in parameter.type.split() else str(_constant(parameter.name))
 
 

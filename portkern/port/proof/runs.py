@@ -82,7 +82,7 @@ class Runs:
     def __init__(self, workdir: Path, data: Path, limits: Limits) -> None:
         self._limits = limits
         self._folder = workdir
-        self._built: dict[Wanted, Program | NotBuilt] = {}
+        self._built: dict[tuple[Wanted, bytes], Program | NotBuilt] = {}
         self._copies = ExitStack()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o755)  # in the jail, root's processes are nobody's
@@ -103,11 +103,13 @@ class Runs:
         self._copies.close()
 
     def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:
-        """Each once, whoever asks."""
-        new = list(dict.fromkeys(item for item in wanted if item not in self._built))
+        """Each once, whoever asks, as long as its file is the same."""
+        keys = [(item, item.source.path.read_bytes()) for item in wanted]
+        new = list(dict.fromkeys(key for key in keys if key not in self._built))
         with ThreadPoolExecutor(_COMPILERS_AT_ONCE) as pool:
-            self._built.update(zip(new, pool.map(self._build, new), strict=True))
-        return [self._built[item] for item in wanted]
+            made = pool.map(self._build, [item for item, _ in new])
+            self._built.update(zip(new, made, strict=True))
+        return [self._built[key] for key in keys]
 
     def _build(self, wanted: Wanted) -> Program | NotBuilt:
         source = wanted.source

@@ -277,13 +277,13 @@ static inline SIMT_B(Status_t) SIMT_LT(Matmul)(SIMT_LT(Handle_t) handle, SIMT_LT
     using namespace ::simt;
     blas::Gemm call{};
     const SIMT_B(Status_t) status =
-        detail::lt_call(*desc, layout_a, layout_b, layout_c, layout_d, &call);
+        ::simt::detail::lt_call(*desc, layout_a, layout_b, layout_c, layout_d, &call);
     if (status) return status;
     call.alpha = blas::scalar(alpha, (blas::Type)desc->scale);
     call.beta = blas::scalar(beta, (blas::Type)desc->scale);
-    call.a = detail::lt_matrix(a, layout_a, desc->transposed[0]);
-    call.b = detail::lt_matrix(b, layout_b, desc->transposed[1]);
-    call.c = detail::lt_matrix(c, layout_c, SIMT_BU(OP_N));
-    call.d = detail::lt_matrix(d, layout_d, SIMT_BU(OP_N));
-    return detail::SIMT_B(_status)(blas::gemm(handle, call, at));
+    call.a = ::simt::detail::lt_matrix(a, layout_a, desc->transposed[0]);
+    call.b = ::simt::detail::lt_matrix(b, layout_b, desc->transposed[1]);
+    call.c = ::simt::detail::lt_matrix(c, layout_c, SIMT_BU(OP_N));
+    call.d = ::simt::detail::lt_matrix(d, layout_d, SIMT_BU(OP_N));
+    return ::simt::detail::SIMT_B(_status)(blas::gemm(handle, call, at));
 }
