@@ -46,7 +46,7 @@ WAYS = {
     "none": "without containment",
     "rounds": "contained, five rounds to each race instead of known medians",
     "theirs": "the same of five rounds, with the kernels of portkern before the jail",
-    "earlier": "these by portkern before the jail and the cross-checks, also of five rounds",
+    "earlier": "by portkern before the jail and the cross-checks, also of five rounds",
 }
 
 
