@@ -34,6 +34,8 @@ struct source_location {
 #define SIMT_TLS __thread __attribute__((tls_model("initial-exec")))
 // A runtime function that must not be inlined, so that a fiber re-reads nothing stale after it.
 #define SIMT_API __attribute__((noinline, visibility("default")))
+// The same, called without a stub: where a signal finds a thread in one, no line is known.
+#define SIMT_API_DIRECT __attribute__((noplt)) SIMT_API
 
 // For accesses on the author's behalf: the place of one is a line of his only where it is inlined.
 #define SIMT_INLINE __attribute__((always_inline)) static inline
@@ -102,7 +104,7 @@ extern SIMT_TLS Block* SIMT_CONSTANT block;
 
 // The running thread returned from the kernel while fibers exist. Nobody's turn: another thread
 // starts in its place.
-SIMT_API Turn next_fiber();
+SIMT_API_DIRECT Turn next_fiber();
 
 static inline unsigned thread_rank() { return block->rank; }
 static inline int lane_id() { return (int)(block->rank % (unsigned)warpSize); }
@@ -117,7 +119,7 @@ enum class Sync : uint8_t { registers, memory };  // memory: also orders the lan
 
 // Blocks until every lane named in `mask` that has not exited arrives with the same `complete` and
 // mask; the last one runs `complete` once for all. Lanes not in `mask` are not waited for.
-SIMT_API Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync);
+SIMT_API_DIRECT Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync);
 SIMT_INLINE void together(Mask mask, void* own, Complete complete, Site at,
                           Sync sync = Sync::registers) {
     take_turn(arrive_named(mask, own, complete, at, sync));
@@ -125,7 +127,7 @@ SIMT_INLINE void together(Mask mask, void* own, Complete complete, Site at,
 
 // The same for operations without a mask (HIP's __shfl, __ballot, __activemask): the lanes that
 // stand at this place in the source together. Returns their mask.
-SIMT_API Turn arrive_active(void* own, Complete complete, Site at);
+SIMT_API_DIRECT Turn arrive_active(void* own, Complete complete, Site at);
 SIMT_INLINE Mask together_active(void* own, Complete complete, Site at) {
     take_turn(arrive_active(own, complete, at));
     return block->met;
@@ -151,7 +153,7 @@ static inline Mask full_mask() { return warpSize == 64 ? ~Mask{0} : (Mask{1} << 
 
 // ---- barriers ----------------------------------------------------------------------------
 
-SIMT_API Turn arrive_barrier(bool predicate, Site at);
+SIMT_API_DIRECT Turn arrive_barrier(bool predicate, Site at);
 SIMT_INLINE void block_barrier(Site at) { take_turn(arrive_barrier(false, at)); }
 SIMT_MEETING Votes block_vote(bool predicate, Site at) {
     take_turn(arrive_barrier(predicate, at));
@@ -272,15 +274,25 @@ SIMT_NO_CHECK void run_threads(void* closure) {
     while (next_thread());
 }
 #else
+// On its own: what a switch does to the registers would slow the loop of those that never wait.
+template <class F>
+__attribute__((noinline)) void run_fibers(F& f, bool returned) {
+    for (;; returned = true) {
+        if (returned) take_turn(next_fiber());
+        f();
+    }
+}
+
 template <class F>
 void run_threads(void* closure) {
     F& f = *static_cast<F*>(closure);
     Block* b = block;
+    if (b->fibers) return run_fibers(f, false);
     // Copies that stay in registers: through memory, each thread would wait for the one before.
     unsigned rank = b->rank, x = threadIdx.x;
     for (;;) {
         f();
-        if (SIMT_UNLIKELY(b->fibers)) break;
+        if (SIMT_UNLIKELY(b->fibers)) return run_fibers(f, true);
         if (++rank >= b->threads) {
             b->rank = rank;
             return;
@@ -294,10 +306,6 @@ void run_threads(void* closure) {
             }
         }
         threadIdx.x = x;
-    }
-    for (;;) {
-        take_turn(next_fiber());
-        f();
     }
 }
 #endif
