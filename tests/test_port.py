@@ -19,6 +19,8 @@ from portkern.port import build_notes
 from portkern.port.build_notes import BuildNotes
 from portkern.port.kernel_port import KernelPort, PortFile, Rung
 from portkern.port.result import PortResult
+from portkern.spec import registry, target
+from portkern.spec.backend import Ready
 
 FINE = """\
 #include <cstdio>
@@ -325,8 +327,34 @@ def test_hip_becomes_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     )
     port(source, "to=cuda", "prove=false", f"reports={tmp_path}", "json=true")
     assert json.loads(capsys.readouterr().out)["to"] == "cuda"
-    text = (tmp_path / "port-scale.hip" / "tree" / "scale.hip").read_text()
+    folder = tmp_path / "port-scale.hip"
+    text = (folder / "tree" / "scale.hip").read_text()
     assert "cudaDeviceSynchronize" in text and "hip" not in text.replace("scale.hip", "")
+    assert "nvcc -x cu" in (folder / "BUILD.md").read_text()
+
+
+def test_what_became_cuda_is_built_and_held_against_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe = registry.load("cuda").probe(target.load("sm_90"))
+    if not isinstance(probe, Ready) or "nvcc" not in probe.toolchain:
+        pytest.skip("no nvcc here")
+    source = tmp_path / "scale.hip"
+    source.write_text(
+        "#include <hip/hip_runtime.h>\n"
+        "__global__ void scale(float* x) {\n"
+        "  __shared__ float y[64];\n"
+        "  y[threadIdx.x] = *x;\n"
+        "  x[1] = y[0];\n"
+        "}\n"
+        "__global__ void wrong(float* x) { *x = nothing; }\n"
+    )
+    port(source, "to=cuda", "prove=false", f"reports={tmp_path}", "json=true")
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    scale, wrong = (row["targets"]["sm_90"] for row in kernels)
+    assert scale["resources"]["lds_bytes"] == 256 and scale["resources"]["vgprs"] > 0
+    assert scale["rung"] == "built" and wrong["resources"] is None
+    assert '"nothing" is undefined' in kernels[1]["why"]
 
 
 @pytest.mark.parametrize("words", [["--explain", "PK013"], ["explain=pk013"]])

@@ -14,6 +14,7 @@ from portkern.simt.torch_extension import module
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
 from portkern.spec.candidate import Candidate
+from portkern.spec.file_build import FileBuild, FileObject
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
 from portkern.toolchain import source_tree
@@ -21,7 +22,7 @@ from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
 from ..gpu import INCLUDE as PORTABLE
-from . import gpu, nvcc, nvrtc, source
+from . import gpu, nvcc, nvrtc, source, whole_file
 
 OLDEST = 75  # the first architecture that nvcc 13 compiles for
 
@@ -104,6 +105,9 @@ class CudaBackend(Backend):
         if isinstance(fallback, Missing):
             raise BackendUnavailable(str(why))
         return nvrtc.build(fallback, request, workdir)
+
+    def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
+        return whole_file.build(request, workdir)
 
     def declaration(self, signature: Signature, language: str) -> str:
         return abi.declaration(signature, signature.name, source.TYPES, stream="cudaStream_t")

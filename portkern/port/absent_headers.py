@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-_NOT_FOUND = re.compile(r"'([^']+)' file not found")
+from portkern.spec.target import Target
+
+#: As clang says it, and as nvcc's host compiler does.
+_NOT_FOUND = re.compile(r"'([^']+)' file not found|(\S+): No such file or directory")
 _ROCM = "install ROCm, whose hipcc is used where it is found"
 #: Path's beginning → what it belongs to and how it is had.
 _OF_ROCM = {
@@ -65,13 +68,18 @@ class Absent:
 def named(message: str) -> str:
     """The header that a compiler's error says is absent; '' when it says something else."""
     match = _NOT_FOUND.search(message)
-    return match[1] if match else ""
+    return match[1] or match[2] if match else ""
 
 
-def reason(header: str, target: str) -> Absent:
+def reason(header: str, target: Target) -> Absent:
+    amd = target.vendor == "amd"
     if _OF_CUDA.match(header):
-        return Absent(f"{header} is CUDA's, and {target} has none: it is to be translated", "code")
+        foreign = f"{header} is CUDA's, and {target.name} has none: it is to be translated"
+        return Absent(foreign, "code") if amd else Absent(f"this machine lacks {header}", "machine")
     for start, name in _OF_ROCM.items():
+        if header.startswith(start) and not amd:
+            foreign = f"{header} is of {name}, and {target.name} has none: it is to be translated"
+            return Absent(foreign, "code")
         if header.startswith(start):
             return Absent(f"this machine lacks {header} of {name}: {_ROCM}", "machine")
     for start, (name, remedy) in _OF_OTHERS.items():

@@ -39,6 +39,8 @@ class BuildNotes:
 
 
 def write(result: PortResult, notes: BuildNotes, folder: Path) -> None:
+    if result.to == "cuda":
+        atomic_write.write(folder / "BUILD.md", for_nvcc(result, notes))
     if result.to != "hip":
         return
     atomic_write.write(folder / "BUILD.md", markdown(result, notes))
@@ -73,6 +75,23 @@ def markdown(result: PortResult, notes: BuildNotes) -> str:
     )
 
 
+def for_nvcc(result: PortResult, notes: BuildNotes) -> str:
+    numbers = [target.removeprefix("sm_") for target in result.targets]
+    arch = [part for n in numbers for part in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
+    return "\n".join(
+        [
+            f"# Building {printable(result.name)} for NVIDIA GPUs",
+            "",
+            "Files keep their names, and the patch stays small: `-x cu` makes nvcc read `.hip` as",
+            f"CUDA. From the ported tree (`{printable(str(result.tree))}`):",
+            "",
+            *_indented(_lines(["nvcc", "-x", "cu", "-O3", *arch], notes)),
+            *_left_out(notes.left_out),
+            "",
+        ]
+    )
+
+
 def _for_both() -> list[str]:
     return [
         "CUDA's compiler takes the same files, by the lines that built them before: what it sees",
@@ -86,10 +105,14 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _hipcc(targets: Sequence[str], notes: BuildNotes) -> list[str]:
-    arch = [f"--offload-arch={target}" for target in targets]
+    return _lines(["hipcc", "-O3", *(f"--offload-arch={target}" for target in targets)], notes)
+
+
+def _lines(compiler: Sequence[str], notes: BuildNotes) -> list[str]:
+    """One for each object and program."""
     made = [["-c", source, "-o", f"{Path(source).stem}.o"] for source in notes.objects]
     made += [[p, *notes.linked.get(p, ()), "-o", Path(p).stem] for p in notes.programs]
-    lines = [shlex.join(["hipcc", "-O3", *arch, *notes.flags, *each]) for each in made]
+    lines = [shlex.join([*compiler, *notes.flags, *each]) for each in made]
     return lines or ["# no sources with kernels or launches"]
 
 

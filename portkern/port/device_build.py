@@ -1,4 +1,4 @@
-"""A HIP file becomes a real object for an AMD target, and its kernels are held against the limits.
+"""A HIP or CUDA file becomes a real object for a GPU, and its kernels are held against the limits.
 
 What this machine lacks is told apart from what is wrong with the code: the first is no fault of a
 port. Objects are kept by their content and by that of every header they included.
@@ -25,7 +25,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, KernelObject
 from portkern.spec.occupancy import Occupancy, occupancy
-from portkern.spec.target import AmdLimits, Target
+from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 from portkern.toolchain.compiler_log import ERROR, CompilerMessage, messages
 from portkern.toolchain.run_tool import cache_root
 
@@ -38,14 +38,14 @@ _FOLDER = "port-objects"
 
 @dataclass(frozen=True)
 class KernelResources:
-    """Registers of a thread (``sgprs``: of a wave), bytes of a block (``lds``) or of a thread
-    (``scratch``). ``occupancy`` is at a block of ``threads``, without dynamic LDS; ``exceeded``
-    says which limits no launch can keep, ``warnings`` what costs time."""
+    """Registers of a thread (``sgprs``: of a wave, on AMD), bytes of a block (``lds``, which is
+    shared memory) or of a thread (``scratch``). ``occupancy`` is at a block of ``threads``, without
+    dynamic LDS; ``exceeded`` says which limits no launch can keep, ``warnings`` what costs time."""
 
     kernel: str
     symbol: str
     vgprs: int
-    sgprs: int
+    sgprs: int | None
     agprs: int
     lds_bytes: int
     scratch_bytes: int
@@ -101,11 +101,11 @@ def build(
 ) -> Built | NotBuilt:
     """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them.
 
-    Raises ConfigError for a target without AMD's limits.
+    Raises ConfigError for a target that is no GPU of AMD's or NVIDIA's.
     """
-    if not isinstance(target.limits, AmdLimits):
-        raise ConfigError(f"Objects are built for AMD's targets, got {target.name}; try gfx942")
-    backend = registry.load("hip")
+    if not isinstance(target.limits, AmdLimits | NvidiaLimits):
+        raise ConfigError(f"Objects are built for GPUs, got {target.name}; try gfx942 or sm_90")
+    backend = registry.load("hip" if isinstance(target.limits, AmdLimits) else "cuda")
     probe = backend.probe(target)
     if isinstance(probe, Missing) or not isinstance(backend, FileBuilder):
         return NotBuilt(str(probe), cause="machine")
@@ -140,7 +140,9 @@ def _built(made: FileObject, target: Target, *, reused: bool = False) -> Built:
 
 def _resources(kernel: KernelObject, target: Target) -> KernelResources:
     limits = target.limits
-    assert isinstance(limits, AmdLimits)
+    assert isinstance(limits, AmdLimits | NvidiaLimits)
+    amd = isinstance(limits, AmdLimits)
+    most = limits.lds_block_bytes if isinstance(limits, AmdLimits) else limits.smem_block_bytes
     threads = min(kernel.threads, limits.threads_block)
     waves = occupancy(
         target,
@@ -150,10 +152,10 @@ def _resources(kernel: KernelObject, target: Target) -> KernelResources:
         agprs=kernel.agprs,
     )
     exceeded: list[str] = []
-    if kernel.lds_bytes > limits.lds_block_bytes:
+    if kernel.lds_bytes > most:
         exceeded.append(
-            f"{kernel.lds_bytes} bytes of LDS, and a block of {target.name} has at most "
-            f"{limits.lds_block_bytes}"
+            f"{kernel.lds_bytes} bytes of {'LDS' if amd else 'shared memory'}, and a block of "
+            f"{target.name} has at most {most}"
         )
     if kernel.threads > limits.threads_block:
         exceeded.append(
@@ -161,7 +163,8 @@ def _resources(kernel: KernelObject, target: Target) -> KernelResources:
         )
     warnings: list[str] = []
     if kernel.vgpr_spills:
-        warnings.append(f"{kernel.vgpr_spills} VGPRs spilled to scratch memory")
+        where = "VGPRs spilled to scratch memory" if amd else "registers spilled to local memory"
+        warnings.append(f"{kernel.vgpr_spills} {where}")
     elif kernel.scratch_bytes:
         warnings.append(f"{kernel.scratch_bytes} bytes of scratch memory per thread")
     if kernel.sgpr_spills:
@@ -203,7 +206,7 @@ def _not_built(error: BuildError, request: FileBuild) -> NotBuilt:
     line = first.line if Path(first.file).name == request.file.name else (own.line if own else 0)
     header = absent_headers.named(first.text)
     if header:
-        absent = absent_headers.reason(header, request.target.name)
+        absent = absent_headers.reason(header, request.target)
         return NotBuilt(absent.reason, log, line, absent.cause, header)
     place = "" if own is first else f" ({Path(first.file).name}:{first.line})"
     return NotBuilt(f"{words_of(first)}{place}", log, line)
@@ -270,7 +273,7 @@ class _Store:
 def _headers_digest() -> str:
     """Of the headers that come with portkern, and of how it builds."""
     digest = hashlib.sha256()
-    for folder in ("hip", "gpu"):
+    for folder in ("hip", "cuda", "gpu"):
         root = Path(str(files("portkern.backends"))) / folder
         for path in sorted(root.rglob("*")):
             if path.suffix in (".py", ".h") and "kernels" not in path.parts:

@@ -19,6 +19,7 @@ from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
 from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
+from portkern.simt.execute.machine import Language
 from portkern.spec.target import Target
 
 #: A header's kernels are looked for in the first so many sources that include it.
@@ -111,8 +112,6 @@ class FilePorter:
 
     def _build(self, asked: tuple[PurePosixPath, Target]) -> Built | NotBuilt:
         unit, target = asked
-        if target.vendor != "amd":
-            return NotBuilt("objects are made for AMD's GPUs alone; nvcc builds this file")
         include, defines = self._read.settings(unit)
         folders = tree.moved(
             (*self._request.include, *include),
@@ -122,7 +121,7 @@ class FilePorter:
         )
         macros = (*self._request.defines, *defines)
         made = self._compiled(unit, target, folders, macros)
-        if isinstance(made, Built) or not made.header:
+        if isinstance(made, Built) or not made.header or target.vendor != "amd":
             return made
         title, remark = stand_ins.title(made.header), ""
         again: Built | NotBuilt = made
@@ -153,7 +152,8 @@ class FilePorter:
         include: Sequence[Path],
         defines: Sequence[str],
     ) -> Built | NotBuilt:
-        source = ProofSource(self._ported / unit, "hip", tuple(include), tuple(defines))
+        language: Language = "hip" if target.vendor == "amd" else "cuda"
+        source = ProofSource(self._ported / unit, language, tuple(include), tuple(defines))
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
             workdir = Path(name)
 

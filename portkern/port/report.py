@@ -38,9 +38,10 @@ def resources(port: KernelPort) -> str:
     if used is None:
         return "not built"
     agprs = f"+{used.agprs}" if used.agprs else ""
-    parts = [f"{used.vgprs}{agprs} VGPR" if used.vgprs is not None else ""]
-    parts.append(f"{used.sgprs} SGPR" if used.sgprs is not None else "")
-    parts.append(f"{_size(used.lds_bytes)} LDS" if used.lds_bytes else "")
+    amd = used.sgprs is not None
+    parts = [f"{used.vgprs}{agprs} {'VGPR' if amd else 'registers'}" if used.vgprs else ""]
+    parts.append(f"{used.sgprs} SGPR" if amd else "")
+    parts.append(f"{_size(used.lds_bytes)} {'LDS' if amd else 'shared'}" if used.lds_bytes else "")
     parts.append(f"{used.spills} spills" if used.spills else "")
     parts.append(f"{used.scratch_bytes} B scratch" if used.scratch_bytes else "")
     parts.append(f"{used.occupancy:.0%} occupancy" if used.occupancy is not None else "")

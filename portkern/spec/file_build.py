@@ -25,7 +25,8 @@ class FileBuild:
 class KernelObject:
     """What an object file says of one kernel. ``name`` is readable, ``symbol`` the linker's.
 
-    Registers are a thread's (VGPRs, AGPRs) or a wave's (SGPRs); spills count registers.
+    Registers are a thread's (VGPRs, AGPRs) or a wave's (SGPRs); spills count registers. On NVIDIA
+    ``vgprs`` are a thread's registers, ``lds_bytes`` is shared memory, and there are no SGPRs.
     ``threads`` is the block size that it was compiled for at most.
     """
 
@@ -33,7 +34,7 @@ class KernelObject:
     symbol: str
     vgprs: int
     agprs: int
-    sgprs: int
+    sgprs: int | None
     lds_bytes: int
     scratch_bytes: int
     vgpr_spills: int
