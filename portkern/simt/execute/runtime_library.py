@@ -61,7 +61,7 @@ _MODES: Mapping[Mode, tuple[str, ...]] = {
         "-fsanitize-recover=all",
         "-fno-omit-frame-pointer",
     ),
-    "cover": ("-O1", "-g1", "-fwrapv", "--coverage"),
+    "cover": ("-O1", "-g1", "-fwrapv", "-DSIMT_COVER=1", "--coverage"),
 }
 # Compilers drop what is done to memory that is freed next.
 _KEEPS_HEAP = ("-fno-builtin-malloc", "-fno-builtin-free")

@@ -38,7 +38,11 @@ struct source_location {
 #define SIMT_API_DIRECT __attribute__((noplt)) SIMT_API
 
 // For accesses on the author's behalf: the place of one is a line of his only where it is inlined.
+#ifdef SIMT_COVER  // branches are counted: those of what a kernel calls are not its own
+#define SIMT_INLINE __attribute__((noinline, unused)) static
+#else
 #define SIMT_INLINE __attribute__((always_inline)) static inline
+#endif
 
 // A function that waits: what it returns to is foreseen only where each use of it is a place of its
 // own (switch.h).
