@@ -192,11 +192,22 @@ def test_a_compiler_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert no.cause == "time"
 
 
-def test_objects_are_built_for_amd_alone(tmp_path: Path) -> None:
+def test_objects_are_built_for_gpus_alone(tmp_path: Path) -> None:
     file = tmp_path / "source.hip"
     file.write_text(PROGRAM)
     with pytest.raises(ConfigError, match="gfx942"):
-        build(file, target.load("sm_90"), workdir=tmp_path)
+        build(file, target.load("x86_64"), workdir=tmp_path)
+
+
+def test_a_cuda_file_is_told_of_the_headers_of_hip(tmp_path: Path) -> None:
+    file = tmp_path / "source.cu"
+    file.write_text("#include <hipcub/hipcub.hpp>\n__global__ void k() {}\n")
+    no = build(file, target.load("sm_90"), workdir=tmp_path)
+    assert isinstance(no, NotBuilt)
+    if no.cause == "machine":
+        pytest.skip(no.reason)
+    assert no.header == "hipcub/hipcub.hpp"
+    assert "of hipCUB, and sm_90 has none: it is to be translated" in no.reason
 
 
 @pytest.mark.full
