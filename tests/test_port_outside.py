@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -27,17 +28,22 @@ __device__ inline float first(float v) { return __shfl_sync(0xffffffff, v, 0, LA
 """
 
 
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
 def written(folder: Path) -> PortRequest:
-    for name, text in {
+    files = {
         "program/k.cu": KERNEL,
         "program/Makefile": "FLAGS = -I../shared\n",
         "shared/block/first.h": FIRST,
         "shared/block/lanes.h": "#define LANES 32\n",
         "shared/host.h": "inline int answer() { return 42; }\n",
         "shared/unused.h": "__device__ inline int unused() { return 1; }\n",
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    }
+    write(folder, files)
     return PortRequest(
         folder / "program", "hip", (target.load("gfx942"),), folder / "tree", run_s=60.0
     )
@@ -79,14 +85,13 @@ def test_the_trees_copy_comes_before_the_folder_itself(tmp_path: Path) -> None:
 def test_of_folders_that_the_user_names_only_the_projects_own_cuda_is_translated(
     tmp_path: Path,
 ) -> None:
-    for name, text in {
+    files = {
         "program/k.cu": '#include "ours.h"\n#include <theirs.h>\n__global__ void k(float* x) {}\n',
         "given/ours.h": '#include <cuda_fp16.h>\n#include "more.h"\n__device__ half h();\n',
         "given/more.h": "#define LANES 32\n",
         "given/theirs.h": "#include <cuda_fp16.h>\n__device__ half g();\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    }
+    write(tmp_path, files)
     for path in (tmp_path / "program", tmp_path / "program/k.cu"):
         request = PortRequest(
             path, "hip", (target.load("gfx942"),), tmp_path / "tree", include=(tmp_path / "given",)

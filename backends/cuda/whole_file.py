@@ -5,13 +5,13 @@ Host code is parsed and not compiled: its headers must be there.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from portkern.errors import BackendUnavailable, BuildError
+from portkern.errors import BackendUnavailable
 from portkern.spec.backend import Missing, Resources
 from portkern.spec.file_build import FileBuild, FileObject, KernelObject
 from portkern.spec.target import NvidiaLimits
+from portkern.toolchain import make_rule
 from portkern.toolchain.run_tool import run_tool
 
 from . import nvcc, ptxas
@@ -66,13 +66,7 @@ def _kernel(used: Resources, request: FileBuild) -> KernelObject:
 
 
 def _headers(listed: Path, compiler: nvcc.Nvcc) -> tuple[Path, ...]:
-    """Of a list as make reads it, without the toolkit's own. Raises BuildError where the compiler
-    wrote none."""
-    try:
-        text = listed.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise BuildError(f"The compiler did not list what it included: {error}") from error
-    _, _, after = text.replace("\\\n", " ").partition(": ")
+    """Without the toolkit's own."""
     toolkit = compiler.path.resolve().parents[1]
-    paths = (Path(part.replace("\\ ", " ")) for part in re.split(r"(?<!\\)\s+", after) if part)
+    paths = make_rule.prerequisites(listed)
     return tuple(path for path in paths if not path.resolve().is_relative_to(toolkit))

@@ -6,12 +6,12 @@ Host code is parsed, as device compilation does, and not compiled: its headers m
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
-from portkern.errors import BackendUnavailable, BuildError
+from portkern.errors import BackendUnavailable
 from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileObject
+from portkern.toolchain import make_rule
 from portkern.toolchain.run_tool import run_tool
 
 from ..gpu import INCLUDE as PORTABLE
@@ -116,11 +116,5 @@ def _outputs(request: FileBuild, workdir: Path) -> tuple[Path, Path]:
 
 
 def _headers(listed: Path, *ours: Path) -> tuple[Path, ...]:
-    """Of a list as make reads it. Raises BuildError where the compiler wrote none."""
-    try:
-        text = listed.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise BuildError(f"The compiler did not list what it included: {error}") from error
-    _, _, after = text.replace("\\\n", " ").partition(": ")
-    paths = (Path(part.replace("\\ ", " ")) for part in re.split(r"(?<!\\)\s+", after) if part)
+    paths = make_rule.prerequisites(listed)
     return tuple(p for p in paths if p not in ours and not p.is_relative_to(HOST))

@@ -22,6 +22,7 @@ from typing import Any
 
 from portkern.spec import target as targets
 from portkern.spec.target import Target
+from portkern.toolchain.run_tool import import_root
 
 from .binaries import amd_resources
 
@@ -138,12 +139,9 @@ def constant_of(value: object) -> object:
 
 
 def _module(root: Path, path: str) -> ModuleType:
-    """As part of its package where it is one, else by itself. A folder of a package may do without
-    a file of its own."""
+    """As part of its package where it is one, else by itself."""
     file = root / path
-    top = file.parent
-    while top != top.parent and any((f / "__init__.py").is_file() for f in (top, top.parent)):
-        top = top.parent
+    top = import_root(file.parent)
     for folder in (str(file.parent), str(top)):
         if folder not in sys.path:
             sys.path.insert(0, folder)

@@ -132,14 +132,14 @@ class Matrix:
                 trial.close()
 
     def _trial(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> Trial:
-        contestants = list(_contestants(cells, built).values())
+        contestants = _contestants(cells, built)
         return Trial(cells[0].op, cells[0].dtype, contestants, self.options, self._devices)
 
     def _evaluate(
         self, trial: Trial, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
     ) -> None:
         """Workload by workload."""
-        order = {key: index for index, key in enumerate(_contestants(cells, built))}
+        order = {_venue_identity(each): n for n, each in enumerate(trial.contestants)}
         by_workload: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for cell in cells:
             by_workload[cell.workload_set, cell.workload.name].append(cell)
@@ -218,15 +218,13 @@ def _loaded_together(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]
         yield from (same[start : start + size] for start in range(0, len(same), size))
 
 
-def _contestants(
-    cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
-) -> dict[tuple[str, str], Contestant]:
+def _contestants(cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> list[Contestant]:
     """Targets with one artifact and venue share one."""
     shared: dict[tuple[str, str], Contestant] = {}
     for cell in cells:
         contestant = _contestant(cell, built[_identity(cell)])
         shared.setdefault(_venue_identity(contestant), contestant)
-    return shared
+    return list(shared.values())
 
 
 def _contestant(cell: Cell, built: Built) -> Contestant:

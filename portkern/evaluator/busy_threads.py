@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from portkern.evaluator import processor_time
 
@@ -84,10 +83,4 @@ def processes_at_work(
 
 def _is_ready(pid: int) -> bool:
     """Whether one of its threads runs, or would if it had a processor."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        try:  # "12 (a name) R 1 …"
-            if stat.read_text().rpartition(")")[2].split()[0] == "R":
-                return True
-        except (OSError, IndexError):  # it has ended
-            continue
-    return False
+    return "R" in processor_time.thread_states(pid)

@@ -91,6 +91,14 @@ def family(pid: int) -> Iterator[int]:
             yield from family(int(child))
 
 
+def thread_states(pid: int) -> Iterator[str]:
+    """Of each thread, a letter: R for one that runs, or would if it had a processor."""
+    for number in _threads(pid):
+        with suppress(OSError, IndexError):  # it has ended
+            # "12 (a name) R 1 …"
+            yield _read(f"/proc/{pid}/task/{number}/stat").rpartition(b")")[2].split()[0].decode()
+
+
 # Without pathlib, whose share of a round was larger than the system's: a round is looked at some
 # hundred times.
 

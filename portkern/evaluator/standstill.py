@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
-from portkern.evaluator.processor_time import family
+from portkern.evaluator.processor_time import family, thread_states
 
 #: Seconds in which all stand still; a thread stops when it is given a processor again.
 WITHIN_S = 10.0
@@ -27,7 +25,7 @@ def stop(pid: int) -> bool:
     stopped: set[int] = set()
     deadline, unchanged = time.monotonic() + WITHIN_S, 0
     while time.monotonic() < deadline:
-        states = {state for member in stopped for state in _states(member)}
+        states = {state for member in stopped for state in thread_states(member)}
         new = set(family(pid)) - stopped  # after the states: who is stopped starts no others
         unchanged = 0 if new or states - STOPPED - WAITING else unchanged + 1
         if not new and (states <= STOPPED or unchanged > LOOKS):
@@ -43,13 +41,6 @@ def go_on(pid: int) -> None:
     """A process and all that it started."""
     for member in list(family(pid)):
         _signal(member, SIGCONT)
-
-
-def _states(pid: int) -> Iterator[str]:
-    """Of its threads."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with suppress(OSError, IndexError):  # it has ended
-            yield stat.read_text().rpartition(")")[2].split()[0]
 
 
 def _signal(pid: int, number: int) -> None:

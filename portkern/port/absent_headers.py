@@ -72,16 +72,16 @@ def named(message: str) -> str:
 
 
 def reason(header: str, target: Target) -> Absent:
-    amd = target.vendor == "amd"
+    amd, foreign = target.vendor == "amd", f"{target.name} has none: it is to be translated"
     if _OF_CUDA.match(header):
-        foreign = f"{header} is CUDA's, and {target.name} has none: it is to be translated"
-        return Absent(foreign, "code") if amd else Absent(f"this machine lacks {header}", "machine")
-    for start, name in _OF_ROCM.items():
-        if header.startswith(start) and not amd:
-            foreign = f"{header} is of {name}, and {target.name} has none: it is to be translated"
-            return Absent(foreign, "code")
-        if header.startswith(start):
-            return Absent(f"this machine lacks {header} of {name}: {_ROCM}", "machine")
+        if amd:
+            return Absent(f"{header} is CUDA's, and {foreign}", "code")
+        return Absent(f"this machine lacks {header}", "machine")
+    library = next((name for start, name in _OF_ROCM.items() if header.startswith(start)), "")
+    if library:
+        if amd:
+            return Absent(f"this machine lacks {header} of {library}: {_ROCM}", "machine")
+        return Absent(f"{header} is of {library}, and {foreign}", "code")
     for start, (name, remedy) in _OF_OTHERS.items():
         if header.startswith(start):
             return Absent(f"this machine lacks {header} of {name}: {remedy}", "machine")

@@ -41,12 +41,11 @@ class BuildNotes:
 def write(result: PortResult, notes: BuildNotes, folder: Path) -> None:
     if result.to == "cuda":
         atomic_write.write(folder / "BUILD.md", for_nvcc(result, notes))
-    if result.to != "hip":
-        return
-    atomic_write.write(folder / "BUILD.md", markdown(result, notes))
-    plan = folder / "plan.sh"
-    atomic_write.write(plan, script(result, notes, folder))
-    plan.chmod(0o755)
+    elif result.to == "hip":
+        atomic_write.write(folder / "BUILD.md", markdown(result, notes))
+        plan = folder / "plan.sh"
+        atomic_write.write(plan, script(result, notes, folder))
+        plan.chmod(0o755)
 
 
 def markdown(result: PortResult, notes: BuildNotes) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from portkern.errors import WorkerError
 from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.sandbox import session
+from portkern.toolchain.run_tool import import_root
 from portkern.worker.protocol import Execute
 
 #: How often a new process goes on after one that crashed, or did not come to an end.
@@ -95,11 +96,8 @@ def _write(
 
 
 def _top(root: Path) -> Path:
-    """The folder that the library is imported from: above its outermost package, of which a folder
-    may do without a file of its own."""
-    top = root
-    while top != top.parent and any((f / "__init__.py").is_file() for f in (top, top.parent)):
-        top = top.parent
+    """The folder that the library is imported from."""
+    top = import_root(root)
     # All of an environment is not the library's; its packages can be read in the jail anyway.
     return top if os.access(top, os.R_OK) else root
 

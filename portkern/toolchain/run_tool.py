@@ -85,6 +85,16 @@ def package_version(distribution: str) -> str | None:
         return None
 
 
+def import_root(folder: Path) -> Path:
+    """What a module in ``folder`` is imported from: the folder above its outermost package, of
+    which a folder may do without a file of its own."""
+    while folder != folder.parent and any(
+        (each / "__init__.py").is_file() for each in (folder, folder.parent)
+    ):
+        folder = folder.parent
+    return folder
+
+
 @lru_cache
 def package_dir(module: str) -> Path | None:
     """The folder of an installed module (or namespace package), without importing it."""

@@ -1,5 +1,7 @@
 """Sums of float32 that are vectorised and whose error grows with the number of blocks alone."""
 
+import math
+
 import numba
 import numpy as np
 
@@ -43,3 +45,12 @@ def summing(lanes, block, term=_itself):
         return result
 
     return total
+
+
+# The numpy error model: a check for division by zero would keep the loop from being vectorised.
+@numba.njit(error_model="numpy")
+def become_scales(total, count, eps):
+    """From sums of ``count`` squares each to 1 / sqrt(mean + eps), in place."""
+    for i in range(total.size):
+        mean = total[i] / np.float32(count)
+        total[i] = np.float32(1.0) / np.float32(math.sqrt(mean + eps))

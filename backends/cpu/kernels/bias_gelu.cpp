@@ -1,10 +1,7 @@
+#include <portkern/gelu.h>
+
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 #define NARROW 64            // knob: 16 64
-
-PORTKERN_INLINE vec gelu(vec x) {
-  // Below -15 the product is less than every float, but -infinity * 0 would be NaN.
-  return max(splat(-15.0f), x) * (sizeof(scalar_t) == 2 ? rough_normal_cdf(x) : normal_cdf(x));
-}
 
 // Two vectors at once: the polynomials are chains, each step of which waits for the last.
 template <typename Bias>

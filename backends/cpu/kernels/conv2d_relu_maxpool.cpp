@@ -46,22 +46,12 @@ struct Pool {
       }
       // In place: what is written lies before all that is still to be read.
       for (int64_t i = 0; i < width; i += LANES) {
-        vec most = load(line + i);
-        for (int64_t k = 1; k < window; ++k) most = greater(load(line + i + k), most);
-        most += bias;
+        const vec most = along(line + i, window) + bias;
         store(line + i, most < zero ? zero : most);
       }
-      if (stride == 1)
-        for (int64_t i = 0; i < ow; ++i) y[i] = line[i];
-      else if (stride == 2)  // compilers have shuffles for it
-        for (int64_t i = 0; i < ow; ++i) y[i] = line[2 * i];
-      else
-        for (int64_t i = 0; i < ow; ++i) y[i] = line[stride * i];
+      copy_every(stride, line, ow, y);
     }
   }
-
-  // A NaN wins.
-  static PORTKERN_METHOD vec greater(vec a, vec b) { return a != a ? a : max(a, b); }
 };
 
 // The jobs: bands of results as high as they fit, and no higher than threads need to have some.
@@ -69,9 +59,7 @@ struct Jobs {
   int64_t filters, across, band, down;
 
   Jobs(const Convolution& s, const Pool& pool, int64_t n, int64_t f, bool wide) {
-    across = blocks(f, ROWS);
-    filters = blocks(blocks(f, across), MR) * MR;
-    across = blocks(f, filters);
+    filters = Cut::share(f, ROWS, MR), across = blocks(f, filters);
     const int64_t fit = ROOM / (filters * s.ow), wanted = wide ? 3 * threads() : 1;
     band = least(pool.oh, fit > pool.window ? (fit - pool.window) / pool.stride + 1 : 1);
     // A band computes the rows that it shares with the next, too.

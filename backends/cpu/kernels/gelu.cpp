@@ -1,9 +1,6 @@
-#define PARALLEL_FROM 16384  // knob: 4096 16384 65536
+#include <portkern/gelu.h>
 
-PORTKERN_INLINE vec gelu(vec x) {
-  // Below -15 the product is less than every float, but -infinity * 0 would be NaN.
-  return max(splat(-15.0f), x) * (sizeof(scalar_t) == 2 ? rough_normal_cdf(x) : normal_cdf(x));
-}
+#define PARALLEL_FROM 16384  // knob: 4096 16384 65536
 
 extern "C" int gelu(const scalar_t* x, scalar_t* y, int64_t n) {
   const int64_t whole = n / (4 * LANES) * (4 * LANES);

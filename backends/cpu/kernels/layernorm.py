@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from portkern.backends.cpu.include.rows import turn, turn_back
-from portkern.backends.cpu.include.sums import summing
+from portkern.backends.cpu.include.sums import become_scales, summing
 
 ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
@@ -45,12 +45,6 @@ def become_means(total, first, cols):
 def add_squares(x, mean, total):
     for i in range(x.size):
         total[i] += (x[i] - mean[i]) * (x[i] - mean[i])
-
-
-@numba.njit(error_model="numpy")
-def become_scales(total, cols, eps):
-    for i in range(total.size):
-        total[i] = ONE / np.float32(math.sqrt(total[i] / np.float32(cols) + eps))
 
 
 @numba.njit

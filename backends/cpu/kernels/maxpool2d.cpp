@@ -1,12 +1,11 @@
 #include <stdlib.h>
 
+#include <portkern/windows.h>
+
 #define PARALLEL_FROM 32768  // knob: 8192 32768 131072
 
 // A row of outputs: first the largest of each column under its windows, then of each window's
 // columns; both in vectors. Columns between windows are computed for nothing.
-
-// The greater of the two; a NaN in either wins.
-PORTKERN_INLINE vec greater(vec a, vec b) { return a != a ? a : max(a, b); }
 
 struct Pool {
   int64_t h, w, ow, window, stride, padding;
@@ -40,12 +39,6 @@ static void above(const Pool& p, const scalar_t* plane, Rows rows, float* line) 
   store(line + i, most);
 }
 
-PORTKERN_INLINE vec along(const float* line, int64_t window) {
-  vec most = load(line);
-  for (int64_t k = 1; k < window; ++k) most = greater(load(line + k), most);
-  return most;
-}
-
 static void results(const Pool& p, const float* line, float* spare, scalar_t* out) {
   if (p.stride == 1) {
     int64_t i = 0;
@@ -55,10 +48,7 @@ static void results(const Pool& p, const float* line, float* spare, scalar_t* ou
   }
   const int64_t places = (p.ow - 1) * p.stride + 1;
   for (int64_t i = 0; i < places; i += LANES) store(spare + i, along(line + i, p.window));
-  if (p.stride == 2)  // compilers have shuffles for it
-    for (int64_t i = 0; i < p.ow; ++i) out[i] = spare[2 * i];
-  else
-    for (int64_t i = 0; i < p.ow; ++i) out[i] = spare[p.stride * i];
+  copy_every(p.stride, spare, p.ow, out);
 }
 
 extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,

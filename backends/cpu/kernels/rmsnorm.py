@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from portkern.backends.cpu.include.rows import turn, turn_back
-from portkern.backends.cpu.include.sums import summing
+from portkern.backends.cpu.include.sums import become_scales, summing
 
 ONE = np.float32(1.0)
 LANES = 16  # knob: 8 16 32 64
@@ -25,12 +25,6 @@ sum_of_squares = summing(LANES, BLOCK, square)
 def add_squares(x, total):
     for i in range(x.size):
         total[i] += x[i] * x[i]
-
-
-@numba.njit(error_model="numpy")
-def become_scales(total, cols, eps):
-    for i in range(total.size):
-        total[i] = ONE / np.float32(math.sqrt(total[i] / np.float32(cols) + eps))
 
 
 @numba.njit

@@ -2,6 +2,7 @@
 // numbered over all images. Patches exist only as the panels of one slice of their terms.
 #pragma once
 #include <portkern/product.h>
+#include <portkern/windows.h>
 
 namespace product {
 
@@ -203,19 +204,10 @@ class Patches {
             continue;
           }
           for (int64_t j = 0; j < left; ++j) to[j] = 0.0f;
-          copy_row(x + y * s.w + at, left, right, to);
+          copy_every(s.stride, x + y * s.w + at + s.stride * left, right - left, to + left);
           for (int64_t j = right > left ? right : left; j < wide; ++j) to[j] = 0.0f;
         }
       }
-  }
-
-  void copy_row(const scalar_t* from, int64_t left, int64_t right, float* to) const {
-    if (s.stride == 1)
-      for (int64_t j = left; j < right; ++j) to[j] = from[j];
-    else if (s.stride == 2)  // compilers have shuffles for it
-      for (int64_t j = left; j < right; ++j) to[j] = from[2 * j];
-    else
-      for (int64_t j = left; j < right; ++j) to[j] = from[s.stride * j];
   }
 };
 

@@ -1,0 +1,18 @@
+"""What a compiler says that it included, as a rule for make."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from portkern.errors import BuildError
+
+
+def prerequisites(listed: Path) -> list[Path]:
+    """Raises BuildError where the compiler wrote no such file."""
+    try:
+        text = listed.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise BuildError(f"The compiler did not list what it included: {error}") from error
+    _, _, after = text.replace("\\\n", " ").partition(": ")
+    return [Path(part.replace("\\ ", " ")) for part in re.split(r"(?<!\\)\s+", after) if part]
