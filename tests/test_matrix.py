@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from portkern.cells import together
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -154,6 +155,35 @@ def test_kernels_that_wait_for_their_turn_are_loaded_and_stand_still(tmp_path: P
     assert {record.verdict for record in matrix.execute()} == {Verdict.PASSED}
     assert waiting[0] >= 2  # gelu's in both languages
     assert waiting[-1] == 0
+
+
+@pytest.mark.full
+def test_kernels_that_are_checked_together_stand_still_while_another_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: each has two workloads, and stands still behind them."""
+    waiting: list[int] = []
+
+    def look(progress: Progress) -> None:
+        if progress.record is not None:
+            mine = psutil.Process().children(recursive=True)
+            waiting.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
+
+    monkeypatch.setattr(together, "on_gpu", lambda group: True)
+    monkeypatch.setattr(together, "_most_on_gpu", lambda groups: 2)
+    asked = [cell for cell in cells(ops=["relu", "gelu"]) if cell.language == "c++"]
+    matrix = Matrix(
+        asked,
+        "test",
+        RecordFile(tmp_path / "records.jsonl"),
+        ArtifactCache(tmp_path / "artifacts"),
+        QUICK,
+        report=look,
+    )
+    records = matrix.execute()
+    assert {record.verdict for record in records} == {Verdict.PASSED}
+    assert all(record.timing is not None for record in records)
+    assert all(waiting)
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ class Nvcc:
     version: str
     host: str
 
+    @property
+    def splits(self) -> bool:
+        """Whether it optimises kernels of one file side by side: since 12.1."""
+        return tuple(map(int, self.version.split(".")[:2])) >= (12, 1)
+
 
 def find() -> Nvcc | Missing:
     """The first of PATH, ``$CUDA_HOME`` and PyPI's packages; asked once per setting of these."""
@@ -67,6 +72,7 @@ def build(
             "-O3",
             "-std=c++17",
             "-lineinfo",
+            *(["--split-compile", "0"] if nvcc.splits else []),
             "-Xptxas",
             "-v",
             "--keep",

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from itertools import zip_longest
 from threading import Lock
 
+from portkern.cells import together
 from portkern.cells.selection import Cell
 from portkern.cells.to_record import evaluated, unbuilt, unrun
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Trial, TrialOptions
+from portkern.evaluator.trial import Checked, Result, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
@@ -96,7 +96,7 @@ class Matrix:
             groups = _by_problem(emulated)
             for trial in [pool.submit(self._try, group, built) for group in groups]:
                 trial.result()
-        for groups in _loaded_together(_by_problem(hardware)):
+        for groups in together.in_order(_by_problem(hardware)):
             self._try_in_turn(groups, built)
 
     def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
@@ -120,16 +120,45 @@ class Matrix:
     def _try_in_turn(
         self, groups: Sequence[Sequence[Cell]], built: Mapping[tuple[str, str], Built]
     ) -> None:
-        """Groups that each have the machine for themselves; those of some are loaded together, as a
-        compiler that does so may use one processor of many."""
-        with ExitStack() as opened:
+        """Groups that each have the machine for themselves while they are timed; those of some are
+        loaded together, as a compiler that does so may use one processor of many."""
+        with ExitStack() as opened, _pool() as pool:
             trials = [opened.enter_context(self._trial(group, built)) for group in groups]
             if len(trials) > 1:
-                with _pool() as pool:
-                    wait([load for trial in trials for load in trial.load_ahead(pool)])
-            for trial, group in zip(trials, groups, strict=True):
-                self._evaluate(trial, group, built)
-                trial.close()
+                wait([load for trial in trials for load in trial.load_ahead(pool)])
+            if together.on_gpu(groups[0]):
+                self._check_together(trials, groups, built, pool)
+            else:
+                for trial, group in zip(trials, groups, strict=True):
+                    self._evaluate(trial, group, built)
+                    trial.close()
+
+    def _check_together(
+        self,
+        trials: Sequence[Trial],
+        groups: Sequence[Sequence[Cell]],
+        built: Mapping[tuple[str, str], Built],
+        pool: Executor,
+    ) -> None:
+        """A workload of each is checked at the same time, as a GPU waits for the host meanwhile;
+        then they are timed in turn."""
+
+        def check(trial: Trial, cells: Sequence[Cell]) -> Checked:
+            checked = trial.check(cells[0].workload)
+            if len(trials) > 1:
+                trial.rest()
+            return checked
+
+        for workloads in zip_longest(*map(_by_workload, groups)):
+            left = [(trial, cells) for trial, cells in zip(trials, workloads, strict=True) if cells]
+            checked = [pool.submit(check, *each) for each in left]
+            wait(checked)
+            for (trial, cells), done in zip(left, checked, strict=True):
+                self._record(trial, cells, built, trial.race(done.result()))
+                if len(trials) > 1:
+                    trial.forget()
+                    trial.rest()
+        wait([pool.submit(trial.close) for trial in trials])
 
     def _trial(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> Trial:
         contestants = _contestants(cells, built)
@@ -139,16 +168,22 @@ class Matrix:
         self, trial: Trial, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
     ) -> None:
         """Workload by workload."""
+        for asked in _by_workload(cells):
+            self._record(trial, asked, built, trial.run(asked[0].workload))
+
+    def _record(
+        self,
+        trial: Trial,
+        cells: Sequence[Cell],
+        built: Mapping[tuple[str, str], Built],
+        results: Sequence[Result],
+    ) -> None:
+        """The cells of one workload."""
         order = {_venue_identity(each): n for n, each in enumerate(trial.contestants)}
-        by_workload: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for cell in cells:
-            by_workload[cell.workload_set, cell.workload.name].append(cell)
-        for asked in by_workload.values():
-            results = trial.run(asked[0].workload)
-            for cell in asked:
-                outcome = built[_identity(cell)]
-                key = _venue_identity(_contestant(cell, outcome))
-                self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
+            outcome = built[_identity(cell)]
+            key = _venue_identity(_contestant(cell, outcome))
+            self._emit([evaluated(self.run, cell, outcome, results[order[key]])])
 
     def _emit(self, records: Iterable[Record]) -> None:
         with self._lock:
@@ -161,8 +196,6 @@ class Matrix:
             self.report(Progress(len(self.cells), len(self._records), new[-1]))
 
 
-#: So many groups of kernels are loaded at the same time: each worker has a compiler's memory.
-TOGETHER = 4
 #: What may have been the machine's fault, and is tried again.
 RETRIED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
 
@@ -208,14 +241,11 @@ def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:
     return list(groups.values())
 
 
-def _loaded_together(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]:
-    """A few at a time, in their order; a group with kernels on a GPU, whose memory is one's own
-    while one is timed, by itself."""
-    on_gpu = [any(cell.target.is_gpu for cell in group) for group in groups]
-    for gpu, run in groupby(zip(on_gpu, groups, strict=True), key=itemgetter(0)):
-        same = [group for _, group in run]
-        size = 1 if gpu else TOGETHER
-        yield from (same[start : start + size] for start in range(0, len(same), size))
+def _by_workload(cells: Sequence[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.workload_set, cell.workload.name].append(cell)
+    return list(groups.values())
 
 
 def _contestants(cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> list[Contestant]:

@@ -12,6 +12,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,8 +94,8 @@ class InterleavedTiming:
         whole = chosen.randrange(self.plan.rounds)  # the round whose outputs are kept as a whole
         others = chosen.sample(range(1, len(self.bases)), len(self.bases) - 1)
         now = None
-        for key, session in runners.items():
-            self._hand_out(key, session)
+        with ThreadPoolExecutor(len(runners)) as pool:
+            list(pool.map(self._hand_out, runners.keys(), runners.values()))
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
             now = TimedInputs.after(now, chosen, structured=self.op.structured)

@@ -7,7 +7,7 @@ same fresh inputs, and are timed in turns with the baseline on the same device.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,6 +42,9 @@ from portkern.worker import output_guards, protocol
 if TYPE_CHECKING:
     import torch
 
+#: A round of calls may have this share of a GPU's memory: the time of rounds of few calls says
+#: little from outside.
+ROUND_OF_GPU = 1 / 16
 #: A distribution and the inputs drawn from it.
 Base = tuple[str, Sequence["torch.Tensor"]]
 
@@ -87,6 +90,18 @@ class Result:
     findings: tuple[Finding, ...] = ()
     launches: tuple[Launch, ...] = ()
     harness: bool = False
+
+
+@dataclass
+class Checked:
+    """What is known of a workload before anyone is timed: by index the results so far, and whom all
+    cases have passed, with the inputs of these. They keep their memory until it is let go."""
+
+    workload: Workload
+    distributions: tuple[str, ...]
+    results: dict[int, Result] = field(default_factory=dict)
+    standing: list[int] = field(default_factory=list)
+    bases: list[Base] = field(default_factory=list)
 
 
 class Trial:
@@ -138,42 +153,68 @@ class Trial:
         self, workload: Workload, *, distributions: Sequence[str] | None = None
     ) -> list[Result]:
         """Evaluate every contestant on ``workload``, with inputs of these ``distributions`` or of
-        those that the options and the op's adversaries give; the timed part has the machine for
-        itself."""
+        those that the options and the op's adversaries give."""
+        return self.race(self.check(workload, distributions=distributions))
+
+    def check(self, workload: Workload, *, distributions: Sequence[str] | None = None) -> Checked:
+        """The first half of :meth:`run`: whether they are right. Others may be checked meanwhile,
+        on the same device too."""
         chosen = distributions or inputs.choose(self.op, workload, self.options.distributions)
-        everyone = list(range(len(self.contestants)))
+        checked = Checked(workload, tuple(chosen))
+        everyone = range(len(self.contestants))
         lack = host_memory.lack(self.op, workload, self.dtype, at_once=len(everyone))
         if lack:
-            return [Result(Verdict.UNAVAILABLE, lack) for _ in everyone]
-        results: dict[int, Result] = {}
+            checked.results |= dict.fromkeys(everyone, Result(Verdict.UNAVAILABLE, lack))
+        else:
+            self._go_through(checked, self._check)
+        return checked
+
+    def race(self, checked: Checked) -> list[Result]:
+        """The other half, which must have the machine for itself: who is right is timed."""
+        if checked.standing:
+            self._go_through(checked, self._race_all)
+        return [checked.results[index] for index in range(len(self.contestants))]
+
+    def rest(self) -> None:
+        """Nothing of the contestants runs before the next :meth:`check` or :meth:`race`."""
+        self._runners.rest()
+
+    def forget(self) -> None:
+        """Give back the memory that timing took, which another one on this device may need."""
+        self._runners.forget()
+
+    def _go_through(self, checked: Checked, phase: Callable[[Checked], None]) -> None:
+        """Where it cannot be done, the results say why."""
         try:
-            self._run_once_more_on_host(workload, chosen, results)
+            self._once_more_on_host(checked, phase)
         except ReferenceFailed as error:
-            return [Result(Verdict.UNAVAILABLE, str(error)) for _ in everyone]
+            reason = str(error)
         except host_memory.EXHAUSTED as error:
             if not host_memory.exhausted(error):
                 raise
             cause = str(error).partition("\n")[0] or "MemoryError"
             reason = f"the evaluator ran out of memory: {cause}"
-            return [Result(Verdict.UNAVAILABLE, reason) for _ in everyone]
-        return [results[index] for index in everyone]
+        else:
+            return
+        checked.standing = []
+        for index in range(len(self.contestants)):
+            checked.results[index] = Result(Verdict.UNAVAILABLE, reason)
 
-    def _run_once_more_on_host(
-        self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
-    ) -> None:
-        """When the evaluator's own work on a GPU fails, it goes on without."""
+    def _once_more_on_host(self, checked: Checked, phase: Callable[[Checked], None]) -> None:
+        """When the evaluator's own work on a GPU fails, it goes on without, from the beginning."""
         try:
-            self._run(workload, distributions, results)
+            phase(checked)
         except RuntimeError as error:
             if not reference_device.is_device_failure(error):
                 raise
             self._reference_device.give_up()
-            results.clear()
-            self._run(workload, distributions, results)
+            checked.results.clear()
+            self._check(checked)
+            if phase != self._check:
+                phase(checked)
 
-    def _run(
-        self, workload: Workload, distributions: Sequence[str], results: dict[int, Result]
-    ) -> None:
+    def _check(self, checked: Checked) -> None:
+        workload, results = checked.workload, checked.results
         self._runners.go_on()
         standing = self._healthy(range(len(self.contestants)), results)
         opening = self._runners.open_ahead(standing, self._pool)
@@ -184,16 +225,21 @@ class Trial:
         ]
         try:
             where = self._reference_device.choose(workload, {self._device(i) for i in standing})
-            cases = self._cases(workload, distributions, where)
-            standing, bases = self._compare(workload, cases, standing, opening, results)
+            cases = self._cases(workload, checked.distributions, where)
+            standing, checked.bases = self._compare(workload, cases, standing, opening, results)
             reference_device.release(where)
         finally:
             wait(opening)  # or they would be opened twice
             wait(baselines)
-        for device in {self._device(i) for i in standing} - {""}:
-            racing = [i for i in standing if self._device(i) == device]
-            self._race(racing, device, workload, bases, results)
-            self._after_faults(racing, results)
+        checked.standing = standing
+
+    def _race_all(self, checked: Checked) -> None:
+        """Device by device."""
+        self._runners.go_on()
+        for device in {self._device(i) for i in checked.standing} - {""}:
+            racing = [i for i in checked.standing if self._device(i) == device]
+            self._race(racing, device, checked.workload, checked.bases, checked.results)
+            self._after_faults(racing, checked.results)
 
     def _compare(
         self,
@@ -452,8 +498,10 @@ class Trial:
                 runners[name] = opened
         targets = {index: self.contestants[index].request.target for index in racing}
         plan = self.options.plan
-        if targets[racing[0]].is_gpu:  # whose memory is fast, and whose workloads are large
-            plan = replace(plan, round_bytes=16 * plan.round_bytes)
+        where = targets[racing[0]]
+        if where.is_gpu:  # whose memory is fast, and whose workloads are large
+            large = int((where.memory_gb or 0.0) * 1e9 * ROUND_OF_GPU)
+            plan = replace(plan, round_bytes=max(large, 16 * plan.round_bytes))
         run = interleaved_timing.InterleavedTiming(
             self.op,
             workload,
@@ -463,7 +511,7 @@ class Trial:
             self.options.limits.run_s,
             targets,
             {key: runner.method for key, runner in runners.items()},
-            Watch(targets[racing[0]]),
+            Watch(where),
         )
         run.lost |= unopened
         if TRUSTED in runners:

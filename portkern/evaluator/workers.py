@@ -171,6 +171,19 @@ class Workers:
         else:
             session.close()
 
+    def forget(self) -> None:
+        """All give back what they keep for timing. One that does not answer loses nothing now."""
+        opened = [*self._opened.values(), *self._baselines.values()]
+        for worker in opened:
+            if isinstance(worker, Opened) and worker.session.alive:
+                worker.session.ask(protocol.Forget(), timeout_s=self.limits.run_s)
+
+    def rest(self) -> None:
+        """Contestants that are open stand still until :meth:`go_on`."""
+        for index, opened in self._opened.items():
+            if opened.session.alive and index not in self._at_rest:
+                self._stop(index, opened.session)
+
     def go_on(self) -> None:
         while self._at_rest:
             session = self._opened[self._at_rest.pop()].session

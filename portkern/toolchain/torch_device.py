@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-#: Twice the largest L2 or last-level cache in targets/, in bytes.
-FLUSH_BYTES = 512 * 2**20
+#: What is read to flush caches: so many times what NVIDIA's driver says the L2 holds, else, in
+#: bytes, twice the largest L2 or last-level cache in targets/.
+FLUSHED, FLUSH_BYTES = 4, 512 * 2**20
 
 
 class TorchDevice:
@@ -64,6 +65,13 @@ class TorchDevice:
         if self.gpu:
             torch.cuda.synchronize(self.device)
 
+    def release(self) -> None:
+        """What torch keeps for later, for other processes to have."""
+        import torch
+
+        if self.gpu:
+            torch.cuda.empty_cache()
+
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)
 
@@ -79,7 +87,7 @@ class TorchDevice:
         import torch
 
         if self._flush is None:
-            self._flush = torch.zeros(FLUSH_BYTES // 4, device=self.device)
+            self._flush = torch.zeros(_flush_bytes(self.device) // 4, device=self.device)
             self._read = torch.zeros((), device=self.device)
         event: Any = torch.cuda.Event  # torch leaves it untyped
         marks = [[event(enable_timing=True) for _ in range(2)] for _ in calls]
@@ -92,6 +100,13 @@ class TorchDevice:
             end.record()
         torch.cuda.synchronize(self.device)
         return [start.elapsed_time(end) * 1e3 for start, end in marks]
+
+
+def _flush_bytes(device: torch.device) -> int:
+    import torch
+
+    held = torch.cuda.get_device_properties(device).L2_cache_size if torch.version.cuda else 0
+    return FLUSHED * held or FLUSH_BYTES
 
 
 @cache

@@ -255,6 +255,11 @@ class Base(Request[Done]):
 
 
 @dataclass(frozen=True)
+class Forget(Request[Done]):
+    """Give back the memory of what was kept and of the calls that were timed."""
+
+
+@dataclass(frozen=True)
 class Stage(Request[Done]):
     """Make the tensors of so many calls, and of one for warming up, from the base of this number;
     ``rolled``: its values go to other places too; ``structured``: see
@@ -387,6 +392,7 @@ AnyRequest = (
     | Run
     | State
     | Base
+    | Forget
     | Stage
     | Time
     | Idle

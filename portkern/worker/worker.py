@@ -98,6 +98,8 @@ class Worker:
                 return request.answer(Changes(self._changed()))
             case protocol.Base():
                 return request.answer(self.base(request))
+            case protocol.Forget():
+                return request.answer(self.forget())
             case protocol.Stage():
                 return request.answer(self.stage(request))
             case protocol.Time():
@@ -232,6 +234,13 @@ class Worker:
             [keep(self._memory.tensor(slot)) for slot in slots] for slots in asked.inputs
         ]
         self._poisons = [keep(self._memory.tensor(slot)) for slot in asked.outputs]
+        return Done()
+
+    def forget(self) -> Done:
+        self._staged, self._returned, self._bases, self._poisons = [], [], [], []
+        device = self._loaded().device
+        if isinstance(device, TorchDevice):
+            device.release()
         return Done()
 
     def stage(self, asked: protocol.Stage) -> Done:
