@@ -112,6 +112,7 @@ def test_every_verb_documents_every_option(verb: str, capsys: pytest.CaptureFixt
         (["matrix", "run=a/b"], "Got run='a/b', expected a folder name such as 'nightly'"),
         (["matrix", "ops"], "Got 'ops', expected key=value"),
         (["check", "op=relu", "backend=cpu"], "source= is required"),
+        (["check", "nothing, at all.cpp", "op=relu", "backend=cpu"], "Cannot read nothing, at"),
         (["check", "op=relu", "backend=cpu", "source=nothing.cpp"], "Cannot read nothing.cpp"),
         (["check", "op=relu", "backend=cpu", "source=a.txt"], "No cpu source suffix '.txt'"),
         (["report", "no-such-run"], "No records in reports/no-such-run/records.jsonl"),

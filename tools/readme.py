@@ -17,6 +17,7 @@ from benchmarks import (
     headline,
     load,
     memory_bound,
+    residual,
     tolerances,
 )
 from portkern.records.record import RecordFile
@@ -82,6 +83,10 @@ def _load() -> str:
     return load.table(load.results())
 
 
+def _residual() -> str:
+    return residual.table(residual.results())
+
+
 def _tolerances() -> str:
     return tolerances.table(tolerances.results())
 
@@ -126,7 +131,7 @@ def _result(name: str) -> Any:
 PAGES = {
     "README.md": (_matrix, _speed),
     "docs/presets/index.md": (_presets,),
-    "docs/evaluator.md": (_cost, _load, _tolerances),
+    "docs/evaluator.md": (_cost, _load, _residual, _tolerances),
     "docs/operators.md": (_headline, _memory, _cpu, _amd),
 }
 

@@ -138,8 +138,9 @@ def _compile(module: ModuleType, device: ClDevice, request: Build) -> Program:
     """SOURCE, with the module's integer constants in capitals as its macros; what it includes is
     not the build's to keep."""
     macros = {name: n for name, n in vars(module).items() if name.isupper() and type(n) is int}
-    tree = source_tree.write(request.candidate, Path(tempfile.mkdtemp(prefix="opencl-")))
-    return Program(device, module.SOURCE, macros, request.dtype, tree)
+    with tempfile.TemporaryDirectory(prefix="opencl-") as folder:
+        tree = source_tree.write(request.candidate, Path(folder))
+        return Program(device, module.SOURCE, macros, request.dtype, tree)
 
 
 def _module(path: Path, request: Build) -> ModuleType:

@@ -57,6 +57,19 @@ def resolve(
     return options
 
 
+def quoted(text: str) -> str:
+    """As Hydra takes a text that may hold ``=``, colons, quotes and what else its grammar has."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'") if "'" in text else text
+    return f"'{escaped}'"
+
+
+def files_first(overrides: Sequence[str], key: str) -> list[str]:
+    """Words that are no ``key=value`` are files, of which ``key`` has a list."""
+    files = [text for text in overrides if "=" not in text and not text.startswith("-")]
+    others = [text for text in overrides if text not in files]
+    return [*([f"{key}=[{','.join(map(quoted, files))}]"] if files else []), *others]
+
+
 #: What options were called before portkern 0.2, and are now.
 _RENAMED = {
     "judge": "critic",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "doctor": "what this machine can build, emulate and run, and how to get the rest",
-    "check": "evaluate one kernel file: op=softmax backend=cpu source=FILE",
+    "check": "evaluate kernel files: FILE.cpp op=softmax target=x86_64",
     "op": "an operator from PyTorch code, and what kernels of it are evaluated by: FILE.py[:NAME]",
     "matrix": "correctness and speedup over ops × targets: ops=core targets=all workloads=ci",
     "execute": "run a plan that matrix plan=FILE wrote, on a machine without a network: FILE",

@@ -51,19 +51,21 @@ __global__ __launch_bounds__(BLOCK) void transpose_thin(const scalar_t* __restri
     const int count = (int)min((int64_t)stretch, length - first);
     const scalar_t* dense_from = x + first * thin;
     scalar_t* dense_to = y + first * thin;
+    // Lines side by side, not one after the other: their loads are on their way together.
+    const auto each = [&](const auto& of_line) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < thin * stretch; i += BLOCK)
+            if (i % stretch < count) of_line(i / stretch, i % stretch);
+    };
     if (COLUMNS)
         for (int i = threadIdx.x; i < count * thin; i += BLOCK) tile[i] = dense_from[i];
     else
-        for (int line = 0; line < thin; ++line)
-            for (int i = threadIdx.x; i < count; i += BLOCK)
-                tile[i * thin + line] = x[line * length + first + i];
+        each([&](int line, int i) { tile[i * thin + line] = x[line * length + first + i]; });
     __syncthreads();
     if (!COLUMNS)
         for (int i = threadIdx.x; i < count * thin; i += BLOCK) dense_to[i] = tile[i];
     else
-        for (int line = 0; line < thin; ++line)
-            for (int i = threadIdx.x; i < count; i += BLOCK)
-                y[line * length + first + i] = tile[i * thin + line];
+        each([&](int line, int i) { y[line * length + first + i] = tile[i * thin + line]; });
 }
 
 int launch_thin(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {

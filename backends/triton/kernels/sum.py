@@ -14,6 +14,10 @@ BLOCK_INNER = 64  # knob: 32 64 128
 PROGRAMS = 1024  # knob: 512 1024 2048
 NUM_WARPS = 8  # knob: 4 8
 SHORT = 1024  # knob: 512 1024
+LEAST_INNER = 16
+PER_WARP = 256
+# Rows of a part, at least.
+SPLIT = 256
 
 
 @triton.jit
@@ -37,11 +41,22 @@ def _sum(x, y, length, inner, span, BLOCK_R: tl.constexpr, BLOCK_I: tl.constexpr
 
 
 def _launch(x, y, outer, length, inner, parts):
-    block_i = min(BLOCK_INNER, triton.next_power_of_2(inner))
+    block_i = _columns(outer, length, inner)
     block_r = min(TILE // block_i, triton.next_power_of_2(max(1, length)))
+    warps = max(1, min(NUM_WARPS, block_r * block_i // PER_WARP))
     span = triton.cdiv(triton.cdiv(length, parts), block_r) * block_r
     grid = (outer * triton.cdiv(inner, block_i), parts)
-    _sum[grid](x, y, length, inner, span, BLOCK_R=block_r, BLOCK_I=block_i, num_warps=NUM_WARPS)
+    _sum[grid](x, y, length, inner, span, BLOCK_R=block_r, BLOCK_I=block_i, num_warps=warps)
+
+
+def _columns(outer, length, inner):
+    """Of a program: more where they are short, and fewer where they would not fill a device."""
+    rows = min(triton.next_power_of_2(max(1, length)), TILE // BLOCK_INNER)
+    columns = min(TILE // rows, triton.next_power_of_2(inner))
+    least = LEAST_INNER if length < 2 * SPLIT else BLOCK_INNER
+    while columns > least and outer * triton.cdiv(inner, columns) < PROGRAMS // 4:
+        columns //= 2
+    return columns
 
 
 @triton.jit
@@ -64,8 +79,10 @@ def sum(x, y):
         runs = TILE // block
         _sum_short[(triton.cdiv(outer, runs),)](x, y, outer, length, RUNS=runs, BLOCK=block)
         return
+    if length == 1 and y.numel() < 2**31:
+        outer, inner = 1, y.numel()
     programs = outer * triton.cdiv(inner, BLOCK_INNER)
-    parts = max(1, min(PROGRAMS // programs, length // 256))
+    parts = max(1, min(PROGRAMS // programs, length // SPLIT))
     if parts == 1:
         _launch(x, y, outer, length, inner, parts=1)
         return

@@ -1,6 +1,8 @@
-"""The k largest of each row, in two launches. The first finds the k-th largest bit by bit, by
-counting what is not below a trial, and lists all down to it; the second counts for each listed
-element those above it, which is its place. Of few long rows each part lists its own."""
+"""The k largest of each row, in two launches. The first finds the k-th largest and lists all down
+to it; the second counts for each listed element those above it, which is its place. Short rows are
+kept and their k-th found bit by bit, by counting what is not below a trial; of long ones the digits
+are counted, as many times as it takes. Of few long rows each part lists its own. The largest alone
+is found in one pass, and in one launch where rows have one part."""
 
 import torch
 import triton
@@ -8,6 +10,8 @@ import triton.language as tl
 
 RESIDENT = 8192  # knob: 4096 8192 16384
 LOOP_BLOCK = 4096  # knob: 2048 4096 8192
+# Bits of a number that one pass over a long row counts; they divide those of every dtype's numbers.
+DIGITS = {32: 8, 20: 10, 16: 8}
 TILE = 4096  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
 PLACES = 256  # knob: 128 256 512
@@ -75,6 +79,7 @@ def _looped(
     span,
     BITS: tl.constexpr,
     SHIFT: tl.constexpr,
+    DIGIT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Columns ``[part * span, part * span + span)`` of a row."""
@@ -83,34 +88,76 @@ def _looped(
     x += tl.program_id(0).to(tl.int64) * cols
     listed += (tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * k
     lane = tl.arange(0, BLOCK)
-    bar = tl.zeros((1,), tl.uint32)
-    unit = tl.full((1,), 1 << (BITS - 2), tl.uint32)
-    # Two bits at a time, since each takes a pass over the row.
-    for _ in range(0, BITS, 2):
-        one = tl.zeros((BLOCK,), tl.int32)
-        two = tl.zeros((BLOCK,), tl.int32)
-        three = tl.zeros((BLOCK,), tl.int32)
+    BINS: tl.constexpr = 1 << DIGIT
+    # Of the k-th largest all bits from ``low`` on are known: in these, ``above`` are larger, and
+    # ``reached`` are larger or equal.
+    bar = tl.zeros((), tl.uint32)
+    low = tl.full((), BITS, tl.uint32)
+    above = tl.zeros((), tl.int32)
+    reached = tl.zeros((), tl.int32)
+    while (low > 0) & (reached != k):
+        low -= DIGIT
+        counts = tl.zeros((BINS,), tl.int32)
         for first in range(begin, end, BLOCK):
-            key = _keys(x + first + lane, lane < end - first, SHIFT)
-            one += (key >= bar + unit).to(tl.int32)
-            two += (key >= bar + unit * 2).to(tl.int32)
-            three += (key >= bar + unit * 3).to(tl.int32)
-        bar += unit * (tl.sum(one, axis=0) >= k).to(tl.uint32)
-        bar += unit * (tl.sum(two, axis=0) >= k).to(tl.uint32)
-        bar += unit * (tl.sum(three, axis=0) >= k).to(tl.uint32)
-        unit = unit >> 2
-    above = tl.zeros((BLOCK,), tl.int32)
+            here = lane < end - first
+            shifted = _keys(x + first + lane, here, SHIFT) >> low
+            here = here & ((shifted >> DIGIT) == (bar >> low >> DIGIT))
+            counts += tl.histogram((shifted & (BINS - 1)).to(tl.int32), BINS, mask=here)
+        down_to = above + tl.cumsum(counts, axis=0, reverse=True)
+        digit = tl.sum((down_to >= k).to(tl.int32), axis=0) - 1
+        reached = tl.min(tl.where(down_to >= k, down_to, 0x7FFFFFFF), axis=0)
+        above = tl.max(tl.where(down_to >= k, above, down_to), axis=0)
+        bar = bar | (digit.to(tl.uint32) << low)
+    room = k - above
     for first in range(begin, end, BLOCK):
-        above += (_keys(x + first + lane, lane < end - first, SHIFT) > bar).to(tl.int32)
-    room = k - tl.sum(above, axis=0)
+        here = lane < end - first
+        key = _keys(x + first + lane, here, SHIFT)
+        level = (here & (key >> low == bar >> low)).to(tl.int32)
+        larger = here & (key >> low > bar >> low)
+        if tl.sum(level + larger.to(tl.int32), axis=0) > 0:
+            chosen = larger | ((level > 0) & (tl.cumsum(level, axis=0) <= room))
+            place = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+            tl.store(listed + place, _pack(key, first + lane), mask=chosen)
+            listed += tl.sum(chosen.to(tl.int32), axis=0)
+            room -= tl.sum(level, axis=0)
+
+
+@triton.jit
+def _largest(
+    x,
+    listed,
+    values,
+    indices,
+    rows,
+    cols,
+    span,
+    SHIFT: tl.constexpr,
+    WHOLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of each part of a row; of a whole row its place and value."""
+    start_row = tl.program_id(0) * ROWS
+    begin = tl.program_id(1) * span
+    end = begin + tl.minimum(cols - begin, span)
+    start = start_row.to(tl.int64)
+    row = tl.arange(0, ROWS)[:, None]
+    lane = tl.arange(0, BLOCK)[None, :]
+    in_rows = row < rows - start_row
+    best = tl.zeros((ROWS, BLOCK), tl.int64)
     for first in range(begin, end, BLOCK):
-        key = _keys(x + first + lane, lane < end - first, SHIFT)
-        level = (key == bar).to(tl.int32)
-        chosen = (key > bar) | ((key == bar) & (tl.cumsum(level, axis=0) <= room))
-        place = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
-        tl.store(listed + place, _pack(key, first + lane), mask=chosen)
-        listed += tl.sum(chosen.to(tl.int32), axis=0)
-        room -= tl.sum(level, axis=0)
+        mask = in_rows & (lane < end - first)
+        key = _keys(x + start * cols + row * cols + first + lane, mask, SHIFT)
+        best = tl.maximum(best, tl.where(mask, _pack(key, first + lane), 0))
+    best = tl.max(best, axis=1)[:, None]
+    if WHOLE:
+        col = 0x7FFFFFFF - (best & 0x7FFFFFFF)
+        value = tl.load(x + start * cols + row * cols + col, mask=in_rows)
+        tl.store(values + start + row, value, mask=in_rows)
+        tl.store(indices + start + row, col, mask=in_rows)
+    else:
+        part = start * tl.num_programs(1) + row * tl.num_programs(1) + tl.program_id(1)
+        tl.store(listed + part, best, mask=in_rows)
 
 
 @triton.jit
@@ -159,17 +206,57 @@ def topk(x, values, indices, k):
     # An even number of leading bits, in which all numbers of the dtype differ.
     bits = {torch.float32: 32, torch.float16: 20, torch.bfloat16: 16}[x.dtype]
     parts = _parts(rows, cols, k)
-    listed = torch.empty((rows, parts * k), dtype=torch.int64, device=x.device)
-    if cols > RESIDENT:
-        span = triton.cdiv(cols, parts)
+    whole = k == 1 and parts == 1
+    total = 0 if whole else parts * k
+    listed = torch.empty((rows, total), dtype=torch.int64, device=x.device)
+    _list(x, listed, values, indices, k, parts, bits)
+    if whole:
+        return
+    block = min(PLACES, triton.next_power_of_2(total))
+    tile_rows = PLACES // block
+    grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(total, block),)
+    _order[grid](x, listed, values, indices, rows, cols, total, k, ROWS=tile_rows, BLOCK=block)
+
+
+def _list(x, listed, values, indices, k, parts, bits):
+    """The k largest of each part of a row, in any order; of whole rows the largest alone is the
+    result."""
+    rows, cols = x.shape
+    span = triton.cdiv(cols, parts)
+    block = triton.next_power_of_2(min(span, RESIDENT if k > 1 else LOOP_BLOCK))
+    tile_rows = max(1, TILE // block)
+    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    tiles = triton.cdiv(rows, tile_rows)
+    if k == 1:
+        _largest[(tiles, parts)](
+            x,
+            listed,
+            values,
+            indices,
+            rows,
+            cols,
+            span,
+            SHIFT=32 - bits,
+            WHOLE=parts == 1,
+            ROWS=tile_rows,
+            BLOCK=block,
+            num_warps=warps,
+        )
+    elif cols > RESIDENT:
         _looped[(rows, parts)](
-            x, listed, cols, k, span, BITS=bits, SHIFT=32 - bits, BLOCK=LOOP_BLOCK, num_warps=8
+            x,
+            listed,
+            cols,
+            k,
+            span,
+            BITS=bits,
+            SHIFT=32 - bits,
+            DIGIT=DIGITS[bits],
+            BLOCK=LOOP_BLOCK,
+            num_warps=8,
         )
     else:
-        block = triton.next_power_of_2(cols)
-        tile_rows = max(1, TILE // block)
-        warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
-        _resident[(triton.cdiv(rows, tile_rows),)](
+        _resident[(tiles,)](
             x,
             listed,
             rows,
@@ -181,8 +268,3 @@ def topk(x, values, indices, k):
             BLOCK=block,
             num_warps=warps,
         )
-    total = parts * k
-    block = min(PLACES, triton.next_power_of_2(total))
-    tile_rows = PLACES // block
-    grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(total, block),)
-    _order[grid](x, listed, values, indices, rows, cols, total, k, ROWS=tile_rows, BLOCK=block)

@@ -1,4 +1,4 @@
-"""``portkern check``: evaluate one kernel file from anywhere."""
+"""``portkern check``: evaluate kernel files from anywhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from portkern.cells.selection import (
     load_op,
 )
 from portkern.cli import exit_code, json_output
-from portkern.cli.config import Names, names, resolve
+from portkern.cli.config import Names, files_first, names, resolve
 from portkern.cli.verbs import own_kernels, run_folder
 from portkern.errors import ConfigError
 from portkern.project import sources
@@ -91,7 +91,7 @@ def main(overrides: Sequence[str]) -> int:
 
 def check(overrides: Sequence[str]) -> CheckAnswer:
     """Raises ConfigError."""
-    options = resolve("check", CheckOptions, overrides)
+    options = resolve("check", CheckOptions, files_first(overrides, "source"))
     listed = not names(options.source)
     project = own_kernels.project_of(
         options.project, options.kernels, [options.op] * bool(options.op), entire=listed

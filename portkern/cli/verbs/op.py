@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from portkern.cli import json_output
-from portkern.cli.config import resolve
+from portkern.cli.config import quoted, resolve
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator import from_torch
 from portkern.printable import printable
@@ -80,5 +80,5 @@ def _spelled(text: str) -> str:
     """``FILE.py`` alone is the operator; Hydra wants quotes around a colon."""
     name, _, value = text.rpartition("=") if text.startswith("op=") else ("op", "", text)
     if name == "op" and "=" not in value:
-        return f"op='{value}'"
+        return f"op={quoted(value)}"
     return text

@@ -14,7 +14,7 @@ from omegaconf import MISSING
 
 from portkern.agent.budget import GenerationBudget
 from portkern.cli import json_output
-from portkern.cli.config import Group, Names, names, resolve
+from portkern.cli.config import Group, Names, names, quoted, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import emit_run, hazard, report, result, run
@@ -277,12 +277,12 @@ def _spelled(given: Sequence[str]) -> list[str]:
                 raise no_such("preset of ports", value, _PRESETS)
             own.append("repair=true")
         elif name in _TEXTS and mark:
-            own.append(f"{name}={_quoted(value)}")
+            own.append(f"{name}={quoted(value)}")
         elif mark and "/" not in name:
             own.append(text)
         else:
-            own.append(f"path={_quoted(text)}")
-    own += [f"{name}=[{','.join(map(_quoted, items))}]" for name, items in lists.items() if items]
+            own.append(f"path={quoted(text)}")
+    own += [f"{name}=[{','.join(map(quoted, items))}]" for name, items in lists.items() if items]
     return own
 
 
@@ -291,8 +291,3 @@ def _behind(left: Iterator[str], option: str) -> str:
     if not value or (option == _EXPLAIN and "=" in value):
         raise ConfigError(f"Got {option} with nothing behind it, expected {option} VALUE")
     return value
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'") if "'" in text else text
-    return f"'{escaped}'"

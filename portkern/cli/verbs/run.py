@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from portkern.cli import json_output
-from portkern.cli.config import names, resolve
+from portkern.cli.config import names, quoted, resolve
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator import jailed_process
 from portkern.printable import printable
@@ -98,14 +98,8 @@ def _split(given: Sequence[str]) -> tuple[list[str], list[str]]:
             lists["further"].append(text)
         else:
             own.append(f"source={text}")
-    own += [f"{name}=[{','.join(map(_quoted, items))}]" for name, items in lists.items() if items]
+    own += [f"{name}=[{','.join(map(quoted, items))}]" for name, items in lists.items() if items]
     return own, list(given[at + 1 :])
-
-
-def _quoted(item: str) -> str:
-    """As Hydra takes a text that may hold ``=`` and quotes."""
-    escaped = item.replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _target(name: str) -> Target:
