@@ -50,13 +50,16 @@ _UNARY: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def evaluate(expression: str, named: Named, member: Member) -> float | None:
-    """None for what is no expression, and where a part of it is not known."""
+def evaluate(
+    expression: str, named: Named, member: Member, types: Mapping[str, str]
+) -> float | None:
+    """None for what is no expression, and where a part of it is not known. ``types`` says what
+    names of types stand for."""
     node = _parsed(expression.strip())
     if node is None:
         return None
     try:
-        return _Evaluation(named, member).of(node)
+        return _Evaluation(named, member, types).of(node)
     except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
         return None
 
@@ -70,8 +73,8 @@ def _parsed(expression: str) -> Node | None:
 
 
 class _Evaluation:
-    def __init__(self, named: Named, member: Member) -> None:
-        self._named, self._member = named, member
+    def __init__(self, named: Named, member: Member, types: Mapping[str, str]) -> None:
+        self._named, self._member, self._types = named, member, types
 
     def of(self, node: Node | None) -> float | None:
         match node.type if node is not None else "":
@@ -84,7 +87,7 @@ class _Evaluation:
             case "parenthesized_expression":
                 return self.of(node.named_children[0]) if node else None
             case "sizeof_expression":
-                return _size_of(_text(node))
+                return _size_of(_text(node), self._types)
         return self._composed(node) if node is not None else None
 
     def _composed(self, node: Node) -> float | None:
@@ -147,9 +150,9 @@ def _number(text: str) -> float | None:
     return float(plain.rstrip("fl"))
 
 
-def _size_of(text: str) -> int:
+def _size_of(text: str, types: Mapping[str, str]) -> int:
     """A type that is not known counts as one of four bytes."""
-    known = element_of(text.removeprefix("sizeof").strip("() "), {})
+    known = element_of(text.removeprefix("sizeof").strip("() "), types)
     return known[0].size * known[1] if known else 4
 
 

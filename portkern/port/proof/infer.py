@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.port.proof import strides
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
 from portkern.port.proof.chosen import Chosen, launch_of, templates
 from portkern.port.proof.element import element_of, plain_type
@@ -68,6 +69,8 @@ _INNER = re.compile(
 _ROWS = re.compile(
     r"(m|h|t|oc|n?_?rows?|num_rows|height|seq\w*|outer\w*|length_q|nx|ny|nz)", re.IGNORECASE
 )
+#: How wide the machine's warps are, in CUDA's and in PyTorch's words.
+_WIDTHS = ("warpSize", "C10_WARP_SIZE")
 _TOTAL = re.compile(
     r"(n|size|len\w*|numel|total\w*|elements|count|num\w*|n_?\w+|\w*_?size|\w*_len|\w*count|end)",
     re.IGNORECASE,
@@ -138,11 +141,14 @@ class _Proposal:
         file = texts.file_of(kernel.name) or texts.own
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
-        self._names = Names(texts.whole, {"warpSize": warp, **own, **numbers(dict(chosen.bound))})
+        widths = dict.fromkeys(_WIDTHS, warp)
+        self._names = Names(texts.whole, {**widths, **own, **numbers(dict(chosen.bound))}, known)
         self._offset, self._whole = offset, texts.whole
         self._arguments = self._argument_texts()
         self._block_names()
-        self._dimensions = self._sized()
+        sizes = self._sized()
+        self._tensors = strides.tensors(sizes)
+        self._dimensions = sizes | strides.values(self._tensors)
         self._names.given |= self._dimensions
 
     def case(self) -> Case:
@@ -254,7 +260,8 @@ class _Proposal:
             return Scalar(parameter.name, dtype, _real(parameter.name))
         constant = re.search(r"\bconst\b", parameter.type) is not None
         bytes_ = self._allocated(self._arguments[parameter.name])
-        size = min(math.prod(self._spans()), _MOST_ELEMENTS) * self._scale.room
+        spans = max([math.prod(self._spans()), *map(strides.elements, self._tensors)])
+        size = min(spans, _MOST_ELEMENTS) * self._scale.room
         size = max(size, min(bytes_ // (element.size * lanes), _MOST_ELEMENTS))
         if element.is_float:
             values = "normal"
@@ -277,7 +284,10 @@ class _Proposal:
         return bytes_ if bytes_ is not None and bytes_ > 0 else 0
 
     def _spans(self) -> list[int]:
-        return [size for size in self._dimensions.values() if size] or [self._scale.total]
+        """Sizes of dimensions. A dense tensor's strides follow from them and are none."""
+        of_tensors = {axis.stride for tensor in self._tensors for axis in tensor}
+        sizes = [s for name, s in self._dimensions.items() if s and name not in of_tensors]
+        return sizes or [self._scale.total]
 
     def _index_bound(self) -> int:
         """What an integer input may point at: anything within the smallest dimension."""
