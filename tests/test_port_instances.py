@@ -176,6 +176,26 @@ void run(float* x) {{
     assert (case.grid, case.block) == expected
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        "#define PARTS(x, size) (((x) + (size) - 1) / (size))  // upwards",
+        "template <class T> inline T PARTS(T x, const T size) { return (x + size - 1) / size; }",
+    ],
+    ids=["a macro", "a function"],
+)
+def test_a_shape_is_computed_by_the_sources_own_functions(function: str, tmp_path: Path) -> None:
+    text = f"""{function}
+__global__ void k(float* x) {{ x[threadIdx.y] = 1; }}
+void run(float* x) {{
+  const int size = 100;
+  k<<<PARTS(size, 32) + 1, dim3(8, PARTS(size / 2, 16))>>>(x);
+}}
+"""
+    case = proposed(text, tmp_path)
+    assert (case.grid, case.block) == ((5, 1, 1), (8, 4, 1))
+
+
 def test_blocks_of_pytorchs_warp_size_are_as_wide_as_the_machines_warps(tmp_path: Path) -> None:
     text = """__global__ void k(float* x) { x[threadIdx.y * 64 + threadIdx.x] = 1; }
 void run(float* x) { k<<<2, dim3(C10_WARP_SIZE, 4)>>>(x); }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: What a name stands for, and what ``x``, ``y`` or ``z`` of one does; None where it is not known.
 Named = Callable[[str], float | None]
 Member = Callable[[str, str], float | None]
+#: What a function of the source returns for these arguments.
+Called = Callable[[str, Sequence[float]], float | None]
 
 _UP = re.compile(
     r"(ceil_?div|div_?ceil|div_?up|cdiv|div_round_up|idiv|divide_?up|i_div_up)", re.IGNORECASE
@@ -51,7 +53,7 @@ _UNARY: Mapping[str, Callable[[float], float]] = {
 
 
 def evaluate(
-    expression: str, named: Named, member: Member, types: Mapping[str, str]
+    expression: str, named: Named, member: Member, called: Called, types: Mapping[str, str]
 ) -> float | None:
     """None for what is no expression, and where a part of it is not known. ``types`` says what
     names of types stand for."""
@@ -59,7 +61,7 @@ def evaluate(
     if node is None:
         return None
     try:
-        return _Evaluation(named, member, types).of(node)
+        return _Evaluation(named, member, called, types).of(node)
     except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
         return None
 
@@ -73,8 +75,10 @@ def _parsed(expression: str) -> Node | None:
 
 
 class _Evaluation:
-    def __init__(self, named: Named, member: Member, types: Mapping[str, str]) -> None:
-        self._named, self._member, self._types = named, member, types
+    def __init__(
+        self, named: Named, member: Member, called: Called, types: Mapping[str, str]
+    ) -> None:
+        self._named, self._member, self._called, self._types = named, member, called, types
 
     def of(self, node: Node | None) -> float | None:
         match node.type if node is not None else "":
@@ -122,7 +126,9 @@ class _Evaluation:
             name, _, type_ = name.partition("<")
             is_cast = name.strip() in _CASTS and len(known) == 1
             return _cast(type_.rstrip("> "), known[0]) if is_cast else None
-        return _called(name.rpartition("::")[2], known)
+        name = name.rpartition("::")[2]
+        value = _called(name, known)
+        return self._called(name, known) if value is None else value
 
 
 def _called(name: str, values: Sequence[float]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from portkern.port.proof import arithmetic
@@ -26,6 +26,11 @@ _DIM3 = re.compile(r"\bdim3\s+([^;{}]+);")
 _DECLARATOR = re.compile(r"(\w+)\s*(?:=\s*(.+)|\((.*)\))?", re.DOTALL)
 _AXIS = re.compile(r"\b(\w+)\.([xyz])\s*=(?!=)\s*([^;{}=]+?)\s*;")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
+#: Macros with arguments, and functions that do no more than return.
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w \t,]*)\)[ \t]*(.+?)[ \t]*(?://.*)?$", re.MULTILINE
+)
+_RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]*)\)\s*\{\s*return\s+([^;{}]+);\s*\}")
 
 
 class _Declared:
@@ -33,6 +38,11 @@ class _Declared:
 
     def __init__(self, text: str) -> None:
         self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
+        self.functions = {
+            m[1]: (tuple(re.findall(r"(\w+)\s*(?:,|$)", m[2])), m[3])
+            for of in (_RETURNS, _MACRO)
+            for m in of.finditer(text)
+        }
         self._declared = [
             (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
         ]
@@ -159,10 +169,19 @@ class Names:
         return list(open_)
 
     def _value(self, expression: str, known: Mapping[str, str], depth: int) -> int | None:
+        number = self._evaluated(expression, known, depth, {})
+        return None if number is None else int(number)
+
+    def _evaluated(
+        self, expression: str, known: Mapping[str, str], depth: int, own: Mapping[str, float]
+    ) -> float | None:
+        """``own`` are values of a function's parameters, which hide other names."""
         if depth == 0:
             return None
 
         def named(name: str) -> float | None:
+            if name in own:
+                return own[name]
             if name in self.given:
                 return self.given[name]
             return self._value(known[name], known, depth - 1) if name in known else None
@@ -171,8 +190,13 @@ class Names:
             shape = self._shape(name, known) if axis in ("x", "y", "z") else None
             return shape["xyz".index(axis)] if shape else None
 
-        number = arithmetic.evaluate(expression, named, member, self._types)
-        return None if number is None else int(number)
+        def called(name: str, values: Sequence[float]) -> float | None:
+            parameters, body = self._read.functions.get(name, ((), ""))
+            if not body or len(parameters) != len(values):
+                return None
+            return self._evaluated(body, known, depth - 1, dict(zip(parameters, values, strict=True)))
+
+        return arithmetic.evaluate(expression, named, member, called, self._types)
 
 
 def _unwrapped(text: str) -> str:
