@@ -194,7 +194,9 @@ class Names:
             parameters, body = self._read.functions.get(name, ((), ""))
             if not body or len(parameters) != len(values):
                 return None
-            return self._evaluated(body, known, depth - 1, dict(zip(parameters, values, strict=True)))
+            return self._evaluated(
+                body, known, depth - 1, dict(zip(parameters, values, strict=True))
+            )
 
         return arithmetic.evaluate(expression, named, member, called, self._types)
 

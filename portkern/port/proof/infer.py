@@ -24,7 +24,7 @@ __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 @dataclass(frozen=True)
 class Scale:
     """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
-    product of the dimensions."""
+    product of the dimensions. ``bits``: integers in buffers have any value, not only indices."""
 
     total: int
     batch: int
@@ -32,10 +32,11 @@ class Scale:
     rows: int
     inner: int
     room: int = 1
+    bits: bool = False
 
 
 #: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
-#: it reads past its buffers, larger buffers.
+#: it reads past its buffers, larger buffers. Last what packed values need.
 SCALES = (
     Scale(1000, 2, 3, 7, 100),
     Scale(1024, 2, 4, 8, 128),
@@ -45,6 +46,7 @@ SCALES = (
     Scale(256, 1, 2, 16, 256, room=64),
     Scale(2048, 4, 4, 32, 1024, room=4),
     Scale(1024, 1, 2, 256, 64, room=4),
+    Scale(1024, 2, 4, 8, 128, bits=True),
 )
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
 #: Of a kernel that goes through its data in strides of the grid: more only take time.
@@ -265,6 +267,8 @@ class _Proposal:
         size = max(size, min(bytes_ // (element.size * lanes), _MOST_ELEMENTS))
         if element.is_float:
             values = "normal"
+        elif self._scale.bits:
+            values = f"range(0,{_any_value(element.size)})"
         elif constant or "atomic" not in self._text:
             values = f"range(0,{self._index_bound()})"
         else:
@@ -372,6 +376,11 @@ def _closed(text: str) -> str:
 def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
     """A type with the template's arguments in it."""
     return re.sub(r"\w+", lambda word: bound.get(word[0], word[0]), spelled)
+
+
+def _any_value(bytes_: int) -> int:
+    """The end of a range that is no power of two, so that the last bits of its numbers differ."""
+    return (9 << min(8 * bytes_, 32)) // 10 - 1
 
 
 def _real(name: str) -> str:
