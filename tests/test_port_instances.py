@@ -70,6 +70,18 @@ void run(float* x) { outer<7>(x, 1); }
             id="a macro chooses a constant",
         ),
         pytest.param(
+            "template <typename T, class U> __global__ void k(const T* at, U* x, int n) {}\n"
+            """template <typename Index> void launch(int n) {
+  Index *where;
+  double *x = nullptr;
+  k<<<1, 32>>>(where, x, n);
+}
+void run() { launch<int64_t>(3); launch<short>(4); }
+""",
+            [("int64_t", "double"), ("short", "double")],
+            id="the arguments' declarations show them",
+        ),
+        pytest.param(
             KERNEL + "void run(float* x, int n) { auto f = &k<16, 2>; f<<<1, 32>>>(x, n); }\n",
             [("16", "2")],
             id="launched by another name",

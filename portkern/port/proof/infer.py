@@ -24,7 +24,8 @@ __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 @dataclass(frozen=True)
 class Scale:
     """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
-    product of the dimensions. ``bits``: integers in buffers have any value, not only indices."""
+    product of the dimensions. ``bits``: integers in buffers have any value, not only indices;
+    ``least``: what a number is that the host's code computes as 0 of sizes as small as these."""
 
     total: int
     batch: int
@@ -33,10 +34,11 @@ class Scale:
     inner: int
     room: int = 1
     bits: bool = False
+    least: int = 0
 
 
 #: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
-#: it reads past its buffers, larger buffers. Last what packed values need.
+#: it reads past its buffers, larger buffers. Last what kernels need that would write nothing.
 SCALES = (
     Scale(1000, 2, 3, 7, 100),
     Scale(1024, 2, 4, 8, 128),
@@ -46,6 +48,7 @@ SCALES = (
     Scale(256, 1, 2, 16, 256, room=64),
     Scale(2048, 4, 4, 32, 1024, room=4),
     Scale(1024, 1, 2, 256, 64, room=4),
+    Scale(1024, 2, 4, 8, 128, least=1),
     Scale(1024, 2, 4, 8, 128, bits=True),
 )
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
@@ -304,6 +307,8 @@ class _Proposal:
         value = self._dimensions.get(text)
         if value is None:
             value = self._names.value(text, self._offset)
+            if value == 0 and not text.isdigit() and not _ZERO.fullmatch(name):
+                value = self._scale.least
         return 4 if value is None else value
 
     # ---- the launch
