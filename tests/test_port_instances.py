@@ -70,6 +70,18 @@ void run(float* x) { outer<7>(x, 1); }
             id="a macro chooses a constant",
         ),
         pytest.param(
+            "template <typename T, class U> __global__ void k(const T* at, U* x, int n) {}\n"
+            """template <typename Index> void launch(int n) {
+  Index *where;
+  double *x = nullptr;
+  k<<<1, 32>>>(where, x, n);
+}
+void run() { launch<int64_t>(3); launch<short>(4); }
+""",
+            [("int64_t", "double"), ("short", "double")],
+            id="the arguments' declarations show them",
+        ),
+        pytest.param(
             KERNEL + "void run(float* x, int n) { auto f = &k<16, 2>; f<<<1, 32>>>(x, n); }\n",
             [("16", "2")],
             id="launched by another name",
@@ -134,6 +146,79 @@ void run(float* x, Tensor q, int n, int block_size) {
     assert case.grid == (SCALES[1].heads, SCALES[1].inner, 1)
 
 
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param(
+            "dim3 grid, block; grid.x = 12; grid.y = n / 8; block.x = LANES;",
+            ((12, 16, 1), (32, 1, 1)),
+            id="none is given at first",
+        ),
+        pytest.param(
+            "dim3 grid(3, 4); dim3 block = {16, 2}; grid.z = 2; block.y = 4;",
+            ((3, 4, 2), (16, 4, 1)),
+            id="the others stay",
+        ),
+        pytest.param(
+            "dim3 grid, block(LANES, 2); grid = dim3(5, 6);",
+            ((5, 6, 1), (32, 2, 1)),
+            id="assigned as a whole",
+        ),
+    ],
+)
+def test_a_shape_whose_axes_are_assigned_one_by_one_has_them(
+    shape: str, expected: tuple[object, object], tmp_path: Path
+) -> None:
+    lines = shape.replace("; ", ";\n  ")
+    text = f"""#define LANES 32
+__global__ void k(float* x) {{ x[threadIdx.x + blockIdx.z] = 1; }}
+void before(float* x) {{
+  dim3 grid, block;
+  grid.x = 7;
+  grid.z = 9;
+  k<<<grid, block>>>(x, 1);
+}}
+void run(float* x) {{
+  const int n = 128;
+  {lines}
+  k<<<grid, block>>>(x);
+}}
+"""
+    case = proposed(text, tmp_path)
+    assert (case.grid, case.block) == expected
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "#define PARTS(x, size) (((x) + (size) - 1) / (size))  // upwards",
+        "template <class T> inline T PARTS(T x, const T size) { return (x + size - 1) / size; }",
+    ],
+    ids=["a macro", "a function"],
+)
+def test_a_shape_is_computed_by_the_sources_own_functions(function: str, tmp_path: Path) -> None:
+    text = f"""{function}
+__global__ void k(float* x) {{ x[threadIdx.y] = 1; }}
+void run(float* x) {{
+  const int size = 100;
+  k<<<PARTS(size, 32) + 1, dim3(8, PARTS(size / 2, 16))>>>(x);
+}}
+"""
+    case = proposed(text, tmp_path)
+    assert (case.grid, case.block) == ((5, 1, 1), (8, 4, 1))
+
+
+def test_blocks_of_pytorchs_warp_size_are_as_wide_as_the_machines_warps(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x) { x[threadIdx.y * 64 + threadIdx.x] = 1; }
+void run(float* x) { k<<<2, dim3(C10_WARP_SIZE, 4)>>>(x); }
+"""
+    texts = read(text, tmp_path)
+    for warp in (32, 64):
+        case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
+        assert isinstance(case, Case)
+        assert case.block == (warp, 4, 1)
+
+
 def test_an_argument_is_what_its_function_computes(tmp_path: Path) -> None:
     text = """__global__ void k(float* x, int n, int tiles, int lanes, int most) { x[tiles] = n; }
 void run(float* x, int rows) {
@@ -185,6 +270,46 @@ int main() {
 """
     sizes = {a.name: getattr(a, "size", 0) for a in proposed(text, tmp_path).arguments}
     assert sizes == {"x": 98 * 96, "y": SCALES[1].total}
+
+
+def test_the_size_of_an_element_is_that_of_what_its_name_stands_for(tmp_path: Path) -> None:
+    text = """#define WIDE
+#ifdef WIDE
+#define Real double
+#else
+#define Real float
+#endif
+__global__ void k(Real* x) { x[threadIdx.x] = 1; }
+int main() {
+  Real* x;
+  cudaMalloc((void**)&x, 3000 * sizeof(Real));
+  k<<<1, 64>>>(x);
+}
+"""
+    assert getattr(proposed(text, tmp_path).arguments[0], "size", 0) == 3000
+
+
+def test_strides_given_one_by_one_are_those_of_dense_tensors(tmp_path: Path) -> None:
+    text = """__global__ void k(float* y, const float* x, int rows, int dim, int stride_b,
+                  int stride_rows, int stride_dim, int out_stride_t, int out_stride_dim) {
+  int at = blockIdx.x * stride_b + blockIdx.y * stride_rows;
+  int to = (blockIdx.x * rows + blockIdx.y) * out_stride_t;
+  for (int d = threadIdx.x; d < dim; d += blockDim.x)
+    y[to + d * out_stride_dim] = x[at + d * stride_dim];
+}
+void run(float* y, const float* x, int b, int rows, int dim, int stride_b, int stride_rows,
+         int stride_dim, int out_stride_t, int out_stride_dim) {
+  k<<<dim3(b, rows), 32>>>(y, x, rows, dim, stride_b, stride_rows, stride_dim, out_stride_t,
+                           out_stride_dim);
+}
+"""
+    case = proposed(text, tmp_path)
+    values = {a.name: int(getattr(a, "value", 0)) for a in case.arguments}
+    rows, dim = values["rows"], values["dim"]
+    assert min(rows, dim) > 1
+    assert [values[f"stride_{axis}"] for axis in ("b", "rows", "dim")] == [rows * dim, dim, 1]
+    assert [values[f"out_stride_{axis}"] for axis in ("t", "dim")] == [dim, 1]
+    assert {getattr(a, "size", 0) for a in case.arguments[:2]} == {case.grid[0] * rows * dim}
 
 
 def test_a_tag_is_given_its_only_value(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.element import aliases
 from portkern.port.proof.expression import Names
 from portkern.port.proof.findings import Inheritance, Text
+from portkern.port.proof.outcome import WROTE_NOTHING
 from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.port.proof.runs import Program, Run, Runs
 from portkern.port.proof.text_output import difference
@@ -570,6 +571,56 @@ __global__ void gather(float* y, const float* x, const T* at, int n) {
     ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
     proof = proven(original, ported, tmp_path / "work")["gather"]
     assert proof.outcome is Outcome.PROVEN and proof.inputs.startswith("gather<int>: ")
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(
+    ("parameters", "body", "launch", "outcome"),
+    [
+        pytest.param(
+            "unsigned* w, int n",
+            "if (i < n && w[i] > 0xffffff) w[i] ^= (w[i] >> SHIFT) << 3;",
+            "w, n",
+            Outcome.PROVEN,
+            id="all bits of packed numbers",
+        ),
+        pytest.param(
+            "unsigned* w, int tiles",
+            "for (int t = 0; t < tiles; ++t) w[t * 512 + i] += SHIFT;",
+            "w, n / 100000",
+            Outcome.PROVEN,
+            id="a number that small sizes make 0",
+        ),
+        pytest.param(
+            "unsigned* w, int n", "if (n < -n) w[i] = SHIFT;", "w, n", Outcome.UNPROVEN, id="never"
+        ),
+    ],
+)
+def test_where_nothing_is_written_other_values_are_tried(
+    parameters: str, body: str, launch: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    text = f"""__global__ void k({parameters}) {{
+    int i = blockIdx.x * 128 + threadIdx.x;
+    {body}
+}}
+void run(unsigned* w, int n) {{ k<<<4, 128>>>({launch}); }}
+"""
+    original = tmp_path / "k.cu"
+    original.write_text(text.replace("SHIFT", "24"), encoding="utf-8")
+    found = []
+    for shift in ("24", "23"):
+        ported = tmp_path / f"k{shift}.hip"
+        made = text.replace("SHIFT", shift)
+        ported.write_text(f"#include <hip/hip_runtime.h>\n{made}", encoding="utf-8")
+        found.append(proven(original, ported, tmp_path / shift)["k"])
+    right, wrong = found
+    assert right.outcome is outcome, right.why
+    if outcome is Outcome.PROVEN:
+        assert right.inputs.endswith("; nothing was written with the values tried first")
+        assert wrong.outcome is Outcome.WRONG
+    else:
+        assert right.why == WROTE_NOTHING
 
 
 @pytest.mark.full

@@ -480,3 +480,38 @@ def test_a_fold_by_shuffles_is_the_same_at_once_and_step_by_step(build_once: Bui
     assert at_once == build_once(FOLDS, "check")().output.split()
     assert [int(word) for word in at_once[:4]] == [528, 100, 28, 1]
     assert at_once[-1] == "47.5"
+
+
+# ---- more blocks that wait than there is memory for
+
+MANY = """
+    #include <sys/resource.h>
+    __global__ void count(int* x, int* y) {  // adding 0 is how a thread polls
+        int sum = 0;
+        for (int i = blockIdx.x * 256 + threadIdx.x; i < 1024; i += 256 * gridDim.x) sum += x[i];
+        atomicAdd(y, sum);
+        if (threadIdx.x == 0) y[1 + blockIdx.x] = 1;
+    }
+    int main() {
+        int* y = fresh();
+        count<<<1, 256>>>(fresh(), y);  // what the runtime keeps is there before the limit
+        long pages = 0;
+        FILE* statm = fopen("/proc/self/statm", "r");
+        if (fscanf(statm, "%ld", &pages) != 1) return 3;
+        fclose(statm);
+        rlimit limit = {pages * 4096ul + (1ul << 29), RLIM_INFINITY};
+        if (setrlimit(RLIMIT_AS, &limit)) return 4;
+        count<<<128, 256>>>(fresh(), y);
+        show(y, 129);
+        return cudaDeviceSynchronize() != cudaSuccess;
+    }
+"""
+
+
+@pytest.mark.parametrize("at", WIDTHS)
+def test_blocks_that_have_no_stacks_begin_when_others_have_ended(
+    build_once: Built, at: str
+) -> None:
+    outcome = build_once(MANY, "check")("forward", at)
+    assert not outcome.findings
+    assert (outcome.status, outcome.output.split()) == (0, ["0", *["1"] * 128])

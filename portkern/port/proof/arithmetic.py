@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: What a name stands for, and what ``x``, ``y`` or ``z`` of one does; None where it is not known.
 Named = Callable[[str], float | None]
 Member = Callable[[str, str], float | None]
+#: What a function of the source returns for these arguments.
+Called = Callable[[str, Sequence[float]], float | None]
 
 _UP = re.compile(
     r"(ceil_?div|div_?ceil|div_?up|cdiv|div_round_up|idiv|divide_?up|i_div_up)", re.IGNORECASE
@@ -50,13 +52,16 @@ _UNARY: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def evaluate(expression: str, named: Named, member: Member) -> float | None:
-    """None for what is no expression, and where a part of it is not known."""
+def evaluate(
+    expression: str, named: Named, member: Member, called: Called, types: Mapping[str, str]
+) -> float | None:
+    """None for what is no expression, and where a part of it is not known. ``types`` says what
+    names of types stand for."""
     node = _parsed(expression.strip())
     if node is None:
         return None
     try:
-        return _Evaluation(named, member).of(node)
+        return _Evaluation(named, member, called, types).of(node)
     except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
         return None
 
@@ -70,8 +75,10 @@ def _parsed(expression: str) -> Node | None:
 
 
 class _Evaluation:
-    def __init__(self, named: Named, member: Member) -> None:
-        self._named, self._member = named, member
+    def __init__(
+        self, named: Named, member: Member, called: Called, types: Mapping[str, str]
+    ) -> None:
+        self._named, self._member, self._called, self._types = named, member, called, types
 
     def of(self, node: Node | None) -> float | None:
         match node.type if node is not None else "":
@@ -84,7 +91,7 @@ class _Evaluation:
             case "parenthesized_expression":
                 return self.of(node.named_children[0]) if node else None
             case "sizeof_expression":
-                return _size_of(_text(node))
+                return _size_of(_text(node), self._types)
         return self._composed(node) if node is not None else None
 
     def _composed(self, node: Node) -> float | None:
@@ -119,7 +126,9 @@ class _Evaluation:
             name, _, type_ = name.partition("<")
             is_cast = name.strip() in _CASTS and len(known) == 1
             return _cast(type_.rstrip("> "), known[0]) if is_cast else None
-        return _called(name.rpartition("::")[2], known)
+        name = name.rpartition("::")[2]
+        value = _called(name, known)
+        return self._called(name, known) if value is None else value
 
 
 def _called(name: str, values: Sequence[float]) -> float | None:
@@ -147,9 +156,9 @@ def _number(text: str) -> float | None:
     return float(plain.rstrip("fl"))
 
 
-def _size_of(text: str) -> int:
+def _size_of(text: str, types: Mapping[str, str]) -> int:
     """A type that is not known counts as one of four bytes."""
-    known = element_of(text.removeprefix("sizeof").strip("() "), {})
+    known = element_of(text.removeprefix("sizeof").strip("() "), types)
     return known[0].size * known[1] if known else 4
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.element import element_of
-from portkern.port.proof.instances import Instance, deduced, is_type
+from portkern.port.proof.instances import Instance, declared_types, deduced, is_type
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel, Launch, Parameter
@@ -36,13 +37,23 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
         return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")
     found: list[Instance] = []
     if launch is not None:
-        arguments = launch.template_arguments
+        arguments = launch.template_arguments or _shown_types(kernel, launch, texts, offset)
         found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
     found = found or texts.instances.named(kernel.name, kernel.template)
     shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
     chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
     guesses = [_filled(kernel, (), shown, type_) for type_ in _TYPES]
     return chosen or [Chosen(arguments) for arguments in dict.fromkeys(guesses)]
+
+
+def _shown_types(
+    kernel: Kernel, launch: Launch, texts: SourceTexts, offset: int
+) -> tuple[str, ...]:
+    """The first arguments of its template, as far as the launch shows them by its own."""
+    before = texts.whole[:offset]
+    types = declared_types(kernel.template, kernel.parameters, launch.arguments, before)
+    names = itertools.takewhile(types.__contains__, (p.name for p in kernel.template))
+    return tuple(types[name] for name in names)
 
 
 def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:

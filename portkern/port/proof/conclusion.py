@@ -9,7 +9,13 @@ from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
 from portkern.port.proof.findings import Text, is_race
-from portkern.port.proof.outcome import NOT_LAUNCHED, Coverage, KernelProof, Outcome
+from portkern.port.proof.outcome import (
+    NOT_LAUNCHED,
+    WROTE_NOTHING,
+    Coverage,
+    KernelProof,
+    Outcome,
+)
 from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic, Severity
 
@@ -130,7 +136,7 @@ def _doubt(
     if not results or missing:
         return NOT_LAUNCHED + (f" on {missing[0]}" if runs else "")
     if not any(result.written for _, result in results):
-        return "it wrote no buffer"
+        return WROTE_NOTHING
     host = [finding for finding in examination.findings if not ported.kernel_of(finding)]
     if host:
         return f"the port's host code: {host[0]}"

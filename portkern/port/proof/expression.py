@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from portkern.port.proof import arithmetic
@@ -21,7 +21,16 @@ _NAMED = re.compile(
 #: A loop of the host begins a launch's argument at its first value.
 _LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]+?)\s*[;,]")
 _ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]+?)\s*;", re.MULTILINE)
+#: ``dim3 grid, block(32, 4);`` and then ``grid.x = n;``.
+_DIM3 = re.compile(r"\bdim3\s+([^;{}]+);")
+_DECLARATOR = re.compile(r"(\w+)\s*(?:=\s*(.+)|\((.*)\))?", re.DOTALL)
+_AXIS = re.compile(r"\b(\w+)\.([xyz])\s*=(?!=)\s*([^;{}=]+?)\s*;")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
+#: Macros with arguments, and functions that do no more than return.
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w \t,]*)\)[ \t]*(.+?)[ \t]*(?://.*)?$", re.MULTILINE
+)
+_RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]*)\)\s*\{\s*return\s+([^;{}]+);\s*\}")
 
 
 class _Declared:
@@ -29,16 +38,26 @@ class _Declared:
 
     def __init__(self, text: str) -> None:
         self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
+        self.functions = {
+            m[1]: (tuple(re.findall(r"(\w+)\s*(?:,|$)", m[2])), m[3])
+            for of in (_RETURNS, _MACRO)
+            for m in of.finditer(text)
+        }
         self._declared = [
             (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
         ]
         self._declared += [(m.start(), m[1], m[2]) for m in _LOOP.finditer(text)]
+        shapes = [(m.start(), *one) for m in _DIM3.finditer(text) for one in _declarators(m[1])]
+        self._declared += [shape for shape in shapes if shape[2]]
         self._declared.sort()
         self._assigned = [
             (m.start(), m[1], m[2])
             for m in _ASSIGNED.finditer(text)
             if m[1] not in re.findall(r"\w+", m[2])
         ]
+        plain = [(at, name, "1") for at, name, of in shapes if not of]
+        self._dim3s = sorted([*self._declared, *self._assigned, *plain])
+        self._axes = [(m.start(), m[1], "xyz".index(m[2]), m[3]) for m in _AXIS.finditer(text)]
         self._ends = [m.start() for m in re.finditer(r"^\}", text, re.MULTILINE)]
         self._before: dict[int, Mapping[str, str]] = {}
 
@@ -49,14 +68,37 @@ class _Declared:
             names = {name: text for begin, name, text in self._assigned if begin < offset}
             names.update(self.macros)
             names.update({name: text for begin, name, text in self._declared if begin < offset})
+            names.update(self._shapes(offset))
             self._before[offset] = names
         return self._before[offset]
 
+    def _shapes(self, offset: int) -> Mapping[str, str]:
+        """Of each ``dim3`` that has an axis assigned after its declaration: that axis, and the
+        others as they were declared."""
+        declared = {name: (at, text) for at, name, text in self._dim3s if at < offset}
+        function, shapes = self._function(offset), dict[str, str]()
+        for at, name, axis, text in self._axes:
+            begin, before = declared.get(name, (offset, ""))
+            if max(begin, function) < at < offset and name not in re.findall(r"\w+", text):
+                axes = [*split(_unwrapped(shapes.get(name, before))), "1", "1"][:3]
+                axes[axis] = text
+                shapes[name] = ", ".join(axes)
+        return shapes
+
     def is_local(self, name: str, offset: int) -> bool:
-        """As most are written, a function ends where a line begins with its brace."""
-        before = bisect_left(self._ends, offset)
-        begin = self._ends[before - 1] if before else 0
+        begin = self._function(offset)
         return any(n == name and begin < at < offset for at, n, _ in self._declared)
+
+    def _function(self, offset: int) -> int:
+        """Where it begins: as most are written, one ends where a line begins with its brace."""
+        before = bisect_left(self._ends, offset)
+        return self._ends[before - 1] if before else 0
+
+
+def _declarators(text: str) -> list[tuple[str, str]]:
+    """``grid, block(32, 4)``: each name with what it is, which may be nothing."""
+    found = map(_DECLARATOR.fullmatch, split(text))
+    return [(one[1], one[2] or one[3] or "") for one in found if one]
 
 
 @lru_cache(maxsize=16)
@@ -66,10 +108,12 @@ def _read(text: str) -> _Declared:
 
 class Names:
     """What names stand for: ``given`` values, then what the text before an offset declares last,
-    then its macros."""
+    then its macros. ``types`` says what names of types stand for."""
 
-    def __init__(self, text: str, given: Mapping[str, int]) -> None:
-        self.given = dict(given)
+    def __init__(
+        self, text: str, given: Mapping[str, int], types: Mapping[str, str] | None = None
+    ) -> None:
+        self.given, self._types = dict(given), types or {}
         self._read = _read(text)
 
     def before(self, offset: int) -> Mapping[str, str]:
@@ -93,9 +137,7 @@ class Names:
             if text not in known or text in self.given:
                 break
             text = known[text].strip()
-        text = re.sub(r"^(?:::)?dim3\s*(?=[({])", "", text)
-        whole = text[1:-1] if text[:1] in "({" and text[-1:] in ")}" else text
-        parts = [self._value(part, known, _DEPTH) for part in split(whole)]
+        parts = [self._value(part, known, _DEPTH) for part in split(_unwrapped(text))]
         if not 1 <= len(parts) <= 3 or any(part is None or part <= 0 for part in parts):
             return None
         x, y, z = [*(part or 1 for part in parts), 1, 1][:3]
@@ -116,21 +158,30 @@ class Names:
             name = queue.pop(0)
             if name in seen or element_of(name, {}) is not None:
                 continue
-            if self._value(name, known, _DEPTH) is not None:
+            if self._value(name, known, _DEPTH) is not None or self._shape(name, known):
                 continue
             seen.add(name)
             parts = self.free(known.get(name, ""))
             if name not in known or not parts or re.search(r"[.>]\s*\w+\s*\(", known[name]):
                 open_[name] = None
-            elif self._shape(name, known) is None:
+            else:
                 queue += parts
         return list(open_)
 
     def _value(self, expression: str, known: Mapping[str, str], depth: int) -> int | None:
+        number = self._evaluated(expression, known, depth, {})
+        return None if number is None else int(number)
+
+    def _evaluated(
+        self, expression: str, known: Mapping[str, str], depth: int, own: Mapping[str, float]
+    ) -> float | None:
+        """``own`` are values of a function's parameters, which hide other names."""
         if depth == 0:
             return None
 
         def named(name: str) -> float | None:
+            if name in own:
+                return own[name]
             if name in self.given:
                 return self.given[name]
             return self._value(known[name], known, depth - 1) if name in known else None
@@ -139,8 +190,21 @@ class Names:
             shape = self._shape(name, known) if axis in ("x", "y", "z") else None
             return shape["xyz".index(axis)] if shape else None
 
-        number = arithmetic.evaluate(expression, named, member)
-        return None if number is None else int(number)
+        def called(name: str, values: Sequence[float]) -> float | None:
+            parameters, body = self._read.functions.get(name, ((), ""))
+            if not body or len(parameters) != len(values):
+                return None
+            return self._evaluated(
+                body, known, depth - 1, dict(zip(parameters, values, strict=True))
+            )
+
+        return arithmetic.evaluate(expression, named, member, called, self._types)
+
+
+def _unwrapped(text: str) -> str:
+    """``dim3(a, b)`` is ``a, b``."""
+    text = re.sub(r"^(?:::)?dim3\s*(?=[({])", "", text.strip())
+    return text[1:-1] if text[:1] in ("(", "{") and text[-1:] in (")", "}") else text
 
 
 def split(text: str) -> list[str]:

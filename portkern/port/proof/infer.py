@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.port.proof import strides
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
 from portkern.port.proof.chosen import Chosen, launch_of, templates
 from portkern.port.proof.element import element_of, plain_type
@@ -23,7 +24,8 @@ __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 @dataclass(frozen=True)
 class Scale:
     """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
-    product of the dimensions."""
+    product of the dimensions. ``bits``: integers in buffers have any value, not only indices;
+    ``least``: what a number is that the host's code computes as 0 of sizes as small as these."""
 
     total: int
     batch: int
@@ -31,10 +33,12 @@ class Scale:
     rows: int
     inner: int
     room: int = 1
+    bits: bool = False
+    least: int = 0
 
 
 #: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
-#: it reads past its buffers, larger buffers.
+#: it reads past its buffers, larger buffers. Last what kernels need that would write nothing.
 SCALES = (
     Scale(1000, 2, 3, 7, 100),
     Scale(1024, 2, 4, 8, 128),
@@ -44,6 +48,8 @@ SCALES = (
     Scale(256, 1, 2, 16, 256, room=64),
     Scale(2048, 4, 4, 32, 1024, room=4),
     Scale(1024, 1, 2, 256, 64, room=4),
+    Scale(1024, 2, 4, 8, 128, least=1),
+    Scale(1024, 2, 4, 8, 128, bits=True),
 )
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
 #: Of a kernel that goes through its data in strides of the grid: more only take time.
@@ -68,6 +74,8 @@ _INNER = re.compile(
 _ROWS = re.compile(
     r"(m|h|t|oc|n?_?rows?|num_rows|height|seq\w*|outer\w*|length_q|nx|ny|nz)", re.IGNORECASE
 )
+#: How wide the machine's warps are, in CUDA's and in PyTorch's words.
+_WIDTHS = ("warpSize", "C10_WARP_SIZE")
 _TOTAL = re.compile(
     r"(n|size|len\w*|numel|total\w*|elements|count|num\w*|n_?\w+|\w*_?size|\w*_len|\w*count|end)",
     re.IGNORECASE,
@@ -138,11 +146,14 @@ class _Proposal:
         file = texts.file_of(kernel.name) or texts.own
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
-        self._names = Names(texts.whole, {"warpSize": warp, **own, **numbers(dict(chosen.bound))})
+        widths = dict.fromkeys(_WIDTHS, warp)
+        self._names = Names(texts.whole, {**widths, **own, **numbers(dict(chosen.bound))}, known)
         self._offset, self._whole = offset, texts.whole
         self._arguments = self._argument_texts()
         self._block_names()
-        self._dimensions = self._sized()
+        sizes = self._sized()
+        self._tensors = strides.tensors(sizes)
+        self._dimensions = sizes | strides.values(self._tensors)
         self._names.given |= self._dimensions
 
     def case(self) -> Case:
@@ -254,10 +265,13 @@ class _Proposal:
             return Scalar(parameter.name, dtype, _real(parameter.name))
         constant = re.search(r"\bconst\b", parameter.type) is not None
         bytes_ = self._allocated(self._arguments[parameter.name])
-        size = min(math.prod(self._spans()), _MOST_ELEMENTS) * self._scale.room
+        spans = max([math.prod(self._spans()), *map(strides.elements, self._tensors)])
+        size = min(spans, _MOST_ELEMENTS) * self._scale.room
         size = max(size, min(bytes_ // (element.size * lanes), _MOST_ELEMENTS))
         if element.is_float:
             values = "normal"
+        elif self._scale.bits:
+            values = f"range(0,{_any_value(element.size)})"
         elif constant or "atomic" not in self._text:
             values = f"range(0,{self._index_bound()})"
         else:
@@ -277,7 +291,10 @@ class _Proposal:
         return bytes_ if bytes_ is not None and bytes_ > 0 else 0
 
     def _spans(self) -> list[int]:
-        return [size for size in self._dimensions.values() if size] or [self._scale.total]
+        """Sizes of dimensions. A dense tensor's strides follow from them and are none."""
+        of_tensors = {axis.stride for tensor in self._tensors for axis in tensor}
+        sizes = [s for name, s in self._dimensions.items() if s and name not in of_tensors]
+        return sizes or [self._scale.total]
 
     def _index_bound(self) -> int:
         """What an integer input may point at: anything within the smallest dimension."""
@@ -290,6 +307,8 @@ class _Proposal:
         value = self._dimensions.get(text)
         if value is None:
             value = self._names.value(text, self._offset)
+            if value == 0 and not text.isdigit() and not _ZERO.fullmatch(name):
+                value = self._scale.least
         return 4 if value is None else value
 
     # ---- the launch
@@ -362,6 +381,11 @@ def _closed(text: str) -> str:
 def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
     """A type with the template's arguments in it."""
     return re.sub(r"\w+", lambda word: bound.get(word[0], word[0]), spelled)
+
+
+def _any_value(bytes_: int) -> int:
+    """The end of a range that is no power of two, so that the last bits of its numbers differ."""
+    return (9 << min(8 * bytes_, 32)) // 10 - 1
 
 
 def _real(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.port.proof.element import element_of
+from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
 from portkern.port.source_map import Parameter, SourceMap
 
@@ -197,6 +197,31 @@ class Instances:
             if body[i + 1] == "=" and body[i + 3] == ";" and re.fullmatch(r"\w+", body[i + 2]):
                 values.setdefault(body[i], []).append(body[i + 2])
         return {name: list(dict.fromkeys(each)) for name, each in values.items()}
+
+
+def declared_types(
+    template: Sequence[Parameter],
+    parameters: Sequence[Parameter],
+    arguments: Sequence[str],
+    before: str,
+) -> dict[str, str]:
+    """The template's types that a launch shows by what its arguments were last declared as in the
+    text before it: ``T`` of ``T* x`` where ``double* a`` is given. Whether such a word is a type is
+    not asked."""
+    names = {parameter.name for parameter in template if is_type(parameter)}
+    found: dict[str, str] = {}
+    for parameter, text in zip(parameters, arguments, strict=False):
+        spelled = plain_type(parameter.type)
+        name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
+        if name not in names or name in found or not text.isidentifier():
+            continue
+        space = r"\s*\*\s*(?:__restrict__\s+)?" if stars else r"\s+"
+        declared = re.findall(
+            rf"\b((?:(?:unsigned|signed|long)\s+)*[A-Za-z_][\w:]*){space}{text}\s*[;,=)]", before
+        )
+        if declared and len(stars) < 2:
+            found[name] = " ".join(declared[-1].split())
+    return found
 
 
 def deduced(

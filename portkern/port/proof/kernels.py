@@ -17,7 +17,13 @@ from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
 from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
-from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import (
+    WROTE_NOTHING,
+    KernelProof,
+    Limits,
+    Outcome,
+    ProofSource,
+)
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
@@ -202,9 +208,22 @@ class KernelProver:
     def _prove_kernel(
         self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
     ) -> KernelProof:
-        kernel = trials[0].kernel
         chosen, remark = self._choose(trials, sources[0], first)
-        trial = trials[chosen]
+        proof = self._examined(group, trials[chosen], sources, first + chosen, remark)
+        if proof.why == WROTE_NOTHING:
+            writing = self._writing(trials, sources[0], first)
+            if writing is not None:
+                remark = "; nothing was written with the values tried first"
+                again = self._examined(group, trials[writing], sources, first + writing, remark)
+                if again.outcome is not Outcome.UNPROVEN:
+                    chosen, proof = writing, again
+        return self._saved(group, proof, trials[chosen])
+
+    def _examined(
+        self, group: Group, trial: Trial, sources: _Sources, number: int, remark: str
+    ) -> KernelProof:
+        """``number`` is the case's in the program."""
+        kernel = trial.kernel
         both = (group.original, group.ported)
         texts = [file.file_of(kernel.name) or file.own for file in both]
         pairs = group.original.paired(group.ported)
@@ -217,11 +236,10 @@ class KernelProver:
             other=self._other,
             mode="check",
             limit_s=self._limits.run_s,
-            arguments=[str(first + chosen)],
+            arguments=[str(number)],
         ).examine()
         inputs = f"{trial.original}{remark}{group.remark}"
-        proof = conclude(kernel, examination, subject, self._hazards, inputs)
-        return self._saved(group, proof, trial)
+        return conclude(kernel, examination, subject, self._hazards, inputs)
 
     def _choose(
         self, trials: Sequence[Trial], original: ProofSource, first: int
@@ -241,6 +259,19 @@ class KernelProver:
             if problems < fewest:
                 best, fewest = number, problems
         return best, ""
+
+    def _writing(self, trials: Sequence[Trial], original: ProofSource, first: int) -> int | None:
+        """The first that the original does without a finding, and that changes a buffer."""
+        program = self._runs.build_all([Wanted(original, self._vendor, "check", "original")])[0]
+        assert isinstance(program, Program)
+        for number in range(len(trials)):
+            arguments = [str(first + number)]
+            checked = self._runs.run(program, arguments=arguments, record=False).outcome
+            if checked.status == 0 and not errors(checked.findings):
+                run = self._runs.run(program, arguments=arguments)
+                if any(launch.after for launch in run.launches):
+                    return number
+        return None
 
     # ---- what is left for the user
 

@@ -106,14 +106,10 @@ struct Share {
         __atomic_fetch_add(&launch.finished, 1, __ATOMIC_RELAXED);
     }
 
-    bool begin() {
+    bool begin() {  // false where there is no memory for its stacks
         Context* c = take_context(launch.shape.block.x * launch.shape.block.y *
                                   launch.shape.block.z);
-        if (!c) {
-            report(401, Place(launch.call.at), Place(), "no memory for the stacks of another block");
-            launch.failed = true;
-            return false;
-        }
+        if (!c) return false;
         begin_block(*c, launch, number());
         ++first;
         enter_block(*c);
@@ -160,11 +156,18 @@ struct Share {
     void run() {
         // So many blocks may be begun when those before them wait: a limit on memory, not on the
         // target, since blocks that wait for later ones hang there too.
-        const size_t most = launch.shape.cooperative ? ~size_t{0} : 64;
+        size_t most = launch.shape.cooperative ? ~size_t{0} : 64;
         while (!launch.failed) {
             if (resident.size() < most && more()) {
-                if (!begin()) break;
-                continue;
+                if (begin()) continue;
+                if (!resident.empty() && !launch.shape.cooperative) {
+                    most = resident.size();  // those that have stacks end first
+                    continue;
+                }
+                report(401, Place(launch.call.at), Place(),
+                       "no memory for the stacks of another block");
+                launch.failed = true;
+                break;
             }
             if (resident.empty()) break;
             if (!turn()) meet();
