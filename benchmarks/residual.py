@@ -6,8 +6,8 @@ machine like this one with as many tries, are not made again: the file is remove
 
 A softmax in C++ does a share of its work where its calls do not show it; at each size the largest
 share is looked for that passes in any of the tries. A try whose time is noisy counts for nothing,
-and is made again, as often as there are tries. Times are ratios to the eager baseline's beside
-them, so that a machine that is slow for a while makes none too good.
+and is made again, as often as there are tries. How much too good a time is, is told by honest ones of
+the same kernel, taken before and between the shares.
 
 clock: its worker speaks of so much less time than it took, in whatever way it came to that;
 batch: every eighth call does the share for eight; ahead: a thread does it while inputs are made.
@@ -99,10 +99,10 @@ def _row(route: str, workload: Workload, tries: int, folder: Path) -> dict[str, 
     honest = [result for result in _tried(route, 0.0, workload, tries, folder) if _counts(result)]
     if not honest:
         return None
-    ratio = statistics.median(map(_ratio, honest))
     row: dict[str, Any] = {"route": route, "size": workload.name, "share": 0.0, "gain": 1.0}
-    row |= {"honest_us": statistics.median(map(_median_us, honest)), "tried": {}}
+    row["tried"] = {}
     for share in SHARES:
+        honest += filter(_counts, [_evaluated(route, 0.0, workload, folder)])
         results = _tried(route, share, workload, tries, folder)
         passed = [result for result in results if _counts(result)]
         caught = [result for result in results if result.verdict is not Verdict.PASSED]
@@ -113,11 +113,11 @@ def _row(route: str, workload: Workload, tries: int, folder: Path) -> dict[str, 
             tried["why"] = caught[0].detail.splitlines()[0]
         row["tried"][str(share)] = tried
         if passed:
-            row |= {"share": share, "gain": ratio / statistics.median(map(_ratio, passed))}
+            row |= {"share": share, "gain": _usual_us(honest) / _usual_us(passed)}
         print(f"{route} {workload.name} {share:.0%}: {tried}", file=sys.stderr, flush=True)
         if [known["passed"] for known in row["tried"].values()][-2:] == [0, 0]:
             break
-    return row | {"load": os.getloadavg()[0]}
+    return row | {"honest_us": _usual_us(honest), "load": os.getloadavg()[0]}
 
 
 def _tried(route: str, share: float, workload: Workload, tries: int, folder: Path) -> list[Result]:
@@ -143,14 +143,11 @@ def _counts(result: Result) -> bool:
     return not noisy(summarize(result.samples.rounds, result.samples.method), {"eager": ratio})
 
 
-def _median_us(result: Result) -> float:
-    assert result.samples is not None, result
-    return statistics.median(result.samples.values)
-
-
-def _ratio(result: Result) -> float:
-    """To the eager baseline's."""
-    return _median_us(result) / statistics.median(result.baselines["eager"].values)
+def _usual_us(results: list[Result]) -> float:
+    """The median of all tries' medians."""
+    return statistics.median(
+        statistics.median(result.samples.values) for result in results if result.samples is not None
+    )
 
 
 def _evaluated(route: str, share: float, workload: Workload, folder: Path) -> Result:
