@@ -12,6 +12,7 @@ import pytest
 
 from portkern.cells import together
 from portkern.cells.selection import Cell, Selection
+from portkern.spec.target import Target
 
 GIB = 1 << 30
 
@@ -55,7 +56,7 @@ def test_on_a_gpu_as_many_are_checked_together_as_its_memory_has_room_for() -> N
     assert sizes(groups("h200", "cuda", "ci"))[0] == together.MOST
 
 
-def _with_memory(cell: Cell, gb: float) -> object:
+def _with_memory(cell: Cell, gb: float) -> Target:
     return cell.target.model_copy(update={"memory_gb": gb})
 
 
