@@ -6,8 +6,8 @@ machine like this one with as many tries, are not made again: the file is remove
 
 A softmax in C++ does a share of its work where its calls do not show it; at each size the largest
 share is looked for that passes in any of the tries. A try whose time is noisy counts for nothing,
-and is made again, as often as there are tries. How much too good times are is told by honest ones of
-the same kernel, taken before and between the shares.
+and is made again, as often as there are tries. How much too good times are is told by honest ones
+of the same kernel, taken before and between the shares.
 
 clock: its worker speaks of so much less time than it took, in whatever way it came to that;
 batch: every eighth call does the share for eight; ahead: a thread does it while inputs are made.
