@@ -1,16 +1,18 @@
 """What `portkern matrix … baseline=window:10` says of real nights: of identical ones, and of ones
 on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
-.venv/bin/python -m benchmarks.nights [busy=0] [nights=26] [repeats=3] [seed=1] [folder=DIR]
+.venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
+    [folder=DIR]
 
-The kernels are a folder as users have it: those for C++ and OpenCL that ship, of :data:`OPS`. Runs
-are whole commands, one after another, beside ``busy`` processes that compute; a quiet study needs
-a machine with nothing else on it. The first six nights are history only, since nothing is said of
-times under five. A slowed C++ kernel times itself and waits for the share that is asked, so that
-the slowdown is the same at all sizes; OpenCL's are timed by the device's events, where nothing
-could wait, and stay as they are. A slowed night is removed from the history once it is counted.
-With ``folder`` an interrupted study goes on, and one that is through is compared again, by what
-the rule is by then.
+The kernels are a folder as users have it: those that ship, for C++ and OpenCL at ci sizes, or in
+CUDA at typical ones (results/nights-<target>.json). Runs are whole commands, one after another,
+beside ``busy`` processes that compute; a quiet study needs a machine with nothing else on it. The
+first six nights are history only, since nothing is said of times under five. A slowed kernel times
+itself and waits for the share that is asked, so that the slowdown is the same at all sizes: in C++
+by the host's clock, in CUDA by the GPU's, in kernels of its own before and behind, which are there
+on all nights. OpenCL's are timed by the device's events, where nothing could wait, and stay as they
+are. A slowed night is removed from the history once it is counted. With ``folder`` an interrupted
+study goes on, and one that is through is compared again, by what the rule is by then.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from portkern.regression import nights, rule
 from portkern.regression.comparison import CellChange, Comparison
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
-from portkern.spec import registry
+from portkern.spec import catalogue, registry
 from portkern.toolchain import host
 
 RESULTS = "nights.json"
@@ -44,6 +46,8 @@ OPS = (
     *("add", "argmax", "bias_gelu", "cross_entropy", "cumsum", "gelu", "layernorm", "matmul"),
     *("relu", "rmsnorm", "silu_mul", "softmax", "sum", "topk", "transpose"),
 )
+#: Of CUDA fewer: a night at typical sizes is a minute as it is.
+GPU_OPS = ("add", "cumsum", "layernorm", "matmul", "relu", "softmax", "sum", "transpose")
 #: At 0 kernels are written anew and no slower.
 LEVELS = (0, 5, 10, 20, 50)
 #: Nights of which nothing is counted.
@@ -51,12 +55,44 @@ FIRST = rule.LEAST + 1
 #: By the quantile of one run of ten: what may be seen, in deviations from run to run.
 IN_DEVIATIONS = rule.limit([-1.0, 1.0] * 5, math.sqrt(10 / 9), rule.SUSPECT) / math.sqrt(10 / 9)
 ALARMS = (Change.SLOWER, Change.FASTER, Change.NEW_FAILURE, Change.LOST)
-_KERNELS = Path(__file__).parent.parent / "backends"
 _ENTRY = re.compile(r'extern "C" int (\w+)\(([^)]*)\)')
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where kernels run: of each backend the suffix of its kernels, and which are slowed."""
+
+    suffixes: Mapping[str, str]
+    slowed: str
+    ops: tuple[str, ...]
+    workloads: str
+
+    def targets(self) -> str:
+        """Of each backend the one that is this machine."""
+        return ",".join(default_target(registry.load(name)).name for name in self.suffixes)
+
+    def write_kernels(self, folder: Path, percent: Mapping[str, int]) -> None:
+        """Those of its ops as a user's folder."""
+        for backend, suffix in self.suffixes.items():
+            (folder / backend).mkdir(parents=True)
+            for op in self.ops:
+                source = shipped(op, backend, suffix)
+                if backend == "cuda":
+                    source = slower_on_gpu(source, percent.get(op, 0), anew=op in percent)
+                elif backend == self.slowed and op in percent:
+                    source = slower(source, percent[op])
+                (folder / backend / f"{op}.{suffix}").write_text(source)
+
+
+PLACES = {
+    "cpu": Place({"cpu": "cpp", "opencl": "py"}, "cpu", OPS, "ci"),
+    "gpu": Place({"cuda": "cu"}, "cuda", GPU_OPS, "typical"),
+}
+
+
+@dataclass(frozen=True)
 class Study:
+    place: Place
     folder: Path
     busy: int
     nights: int
@@ -85,10 +121,12 @@ class Study:
     def _slowed(self, level: int) -> Iterator[CellChange]:
         """The cells of the slowed kernels, of all repeats."""
         for repeat in range(self.repeats):
-            drawn = random.Random(f"{self.seed} {level} {repeat}").sample(OPS, len(OPS) // 3)
+            drawn = random.Random(f"{self.seed} {level} {repeat}").sample(
+                self.place.ops, len(self.place.ops) // 3
+            )
             name = f"slowed-{level}-{repeat}"
             for cell in self._night(name, dict.fromkeys(drawn, level)):
-                if cell.series.op in drawn and cell.series.backend == "cpu":
+                if cell.series.op in drawn and cell.series.backend == self.place.slowed:
                     yield cell
 
     def _night(self, name: str, percent: Mapping[str, int]) -> Sequence[CellChange]:
@@ -99,11 +137,12 @@ class Study:
         if not kept:
             kernels = self.folder / "kernels"
             shutil.rmtree(kernels, ignore_errors=True)
-            write_kernels(kernels, percent)
+            self.place.write_kernels(kernels, percent)
             baseline = "baseline=[window:10,none]"
             words = [
                 f"kernels={kernels}",
-                f"targets=[{targets()}]",
+                f"targets=[{self.place.targets()}]",
+                f"workloads={self.place.workloads}",
                 f"run={name}",
                 f"reports={reports}",
             ]
@@ -126,32 +165,18 @@ class Study:
         return cells
 
 
-def targets() -> str:
-    """Of each backend the one that is this machine."""
-    backends = (registry.load(name) for name in ("cpu", "opencl"))
-    return ",".join(default_target(backend).name for backend in backends)
-
-
-def write_kernels(folder: Path, percent: Mapping[str, int]) -> None:
-    """Those of :data:`OPS` as a user's folder, of C++ and OpenCL."""
-    for backend, suffix in (("cpu", "cpp"), ("opencl", "py")):
-        (folder / backend).mkdir(parents=True)
-        for op in OPS:
-            source = (_KERNELS / backend / "kernels" / f"{op}.{suffix}").read_text()
-            if backend == "cpu" and op in percent:
-                source = slower(source, percent[op])
-            (folder / backend / f"{op}.{suffix}").write_text(source)
+def shipped(op: str, backend: str, suffix: str) -> str:
+    loaded = registry.load(backend)
+    kernels = catalogue.candidates(op, loaded)
+    return next(one.source for one in kernels if one.language == loaded.languages[f".{suffix}"])
 
 
 def slower(source: str, percent: int) -> str:
     """The same C++ kernel, whose calls take so much longer; by 0 %, another text alone."""
     if not percent:
         return f"{source}// written anew\n"
-    match = _ENTRY.search(source)
-    if match is None:
-        raise SystemExit(f"no entry in\n{source}")
-    entry, parameters = match.groups()
-    names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
+    entry, parameters = _entry(source)
+    names = ", ".join(_names(parameters))
     itself = source.replace(f'extern "C" int {entry}(', f"static int {entry}_itself(")
     return (
         f"#include <chrono>\n{itself}\n"
@@ -164,6 +189,45 @@ def slower(source: str, percent: int) -> str:
         "  while (clock::now() < until) {}\n"
         "  return status;\n}\n"
     )
+
+
+def slower_on_gpu(source: str, percent: int, *, anew: bool) -> str:
+    """The same CUDA kernel between two of one thread; the last waits for the share of the time
+    since the first."""
+    entry, parameters = _entry(source)
+    names = _names(parameters)
+    stream = names[-1]
+    itself = source.replace(f'extern "C" int {entry}(', f"static int {entry}_itself(")
+    return (
+        f"{itself}\n"
+        "static __device__ unsigned long long nights_begun;\n"
+        "static __device__ unsigned long long nights_now() {\n"
+        "  unsigned long long now;\n"
+        '  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));\n'
+        "  return now;\n}\n"
+        "static __global__ void nights_begin() { nights_begun = nights_now(); }\n"
+        "static __global__ void nights_wait() {\n"
+        "  const unsigned long long end = nights_now();\n"
+        f"  const unsigned long long until = end + (end - nights_begun) * {percent} / 100;\n"
+        "  while (nights_now() < until) {}\n}\n"
+        f'extern "C" int {entry}({parameters}) {{\n'
+        f"  nights_begin<<<1, 1, 0, {stream}>>>();\n"
+        f"  const int status = {entry}_itself({', '.join(names)});\n"
+        f"  nights_wait<<<1, 1, 0, {stream}>>>();\n"
+        "  return status;\n}\n" + ("// written anew\n" if anew else "")
+    )
+
+
+def _entry(source: str) -> tuple[str, str]:
+    """Its name and parameters."""
+    match = _ENTRY.search(source)
+    if match is None:
+        raise SystemExit(f"no entry in\n{source}")
+    return match[1], match[2]
+
+
+def _names(parameters: str) -> list[str]:
+    return re.findall(r"(\w+)\s*(?:,|$)", parameters)
 
 
 @contextmanager
@@ -224,16 +288,22 @@ def _quantiles(values: Sequence[float | None]) -> dict[str, float]:
 
 
 def main() -> None:
-    words = _script.words(("busy", "nights", "repeats", "seed", "folder"), __doc__)
+    words = _script.words(("where", "busy", "nights", "repeats", "seed", "folder"), __doc__)
+    where = words.get("where", "cpu")
+    if where not in PLACES:
+        raise SystemExit(f"got where={where}, expected one of {', '.join(PLACES)}")
     folder = Path(words.get("folder") or tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {"busy": 0, "nights": 26, "repeats": 3, "seed": 1}
-    study = Study(folder, **{key: int(words.get(key, n)) for key, n in numbers.items()})
+    study = Study(
+        PLACES[where], folder, **{key: int(words.get(key, n)) for key, n in numbers.items()}
+    )
     row = study.run()
     machine = {"host": host.machine()}
-    others = _script.earlier(RESULTS, machine, [row["busy"]], "busy")
+    name = RESULTS if where == "cpu" else f"nights-{PLACES[where].targets()}.json"
+    others = _script.earlier(name, machine, [row["busy"]], "busy")
     rows = sorted([*others, row], key=lambda one: one["busy"])
-    _script.write(RESULTS, {"machine": machine, "seed": study.seed, "rows": rows})
+    _script.write(name, {"machine": machine, "seed": study.seed, "rows": rows})
     print(json.dumps({**row, "slowed": {k: v["counted"] for k, v in row["slowed"].items()}}))
 
 

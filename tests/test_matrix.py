@@ -134,27 +134,25 @@ def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> 
     assert times["opencl_generic"] == times["x86_64"]
 
 
-@pytest.mark.full
-def test_kernels_that_wait_for_their_turn_are_loaded_and_stand_still(tmp_path: Path) -> None:
-    waiting: list[int] = []
+def run_and_count_stopped(asked: list[Cell], folder: Path) -> tuple[list[Record], list[int]]:
+    """And how many processes stood still when each record came."""
+    stopped: list[int] = []
 
     def look(progress: Progress) -> None:
         if progress.record is not None:
             mine = psutil.Process().children(recursive=True)
-            waiting.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
+            stopped.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
 
-    asked = cells(ops=["relu", "gelu"], workloads=["ci"])
-    matrix = Matrix(
-        asked,
-        "test",
-        RecordFile(tmp_path / "records.jsonl"),
-        ArtifactCache(tmp_path / "artifacts"),
-        QUICK,
-        report=look,
-    )
-    assert {record.verdict for record in matrix.execute()} == {Verdict.PASSED}
-    assert waiting[0] >= 2  # gelu's in both languages
-    assert waiting[-1] == 0
+    file, builds = RecordFile(folder / "records.jsonl"), ArtifactCache(folder / "artifacts")
+    return Matrix(asked, "test", file, builds, QUICK, report=look).execute(), stopped
+
+
+@pytest.mark.full
+def test_kernels_that_wait_for_their_turn_are_loaded_and_stand_still(tmp_path: Path) -> None:
+    records, stopped = run_and_count_stopped(cells(ops=["relu", "gelu"]), tmp_path)
+    assert {record.verdict for record in records} == {Verdict.PASSED}
+    assert stopped[0] >= 2  # gelu's in both languages
+    assert stopped[-1] == 0
 
 
 @pytest.mark.full
@@ -162,28 +160,13 @@ def test_kernels_that_are_checked_together_stand_still_while_another_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU: each has two workloads, and stands still behind them."""
-    waiting: list[int] = []
-
-    def look(progress: Progress) -> None:
-        if progress.record is not None:
-            mine = psutil.Process().children(recursive=True)
-            waiting.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
-
     monkeypatch.setattr(together, "on_gpu", lambda group: True)
     monkeypatch.setattr(together, "_most_on_gpu", lambda groups: 2)
     asked = [cell for cell in cells(ops=["relu", "gelu"]) if cell.language == "c++"]
-    matrix = Matrix(
-        asked,
-        "test",
-        RecordFile(tmp_path / "records.jsonl"),
-        ArtifactCache(tmp_path / "artifacts"),
-        QUICK,
-        report=look,
-    )
-    records = matrix.execute()
+    records, stopped = run_and_count_stopped(asked, tmp_path)
     assert {record.verdict for record in records} == {Verdict.PASSED}
     assert all(record.timing is not None for record in records)
-    assert all(waiting)
+    assert all(stopped)
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ from portkern.worker import output_guards, protocol
 if TYPE_CHECKING:
     import torch
 
-#: A round of calls may have this share of a GPU's memory: the time of rounds of few calls says
-#: little from outside.
-ROUND_OF_GPU = 1 / 16
+#: On a GPU a round has so many calls, if this share of its memory has room for their tensors: the
+#: time of few calls says little from outside.
+ROUND_CALLS, ROUND_OF_GPU = 32, 1 / 16
 #: A distribution and the inputs drawn from it.
 Base = tuple[str, Sequence["torch.Tensor"]]
 
@@ -500,8 +500,9 @@ class Trial:
         plan = self.options.plan
         where = targets[racing[0]]
         if where.is_gpu:  # whose memory is fast, and whose workloads are large
-            large = int((where.memory_gb or 0.0) * 1e9 * ROUND_OF_GPU)
-            plan = replace(plan, round_bytes=max(large, 16 * plan.round_bytes))
+            most = int((where.memory_gb or 0.0) * 1e9 * ROUND_OF_GPU)
+            wanted = ROUND_CALLS * self.op.tensor_bytes(workload.dims, self.dtype)
+            plan = replace(plan, round_bytes=max(min(wanted, most), 16 * plan.round_bytes))
         run = interleaved_timing.InterleavedTiming(
             self.op,
             workload,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-#: What is read to flush caches: so many times what NVIDIA's driver says the L2 holds, else, in
-#: bytes, twice the largest L2 or last-level cache in targets/.
-FLUSHED, FLUSH_BYTES = 4, 512 * 2**20
+#: Twice the largest L2 or last-level cache in targets/, in bytes. Four times a small L2 would flush
+#: as well, and be read before a slow launch is enqueued, which then was timed as the kernel's.
+FLUSH_BYTES = 512 * 2**20
 
 
 class TorchDevice:
@@ -87,7 +87,7 @@ class TorchDevice:
         import torch
 
         if self._flush is None:
-            self._flush = torch.zeros(_flush_bytes(self.device) // 4, device=self.device)
+            self._flush = torch.zeros(FLUSH_BYTES // 4, device=self.device)
             self._read = torch.zeros((), device=self.device)
         event: Any = torch.cuda.Event  # torch leaves it untyped
         marks = [[event(enable_timing=True) for _ in range(2)] for _ in calls]
@@ -100,13 +100,6 @@ class TorchDevice:
             end.record()
         torch.cuda.synchronize(self.device)
         return [start.elapsed_time(end) * 1e3 for start, end in marks]
-
-
-def _flush_bytes(device: torch.device) -> int:
-    import torch
-
-    held = torch.cuda.get_device_properties(device).L2_cache_size if torch.version.cuda else 0
-    return FLUSHED * held or FLUSH_BYTES
 
 
 @cache
