@@ -173,10 +173,9 @@ class Workers:
 
     def forget(self) -> None:
         """All give back what they keep for timing. One that does not answer loses nothing now."""
-        opened = [*self._opened.values(), *self._baselines.values()]
-        for worker in opened:
-            if isinstance(worker, Opened) and worker.session.alive:
-                worker.session.ask(protocol.Forget(), timeout_s=self.limits.run_s)
+        for session in self._sessions():
+            if session.alive:
+                session.ask(protocol.Forget(), timeout_s=self.limits.run_s)
 
     def rest(self) -> None:
         """Contestants that are open stand still until :meth:`go_on`."""
@@ -214,7 +213,10 @@ class Workers:
 
     def close_all(self) -> None:
         """At once: a GPU's context takes 0.1 s to be gone."""
-        opened = [*self._opened.values(), *self._baselines.values()]
-        sessions = [worker.session for worker in opened if isinstance(worker, Opened)]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Session.close, sessions))
+            list(pool.map(Session.close, self._sessions()))
+
+    def _sessions(self) -> list[Session]:
+        """Of all that were opened, alive or not."""
+        opened = [*self._opened.values(), *self._baselines.values()]
+        return [worker.session for worker in opened if isinstance(worker, Opened)]
