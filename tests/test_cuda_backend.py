@@ -77,6 +77,21 @@ def test_every_catalogue_kernel_builds_without_spills(
     assert candidate.knobs
 
 
+def test_a_source_with_many_kernels_gets_the_same_registers_every_time(
+    backend: Backend, needs_nvcc: None, tmp_path: Path
+) -> None:
+    """An option that compiles kernels side by side (--split-compile) did not keep this."""
+    op = ops.load("bmm")
+    [candidate] = catalogue.candidates("bmm", backend)
+    build = Build(candidate, op.signature, "float32", target.load("sm_100"), {}, {}, runnable=False)
+    seen = set()
+    for turn in "abcd":
+        (tmp_path / turn).mkdir()
+        kernels = backend.build(build, tmp_path / turn).resources
+        seen.add(tuple(sorted((k.kernel, k.registers, k.spills) for k in kernels)))
+    assert len(seen) == 1
+
+
 def test_a_cubin_tells_registers_shared_memory_and_block_size(
     backend: Backend, needs_nvcc: None, tmp_path: Path
 ) -> None:

@@ -32,11 +32,6 @@ class Nvcc:
     version: str
     host: str
 
-    @property
-    def splits(self) -> bool:
-        """Whether it optimises kernels of one file side by side: since 12.1."""
-        return tuple(map(int, self.version.split(".")[:2])) >= (12, 1)
-
 
 def find() -> Nvcc | Missing:
     """The first of PATH, ``$CUDA_HOME`` and PyPI's packages; asked once per setting of these."""
@@ -60,6 +55,8 @@ def build(
     output = path.with_suffix(".so" if request.runnable else ".cubin")
     # The static runtime: torch's own libcudart may be of another version than this nvcc's.
     library = ["-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
+    # No --split-compile: it saves seconds, and one source gets other registers, at times spills, in
+    # every second build (nvcc 13.5).
     number = arch(request.target)
     log = run_tool(
         [
@@ -72,7 +69,6 @@ def build(
             "-O3",
             "-std=c++17",
             "-lineinfo",
-            *(["--split-compile", "0"] if nvcc.splits else []),
             "-Xptxas",
             "-v",
             "--keep",
