@@ -14,8 +14,9 @@ from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
 #: Vectors, thin matrices with packs and without. Few long rows, of which each has parts, and narrow
-#: ones of which a block has many; short runs; few columns with packs and without. Few rows that get much, with packs of several
-#: elements and in several tiles of rows; many rows that get more than lists hold.
+#: ones of which a block has many; short runs; few columns with packs and without. Few rows that get
+#: much, with packs of several elements and in several tiles of rows; many rows that get more than
+#: lists hold.
 SHAPES = {
     "transpose": [
         {"rows": 1, "cols": 4099},
