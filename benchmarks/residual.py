@@ -32,8 +32,9 @@ from portkern import ops
 from portkern.cells.selection import default_target
 from portkern.evaluator import interleaved_timing
 from portkern.evaluator.clock_check import TimedRound
+from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import noisy, speedup, summarize
-from portkern.evaluator.trial import Result, TrialOptions
+from portkern.evaluator.trial import TrialOptions
 from portkern.records.record import Verdict
 from portkern.sandbox import session
 from portkern.spec import registry

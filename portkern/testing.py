@@ -17,8 +17,9 @@ from portkern import ops
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure, StageLimits
+from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan
-from portkern.evaluator.trial import Result, Trial, TrialOptions
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict

@@ -25,8 +25,8 @@ from portkern.evaluator import worker_reports
 from portkern.evaluator.compare import compare, repeated
 from portkern.evaluator.inputs import DISTRIBUTIONS, draw
 from portkern.evaluator.reference import Case, answer, make_case
+from portkern.evaluator.result import worst
 from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, _Kept
-from portkern.evaluator.trial import _worst
 from portkern.records.record import Errors, Finding, Verdict
 from portkern.rounding.derived_budget import REPLAYS, REPLAYS_OF_FEW, Derivation
 from portkern.spec import registry, target
@@ -538,9 +538,9 @@ def test_a_record_says_by_the_widest_rule_that_was_needed() -> None:
     case = make_case(MATMUL, WORK, "float32", "normal")
     tight = compare(actual=[case.exact[0].float()], case=case)
     wide = compare(actual=[(case.exact[0] + 0.9 * allowed(case)).float()], case=case)
-    first = _worst(None, tight)
+    first = worst(None, tight)
     assert first.tolerance == "tight"
-    assert _worst(_worst(first, wide), tight).tolerance == "derived"
+    assert worst(worst(first, wide), tight).tolerance == "derived"
 
 
 def test_errors_of_older_records_can_be_read() -> None:

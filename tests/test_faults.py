@@ -33,7 +33,8 @@ from portkern.evaluator import build, device_health, host_memory
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure, StageLimits
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Result, Trial, TrialOptions
+from portkern.evaluator.result import Result
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant, Opened
 from portkern.records.record import RecordFile, Verdict
 from portkern.sandbox import session as sandbox
@@ -185,7 +186,7 @@ def test_a_worker_that_is_killed_is_crashed_and_the_next_workload_is_evaluated(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Trial(OP, "float32", [contestant(SLOW, artifacts)], QUICK) as trial:
-        opened = trial._runners.open(0)
+        opened = trial._workers.open(0)
         assert isinstance(opened, Opened)
         session, ask = opened.session, opened.session.ask
 

@@ -13,7 +13,7 @@ from portkern import guard, ops
 from portkern.cells.selection import Cell, Stage, default_target
 from portkern.errors import ConfigError
 from portkern.evaluator.build import Built
-from portkern.evaluator.trial import Result
+from portkern.evaluator.result import Result
 from portkern.project.project import find
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry

@@ -18,6 +18,7 @@ from portkern.cli import main
 from portkern.port import build_notes
 from portkern.port.build_notes import BuildNotes
 from portkern.port.kernel_port import KernelPort, PortFile, Rung
+from portkern.port.proof import Outcome
 from portkern.port.result import PortResult
 from portkern.spec import registry, target
 from portkern.spec.backend import Ready
@@ -300,6 +301,34 @@ def test_a_file_brings_its_headers_and_is_proven(library: Path, tmp_path: Path) 
     argv = [library / "fine.cu", "to=gfx942", f"include=[{library / 'include'}]"]
     assert port(*argv, f"reports={tmp_path}", f"out={tmp_path / 'fine-hip'}") == 0
     assert set(contents(tmp_path / "fine-hip")) == {"fine.cu", "include/scale.cuh"}
+
+
+@pytest.mark.full
+def test_a_header_that_needs_what_stands_before_it_is_proven_in_the_source_that_includes_it(
+    tmp_path: Path,
+) -> None:
+    """And host code that calls into files elsewhere is left out."""
+    folder = tmp_path / "engine"
+    folder.mkdir()
+    (folder / "act.cuh").write_text(
+        "__global__ void act(real* x, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) x[i] = x[i] > real(0) ? x[i] : real(0);\n}\n",
+        encoding="utf-8",
+    )
+    (folder / "graph.h").write_text(
+        "#pragma once\nstruct Graph { void label(int n = 0); };\n", encoding="utf-8"
+    )
+    (folder / "mlp.cu").write_text(
+        '#include <cuda_runtime.h>\n#include "graph.h"\ntypedef float real;\n#include "act.cuh"\n'
+        "void run(real* x, int n, Graph* graph = nullptr);\n"
+        "void run(real* x, int n, Graph* graph) {\n"
+        "    act<<<(n + 255) / 256, 256>>>(x, n);\n    graph->label();\n}\n",
+        encoding="utf-8",
+    )
+    assert port(folder, "to=gfx942", f"reports={tmp_path}") == 0
+    [row] = lines_of(tmp_path / "port-engine")
+    assert (row.kernel, row.path, row.proof.outcome) == ("act", "act.cuh", Outcome.PROVEN)
 
 
 def test_hazards_alone_are_fast_and_write_no_tree(

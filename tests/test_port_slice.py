@@ -10,7 +10,8 @@ from portkern.port import device_build, kernels_alone, partial_build
 from portkern.port.device_build import Built, NotBuilt
 from portkern.port.file_port import base_name
 from portkern.port.proof import Outcome, ProofSource, prove
-from portkern.port.proof.slice import Slices
+from portkern.port.proof.slice import Slices, written
+from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import parse
 from portkern.port.translate import translate
 from portkern.simt.execute import runtime_library
@@ -77,12 +78,30 @@ def test_a_slice_has_what_the_kernel_uses_on_its_lines() -> None:
         ("template <class T> class S : Base<T> { T t; };\n__global__ void k(S<int> s) {}", True),
         ("#define MAKE(x) __device__ int x##_f() { return S(); }\nint S() {}\nMAKE(a)\n"
          "__global__ void k() { a_f(); }", True),
+        ("typedef struct __align__(16) { int n; } S;\n__global__ void k(S s) {}", True),
+        ("typedef struct __align__(16) { int n; } S;\n__global__ void k() {}", False),
+        ("struct alignas(16) S { int n; };\n__global__ void k(S s) {}", True),
+        # A value of a parameter makes no variable of a prototype.
+        ("void h(int a = S());\nint S() {}\nvoid h(int a) { S(); }\n__global__ void k() {}", False),
     ],
 )  # fmt: skip
 def test_definitions_stay_where_the_kernel_leads_to_them(text: str, kept: bool) -> None:
     cut = sliced(text, "k")
     assert ("S" in cut) == kept
     assert "void k(" in cut and len(cut) == len(text)
+
+
+def test_headers_above_the_file_are_cut_beside_it(tmp_path: Path) -> None:
+    deep = tmp_path / "lib" / "cuda"
+    deep.mkdir(parents=True)
+    (tmp_path / "lib" / "config.h").write_text("#define N 8\nAbsent f();\n", encoding="utf-8")
+    file = deep / "k.cu"
+    file.write_text('#include "../config.h"\n__global__ void k(int* x) { *x = N; }\n', "utf-8")
+    texts = SourceTexts(ProofSource(file, "cuda"))
+    cut = Slices([text.text for text in texts.files]).of(["k"])
+    path = written(texts, cut, tmp_path / "slices")
+    assert "#define N 8" in (path.parent / ".." / "config.h").read_text("utf-8")
+    assert "Absent" not in (path.parent / ".." / "config.h").read_text("utf-8")
 
 
 def test_who_uses_a_line_is_known_through_functions_and_macros() -> None:
@@ -146,6 +165,7 @@ def test_kernels_are_built_without_host_code_whose_headers_are_absent(tmp_path: 
     template = (
         "namespace mine {\ntemplate <int N = 64>\n__global__ void wide_kernel(float* y, int n) {\n"
         "    if (threadIdx.x < n) y[threadIdx.x] = N;\n}\n}\nAbsent f(Absent);\n"
+        "std::map<int, int> brought_by_the_absent_header;\n"
     )
     file.write_text(translate(MIXED + template, "mixed.cu").text, encoding="utf-8")
 

@@ -108,3 +108,12 @@ def test_without_its_own_copy_a_constant_is_hips(tmp_path: Path) -> None:
     assert "return HIP_INF_F;" in text(files["a.cu"])
     files = port(tmp_path, a__cu="__device__ float bits() { return CUDART_REMQUO_BITS_F; }\n")
     assert "PK101" in codes(files["a.cu"])
+
+
+def test_what_sources_ask_of_builds_for_amd_is_defined_there(tmp_path: Path) -> None:
+    port(
+        tmp_path,
+        a__cu="#if defined(USE_ROCM)\n#endif\n" + CUDA,
+        b__cu="#ifdef USE_HIP_RT\n#endif\n",
+    )
+    assert library.read(tmp_path / "program").for_amd == ("USE_ROCM",)

@@ -360,6 +360,34 @@ def test_hip_text_and_plain_text_come_back_as_they_are() -> None:
     assert hip("int main() { return 16; }\n") == "int main() { return 16; }\n"
 
 
+OF_BOTH = """\
+#include <cuda_runtime.h>
+#if defined(USE_ROCM)
+#define cudaGraphNode_t hipGraphNode_t
+#define WIDE __ballot(1)
+#else
+#define WIDE __ballot_sync(0xffffffffu, 1)
+#endif
+void f(float* x) { cudaFree(x); }
+"""
+
+
+def test_cuda_with_parts_for_amd_is_translated_but_for_these() -> None:
+    got = hip(OF_BOTH)
+    assert "#include <hip/hip_runtime.h>" in got and "hipFree(x)" in got
+    assert got.splitlines()[1:5] == OF_BOTH.splitlines()[1:5]
+    assert hip(got) == got
+
+
+def test_a_file_that_names_each_runtime_to_its_compiler_stays() -> None:
+    text = (
+        "#ifdef __HIP_PLATFORM_AMD__\n#include <hip/hip_runtime.h>\n#define gpuFree hipFree\n"
+        "#else\n#include <cuda_runtime.h>\n#define gpuFree cudaFree\n#endif\n"
+        "void f(float* x) { gpuFree(x); }\n"
+    )
+    assert hip(text) == text
+
+
 def test_names_that_stand_for_each_other_and_deep_nesting_end() -> None:
     circle = "#define A B\n#define B A\n__device__ void f() { v = __shfl_sync(A, v, 0); }\n"
     assert "__shfl_sync((unsigned long long)(unsigned)(A)" in hip(circle)

@@ -16,7 +16,7 @@ from portkern import ops
 from portkern.cells.selection import host_targets
 from portkern.evaluator import attribution
 from portkern.evaluator.attribution import AttributedKernel, Proof
-from portkern.evaluator.trial import Result
+from portkern.evaluator.result import Result
 from portkern.guard import TorchOps
 from portkern.records.record import Record, Verdict
 from portkern.sandbox.message import FormError, read

@@ -21,10 +21,10 @@ from portkern.evaluator.clock_check import TimedRound, Usual, at_odds, can_tell,
 from portkern.evaluator.idle_time import IdleTime
 from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming
 from portkern.evaluator.long_rounds import LongRounds
+from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_outputs import TimedInputs
-from portkern.evaluator.trial import Result
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
 from portkern.spec import registry

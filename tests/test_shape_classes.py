@@ -14,8 +14,9 @@ from portkern.spec.op import Workload
 from portkern.testing import evaluate
 
 #: Vectors, thin matrices with packs and without. Few long rows, of which each has parts, and narrow
-#: ones of which a block has many; short runs. Few rows that get much, with packs of several
-#: elements and in several tiles of rows; many rows that get more than lists hold.
+#: ones of which a block has many; short runs; few columns with packs and without. Few rows that get
+#: much, with packs of several elements and in several tiles of rows; many rows that get more than
+#: lists hold.
 SHAPES = {
     "transpose": [
         {"rows": 1, "cols": 4099},
@@ -28,7 +29,12 @@ SHAPES = {
         {"rows": 530, "cols": 1, "k": 1},
         {"rows": 37, "cols": 100, "k": 100},
     ],
-    "sum": [{"outer": 301, "reduce": 103, "inner": 1}, {"outer": 3000, "reduce": 1, "inner": 1}],
+    "sum": [
+        {"outer": 301, "reduce": 103, "inner": 1},
+        {"outer": 3000, "reduce": 1, "inner": 1},
+        {"outer": 37, "reduce": 50, "inner": 8},
+        {"outer": 41, "reduce": 9, "inner": 5},
+    ],
     "scatter_add": [
         {"rows": 3, "dim": 64, "n": 2048},
         {"rows": 40, "dim": 12, "n": 1400},

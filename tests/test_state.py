@@ -21,7 +21,7 @@ import torch
 from portkern import ops
 from portkern.cells.selection import host_targets
 from portkern.evaluator import code_pages
-from portkern.evaluator.trial import Result
+from portkern.evaluator.result import Result
 from portkern.records.record import Verdict
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate

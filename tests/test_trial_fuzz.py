@@ -28,8 +28,9 @@ from portkern.evaluator import (
     workers,
 )
 from portkern.evaluator.build import BuildRequest, StageLimits
+from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan
-from portkern.evaluator.trial import Result, Trial, TrialOptions
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.records.record import Verdict
 from portkern.sandbox.message import Failed, Request, encoded

@@ -23,7 +23,8 @@ from portkern.evaluator import inputs
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Result, Trial, TrialOptions
+from portkern.evaluator.result import Result
+from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue

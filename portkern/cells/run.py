@@ -18,7 +18,8 @@ from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.device_health import Devices
-from portkern.evaluator.trial import Checked, Result, Trial, TrialOptions
+from portkern.evaluator.result import Result
+from portkern.evaluator.trial import Checked, Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from portkern.cells.selection import Cell
 from portkern.evaluator import statistics
 from portkern.evaluator.build import Built, Failure
-from portkern.evaluator.trial import Result
+from portkern.evaluator.result import Result
 from portkern.records.answer import Answer, Question
 from portkern.records.record import (
     RACES_NOT_LOOKED_FOR,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import torch
 
 Key = int | str
+#: A distribution and the inputs drawn from it.
+Base = tuple[str, Sequence["torch.Tensor"]]
 #: Calls of a round whose outputs are looked at.
 LOOKS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
@@ -69,7 +71,7 @@ class InterleavedTiming:
     op: Op
     workload: Workload
     dtype: str
-    bases: Sequence[tuple[str, Sequence[torch.Tensor]]]
+    bases: Sequence[Base]
     plan: TimingPlan
     limit_s: float
     targets: Mapping[int, Target]

@@ -17,6 +17,11 @@ from portkern.port.proof.slice import Slices, written
 from portkern.port.proof.texts import SourceTexts
 
 _MOST_TRIES = 12
+#: What headers of large libraries bring along, and files use without a word.
+_STANDARD = (
+    "algorithm array cmath cstdint cstdio cstdlib cstring functional iostream limits map memory "
+    "mutex numeric optional set sstream stdexcept string tuple unordered_map utility vector"
+).split()
 
 
 def build(source: ProofSource, header: str, compile_file: Compile, workdir: Path) -> Built | None:
@@ -24,11 +29,14 @@ def build(source: ProofSource, header: str, compile_file: Compile, workdir: Path
     texts = SourceTexts(source)
     slices = Slices([text.text for text in texts.files])
     kept = {kernel.name for kernel in texts.kernels}
+    standard = workdir / "standard_headers.h"
+    workdir.mkdir(parents=True, exist_ok=True)
+    standard.write_text("".join(f"#include <{name}>\n" for name in _STANDARD), encoding="utf-8")
     without, rejected = [header], dict[str, NotBuilt]()
     for attempt in range(_MOST_TRIES):
         if not kept:
             break
-        own, *headers = slices.of(kept, without)
+        own, *headers = slices.of(kept, without, str(standard))
         text = "\n".join([own, *_instances(texts, kept), ""])
         made = compile_file(written(texts, [text, *headers], workdir / str(attempt)))
         if isinstance(made, Built):

@@ -37,7 +37,7 @@ class Keys:
                 request.prove,
                 list(request.arguments),
                 list(map(str, request.include)),
-                list(request.defines),
+                [*request.defines, *read.for_amd],
                 case,
                 sorted(request.by_width),
                 request.timeout_s,

@@ -9,10 +9,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.errors import ConfigError
-from portkern.port import build_files, source_text, syntax, triton_source
+from portkern.port import build_files, conditions, source_text, syntax, triton_source
 from portkern.port.build_files import BuildSettings
 from portkern.port.source_text import SourceText, Unreadable
 from portkern.port.syntax import Kernel, Launch
@@ -91,6 +92,11 @@ class Library:
         known = _nearest(self._by_folder, (self.root / path).parent, self.root)
         include, defines = known.include, known.defines
         return tuple(dict.fromkeys(((self.root / path).parent, *include))), defines
+
+    @cached_property
+    def for_amd(self) -> tuple[str, ...]:
+        """Macros that its builds for AMD define, as its files ask for them."""
+        return conditions.asked_of_builds(file.text for file in (*self.sources, *self.headers))
 
     def arguments(self, path: PurePosixPath) -> tuple[str, ...]:
         """What the nearest build files start a program of this source with."""

@@ -14,6 +14,7 @@ from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments
+from portkern.port.proof.outcome import NO_CASE
 from portkern.port.request import PortRequest
 from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
@@ -48,25 +49,36 @@ class Prover:
         self._ported, self._run = ported.resolve(), run.resolve()
         whole = not request.path.is_file()  # of one file, the others are not ported
         self._programs = linked.programs(read) if whole else {}
-        self._proofs = Once[PurePosixPath, _Proofs](self._prove)
+        self._proofs = Once[tuple[PurePosixPath, PurePosixPath], _Proofs](self._prove)
 
     def proof(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         """By the first program that includes the file, or is linked with it; else, or where that
         says nothing, by itself."""
-        path = file.source.path
         programs = [unit for unit in units if is_program(self._files[unit])]
         main = next(iter(programs), None) or self._linking(units)
-        own = self._proofs(path).get((file.name, kernel.name)) if main is None else None
         if main is None:
-            return own or _UNKNOWN
-        of_program = self._proofs(main).get((file.name, kernel.name), _UNKNOWN)
+            return self._by_itself(file, kernel, units)
+        of_program = self._proofs((main, main)).get((file.name, kernel.name), _UNKNOWN)
         if main in programs or of_program.outcome != Outcome.UNPROVEN:
             return of_program
-        own = self._proofs(path).get((file.name, kernel.name), _UNKNOWN)
+        own = self._by_itself(file, kernel, units)
         why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))
         return own.model_copy(update={"why": why})
+
+    def _by_itself(
+        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+    ) -> ProofLine:
+        """A header of which nothing is known so is seen where a source includes it, behind what
+        that has before it: types, macros and other headers."""
+        path, name = file.source.path, (file.name, kernel.name)
+        own = self._proofs((path, path)).get(name, _UNKNOWN)
+        if _is_settled(own):
+            return own
+        including = [unit for unit in units if unit != path][:1]
+        others = (self._proofs((unit, path)).get(name, _UNKNOWN) for unit in including)
+        return next(filter(_is_settled, others), own)
 
     def linked(self, units: Sequence[PurePosixPath]) -> tuple[Path, ...]:
         """All files of the program that one of these is linked into."""
@@ -79,18 +91,21 @@ class Prover:
         of_them = (m for m, further in self._programs.items() if not places.isdisjoint(further))
         return next((main for main in of_them if main in self._files), None)
 
-    def _prove(self, unit: PurePosixPath) -> _Proofs:
-        """Of all kernels in it, by file and name. What goes wrong is a reason for each of them."""
-        kernels = self._kernels(unit)
+    def _prove(self, asked: tuple[PurePosixPath, PurePosixPath]) -> _Proofs:
+        """Of all kernels in a unit, or of those of a header that it includes, by file and name.
+        What goes wrong is a reason for each of them."""
+        unit, header = asked
+        together = self._together(unit) if header == unit else [self._files[header]]
+        kernels = _kernels(together)
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
             workdir = Path(name)
             workdir.chmod(0o755)  # in the jail, root's processes are nobody's
             try:
-                proofs = self._proven(unit, [kernel for _, kernel in kernels], workdir)
+                proofs = self._proven(unit, together, [kernel for _, kernel in kernels], workdir)
             except PortkernError as error:
                 failed = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
                 return {(file, kernel.name): failed for file, kernel in kernels}
-            kept = self._kept(unit, workdir)
+            kept = self._kept(header, workdir)
             if any(
                 p.inputs.startswith(arguments.OWN) and p.outcome is Outcome.PROVEN for p in proofs
             ):
@@ -102,14 +117,6 @@ class Prover:
             (file, kernel.name): self._line(known, kept)
             for (file, kernel), known in zip(kernels, proofs, strict=True)
         }
-
-    def _kernels(self, unit: PurePosixPath) -> list[tuple[str, Kernel]]:
-        """Of all its files; of two of one name, the first."""
-        kernels: dict[str, tuple[str, Kernel]] = {}
-        for file in self._together(unit):
-            for kernel in file.kernels:
-                kernels.setdefault(kernel.name, (file.name, kernel))
-        return list(kernels.values())
 
     def _together(self, unit: PurePosixPath) -> list[TranslatedFile]:
         """The file, what a program is linked with, and what these include of the library."""
@@ -131,7 +138,11 @@ class Prover:
         return [PurePosixPath(file.relative_to(root)) for file in files]
 
     def _proven(
-        self, unit: PurePosixPath, kernels: Sequence[Kernel], workdir: Path
+        self,
+        unit: PurePosixPath,
+        files: Sequence[TranslatedFile],
+        kernels: Sequence[Kernel],
+        workdir: Path,
     ) -> tuple[KernelProof, ...]:
         request, given = self._request, self._arguments(unit)
         target, other = self._targets()
@@ -141,9 +152,7 @@ class Prover:
             target=target,
             other=other,
             kernels=kernels,
-            hazards=[
-                hazard for file in self._together(unit) for hazard in _owned(file, str(target))
-            ],
+            hazards=[hazard for file in files for hazard in _owned(file, str(target))],
             case=request.case,
             workdir=workdir,
             limits=Limits(
@@ -175,6 +184,7 @@ class Prover:
         if not original:
             complete = not request.path.is_file()
             folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
+            defines = (*defines, *(self._read.for_amd if request.to == "hip" else ()))
         return ProofSource(
             (root if original else self._ported) / unit,
             "cuda" if (request.to == "hip") == original else "hip",
@@ -189,15 +199,14 @@ class Prover:
         ported = self._ported / path.relative_to(root) if path.is_relative_to(root) else path
         return ported if not original and ported.is_file() else path
 
-    def _kept(self, unit: PurePosixPath, workdir: Path) -> Mapping[str, str]:
+    def _kept(self, path: PurePosixPath, workdir: Path) -> Mapping[str, str]:
         """Copies in the run's folder, by the path that the proof has for them."""
         kept: dict[str, str] = {}
-        folder = self._run / CASES / unit
-        for path in sorted(workdir.iterdir()):
-            if path.suffix in _KEPT and path.is_file():
-                copy = folder / path.name
-                atomic_write.write(copy, path.read_bytes())
-                kept[str(path)] = str(copy)
+        for file in sorted(workdir.iterdir()):
+            if file.suffix in _KEPT and file.is_file():
+                copy = self._run / CASES / path / file.name
+                atomic_write.write(copy, file.read_bytes())
+                kept[str(file)] = str(copy)
         return kept
 
     def _line(self, known: KernelProof, kept: Mapping[str, str]) -> ProofLine:
@@ -219,6 +228,19 @@ class Prover:
     def _from_root(self, said: Diagnostic | str) -> str:
         """With paths as the report has them."""
         return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
+
+
+def _is_settled(known: ProofLine) -> bool:
+    return known.outcome != Outcome.UNPROVEN and NO_CASE not in known.why
+
+
+def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, Kernel]]:
+    """Each with its file's name; of two of one name, the first."""
+    kernels: dict[str, tuple[str, Kernel]] = {}
+    for file in files:
+        for kernel in file.kernels:
+            kernels.setdefault(kernel.name, (file.name, kernel))
+    return list(kernels.values())
 
 
 def _owned(file: TranslatedFile, target: str) -> Iterator[Hazard]:

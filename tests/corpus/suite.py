@@ -35,8 +35,9 @@ from portkern.errors import BackendUnavailable
 from portkern.evaluator import statistics
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest, Built, Failure, StageLimits, build_all
+from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan
-from portkern.evaluator.trial import Result, TrialOptions
+from portkern.evaluator.trial import TrialOptions
 from portkern.records.record import Verdict
 from portkern.sandbox import session
 from portkern.sandbox.jail import JailPolicy, limits

@@ -170,7 +170,24 @@ static int attention_of(const scalar_t* q, const scalar_t* k, const scalar_t* v,
   return failed;
 }
 
+// Of a single key the weight is 1, unless its score is infinite or no number.
+static int attention_to_one(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
+                            int64_t rows, int64_t dim) {
+#pragma omp parallel for schedule(static) if (double(rows) * dim >= PARALLEL_FROM)
+  for (int64_t at = 0; at < rows * dim; at += dim) {
+    vec sum = {};
+    int64_t d = 0;
+    for (; d + LANES <= dim; d += LANES) sum += load(q + at + d) * load(k + at + d);
+    if (d < dim) sum += load(q + at + d, dim - d) * load(k + at + d, dim - d);
+    const float score = reduce_add(sum), weight = 1.0f + (score - score);
+    for (d = 0; d + LANES <= dim; d += LANES) store(y + at + d, weight * load(v + at + d));
+    if (d < dim) store(y + at + d, weight * load(v + at + d, dim - d), dim - d);
+  }
+  return 0;
+}
+
 extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
                          int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  if (length == 1) return attention_to_one(q, k, v, y, batch * heads, dim);
   return attention_of<MOST>(q, k, v, y, batch, heads, length, dim);
 }

@@ -9,8 +9,8 @@
 
 using namespace product;
 
-// A job is a band of one image for some filters: as many rows of the convolution as ROOM floats
-// hold, which are pooled before they leave the cache.
+// A job is a band of one image, or several small images, for some filters: as many rows of the
+// convolution as ROOM floats hold, which are pooled before they leave the cache.
 
 // The convolution's sums of a job, a row for each filter.
 struct Sums {
@@ -54,9 +54,10 @@ struct Pool {
   }
 };
 
-// The jobs: bands of results as high as they fit, and no higher than threads need to have some.
+// The jobs: bands of results as high as they fit, and no higher than threads need to have some. Of
+// images of few results as many as fill a block: filters are packed for each block anew.
 struct Jobs {
-  int64_t filters, across, band, down;
+  int64_t filters, across, band, down, images, along, sums;
 
   Jobs(const Convolution& s, const Pool& pool, int64_t n, int64_t f, bool wide) {
     filters = Cut::share(f, ROWS, MR), across = blocks(f, filters);
@@ -66,7 +67,13 @@ struct Jobs {
     while (n * across * blocks(pool.oh, band) < wanted && band * pool.stride > 4 * pool.window)
       band = blocks(band, 2);
     down = blocks(pool.oh, band);
+    const int64_t image = s.oh * s.ow, many = least(COLS, ROOM / filters) / image;
+    images = down > 1 || many < 2 ? 1 : least(many, blocks(n * across, wanted));
+    along = blocks(n, images);
+    sums = images > 1 ? images * image : pool.rows(band) * s.ow;
   }
+
+  int64_t count() const { return along * down * across; }
 };
 
 template <bool PAIRS>
@@ -89,27 +96,30 @@ static int run(const Convolution& s, const Pool& pool, const scalar_t* weight, c
                scalar_t* y, int64_t n, int64_t f) {
   const bool wide = double(n) * s.oh * s.ow * f * s.depth() >= PARALLEL_FROM;
   const Jobs jobs(s, pool, n, f, wide);
-  const int64_t row = pool.rows(jobs.band) * s.ow;
   // Vectors are read beyond the last of a row, and of a line under its last window.
-  const int64_t line = s.ow + pool.window + 2 * LANES, room = jobs.filters * row + 2 * LANES;
+  const int64_t line = s.ow + pool.window + 2 * LANES, room = jobs.filters * jobs.sums + 2 * LANES;
   int failed = 0;
 #pragma omp parallel if (wide)
   {
     float* const own = workspace<float>(room + line);
 #pragma omp for schedule(dynamic) reduction(| : failed)
-    for (int64_t job = 0; job < n * jobs.down * jobs.across; ++job) {
+    for (int64_t job = 0; job < jobs.count(); ++job) {
       failed |= !own;
       if (failed) continue;
       const int64_t filter = job % jobs.across * jobs.filters;
-      const int64_t image = job / jobs.across / jobs.down;
+      const int64_t image = job / jobs.across / jobs.down * jobs.images;
       const int64_t oy = job / jobs.across % jobs.down * jobs.band;
       const int64_t filters = least(f - filter, jobs.filters), rows = least(pool.oh - oy, jobs.band);
+      const int64_t images = least(n - image, jobs.images);
       const int64_t pixel = (image * s.oh + oy * pool.stride) * s.ow;
-      failed |= !convolve<PAIRS>(s, weight + filter * s.depth(), filters, pixel,
-                                 pool.rows(rows) * s.ow, Sums{own, row});
+      const int64_t pixels = jobs.images > 1 ? images * s.oh * s.ow : pool.rows(rows) * s.ow;
+      failed |= !convolve<PAIRS>(s, weight + filter * s.depth(), filters, pixel, pixels,
+                                 Sums{own, jobs.sums});
       for (int64_t r = 0; r < filters; ++r)
-        pool.rows_of(own + r * row, bias[filter + r],
-                     y + ((image * f + filter + r) * pool.oh + oy) * pool.ow, own + room, s.ow, rows);
+        for (int64_t i = 0; i < images; ++i)
+          pool.rows_of(own + r * jobs.sums + i * s.oh * s.ow, bias[filter + r],
+                       y + (((image + i) * f + filter + r) * pool.oh + oy) * pool.ow, own + room,
+                       s.ow, rows);
     }
     free(own);
   }

@@ -118,19 +118,22 @@ __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict_
 }
 
 // Fewer columns than a warp has lanes: threads go through memory in its order, a multiple of `inner`
-// packs at a time, so that each of a thread's V elements stays in its column.
+// packs at a time, so that each of a thread's V elements stays in its column. Of short sums a block
+// has several, of `members` threads each.
 template <int V>
 __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
                                                          scalar_t* __restrict__ y, float* partial,
-                                                         int64_t reduce, int inner, int64_t splits) {
-    __shared__ float sums[BLOCK * V];
-    const int64_t outer = blockIdx.x / splits, packs = reduce * inner / V;
-    const int active = BLOCK / inner * inner;
-    const Part part((packs + inner - 1) / inner, splits, blockIdx.x % splits);
-    const int64_t last = min(part.last * inner, packs);
-    const Some<V>* in = reinterpret_cast<const Some<V>*>(x + outer * reduce * inner);
+                                                         int64_t outer, int64_t reduce, int inner,
+                                                         int64_t splits, int members) {
+    __shared__ float all_sums[BLOCK * V];
+    const int me = threadIdx.x % members, first = threadIdx.x - me;
+    const int64_t group = ((int64_t)blockIdx.x * BLOCK + first) / members, packs = reduce * inner / V;
+    const int active = members / inner * inner;
+    const Part part((packs + inner - 1) / inner, splits, group % splits);
+    const int64_t last = group < outer * splits ? min(part.last * inner, packs) : 0;
+    const Some<V>* in = reinterpret_cast<const Some<V>*>(x + group / splits * reduce * inner);
     float total[V] = {};
-    int64_t i = threadIdx.x < active ? part.first * inner + threadIdx.x : last;
+    int64_t i = me < active ? part.first * inner + me : last;
     for (; i + (UNROLL - 1) * active < last; i += active * UNROLL) {
         Some<V> values[UNROLL];
 #pragma unroll
@@ -139,24 +142,29 @@ __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restr
         for (int u = 0; u < UNROLL; ++u) add(total, values[u]);
     }
     for (; i < last; i += active) add(total, in[i]);
+    float* sums = all_sums + first * V;
 #pragma unroll
-    for (int j = 0; j < V; ++j) sums[threadIdx.x * V + j] = total[j];
+    for (int j = 0; j < V; ++j) sums[me * V + j] = total[j];
     // Halves of the rows of `inner` sums meet, as long as there are several.
-    for (int rows = BLOCK / inner * V; rows > 1; rows = (rows + 1) / 2) {
+    for (int rows = members / inner * V; rows > 1; rows = (rows + 1) / 2) {
         const int half = (rows + 1) / 2;
         __syncthreads();
-        for (int at = threadIdx.x; at < half * inner; at += BLOCK)
+        for (int at = me; at < half * inner; at += members)
             if (at + half * inner < rows * inner) sums[at] += sums[at + half * inner];
     }
     __syncthreads();
-    if (threadIdx.x < inner) tell(partial, y, (int64_t)blockIdx.x * inner + threadIdx.x, sums[threadIdx.x]);
+    if (me < inner && group < outer * splits) tell(partial, y, group * inner + me, sums[me]);
 }
 
 template <int V>
 void launch_few(const scalar_t* x, scalar_t* y, float* partial, int64_t outer, int64_t reduce,
                 int64_t inner, int64_t splits, cudaStream_t stream) {
-    sum_few_columns<V><<<(unsigned)(outer * splits), BLOCK, 0, stream>>>(x, y, partial, reduce,
-                                                                         (int)inner, splits);
+    const int64_t packs = reduce * inner / V;
+    int members = WARP_SIZE_MIN;  // `inner` is smaller
+    while (members < BLOCK && members * UNROLL < packs / splits) members *= 2;
+    const int64_t blocks = (outer * splits * members + BLOCK - 1) / BLOCK;
+    sum_few_columns<V><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, partial, outer, reduce,
+                                                               (int)inner, splits, members);
 }
 
 // V sums of few terms are a thread's.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.port.lint import conditions
+from portkern.port import conditions
 from portkern.port.lint.constants import integer
 
 _BLANK = re.compile(

@@ -191,5 +191,10 @@ class Grouping:
             path = written(texts, slices.of(kept, without), folder)
             source = replace(texts.source, path=path, include=(*texts.source.include, home))
             both.append(SourceTexts(source))
-            homes[str(folder)] = str(texts.source.path.parent)
+            homes[str(folder)] = str(_root(path.relative_to(folder).parent, home))
         return Group(dict(kept), both[0], both[1], homes, without)
+
+
+def _root(inner: Path, home: Path) -> Path:
+    """The folder that has ``home`` as ``inner``."""
+    return home.parents[len(inner.parts) - 1] if inner.parts else home

@@ -18,6 +18,7 @@ from portkern.port.proof.findings import errors
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
 from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
 from portkern.port.proof.outcome import (
+    NO_CASE,
     WROTE_NOTHING,
     KernelProof,
     Limits,
@@ -150,7 +151,7 @@ class KernelProver:
             self._ported.source.path,
             trial.kernel.line,
             outcome_of(reason.unmodelled) if reason.unmodelled else Outcome.UNPROVEN,
-            f"{whose}'s case is not built: {reason.reason}",
+            f"{whose}'s {NO_CASE}: {reason.reason}",
             str(trial.original),
         )
 

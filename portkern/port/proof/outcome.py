@@ -20,6 +20,8 @@ class Outcome(StrEnum):
 
 #: Why a program says nothing of a kernel.
 NOT_LAUNCHED = "the program does not launch it"
+#: Why nothing is known of a kernel whose program does not compile.
+NO_CASE = "case is not built"
 #: Why a run does, in which everything stays as it was.
 WROTE_NOTHING = "it wrote no buffer"
 

@@ -7,6 +7,7 @@ another result.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,12 @@ from portkern.port.proof.texts import SourceTexts
 from portkern.port.source_map import SourceMap
 from portkern.simt.translate.lexer import IFS, Kind
 
+#: Folders above a source's own whose headers it may include by ``../``.
+_ABOVE = 3
 _VISIBLE = re.compile(r"[^\r\n]")
 _CLASSES = frozenset(["struct", "class", "union"])
+#: Of classes, in parentheses as functions have their parameters.
+_ATTRIBUTES = frozenset(["__align__", "alignas", "__attribute__"])
 _DEVICE = frozenset(["__device__", "__global__", "__constant__", "struct", "class", "using"])
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$', re.MULTILINE)
 
@@ -114,9 +119,10 @@ class SliceFile:
     def _defined(self, start: int, brace: int, close: int) -> tuple[str, int] | None:
         """The function or the class whose body the braces hold, and where its text ends."""
         code = self._map.code
-        if name := self._map.function_before(brace):
-            return name, close + (code.text[close + 1] == ";")
         words = code.outside_directives(start, brace)
+        name = self._map.function_before(brace)
+        if name and name not in _ATTRIBUTES and "typedef" not in words:
+            return name, close + (code.text[close + 1] == ";")
         if _CLASSES.isdisjoint(words):
             return None
         end = next((i for i in range(close, len(code.text)) if code.text[i] == ";"), close)
@@ -166,12 +172,21 @@ class SliceFile:
             for i in range(first, last)
             if code.tokens[i].kind is Kind.NAME and code.text[i + 1] in ("(", "<")
         )
-        if "=" in code.text[first:last] or code.text[first] == "typedef":
+        if self._is_assigned(first, last) or code.text[first] == "typedef":
             declares = frozenset()  # it uses what it names: ``typedef Vec<float> vec;``
         names = self._names(first, last) - declares
         begin, end = code.tokens[first].begin, code.tokens[last].end
         is_prototype = bool(declares) and code.text[last - 1] == ")"
         return Declaration(begin, end, declares, names, is_prototype=is_prototype)
+
+    def _is_assigned(self, first: int, last: int) -> bool:
+        """Whether it has a value: parameters may have theirs."""
+        code, i = self._map.code, first
+        while i < last:
+            if code.text[i] == "=":
+                return True
+            i = code.partner[i] if code.text[i] == "(" and code.partner[i] > i else i + 1
+        return False
 
     def _names(self, first: int, last: int) -> frozenset[str]:
         tokens = self._map.code.tokens[first : last + 1]
@@ -179,15 +194,18 @@ class SliceFile:
 
 
 def written(texts: SourceTexts, slices: Sequence[str], folder: Path) -> Path:
-    """The file's own slice, with those of the headers that lie beside it or below."""
+    """The file's own slice, with those of the headers that lie around it."""
     home = texts.source.path.parent.resolve()
+    around = [home, *home.parents[:_ABOVE]][-1]
+    near = [path for file in texts.files if (path := file.path.resolve()).is_relative_to(around)]
+    root = Path(os.path.commonpath([home, *(path.parent for path in near)]))
     for file, text in zip(texts.files, slices, strict=True):
         path = file.path.resolve()
-        if path.is_relative_to(home):
-            copy = folder / path.relative_to(home)
+        if path in near:
+            copy = folder / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text, encoding="utf-8")
-    return folder / texts.source.path.name
+    return folder / home.relative_to(root) / texts.source.path.name
 
 
 class Slices:
@@ -196,15 +214,19 @@ class Slices:
     def __init__(self, texts: Sequence[str]) -> None:
         self._files = [SliceFile(text) for text in texts]
 
-    def of(self, kernels: Collection[str], without: Collection[str] = ()) -> list[str]:
-        """Each file with what these kernels use alone; ``without`` are headers to leave out."""
+    def of(
+        self, kernels: Collection[str], without: Collection[str] = (), instead: str = ""
+    ) -> list[str]:
+        """Each file with what these kernels use alone; ``without`` are headers to leave out, and
+        ``instead`` is what is included in their place."""
         needed = self._needed(kernels)
         gone = {d.name for f in self._files for d in f.definitions if d.name not in needed}
         for file in self._files:
             for d in file.declarations:
                 if d.is_prototype and d.declares.isdisjoint(needed):
                     gone |= d.declares
-        return [_without(self._cut(file, gone), without) for file in self._files]
+        line = f'#include "{instead}"' if instead else ""
+        return [_without(self._cut(file, gone), without, line) for file in self._files]
 
     def without(self, places: Collection[tuple[int, int]]) -> tuple[list[str], frozenset[str]]:
         """Each file without what is defined at the places, files by number and lines, and what
@@ -293,5 +315,5 @@ class Slices:
         return "".join([*parts, text[at:]])
 
 
-def _without(text: str, headers: Collection[str]) -> str:
-    return _INCLUDE.sub(lambda m: "" if m[1] in headers else m[0], text)
+def _without(text: str, headers: Collection[str], instead: str) -> str:
+    return _INCLUDE.sub(lambda m: instead if m[1] in headers else m[0], text)

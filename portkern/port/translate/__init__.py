@@ -70,7 +70,7 @@ def language(text: str, context: Context = NOTHING_AROUND) -> Language:
     """By the headers and names of the runtimes in it, but for those that are the library's own. A
     text that asks which vendor's compiler reads it is of both."""
     draft = Draft(SourceCode(text), "")
-    hip, cuda = is_ported(draft, table()), names_cuda(draft, table(), context)
+    hip, cuda = is_ported(draft, table(), context), names_cuda(draft, table(), context)
     if hip == cuda or asks_for_vendor(draft):
         return "both"
     return "hip" if hip else "cuda"
@@ -88,7 +88,7 @@ def translate(
     What is in it already comes back as it is, so that translating twice is translating once. So
     does a header of a library in that language that names neither."""
     draft = Draft(SourceCode(text), name)
-    ported = is_ported(draft, table())
+    ported = is_ported(draft, table(), context)
     ported = ported or (context.hip and not names_cuda(draft, table(), context))
     if to == "hip":
         if ported:

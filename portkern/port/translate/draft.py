@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from portkern.port import conditions
+from portkern.port.conditions import Macros
 from portkern.port.hazard import Hazard
 from portkern.simt.translate.lexer import Kind, SourceCode
 
@@ -30,7 +34,8 @@ class _Edit:
 @dataclass
 class Draft:
     """Edits are decided in any order and carried out by ``render``. What stands in a replaced
-    range is gone, insertions within it too; its line breaks stay."""
+    range is gone, insertions within it too; its line breaks stay. What only a compiler for AMD
+    sees is not edited."""
 
     code: SourceCode
     name: str
@@ -45,30 +50,38 @@ class Draft:
 
     def replace(self, first: int, last: int, text: str) -> None:
         """Put ``text`` in place of the tokens [first, last); a longer range replaces a shorter."""
+        if first in self.for_amd:
+            return
         old = self._replaced.get(first)
         if old is None or old.last <= last:
             self._replaced[first] = _Edit(last, text)
 
     def insert_before(self, i: int, text: str) -> None:
         """Within what was inserted there before: constructs are translated from the outside in."""
-        self._before[i] = self._before.get(i, "") + text
+        if i not in self.for_amd:
+            self._before[i] = self._before.get(i, "") + text
 
     def insert_after(self, i: int, text: str) -> None:
         """Within what was inserted there before."""
-        self._after[i] = text + self._after.get(i, "")
+        if i not in self.for_amd:
+            self._after[i] = text + self._after.get(i, "")
 
     def shown(self, first: int, last: int) -> str:
         """The range on one line, as far as a change quotes it."""
         return self.code.flat(first, min(last, first + _QUOTED))
 
     def note(self, i: int, before: str, after: str, why: str) -> None:
-        self.changes.append(Change(self.code.tokens[i].line, _short(before), _short(after), why))
+        if i not in self.for_amd:
+            line = self.code.tokens[i].line
+            self.changes.append(Change(line, _short(before), _short(after), why))
 
     def rename(self, i: int, text: str, why: str) -> None:
         self.note(i, self.code.text[i], text, why)
         self.replace(i, i + 1, text)
 
     def warn(self, i: int, code: str, message: str) -> None:
+        if i in self.for_amd:
+            return
         token = self.code.tokens[i]
         column = token.begin - (self.code.source.rfind("\n", 0, token.begin) + 1) + 1
         self.hazards.append(Hazard(code, message, self.name, token.line, column))
@@ -108,6 +121,22 @@ class Draft:
         return self._places.get(text, [])
 
     # ---- what stands where ----------------------------------------------------------------
+
+    @cached_property
+    def for_amd(self) -> frozenset[int]:
+        """The tokens of branches that a compiler for AMD takes, and none for NVIDIA."""
+        return self._unseen(conditions.NVIDIA) - self._unseen(conditions.AMD)
+
+    @cached_property
+    def for_nvidia(self) -> frozenset[int]:
+        """The other way round."""
+        return self._unseen(conditions.AMD) - self._unseen(conditions.NVIDIA)
+
+    def _unseen(self, macros: Macros) -> frozenset[int]:
+        begins = [token.begin for token in self.code.tokens]
+        dead, _ = conditions.branches(self.code.source, macros)
+        tokens = (range(bisect_left(begins, a), bisect_left(begins, b)) for a, b in dead)
+        return frozenset(i for places in tokens for i in places)
 
     def arguments(self, i: int) -> list[tuple[int, int]] | None:
         """The argument ranges of the call whose name is token ``i``; None: it is no call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from portkern.port.translate import single_source
 from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.names import Table, is_hip_header, table
@@ -35,6 +36,7 @@ _FOREIGN_NAME = re.compile(r"(?:cudnn|cutensor|nvml)[A-Z]\w*")
 #: Namespaces, by what they are called: only before '::' or after 'namespace'.
 _NAMESPACES = frozenset(["cub", "hipcub"])
 _INCLUDES = ("include", "include_next", "import")
+_CONDITIONS = ("if", "ifdef", "ifndef", "elif")
 RUNTIME = "hip/hip_runtime.h"
 #: Words of code for a device.
 _OF_DEVICES = frozenset(
@@ -73,40 +75,57 @@ def includes(draft: Draft) -> list[tuple[Directive, str]]:
     return [(d, included(draft, d)) for d in draft.code.directives if d.name in _INCLUDES]
 
 
-def is_ported(draft: Draft, table: Table) -> bool:
-    """Whether the file names HIP: its headers, its platform's macros or its functions."""
-    if any(is_hip_header(path) for _, path in includes(draft)):
+def is_ported(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> bool:
+    """Whether the file names HIP: its headers, its platform's macros or its functions. One that
+    does so for AMD alone, by conditions of the preprocessor, and names CUDA for both, is CUDA with
+    parts for AMD."""
+    places = list(_hip_names(draft, table))
+    conditional = draft.for_amd | _in_conditions(draft)
+    if any(i not in conditional for i in places):
         return True
-    return any(
-        token.kind is Kind.NAME
-        and (
-            token.text in _HIP_MARKS or (token.text.startswith("hip") and token.text in table.back)
-        )
-        for token in draft.code.tokens
-    )
+    return bool(places) and not names_cuda(draft, table, context, without=draft.for_nvidia)
+
+
+def _hip_names(draft: Draft, table: Table) -> Iterator[int]:
+    for d, path in includes(draft):
+        if is_hip_header(path) or path.rpartition("/")[2] == single_source.HEADER:
+            yield d.begin
+    for i, token in enumerate(draft.code.tokens):
+        is_function = token.text.startswith("hip") and token.text in table.back
+        if token.kind is Kind.NAME and (token.text in _HIP_MARKS or is_function):
+            yield i
+
+
+def _in_conditions(draft: Draft) -> frozenset[int]:
+    """The tokens of the preprocessor's own conditions."""
+    found = (d for d in draft.code.directives if d.name in _CONDITIONS)
+    return frozenset(i for d in found for i in range(d.begin, d.end))
 
 
 def asks_for_vendor(draft: Draft) -> bool:
     """Whether a condition of the preprocessor is about the vendor's platform."""
     code = draft.code
-    return any(
-        not _VENDORS.isdisjoint(code.text[d.begin : d.end])
-        for d in code.directives
-        if d.name in ("if", "ifdef", "ifndef", "elif")
-    )
+    return any(code.text[i] in _VENDORS for i in _in_conditions(draft))
 
 
-def names_cuda(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> bool:
-    """Whether the file has a header or a name of CUDA's that HIP calls otherwise."""
-    for _, path in includes(draft):
-        if path in context.own:
+def names_cuda(
+    draft: Draft,
+    table: Table,
+    context: Context = NOTHING_AROUND,
+    *,
+    without: Collection[int] = (),
+) -> bool:
+    """Whether the file has a header or a name of CUDA's that HIP calls otherwise, elsewhere than
+    at the tokens ``without``."""
+    for d, path in includes(draft):
+        if path in context.own or d.begin in without:
             continue
         name = table.headers.get(path)
         if _by_folder(path) or _FOREIGN_HEADER.fullmatch(path):
             return True
         if name is not None and name.hip != name.cuda:
             return True
-    return next(_cuda_names(draft, table, context), None) is not None
+    return any(i not in without for i in _cuda_names(draft, table, context))
 
 
 def warn_of_both(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> None:

@@ -32,9 +32,12 @@ typedef enum cudaError cudaError_t;
 #define SIMT_VERSION CUDART_VERSION
 #include "simt/spellings.h"
 #include "simt/pools.h"
+// In HIP only PyTorch's headers come here, and sources call names of graphs by HIP's with macros.
+#if !SIMT_HIP
 #define SIMT_MAKE(name) make_cuda##name
 #include "simt/graph_spellings.h"
 #undef SIMT_MAKE
+#endif
 #undef SIMT_N
 #undef SIMT_STREAM
 #undef SIMT_EVENT

@@ -45,6 +45,25 @@ PORTKERN_INLINE vec elements(const T* x, ivec at, ivec inside) {
 }
 #endif
 
+// Those elements of a row whose bits are set; zeros in the other lanes, which are not read.
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+PORTKERN_INLINE vec those(const float* from, uint64_t bits) {
+  return as<vec>(_mm512_maskz_loadu_ps(__mmask16(bits), from));
+}
+
+template <typename Half>
+PORTKERN_INLINE vec those(const Half* from, uint64_t bits) {
+  return to_float(as<hvec>(_mm256_maskz_loadu_epi16(__mmask16(bits), from)), Half());
+}
+#else
+template <typename T>
+PORTKERN_INLINE vec those(const T* from, uint64_t bits) {
+  float lanes[LANES];
+  for (int64_t i = 0; i < LANES; ++i) lanes[i] = bits >> i & 1u ? float(from[i]) : 0.0f;
+  return load(lanes);
+}
+#endif
+
 // Pixels side by side in one row of results and in one panel, and where the planes have what the
 // first element of a filter sees of them.
 struct Run {
@@ -54,8 +73,9 @@ struct Run {
 // The patches of `count` <= COLS pixels from `pixel` on. What they see of a channel is copied into
 // planes first, once for all elements of a filter: padding becomes zeros there, and each
 // `stride`-th element of a row a row of its own. A run of pixels is then a run of memory for every
-// element of the filter, and there are no bounds to look at. Where rows of results are short and their
-// steps long, that would be more work than to gather each element where it lies.
+// element of the filter, and there are no bounds to look at. Of a filter of one element, without
+// padding and steps, all of it is so where it lies, and is not copied. Where rows of results are short
+// and their steps long, copies would be more work than to take each row of a filter where it lies.
 class Patches {
  public:
   Patches(const Convolution& conv, int64_t pixel, int64_t count) : s(conv) {
@@ -70,10 +90,11 @@ class Patches {
     high = rows + (s.kh - 1) / s.stride;
     wide = (images * rows > 1 ? s.ow : count) + (s.kw - 1) / s.stride;
     phases = least(s.stride, s.kw);
-    one = least(s.stride, s.kh) * phases * high * wide;
-    gathered = s.stride > 1 && s.ow < LANES && s.h * s.w > 1 &&
-               images * s.c * s.h * s.w < INT32_MAX;
-    if (gathered) {
+    one = least(s.stride, s.kh) * phases * high * wide, channel = images * one;
+    in_place = s.kh * s.kw == 1 && s.stride == 1 && s.padding == 0;
+    if (in_place) wide = s.w, channel = s.h * s.w, one = s.c * channel;
+    turned = s.stride > 1 && s.ow < LANES && s.h * s.w > 1 && images * s.c * s.h * s.w < INT32_MAX;
+    if (turned) {
       locate(oy, ox, count);
       return;
     }
@@ -92,7 +113,7 @@ class Patches {
 
   // Floats of `planes`; vectors are read beyond the last.
   int64_t room() const {
-    if (gathered) return LANES;
+    if (turned || in_place) return LANES;
     const int64_t most = least(s.c, 2 * KC / (s.kh * s.kw) + 2);
     return most * images * one + LANES;
   }
@@ -104,49 +125,64 @@ class Patches {
   }
 
   void prepare(int64_t first, int64_t depth) const {
-    if (gathered) return;
-    const int64_t size = s.kh * s.kw, channel = first / size;
+    if (turned) return;
+    const int64_t size = s.kh * s.kw, start = first / size;
     for (int64_t i = 0; i < depth; ++i) {
       const int64_t p = first + i, ky = p / s.kw % s.kh, kx = p % s.kw;
       const int64_t phase = ky % s.stride * phases + kx % s.stride;
-      offsets[i] = (p / size - channel) * images * one +
+      offsets[i] = (p / size - start) * channel +
                    (phase * high + ky / s.stride) * wide + kx / s.stride;
     }
+    from = s.x + ((image * s.c + start) * s.h + top) * s.w + side;
+    if (in_place) return;
     float* to = planes;
-    for (int64_t i = channel; i * size < first + depth; ++i)
+    for (int64_t i = start; i * size < first + depth; ++i)
       for (int64_t n = image; n < image + images; ++n, to += one)
         copy(s.x + (n * s.c + i) * s.h * s.w, to);
   }
 
   template <bool PAIRS, int V>
   void pack(int64_t first, int64_t depth, int64_t col, int64_t, float* to) const {
-    if (gathered) return gather<PAIRS, V>(first, depth, col, to);
-    const Run *begin = runs + panels[col / NR], *end = runs + panels[col / NR + 1];
-    for (int64_t i = 0; i < depth; i += STEP<PAIRS>, to += V * LANES) {
-      const float *even = planes + offsets[i], *odd = planes + offsets[i + 1 < depth ? i + 1 : i];
-      for (const Run* run = begin; run < end; ++run)
-        // Whole vectors: what is too much, the next run or the next line replaces.
-        for (int64_t j = 0; j < run->count; j += LANES) {
-          const vec one = load(even + run->from + j);
-          const vec two = PAIRS && i + 1 < depth ? load(odd + run->from + j) : vec{};
-          store(to + run->first + j, PAIRS ? pair(one, two) : one);
-        }
-    }
+    if (turned) return turn<PAIRS, V>(first, depth, col, to);
+    if (!in_place)
+      return lines<PAIRS, V>(planes, depth, col, to, [](const float* p, int64_t) { return load(p); });
+    const scalar_t* const end = s.x + (image + images) * one;
+    lines<PAIRS, V>(from, depth, col, to, [end](const scalar_t* p, int64_t count) {
+      return p + LANES <= end ? load(p) : load(p, count);
+    });
   }
 
   float* planes = nullptr;
 
  private:
   const Convolution s;
-  bool gathered;
+  bool turned, in_place;
   // Of each pixel: the first row and column that it sees, and their element, counted from the first
   // image's; of those after the last, rows that no image has.
   int32_t ys[COLS + NR], xs[COLS + NR], places[COLS + NR];
   int64_t image, images, top, side, high, wide, phases;
-  int64_t one;  // the planes' size of an image
+  int64_t one, channel;  // from an image to the next, and from a channel
   int64_t panels[COLS / NR + 2];
   Run runs[COLS + COLS / NR + 2];
   mutable int64_t offsets[2 * KC];
+  mutable const scalar_t* from;
+
+  // Of each term a line of what the pixels see. Whole vectors: what is too much, the next run or the
+  // next line replaces.
+  template <bool PAIRS, int V, typename T, class Load>
+  PORTKERN_METHOD void lines(const T* at, int64_t depth, int64_t col, float* to, Load some) const {
+    const Run *begin = runs + panels[col / NR], *end = runs + panels[col / NR + 1];
+    for (int64_t i = 0; i < depth; i += STEP<PAIRS>, to += V * LANES) {
+      const T *even = at + offsets[i], *odd = at + offsets[i + 1 < depth ? i + 1 : i];
+      for (const Run* run = begin; run < end; ++run)
+        for (int64_t j = 0; j < run->count; j += LANES) {
+          const int64_t place = run->from + j, left = run->count - j;
+          const vec one = some(even + place, left);
+          const vec two = PAIRS && i + 1 < depth ? some(odd + place, left) : vec{};
+          store(to + run->first + j, PAIRS ? pair(one, two) : one);
+        }
+    }
+  }
 
   void locate(int64_t oy, int64_t ox, int64_t count) {
     for (int64_t i = 0, n = 0; i < count + NR; ++i) {
@@ -161,13 +197,61 @@ class Patches {
   }
 
   template <bool PAIRS, int V>
-  void gather(int64_t first, int64_t depth, int64_t col, float* to) const {
-    for (int64_t i = 0; i < depth; i += STEP<PAIRS>)
-      for (int v = 0; v < V; ++v, to += LANES) {
-        const vec one = seen(first + i, col + v * LANES);
-        const vec two = PAIRS && i + 1 < depth ? seen(first + i + 1, col + v * LANES) : vec{};
-        store(to, PAIRS ? pair(one, two) : one);
+  void turn(int64_t first, int64_t depth, int64_t col, float* to) const {
+    for (int v = 0; v < V; ++v, col += LANES, to += LANES) {
+      if constexpr (!PAIRS) {
+        terms(first, depth, col, to, V * LANES);
+      } else {
+        alignas(64) float lines[(2 * KC + 1) * LANES];
+        terms(first, depth, col, lines, LANES);
+        if (depth % 2) store(lines + depth * LANES, vec{});
+        for (int64_t i = 0; i < depth; i += 2)
+          store(to + i / 2 * V * LANES,
+                pair(load(lines + i * LANES), load(lines + (i + 1) * LANES)));
       }
+    }
+  }
+
+  // What LANES pixels see of each term, in lines `stride` apart: a row of the filter at a time,
+  // which is a run of memory for each pixel, or a single element.
+  void terms(int64_t first, int64_t depth, int64_t col, float* to, int64_t stride) const {
+    if (s.kw == 1) {
+      for (int64_t i = 0; i < depth; ++i) store(to + i * stride, seen(first + i, col));
+      return;
+    }
+    const scalar_t* pixels[LANES];
+    uint64_t within[LANES];  // the columns of the filter that see the image
+    for (int i = 0; i < LANES; ++i) {
+      pixels[i] = s.x + image * s.c * s.h * s.w + places[col + i];
+      const int64_t x = xs[col + i], left = x < 0 ? least(-x, s.kw) : 0;
+      const int64_t right = x + s.kw > s.w ? s.w - x : s.kw;
+      within[i] = right > left ? bits(right) & ~bits(left) : 0;
+    }
+    for (int64_t i = first, n; i < first + depth; i += n, to += n * stride) {
+      const int64_t kx = i % s.kw, line = i / s.kw, ky = line % s.kh;
+      const int64_t at = (line / s.kh * s.h + ky) * s.w + kx;
+      n = least(least(s.kw - kx, LANES), first + depth - i);
+      vec rows[LANES];
+#pragma GCC unroll 16
+      for (int r = 0; r < LANES; ++r) {
+        const uint64_t seen = uint64_t(ys[col + r] + ky) < uint64_t(s.h) ? within[r] : 0;
+        rows[r] = those(pixels[r] + at, seen >> kx & bits(n));
+      }
+      if (n > LANES / 2) store_first<LANES>(rows, n, to, stride);
+      else store_first<LANES / 2>(rows, n, to, stride);
+    }
+  }
+
+  static uint64_t bits(int64_t n) { return n < 64 ? (1ull << n) - 1 : ~0ull; }
+
+  // The first n <= W columns of the rows.
+  template <int W>
+  static PORTKERN_METHOD void store_first(vec (&rows)[LANES], int64_t n, float* to,
+                                          int64_t stride) {
+    transpose(rows);  // compilers leave out what columns after W would take
+#pragma GCC unroll 16
+    for (int d = 0; d < W; ++d)
+      if (d < n) store(to + d * stride, rows[d]);
   }
 
   // What element `term` of a filter sees at LANES pixels.
@@ -187,10 +271,6 @@ class Patches {
 
   // A channel of an image, by phases of its rows and columns.
   void copy(const scalar_t* x, float* to) const {
-    if (s.stride == 1 && s.padding == 0 && wide == s.w) {  // as it lies
-      for (int64_t i = 0; i < high * wide; ++i) to[i] = x[top * wide + i];
-      return;
-    }
     for (int64_t py = 0; py < least(s.stride, s.kh); ++py)
       for (int64_t px = 0; px < phases; ++px) {
         // The first column's place in the image, and which columns lie within it.

@@ -1,5 +1,12 @@
 // The current stream and device, as at::cuda has them.
 #pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
 #include "../../c10/cuda/CUDAGuard.h"
 #if SIMT_HIP
 #include "../../hipblas/hipblas.h"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _DIRECTIVE = re.compile(
@@ -27,6 +27,8 @@ _ON_AMD_DEVICE = ["__HIP_DEVICE_COMPILE__", "__AMDGCN__"]
 _ON_NVIDIA = ["__HIP_PLATFORM_NVIDIA__", "__HIP_PLATFORM_NVCC__", "__NVCC__", "__CUDA_ARCH__"]
 # A host compilation defines none of the device's macros, so they stay unknown here.
 _ON_NVIDIA += ["__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__", "__PTX__", "__NVPTX__"]
+#: Those of AMD's that builds define, and no compiler: PyTorch's extensions, CMake files.
+_BY_BUILDS = ("USE_ROCM", "GGML_USE_HIP", "USE_HIP")
 AMD: Macros = dict.fromkeys(_ON_AMD, 1) | dict.fromkeys(_ON_NVIDIA)
 AMD_DEVICE: Macros = {**AMD, **dict.fromkeys(_ON_AMD_DEVICE, 1)}
 NVIDIA: Macros = {
@@ -54,6 +56,15 @@ class _Open:
     live: bool | None  # whether the branch at hand is compiled
     start: int  # where it began
     guards: list[int] = field(default_factory=list)
+
+
+def asked_of_builds(texts: Iterable[str]) -> tuple[str, ...]:
+    """The macros by which some of the texts ask whether they are built for AMD."""
+    conditions = [
+        match[2] for text in texts for match in _DIRECTIVE.finditer(text) if "USE_" in match[2]
+    ]
+    names = {name for condition in conditions for name in _NAME.findall(condition)}
+    return tuple(name for name in _BY_BUILDS if name in names)
 
 
 def value(condition: str, macros: Macros) -> bool | None:

@@ -1,0 +1,183 @@
+"""Calls of one kernel on one case: whether what it gives is right, and who did the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from portkern.evaluator import (
+    attribution,
+    compare,
+    host_shortage,
+    inputs,
+    reference,
+    worker_reports,
+)
+from portkern.evaluator.build import Failure, StageLimits, failure_of
+from portkern.evaluator.result import Result, worst
+from portkern.evaluator.worker_reports import Slots
+from portkern.evaluator.workers import Workers
+from portkern.records.record import Finding, Verdict
+from portkern.sandbox.session import Answered, Outcome, Session
+from portkern.spec.op import Op, Workload
+from portkern.worker import output_guards, protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """Of the kernels that these workers have, by index."""
+
+    op: Op
+    dtype: str
+    workers: Workers
+    limits: StageLimits
+
+    def evaluate(
+        self, index: int, before: Result | None, *, workload: Workload, case: reference.Case
+    ) -> Result:
+        """Asked again, once, when it was cut off by no fault of the kernel."""
+        result = self._evaluate_once(index, before, workload, case)
+        return self._evaluate_once(index, before, workload, case) if result.harness else result
+
+    def alone_if_short(
+        self, index: int, result: Result, workload: Workload, case: reference.Case
+    ) -> Result:
+        """Who failed for want of processes or memory is asked again while nobody else is; where the
+        machine is short of them even so, it is no verdict on the kernel."""
+        if result.verdict not in (Verdict.CRASHED, Verdict.TIMED_OUT):
+            return result
+        ended = result.verdict is Verdict.TIMED_OUT or "SIGKILL" in result.detail
+        if not host_shortage.is_said(result.detail) and not (ended and host_shortage.seen()):
+            return result
+        self.workers.close(index)
+        again = self._evaluate_once(index, None, workload, case)
+        if again.verdict in (Verdict.CRASHED, Verdict.TIMED_OUT) and (why := host_shortage.seen()):
+            return Result(Verdict.UNAVAILABLE, why, harness=True)
+        return again
+
+    def _evaluate_once(
+        self, index: int, before: Result | None, workload: Workload, case: reference.Case
+    ) -> Result:
+        """One call on fresh inputs, and on the base distribution a second with equal ones: what
+        works for the first alone, such as a compiler, is not in its trace."""
+        opened = self.workers.open(index)
+        if isinstance(opened, Failure):
+            return Result(opened.verdict, str(opened), harness=opened.harness)
+        session = opened.session
+        if before is None:
+            before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
+        result, first = self._evaluate_call(session, before, workload, case)
+        if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
+            return result
+        work = self.workers.contestants[index].work if any(t.numel() for t in case.exact) else None
+        result, second = self._evaluate_call(
+            session, result, workload, case, traced=work, known=first
+        )
+        if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
+            return result
+        if result.verdict is not Verdict.PASSED:
+            return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
+        again = compare.repeated(first=first, second=second, case=case, precision=self.op.precision)
+        if again.spread is None:
+            return result
+        message = again.problem or f"two calls with equal inputs differ by up to {again.spread:.2g}"
+        note = Finding(code="nondeterministic", severity="note", message=message)
+        verdict = Verdict.WRONG if again.problem else Verdict.PASSED
+        return replace(
+            result, verdict=verdict, detail=again.problem, findings=(*result.findings, note)
+        )
+
+    def _evaluate_call(
+        self,
+        session: Session,
+        before: Result,
+        workload: Workload,
+        case: reference.Case,
+        traced: attribution.AttributedKernel | None = None,
+        known: Sequence[torch.Tensor] = (),
+    ) -> tuple[Result, list[torch.Tensor]]:
+        """The verdict on one call and its outputs; errors are the worst of this and the calls
+        before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
+        seconds = dict(before.seconds)
+        outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
+        if not isinstance(outcome, Answered):
+            failure = failure_of(outcome, "the kernel")
+            lost = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
+            return lost, []
+        ran, took_s = outcome.reply, outcome.reply.seconds
+        seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
+        findings = worker_reports.findings(ran.findings, before.findings)
+        actual = worker_reports.collect(self.op, session.memory, slots, ran)
+        problem = actual if isinstance(actual, str) else ""
+        problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
+        changed = worker_reports.changed_input(self.op, session.memory, slots, case)
+        if changed and not problem:
+            problem = f"the kernel changed its input {changed!r}"
+        if problem or isinstance(actual, str):
+            return Result(Verdict.WRONG, problem, seconds=seconds, findings=findings), []
+        if known and compare.same(actual, known):
+            compared, errors = compare.Comparison(""), before.errors
+        else:
+            compared = compare.compare(actual=actual, case=case, precision=self.op.precision)
+            errors = worst(before.errors, compared)
+        findings = worker_reports.with_caveat(findings, compared.caveat)
+        defects = [str(finding) for finding in findings if finding.severity == "error"]
+        problem = compared.problem or "\n".join(defects)
+        if problem:
+            return Result(Verdict.WRONG, problem, errors, seconds=seconds, findings=findings), []
+        result = Result(
+            Verdict.PASSED, "", errors, seconds=seconds, findings=findings, launches=before.launches
+        )
+        return _held(result, ran, traced), actual
+
+    def _ask_run(
+        self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
+    ) -> tuple[Outcome[protocol.Ran], Slots]:
+        signature, memory = self.op.signature, session.memory
+        memory.clear()
+        wanted = [
+            (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
+        ]
+        blocks = [output_guards.guarded(*form) for form in wanted]
+        margins = tuple(map(output_guards.margins, blocks))
+        given = tuple(map(memory.put, case.inputs))
+        slots = Slots(
+            given,
+            tuple(map(memory.put, blocks)),
+            tuple(memory.put(output_guards.poison(*form)) for form in wanted),
+            tuple(memory.slot(slot.shape, slot.dtype) for slot in given),
+            tuple(map(memory.put, margins)),
+            margins,
+        )
+        request = protocol.Run(
+            slots.inputs,
+            slots.outputs,
+            slots.results,
+            slots.after,
+            slots.guards,
+            workload.dims,
+            signature.scalar_values(workload.scalars),
+            traced,
+        )
+        return session.ask(request, timeout_s=self.limits.run_s), slots
+
+
+def _held(right: Result, ran: protocol.Ran, traced: attribution.AttributedKernel | None) -> Result:
+    """A call with right outputs, held against what it changed for others and who did its work."""
+    changed = worker_reports.changed_state(ran.changed)
+    if changed:
+        return replace(right, verdict=Verdict.SUSPICIOUS, detail=changed)
+    if traced is None:
+        return right
+    proof = attribution.hold(ran.trace or protocol.Trace(), traced, seconds=ran.seconds)
+    return replace(
+        right,
+        verdict=proof.verdict,
+        detail=proof.problem,
+        launches=proof.launches,
+        findings=(*right.findings, *proof.findings),
+    )

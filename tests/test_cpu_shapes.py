@@ -1,0 +1,80 @@
+"""The C++ kernels choose by shape: what they choose at drawn sizes is right on each CPU target."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from portkern import ops
+from portkern.spec import catalogue, registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Build, Call, Kernel, Missing
+from portkern.toolchain import host
+
+X86 = ("x86_64", "x86_64_avx2", "x86_64_avx512")
+HERE = [name for name in X86 if host.runs_here(targets.load(name))]
+#: Of the largest result, where sums have up to a few thousand terms.
+NEAR = {"float32": 1e-4, "bfloat16": 2e-2, "float16": 3e-3}
+FILTERS, STRIDES, CHANNELS = (1, 2, 3, 5, 7, 11, 17, 40, 70), (1, 2, 2, 3, 4), (1, 2, 3, 9, 40)
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_relu_maxpool"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
+@pytest.mark.parametrize("where", HERE[::-1])
+def test_a_convolution_of_drawn_sizes_is_the_frameworks(
+    where: str, dtype: str, op: str, tmp_path: Path
+) -> None:
+    draw, kernel = random.Random(f"{where} {dtype} {op}"), None
+    for _ in range(40):
+        dims, scalars = _convolution(draw, pooled=op != "conv2d")
+        kernel = kernel or _built(op, dtype, where, dims, tmp_path)
+        x, weight, bias = (
+            torch.randn(spec.sizes(dims)).to(getattr(torch, dtype))
+            for spec in ops.load(op).signature.inputs
+        )
+        wanted = torch.conv2d(
+            x.double(),
+            weight.double(),
+            bias.double(),
+            stride=scalars["stride"],
+            padding=scalars["padding"],
+        )
+        if op != "conv2d":
+            wanted = torch.max_pool2d(wanted.relu(), scalars["window"], scalars["pool_stride"])
+        y = torch.full_like(wanted, torch.nan, dtype=x.dtype)
+        kernel.launch(Call([x, weight, bias], [y], dims, scalars))
+        off = (y.double() - wanted).abs().max().item()
+        assert off <= NEAR[dtype] * (1 + wanted.abs().max().item()), (dims, scalars)
+
+
+def _convolution(draw: random.Random, *, pooled: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """Axes and scalars; drawn again where they leave no result."""
+    kh, kw, stride = draw.choice(FILTERS), draw.choice(FILTERS), draw.choice(STRIDES)
+    padding = min(draw.choice((0, 1, 2, 5)), kh - 1, kw - 1)
+    h, w = draw.randint(1, 40), draw.randint(1, 60)
+    oh, ow = ((size + 2 * padding - k) // stride + 1 for size, k in ((h, kh), (w, kw)))
+    scalars = {"stride": stride, "padding": padding}
+    if pooled:
+        window, step = draw.choice((1, 2, 3)), draw.choice((1, 2, 3))
+        oh, ow = (oh - window) // step + 1, (ow - window) // step + 1
+        scalars |= {"window": window, "pool_stride": step}
+    if oh <= 0 or ow <= 0:
+        return _convolution(draw, pooled=pooled)
+    n, f = draw.randint(1, 9), draw.choice((1, 3, 6, 13, 70))
+    sizes = {"n": n, "c": draw.choice(CHANNELS), "h": h, "w": w, "f": f}
+    return sizes | {"kh": kh, "kw": kw, "oh": oh, "ow": ow}, scalars
+
+
+def _built(op: str, dtype: str, where: str, dims: dict[str, int], folder: Path) -> Kernel:
+    backend, target, signature = registry.load("cpu"), targets.load(where), ops.load(op).signature
+    kernels = catalogue.candidates(op, backend)
+    candidate = next(kernel for kernel in kernels if kernel.language == "c++")
+    build = Build(candidate, signature, dtype, target, dims, signature.scalar_values({}))
+    venue = backend.venues(target).hardware
+    if isinstance(venue, Missing):
+        pytest.skip(str(venue))
+    return backend.load(backend.build(build, folder), build, venue)
