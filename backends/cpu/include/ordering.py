@@ -24,7 +24,7 @@ def ordered(v):
 
 
 @numba.njit
-def largest(x):
+def _largest(x):
     """Of the integers of x."""
     top = LEAST
     for i in range(x.size):
@@ -38,7 +38,7 @@ def first_largest(x, block):
     then its place in the first block that has it."""
     best, start = LEAST, 0
     for i in range(0, x.size, block):
-        top = largest(x[i : i + block])
+        top = _largest(x[i : i + block])
         if top > best:
             best, start = top, i
     while ordered(x[start]) != best:
