@@ -24,6 +24,29 @@ def ordered(v):
 
 
 @numba.njit
+def _largest(x):
+    """Of the integers of x."""
+    top = LEAST
+    for i in range(x.size):
+        top = max(top, ordered(x[i]))
+    return top
+
+
+@numba.njit
+def first_largest(x, block):
+    """Where the largest element is, the first of equal ones: the largest of each block, in order;
+    then its place in the first block that has it."""
+    best, start = LEAST, 0
+    for i in range(0, x.size, block):
+        top = _largest(x[i : i + block])
+        if top > best:
+            best, start = top, i
+    while ordered(x[start]) != best:
+        start += 1
+    return start
+
+
+@numba.njit
 def row_max(x):
     """The largest element; which one it is with a NaN depends on the NaN's sign."""
     top = LEAST

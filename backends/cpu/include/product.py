@@ -1,10 +1,10 @@
 """Matrix products by blocks in buffers: four rows of sums stay in the L1 cache while four rows of b
-at a time are added to them."""
+at a time are added to them. Of few columns each result is a sum along memory."""
 
 import numba
 import numpy as np
 
-from .rows import fill
+from .rows import copy, fill
 
 ZERO = np.float32(0.0)
 
@@ -57,20 +57,140 @@ def add_product(a, b, sums, rows, depth, left, right):
 
 @numba.njit
 def multiply_tile(a, b, top, left, buffers):
-    """The sums become the part of a @ b from (top, left) on; returns how many rows and columns of
-    it there are, at most those that the sums hold.
+    """As :func:`_multiply_terms`, of all terms."""
+    return _multiply_terms(a, b, top, left, 0, a.shape[1], buffers)
+
+
+@numba.njit
+def _multiply_terms(a, b, top, left, begin, end, buffers):
+    """The sums become what the terms from ``begin`` to ``end`` add to the part of a @ b from
+    (top, left) on; returns how many rows and columns of it there are, at most those that the sums
+    hold.
 
     The buffers are a block of a, a block of b with as many rows as that has columns, and the sums;
     the number of rows of each is a multiple of four.
     """
     block_a, block_b, sums = buffers
-    k, deep = a.shape[1], block_a.shape[1]
+    deep = block_a.shape[1]
     rows, width = min(sums.shape[0], a.shape[0] - top), min(sums.shape[1], b.shape[1] - left)
     for i in range(rows):
         fill(sums[i][:width], ZERO)
-    for p in range(0, k, deep):
-        depth = min(deep, k - p)
+    for p in range(begin, end, deep):
+        depth = min(deep, end - p)
         copy_block(a, top, rows, p, depth, block_a)
         copy_block(b, p, depth, left, width, block_b)
         add_product(block_a, block_b, sums, rows, depth, 0, width)
     return rows, width
+
+
+# Sums of a vector's lanes, which no order is asked of.
+@numba.njit(fastmath={"contract", "reassoc"})
+def _dot(a, b):
+    total = ZERO
+    for p in range(a.size):
+        total += a[p] * b[p]
+    return total
+
+
+@numba.njit
+def _sum_of_products(a, b, run):
+    """In float32 over ``run`` terms at a time."""
+    total = 0.0
+    for p in range(0, a.size, run):
+        total += _dot(a[p : p + run], b[p : p + run])
+    return np.float32(total)
+
+
+@numba.njit(parallel=True)
+def _few_columns(a, columns, c, stretch, run):
+    """c = a @ columns.T, of which each result is summed by itself, ``stretch`` rows a thread."""
+    m, n = c.shape
+    for job in numba.prange((m + stretch - 1) // stretch):
+        for i in range(job * stretch, min((job + 1) * stretch, m)):
+            for j in range(n):
+                c[i, j] = _sum_of_products(a[i], columns[j], run)
+
+
+@numba.njit(parallel=True)
+def _few_results(a, columns, c, part, run):
+    """The same of few rows with many terms: threads share these, ``part`` at a time."""
+    (m, n), k = c.shape, a.shape[1]
+    parts = (k + part - 1) // part
+    sums = np.empty((parts, m, n), np.float32)
+    for job in numba.prange(parts):
+        first, last = job * part, min((job + 1) * part, k)
+        for i in range(m):
+            for j in range(n):
+                sums[job, i, j] = _sum_of_products(a[i][first:last], columns[j][first:last], run)
+    for i in range(m):
+        for j in range(n):
+            total = 0.0
+            for job in range(parts):
+                total += sums[job, i, j]
+            c[i, j] = total
+
+
+@numba.njit
+def _turned(b):
+    """Columns as rows."""
+    columns = np.empty((b.shape[1], b.shape[0]), np.float32)
+    for p in range(b.shape[0]):
+        for j in range(b.shape[1]):
+            columns[j, p] = b[p, j]
+    return columns
+
+
+@numba.njit(parallel=True)
+def few_tiles(a, b, sizes, parts):
+    """a @ b, where it is one tile: threads share its terms, in so many parts."""
+    mc, kc, nc = sizes
+    m, k, n = a.shape[0], a.shape[1], b.shape[1]
+    each = (k // parts + kc - 1) // kc * kc
+    sums = np.zeros((parts, mc, nc), np.float32)
+    for part in numba.prange(parts):
+        begin, end = min(part * each, k), min((part + 1) * each, k)
+        block_a, block_b = np.empty((mc, kc), np.float32), np.empty((kc, nc), np.float32)
+        _multiply_terms(a, b, 0, 0, begin, end, (block_a, block_b, sums[part]))
+    total = np.zeros((m, n), np.float32)
+    for part in range(parts):
+        for i in range(m):
+            for j in range(n):
+                total[i, j] += sums[part, i, j]
+    return total
+
+
+def multiplying(mc, kc, nc, few):
+    """A function ``multiply(a, b, c)`` that makes c = a @ b by tiles of mc x nc results and kc
+    terms, or by the way that suits its shape: ``few`` columns, or one tile with many terms."""
+    part, run = 16384, 1024  # terms of a thread, and of a sum in float32
+    deep = 8 * kc  # terms that are worth a thread
+
+    @numba.njit(parallel=True)
+    def in_tiles(a, b, c):
+        m, n = c.shape
+        down, across = (m + mc - 1) // mc, (n + nc - 1) // nc
+        for job in numba.prange(down * across):
+            top, left = job // across * mc, job % across * nc
+            block_a = np.empty((mc, kc), np.float32)
+            block_b = np.empty((kc, nc), np.float32)
+            sums = np.empty((mc, nc), np.float32)
+            rows, width = multiply_tile(a, b, top, left, (block_a, block_b, sums))
+            for i in range(rows):
+                copy(sums[i], c[top + i][left : left + width])
+
+    @numba.njit
+    def multiply(a, b, c):
+        (m, n), k = c.shape, a.shape[1]
+        threads = numba.get_num_threads()
+        if n <= few:
+            columns = b.reshape(1, k) if n == 1 else _turned(b)
+            if m < 4 * threads and k >= 2 * part:
+                _few_results(a, columns, c, part, run)
+            else:
+                _few_columns(a, columns, c, max(part // (k + 1), 1), run)
+        elif m <= mc and n <= nc and k >= 2 * deep:
+            c[:] = few_tiles(a, b, (mc, kc, nc), min(k // deep, 2 * threads))
+        else:
+            in_tiles(a, b, c)
+
+    return multiply

@@ -1,14 +1,16 @@
 """Blocks of both matrices are copied to buffers, weights as floats; four rows of sums stay in the
-L1 cache while four rows of weights at a time are added to them."""
+L1 cache while four rows of weights at a time are added to them. Of one tile with many terms threads
+share these."""
 
 import numba
 import numpy as np
 
-from portkern.backends.cpu.include.product import multiply_tile
+from portkern.backends.cpu.include.product import few_tiles, multiply_tile
 
 MC = 64  # knob: 16 32 64 128
 KC = 128  # knob: 64 128 256
 NC = 256  # knob: 128 256 512
+DEEP = 8 * KC  # terms that are worth a thread
 
 
 @numba.njit
@@ -18,7 +20,7 @@ def scaled(sums, scale, to):
 
 
 @numba.njit(parallel=True)
-def int8_matmul(a, weight, scale, c):
+def in_tiles(a, weight, scale, c):
     m, n = c.shape
     down, across = (m + MC - 1) // MC, (n + NC - 1) // NC
     for job in numba.prange(down * across):
@@ -30,3 +32,15 @@ def int8_matmul(a, weight, scale, c):
         rows, width = multiply_tile(a, weight, top, left, buffers)
         for i in range(rows):
             scaled(sums[i], scale[left : left + width], c[top + i][left : left + width])
+
+
+@numba.njit
+def int8_matmul(a, weight, scale, c):
+    (m, n), k = c.shape, a.shape[1]
+    if m <= MC and n <= NC and k >= 2 * DEEP:
+        parts = min(k // DEEP, 2 * numba.get_num_threads())
+        total = few_tiles(a, weight, (MC, KC, NC), parts)
+        for i in range(m):
+            scaled(total[i], scale, c[i])
+    else:
+        in_tiles(a, weight, scale, c)

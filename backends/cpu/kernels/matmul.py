@@ -1,27 +1,18 @@
 """Blocks of both matrices are copied to buffers; four rows of sums stay in the L1 cache while four
-rows of b at a time are added to them."""
+rows of b at a time are added to them. Of few columns each result is a sum along memory, and of one
+tile threads share the terms."""
 
 import numba
-import numpy as np
 
-from portkern.backends.cpu.include.product import multiply_tile
-from portkern.backends.cpu.include.rows import copy
+from portkern.backends.cpu.include.product import multiplying
 
 MC = 64  # knob: 16 32 64 128
 KC = 128  # knob: 64 128 256
 NC = 256  # knob: 128 256 512
+FEW = 4  # knob: 1 2 4 8
+multiply = multiplying(MC, KC, NC, FEW)
 
 
-@numba.njit(parallel=True)
+@numba.njit
 def matmul(a, b, c):
-    m, n = c.shape
-    down, across = (m + MC - 1) // MC, (n + NC - 1) // NC
-    for job in numba.prange(down * across):
-        top, left = job // across * MC, job % across * NC
-        block_a = np.empty((MC, KC), np.float32)
-        block_b = np.empty((KC, NC), np.float32)
-        sums = np.empty((MC, NC), np.float32)
-        buffers = (block_a, block_b, sums)
-        rows, width = multiply_tile(a, b, top, left, buffers)
-        for i in range(rows):
-            copy(sums[i], c[top + i][left : left + width])
+    multiply(a, b, c)

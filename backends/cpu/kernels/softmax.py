@@ -67,9 +67,18 @@ def wide_rows(x, y):
             terms[i] *= scale
 
 
+@numba.njit(parallel=True)
+def single_elements(x, y):
+    """1, or no number where x is infinite or none."""
+    for row in numba.prange(x.shape[0]):
+        y[row, 0] = ONE + (x[row, 0] - x[row, 0])
+
+
 @numba.njit
 def softmax(x, y):
-    if 0 < x.shape[1] <= NARROW:
+    if x.shape[1] == 1:
+        single_elements(x, y)
+    elif 0 < x.shape[1] <= NARROW:
         narrow_rows(x, y)
     else:
         wide_rows(x, y)

@@ -1,14 +1,16 @@
 """Elements above the least of the best so far are gathered; a full buffer is cut down to k.
 
-An element and its index become one integer, so that no two are equal and ties go to the first.
+An element and its index become one integer, so that no two are equal and ties go to the first. The
+one largest is searched for, and in a narrow row each element's place is counted.
 """
 
 import numba
 import numpy as np
 
-from portkern.backends.cpu.include.ordering import ordered
+from portkern.backends.cpu.include.ordering import first_largest, ordered
 
 BLOCK = 32  # knob: 16 32 64 128
+NARROW = 16  # knob: 8 16 32
 LEAST = np.int32(-(2**31))
 LOW = np.int64(2**32 - 1)
 
@@ -81,7 +83,27 @@ def best(x, k, keys, integers):
 
 
 @numba.njit(parallel=True)
-def topk(x, values, indices, k):
+def largest_alone(x, values, indices):
+    for row in numba.prange(x.shape[0]):
+        place = first_largest(x[row], 8 * BLOCK)
+        indices[row, 0], values[row, 0] = place, x[row, place]
+
+
+@numba.njit(parallel=True)
+def narrow_rows(x, values, indices, k):
+    rows, cols = x.shape
+    for row in numba.prange(rows):
+        for i in range(cols):
+            own, place = ordered(x[row, i]), 0
+            for j in range(cols):
+                other = ordered(x[row, j])
+                place += (other > own) | ((other == own) & (j < i))
+            if place < k:
+                indices[row, place], values[row, place] = i, x[row, i]
+
+
+@numba.njit(parallel=True)
+def wide_rows(x, values, indices, k):
     for row in numba.prange(x.shape[0]):
         keys = np.empty(2 * (k + BLOCK), np.int64)
         integers = np.empty(BLOCK, np.int32)
@@ -89,3 +111,13 @@ def topk(x, values, indices, k):
         for i in range(k):
             indices[row, i] = LOW - (keys[i] & LOW)
             values[row, i] = x[row, indices[row, i]]
+
+
+@numba.njit
+def topk(x, values, indices, k):
+    if x.shape[1] <= NARROW:
+        narrow_rows(x, values, indices, k)
+    elif k == 1:
+        largest_alone(x, values, indices)
+    else:
+        wide_rows(x, values, indices, k)
