@@ -222,7 +222,8 @@ def test_the_grid_is_that_of_the_launch_as_far_as_its_text_says(
 
 
 def test_rows_of_made_up_tensors_do_not_overlap() -> None:
-    text = """def k(x, stride_xm, stride_xn, y, y_row_stride, n, d_y_dim_stride, d_x_seq_stride):
+    text = """def k(x, stride_xm, stride_xn, y, y_row_stride, n, d_y_seq_stride, d_y_dim_stride,
+    d_x_seq_stride):
     row = tl.program_id(0)
     tl.store(y + row * y_row_stride, tl.load(x + row * stride_xm + n * stride_xn))
 """
