@@ -222,7 +222,8 @@ def test_the_grid_is_that_of_the_launch_as_far_as_its_text_says(
 
 
 def test_rows_of_made_up_tensors_do_not_overlap() -> None:
-    text = """def k(x, stride_xm, stride_xn, y, y_row_stride, n):
+    text = """def k(x, stride_xm, stride_xn, y, y_row_stride, n, d_y_seq_stride, d_y_dim_stride,
+    d_x_seq_stride):
     row = tl.program_id(0)
     tl.store(y + row * y_row_stride, tl.load(x + row * stride_xm + n * stride_xn))
 """
@@ -230,6 +231,7 @@ def test_rows_of_made_up_tensors_do_not_overlap() -> None:
     assert scalars["stride_xn"] == 1
     assert scalars["stride_xm"] >= SIZE
     assert scalars["y_row_stride"] >= SIZE
+    assert scalars["d_y_dim_stride"] == 1  # another tensor's than d_x
 
 
 PROVABLE = f"""{HEAD}

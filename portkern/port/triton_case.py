@@ -19,6 +19,8 @@ _PROGRAMS = 3
 _MOST_PROGRAMS = 64
 _DEPTH = 12
 _OF_ROWS = re.compile(r"row|seq|batch|head|token|group|_[bnmht]$|_(bs|bsz)$", re.IGNORECASE)
+#: Of a tensor's stride, what names the axis: ``grad_attn_batch`` is grad_attn's.
+_AXIS = re.compile(r"_(batch|head|seq|token|group|row|col|dim|feature|hidden|channel|[a-z])\d*$")
 _IS_TILES = re.compile(r"^(ceil_?div|cdiv)$", re.IGNORECASE)
 
 Scalar = int | float | bool
@@ -148,7 +150,7 @@ def _strides(names: Sequence[str]) -> dict[str, int]:
     groups: dict[str, list[str]] = {}
     for name in names:
         head = name.lower().split("stride")[0].strip("_")
-        head = head.split("_")[0] if head else re.sub(r"(_?\d+|.)$", "", name)
+        head = _AXIS.sub("", head) if head else re.sub(r"(_?\d+|.)$", "", name)
         groups.setdefault(head, []).append(name)
     strides: dict[str, int] = {}
     for members in groups.values():
