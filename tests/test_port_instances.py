@@ -131,6 +131,15 @@ def test_a_type_that_nothing_tells_is_a_float_or_else_an_integer(tmp_path: Path)
     assert instances(text, tmp_path) == [("float", "4"), ("int", "4")]
 
 
+def test_a_type_that_a_function_is_specialised_for_is_tried(tmp_path: Path) -> None:
+    text = """template <class T, int N> __device__ void copy(T* to, const T* from);
+template <> __device__ inline void copy<c10::Half, 4>(c10::Half* to, const c10::Half* from) {}
+template <> __device__ inline void copy<Mine, 4>(Mine* to, const Mine* from) {}
+template <class T> __global__ void k(T* x) { copy<T, 4>(x, x + 4); }
+"""
+    assert instances(text, tmp_path) == [("float",), ("int",), ("c10::Half",)]
+
+
 def test_a_launch_has_the_shape_that_its_function_computes(tmp_path: Path) -> None:
     text = """#define LANES 32
 __global__ void k(float* x, int n) { if (threadIdx.y < n) x[threadIdx.x] = 1; }

@@ -16,6 +16,8 @@ from portkern.port.syntax import Kernel, Launch, Parameter
 _BLOCK = 256
 #: What a type is guessed to be: indices cannot be floats.
 _TYPES = ("float", "int")
+#: The first argument of an explicit specialisation: a type that the source has functions for.
+_SPECIAL = re.compile(r"template\s*<\s*>[^;{}()]*<\s*([A-Za-z_][\w:]*)")
 _VALUE = re.compile(r"-?\d+|true|false")
 
 
@@ -41,9 +43,14 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
         found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
     found = found or texts.instances.named(kernel.name, kernel.template)
     shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
-    chosen = [Chosen(_filled(kernel, one.arguments, shown), one.bound) for one in found]
-    guesses = [_filled(kernel, (), shown, type_) for type_ in _TYPES]
-    return chosen or [Chosen(arguments) for arguments in dict.fromkeys(guesses)]
+    special = [t for t in _SPECIAL.findall(texts.whole) if element_of(t, texts.aliases) is not None]
+    types = dict.fromkeys([*_TYPES, *special])
+    chosen = [
+        Chosen(_filled(kernel, one.arguments, shown, type_), one.bound)
+        for one in found or [Instance(())]
+        for type_ in types
+    ]
+    return list(dict.fromkeys(chosen))
 
 
 def _shown_types(

@@ -10,4 +10,11 @@
 #define C10_ALWAYS_INLINE inline
 #define C10_RESTRICT __restrict
 #define C10_UNUSED __attribute__((unused))
-#define C10_WARP_SIZE warpSize
+// Constants, as PyTorch has them: of AMD's the one that the target has.
+#if defined(__AMDGCN_WAVEFRONT_SIZE)
+#define C10_WARP_SIZE __AMDGCN_WAVEFRONT_SIZE
+#else
+#define C10_WARP_SIZE (SIMT_HIP ? 64 : 32)
+#endif
+#define C10_WARP_SIZE_LOWER_BOUND C10_WARP_SIZE
+#define C10_WARP_SIZE_UPPER_BOUND C10_WARP_SIZE
