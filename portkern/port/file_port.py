@@ -119,8 +119,7 @@ class FilePorter:
             folder=self._ported,
             complete=not self._request.path.is_file(),
         )
-        for_amd = self._read.for_amd if target.vendor == "amd" else ()
-        macros = tuple(dict.fromkeys((*self._request.defines, *defines, *for_amd)))
+        macros = self._request.macros(defines, self._read.for_amd)
         made = self._compiled(unit, target, folders, macros)
         if isinstance(made, Built) or not made.header or target.vendor != "amd":
             return made

@@ -184,12 +184,11 @@ class Prover:
         if not original:
             complete = not request.path.is_file()
             folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
-            defines = (*defines, *(self._read.for_amd if request.to == "hip" else ()))
         return ProofSource(
             (root if original else self._ported) / unit,
             "cuda" if (request.to == "hip") == original else "hip",
             include=tuple(dict.fromkeys(folders)),
-            defines=tuple(dict.fromkeys((*request.defines, *defines))),
+            defines=request.macros(defines, () if original else self._read.for_amd),
             further=tuple(self._place(path, original) for path in self._programs.get(unit, ())),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,6 +38,12 @@ class PortRequest:
     avoid: tuple[Path, ...] = ()
     emitted: tuple[str, ...] = ()
     style: Style = "hip"
+
+    def macros(self, of_build: Sequence[str], for_amd: Sequence[str]) -> tuple[str, ...]:
+        """What the port is compiled with: what is asked for, what the build files define, and what
+        builds for AMD define besides."""
+        added = for_amd if self.to == "hip" else ()
+        return tuple(dict.fromkeys((*self.defines, *of_build, *added)))
 
     @property
     def by_width(self) -> Mapping[int, Target]:

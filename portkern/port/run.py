@@ -243,11 +243,7 @@ def _build_notes(
         sources=tuple(file.name for file in sources),
         programs=tuple(file.name for file in sources if is_program(file)),
         include=tuple(_from(written.folder, place) for place in include),
-        defines=tuple(
-            dict.fromkeys(
-                [*request.defines, *read.defines, *(read.for_amd if request.to == "hip" else ())]
-            )
-        ),
+        defines=request.macros(read.defines, read.for_amd),
         left_out=written.left_out,
         arguments=request.arguments,
         linked=_linked(request, read),

@@ -16,8 +16,6 @@ from portkern.port.syntax import Kernel, Launch, Parameter
 _BLOCK = 256
 #: What a type is guessed to be: indices cannot be floats.
 _TYPES = ("float", "int")
-#: The first argument of an explicit specialisation: a type that the source has functions for.
-_SPECIAL = re.compile(r"template\s*<\s*>[^;{}()]*<\s*([A-Za-z_][\w:]*)")
 _VALUE = re.compile(r"-?\d+|true|false")
 
 
@@ -43,8 +41,7 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
         found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
     found = found or texts.instances.named(kernel.name, kernel.template)
     shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
-    special = [t for t in _SPECIAL.findall(texts.whole) if element_of(t, texts.aliases) is not None]
-    types = dict.fromkeys([*_TYPES, *special])
+    types = dict.fromkeys([*_TYPES, *texts.specialised])
     chosen = [
         Chosen(_filled(kernel, one.arguments, shown, type_), one.bound)
         for one in found or [Instance(())]

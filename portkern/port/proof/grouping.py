@@ -12,7 +12,7 @@ from pathlib import Path
 from portkern.port.proof.case import Case
 from portkern.port.proof.outcome import KernelProof
 from portkern.port.proof.runs import NotBuilt
-from portkern.port.proof.slice import Slices, written
+from portkern.port.proof.slice import Slices, root_of, written
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic
@@ -191,10 +191,5 @@ class Grouping:
             path = written(texts, slices.of(kept, without), folder)
             source = replace(texts.source, path=path, include=(*texts.source.include, home))
             both.append(SourceTexts(source))
-            homes[str(folder)] = str(_root(path.relative_to(folder).parent, home))
+            homes[str(folder)] = str(root_of(texts))
         return Group(dict(kept), both[0], both[1], homes, without)
-
-
-def _root(inner: Path, home: Path) -> Path:
-    """The folder that has ``home`` as ``inner``."""
-    return home.parents[len(inner.parts) - 1] if inner.parts else home

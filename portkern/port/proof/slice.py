@@ -193,18 +193,25 @@ class SliceFile:
         return frozenset(token.text for token in tokens if token.kind is Kind.NAME)
 
 
-def written(texts: SourceTexts, slices: Sequence[str], folder: Path) -> Path:
-    """The file's own slice, with those of the headers that lie around it."""
+def root_of(texts: SourceTexts) -> Path:
+    """The folder that has the file and the headers that lie around it."""
     home = texts.source.path.parent.resolve()
     around = [home, *home.parents[:_ABOVE]][-1]
-    near = [path for file in texts.files if (path := file.path.resolve()).is_relative_to(around)]
-    root = Path(os.path.commonpath([home, *(path.parent for path in near)]))
+    paths = (file.path.resolve().parent for file in texts.files)
+    return Path(os.path.commonpath([home, *(p for p in paths if p.is_relative_to(around))]))
+
+
+def written(texts: SourceTexts, slices: Sequence[str], folder: Path) -> Path:
+    """The file's own slice, with those of the headers that lie around it: ``folder`` becomes
+    :func:`root_of` the texts."""
+    root = root_of(texts)
     for file, text in zip(texts.files, slices, strict=True):
         path = file.path.resolve()
-        if path in near:
+        if path.is_relative_to(root):
             copy = folder / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text, encoding="utf-8")
+    home = texts.source.path.parent.resolve()
     return folder / home.relative_to(root) / texts.source.path.name
 
 

@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-from portkern.port.proof.element import aliases
+from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
@@ -15,6 +15,8 @@ from portkern.port.syntax import Kernel, Launch, Syntax, parse
 #: Headers are read until there are so many characters: more is no project's own.
 _MOST_TEXT = 4_000_000
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+#: The first argument of an explicit specialisation.
+_SPECIAL = re.compile(r"template\s*<\s*>[^;{}()]*<\s*([A-Za-z_][\w:]*)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -41,6 +43,12 @@ class SourceTexts:
         """What names of types stand for, with the macros that the source has before its headers."""
         before_headers = _DEFINE.findall(self.own.text)
         return aliases(self.whole, [*self.source.defines, *before_headers])
+
+    @cached_property
+    def specialised(self) -> tuple[str, ...]:
+        """The elements' types that functions are specialised for."""
+        found = dict.fromkeys(_SPECIAL.findall(self.whole))
+        return tuple(name for name in found if element_of(name, self.aliases) is not None)
 
     @cached_property
     def instances(self) -> Instances:
