@@ -2,7 +2,7 @@
 on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
 .venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
-    [folder=DIR]
+    [ops=NAME,NAME] [folder=DIR]
 
 The kernels are a folder as users have it: those that ship, for C++ and OpenCL at ci sizes, or in
 CUDA at typical ones (results/nights-<target>.json). Runs are whole commands, one after another,
@@ -28,7 +28,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,6 @@ OPS = (
 )
 #: Of CUDA fewer: a night at typical sizes is a minute as it is.
 GPU_OPS = ("add", "cumsum", "layernorm", "matmul", "relu", "softmax", "sum", "transpose")
-#: At 0 kernels are written anew and no slower.
-LEVELS = (0, 5, 10, 20, 50)
 #: Nights of which nothing is counted.
 FIRST = rule.LEAST + 1
 #: By the quantile of one run of ten: what may be seen, in deviations from run to run.
@@ -66,6 +64,8 @@ class Place:
     slowed: str
     ops: tuple[str, ...]
     workloads: str
+    #: By how much, in percent; at 0 kernels are written anew and no slower.
+    levels: tuple[int, ...]
 
     def targets(self) -> str:
         """Of each backend the one that is this machine."""
@@ -85,8 +85,8 @@ class Place:
 
 
 PLACES = {
-    "cpu": Place({"cpu": "cpp", "opencl": "py"}, "cpu", OPS, "ci"),
-    "gpu": Place({"cuda": "cu"}, "cuda", GPU_OPS, "typical"),
+    "cpu": Place({"cpu": "cpp", "opencl": "py"}, "cpu", OPS, "ci", (0, 5, 10, 20, 50)),
+    "gpu": Place({"cuda": "cu"}, "cuda", GPU_OPS, "typical", (3, 10, 0, 5, 20)),
 }
 
 
@@ -103,7 +103,7 @@ class Study:
         """Raises SystemExit where a night comes to nothing."""
         with _busy(self.busy):
             quiet = [self._night(f"night-{n:02}", {}) for n in range(self.nights)]
-            slowed = {level: list(self._slowed(level)) for level in LEVELS}
+            slowed = {level: list(self._slowed(level)) for level in self.place.levels}
         counted = [cell for night in quiet[FIRST:] for cell in night]
         return {
             "busy": self.busy,
@@ -288,19 +288,21 @@ def _quantiles(values: Sequence[float | None]) -> dict[str, float]:
 
 
 def main() -> None:
-    words = _script.words(("where", "busy", "nights", "repeats", "seed", "folder"), __doc__)
+    known = ("where", "busy", "nights", "repeats", "seed", "ops", "folder")
+    words = _script.words(known, __doc__)
     where = words.get("where", "cpu")
     if where not in PLACES:
         raise SystemExit(f"got where={where}, expected one of {', '.join(PLACES)}")
     folder = Path(words.get("folder") or tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
+    place = PLACES[where]
+    if "ops" in words:
+        place = replace(place, ops=tuple(words["ops"].split(",")))
     numbers = {"busy": 0, "nights": 26, "repeats": 3, "seed": 1}
-    study = Study(
-        PLACES[where], folder, **{key: int(words.get(key, n)) for key, n in numbers.items()}
-    )
+    study = Study(place, folder, **{key: int(words.get(key, n)) for key, n in numbers.items()})
     row = study.run()
     machine = {"host": host.machine()}
-    name = RESULTS if where == "cpu" else f"nights-{PLACES[where].targets()}.json"
+    name = RESULTS if where == "cpu" else f"nights-{place.targets()}.json"
     others = _script.earlier(name, machine, [row["busy"]], "busy")
     rows = sorted([*others, row], key=lambda one: one["busy"])
     _script.write(name, {"machine": machine, "seed": study.seed, "rows": rows})
