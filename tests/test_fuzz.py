@@ -254,24 +254,25 @@ def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
 
 
 @contextmanager
-def called() -> Iterator[tuple[SharedMemory, Slots]]:
+def called() -> Iterator[tuple[SharedMemory, Slots, reference.Case]]:
     """A call of softmax whose shared memory holds what the evaluator put there."""
     workload = SOFTMAX.workloads["ci"][0]
     case = reference.make_case(SOFTMAX, workload, "float32", "normal")
     shape = (workload.dims["rows"], workload.dims["cols"])
     with SharedMemory() as memory:
-        block = output_guards.guarded(shape, "float32")
-        margins = output_guards.margins(block)
+        block = memory.slot((output_guards.guarded_bytes(shape, "float32"),), "uint8")
+        margins = output_guards.guard(memory.look(block))
         yield (
             memory,
             Slots(
                 tuple(map(memory.put, case.inputs)),
-                (memory.put(block),),
+                (block,),
                 (memory.put(output_guards.poison(shape, "float32")),),
                 tuple(map(memory.put, case.inputs)),
                 (memory.put(margins),),
                 (margins,),
             ),
+            case,
         )
 
 
@@ -298,8 +299,8 @@ def test_a_reply_to_a_call_is_refused_or_is_tensors_or_a_problem(said: dict[str,
     except FormError as error:
         assert len(str(error)) < 1000
         return
-    with called() as (memory, slots):
-        actual = worker_reports.collect(SOFTMAX, memory, slots, reply)
+    with called() as (memory, slots, case):
+        actual = worker_reports.collect(SOFTMAX, memory, slots, reply, case)
     assert isinstance(actual, str) or [list(output.shape) for output in actual] == [[32, 129]]
     assert len(actual) < 1000
     assert 0 <= reply.seconds < float("inf")

@@ -16,11 +16,11 @@ from portkern.evaluator import host_memory
 MOST = 4
 #: Of a GPU's and the host's memory, what they may take together, as one of them is timed meanwhile,
 #: and the host's processors for each, where one waits for the GPU while others compare.
-SHARE, PROCESSORS = 0.5, 4
+SHARE, PROCESSORS = 0.7, 4
 #: Bytes of a GPU's memory. Per element of a workload, the evaluator's are two cases with answers at
-#: float64 and a worker's what it is given and what it returns; besides, a worker has its context
-#: and what is read to flush caches.
-EVALUATOR_BYTES, WORKER_BYTES, IDLE_BYTES = 32, 8, 1 << 30
+#: float64 and outputs that are compared, and a worker's what it is given and what it returns;
+#: besides, a worker has its context and what is read to flush caches.
+EVALUATOR_BYTES, WORKER_BYTES, IDLE_BYTES = 36, 8, 1 << 30
 #: Workers of baselines.
 BASELINES = 2
 
@@ -54,7 +54,7 @@ def _device_bytes(group: Sequence[Cell]) -> int:
 
 def _host_bytes(group: Sequence[Cell]) -> int:
     largest = max(group, key=_elements)
-    return host_memory.needed_bytes(
+    return host_memory.shared_bytes(
         largest.op, largest.workload, largest.dtype, at_once=_workers(group)
     )
 

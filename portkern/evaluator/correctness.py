@@ -16,6 +16,7 @@ from portkern.evaluator import (
 )
 from portkern.evaluator.build import Failure, StageLimits, failure_of
 from portkern.evaluator.result import Result, worst
+from portkern.evaluator.timed_outputs import poisons
 from portkern.evaluator.worker_reports import Slots
 from portkern.evaluator.workers import Workers
 from portkern.records.record import Finding, Verdict
@@ -111,7 +112,7 @@ class Correctness:
         ran, took_s = outcome.reply, outcome.reply.seconds
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
         findings = worker_reports.findings(ran.findings, before.findings)
-        actual = worker_reports.collect(self.op, session.memory, slots, ran)
+        actual = worker_reports.collect(self.op, session.memory, slots, ran, case)
         problem = actual if isinstance(actual, str) else ""
         problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
         changed = worker_reports.changed_input(self.op, session.memory, slots, case)
@@ -142,13 +143,13 @@ class Correctness:
         wanted = [
             (spec.sizes(workload.dims), spec.resolve(self.dtype)) for spec in signature.outputs
         ]
-        blocks = [output_guards.guarded(*form) for form in wanted]
-        margins = tuple(map(output_guards.margins, blocks))
+        blocks = [memory.slot((output_guards.guarded_bytes(*form),), "uint8") for form in wanted]
+        margins = tuple(output_guards.guard(memory.look(block)) for block in blocks)
         given = tuple(map(memory.put, case.inputs))
         slots = Slots(
             given,
-            tuple(map(memory.put, blocks)),
-            tuple(memory.put(output_guards.poison(*form)) for form in wanted),
+            tuple(blocks),
+            poisons(self.op, workload, self.dtype, session),
             tuple(memory.slot(slot.shape, slot.dtype) for slot in given),
             tuple(map(memory.put, margins)),
             margins,

@@ -52,9 +52,13 @@ def shortage(needed: int) -> str:
 
 def needed_bytes(op: Op, workload: Workload, dtype: str, *, at_once: int) -> int:
     """About what the evaluator and so many workers take at most."""
-    elements = op.signature.nelements(workload.dims)
-    wide = elements * _WIDE * ITEMSIZE["float64"]
-    return wide + elements * _SHARED * ITEMSIZE[dtype] * at_once
+    wide = op.signature.nelements(workload.dims) * _WIDE * ITEMSIZE["float64"]
+    return wide + shared_bytes(op, workload, dtype, at_once=at_once)
+
+
+def shared_bytes(op: Op, workload: Workload, dtype: str, *, at_once: int) -> int:
+    """The same where the answers are made and compared on a GPU."""
+    return op.signature.nelements(workload.dims) * _SHARED * ITEMSIZE[dtype] * at_once
 
 
 def exhausted(error: BaseException) -> bool:

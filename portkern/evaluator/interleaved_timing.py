@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from portkern.evaluator import busy_threads, compare, processor_time, worker_reports
@@ -21,6 +22,7 @@ from portkern.evaluator.busy_threads import AtRest
 from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, suspicion
 from portkern.evaluator.idle_time import SETTLE_S, IdleTime
 from portkern.evaluator.long_rounds import LongRounds
+from portkern.evaluator.reference import on_host
 from portkern.evaluator.statistics import TimingPlan, floor_us, observations
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, poisons
@@ -96,8 +98,9 @@ class InterleavedTiming:
         whole = chosen.randrange(self.plan.rounds)  # the round whose outputs are kept as a whole
         others = chosen.sample(range(1, len(self.bases)), len(self.bases) - 1)
         now = None
+        given = [on_host(base) for _, base in self.bases]
         with ThreadPoolExecutor(len(runners)) as pool:
-            list(pool.map(self._hand_out, runners.keys(), runners.values()))
+            list(pool.map(partial(self._hand_out, given), runners.keys(), runners.values()))
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
             now = TimedInputs.after(now, chosen, structured=self.op.structured)
@@ -194,13 +197,15 @@ class InterleavedTiming:
     def _call_bytes(self) -> int:
         return self.op.tensor_bytes(self.workload.dims, self.dtype)
 
-    def _hand_out(self, key: Key, session: Session) -> None:
+    def _hand_out(
+        self, bases: Sequence[Sequence[torch.Tensor]], key: Key, session: Session
+    ) -> None:
         """What the tensors of all calls are made from, and what outputs are poisoned with."""
         memory = session.memory
         memory.clear()
-        given = self.bases if isinstance(key, int) else self.bases[:1]
+        given = bases if isinstance(key, int) else bases[:1]
         asked = protocol.Base(
-            tuple(tuple(map(memory.put, base)) for _, base in given),
+            tuple(tuple(map(memory.put, base)) for base in given),
             poisons(self.op, self.workload, self.dtype, session),
         )
         outcome = session.ask(asked, timeout_s=self.limit_s)

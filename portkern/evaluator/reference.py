@@ -21,6 +21,7 @@ from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import Derivation, DerivedBudget
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import Op, Precision, Scalar, Workload
+from portkern.toolchain.torch_device import copied
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +78,7 @@ class Case:
     @cached_property
     def inputs(self) -> tuple[torch.Tensor, ...]:
         """On the host."""
-        return tuple(tensor.cpu() for tensor in self.placed)
+        return on_host(self.placed)
 
     @cached_property
     def budgets(self) -> tuple[ErrorBudget | None, ...]:
@@ -210,6 +211,11 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[torch
         return _reference(op, given, scalars)
 
     return alone(case)
+
+
+def on_host(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Those that are there as they are, copies of others."""
+    return tuple(copied(tensor, "cpu") if tensor.is_cuda else tensor for tensor in tensors)
 
 
 def alone(work: Callable[[], T]) -> T:

@@ -202,4 +202,7 @@ def _filled_in(kept: _Kept, case: reference.Case) -> list[torch.Tensor]:
 
 def poisons(op: Op, workload: Workload, dtype: str, session: Session) -> tuple[Slot, ...]:
     forms = [(spec.sizes(workload.dims), spec.resolve(dtype)) for spec in op.signature.outputs]
-    return tuple(session.memory.put(output_guards.poison(*form)) for form in forms)
+    slots = tuple(session.memory.slot(*form) for form in forms)
+    for slot in slots:
+        output_guards.fill(session.memory.look(slot))
+    return slots

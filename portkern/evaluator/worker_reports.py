@@ -35,8 +35,10 @@ class Slots:
     margins: tuple[torch.Tensor, ...]
 
 
-def collect(op: Op, memory: SharedMemory, slots: Slots, ran: Ran) -> list[torch.Tensor] | str:
-    """The output tensors, or what is wrong with their form."""
+def collect(
+    op: Op, memory: SharedMemory, slots: Slots, ran: Ran, case: Case
+) -> list[torch.Tensor] | str:
+    """The output tensors, where their answers are, or what is wrong with their form."""
     expected = len(op.signature.outputs)
     if ran.returned != expected or len(ran.outputs) != expected:
         count = "1 output" if ran.returned == 1 else f"{ran.returned} outputs"
@@ -52,7 +54,8 @@ def collect(op: Op, memory: SharedMemory, slots: Slots, ran: Ran) -> list[torch.
         odd = oddity(op, output.layout)
         if odd:
             return f"output {spec.name!r} {odd}"
-    return [memory.take(slot) for slot in slots.results]
+    answers = zip(slots.results, case.exact, strict=True)
+    return [memory.take(slot, exact.device) for slot, exact in answers]
 
 
 def oddity(op: Op, layout: Layout) -> str:

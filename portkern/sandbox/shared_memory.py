@@ -13,6 +13,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from portkern.toolchain import torch_device
+
 if TYPE_CHECKING:
     import torch
 
@@ -46,6 +48,7 @@ class SharedMemory:
         self.handle = os.memfd_create("portkern", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # The last seal: a worker that forbids writing or growing would stop the evaluator.
         fcntl.fcntl(self.handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        self._view = SharedMemoryView(self.handle)
         self._used = 0
 
     def clear(self) -> None:
@@ -60,18 +63,18 @@ class SharedMemory:
         return slot
 
     def put(self, tensor: torch.Tensor) -> Slot:
-        """A slot with a host tensor's elements, in row-major order."""
+        """A slot with a tensor's elements, in row-major order."""
         slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        SharedMemoryView(self.handle).write(slot, tensor)
+        self._view.write(slot, tensor)
         return slot
 
     def look(self, slot: Slot) -> torch.Tensor:
-        """What is there as long as the worker leaves it: to be read once."""
-        return SharedMemoryView(self.handle).tensor(slot)
+        """What is there as long as the worker leaves it: to be read once, or written."""
+        return self._view.tensor(slot)
 
-    def take(self, slot: Slot) -> torch.Tensor:
-        """A copy that later writes of the worker do not change."""
-        return SharedMemoryView(self.handle).tensor(slot).clone()
+    def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
+        """A copy on this device that later writes of the worker do not change."""
+        return torch_device.copied(self.look(slot), device)
 
     def bytes(self, size: int, offset: int = 0) -> bytes | None:
         """So many bytes from ``offset`` on; None if there are fewer."""
@@ -83,6 +86,7 @@ class SharedMemory:
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
+            self._view = SharedMemoryView(self.handle)
 
     def __enter__(self) -> Self:
         return self
@@ -92,18 +96,25 @@ class SharedMemory:
 
 
 class SharedMemoryView:
-    """What is in a shared memory, as tensors on its memory; the worker's side."""
+    """What is in a shared memory, as tensors on its memory; the worker's side.
+
+    All of it is mapped once: of large tensors, mapping each page anew takes longer than copying.
+    """
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        self._mapped: mmap.mmap | None = None
 
     def tensor(self, slot: Slot) -> torch.Tensor:
         import torch
 
         if slot.nbytes == 0:
             return torch.empty(slot.shape, dtype=slot.kind)
-        memory = mmap.mmap(self.handle, slot.nbytes, offset=slot.offset)
-        return torch.frombuffer(memory, dtype=slot.kind).reshape(slot.shape)
+        if self._mapped is None or len(self._mapped) < slot.offset + slot.nbytes:
+            self._mapped = mmap.mmap(self.handle, os.fstat(self.handle).st_size)
+        count = math.prod(slot.shape)
+        flat = torch.frombuffer(self._mapped, dtype=slot.kind, count=count, offset=slot.offset)
+        return flat.reshape(slot.shape)
 
     def write(self, slot: Slot, tensor: torch.Tensor) -> None:
         if slot.nbytes:

@@ -44,10 +44,7 @@ class TorchDevice:
         return torch.cuda.current_stream(self.device).cuda_stream if self.gpu else 0
 
     def upload(self, host: torch.Tensor) -> torch.Tensor:
-        """By way of pinned memory, which torch keeps: three times as fast with the copy to it."""
-        if self.gpu and not host.is_cuda and host.numel():
-            return host.pin_memory().to(self.device)
-        return host.to(self.device, copy=True)
+        return copied(host, self.device)
 
     def refill(self, buffer: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
         buffer.data.copy_(host)  # by way of .data: the version, which a cache may go by, stays
@@ -100,6 +97,19 @@ class TorchDevice:
             end.record()
         torch.cuda.synchronize(self.device)
         return [start.elapsed_time(end) * 1e3 for start, end in marks]
+
+
+def copied(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """On this device. Between host and GPU by way of pinned memory, which torch keeps: three times
+    as fast with the copy to it. What comes to the host stays in pinned memory."""
+    import torch
+
+    where = torch.device(device)
+    if tensor.is_cuda and where.type == "cpu":
+        return torch.empty_like(tensor, device=where, pin_memory=True).copy_(tensor)
+    if where.type == "cuda" and not tensor.is_cuda and tensor.numel():
+        return tensor.pin_memory().to(where)
+    return tensor.to(where, copy=True)
 
 
 @cache

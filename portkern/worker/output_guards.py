@@ -17,9 +17,19 @@ POISON_PERIOD = 65_537
 MARGIN = 4096
 
 
-def guarded(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-    """Random bytes for an output buffer and its margins on both sides."""
-    return poison((math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN,), "uint8")
+def guarded_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Of an output buffer and its margins on both sides."""
+    return math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN
+
+
+def guard(block: torch.Tensor) -> torch.Tensor:
+    """Fill a block of bytes with random ones; its margins, as :func:`margins` gives them."""
+    import torch
+
+    fill(block)
+    edges = torch.randint(0, 256, (2 * MARGIN,), dtype=torch.uint8)
+    block[:MARGIN], block[block.numel() - MARGIN :] = edges.chunk(2)
+    return edges
 
 
 def margins(block: torch.Tensor, size: int = MARGIN) -> torch.Tensor:
@@ -33,9 +43,16 @@ def poison(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
     """An output buffer of random bytes: what a kernel leaves unwritten differs in every call."""
     import torch
 
-    count = ITEMSIZE[dtype]
-    for size in shape:
-        count *= size
-    block = torch.randint(0, 256, (min(count, POISON_PERIOD),), dtype=torch.uint8)
-    raw = block.repeat(-(-count // max(len(block), 1)))[:count]
-    return raw.view(getattr(torch, dtype)).reshape(shape)
+    return fill(torch.empty(shape, dtype=getattr(torch, dtype)))
+
+
+def fill(buffer: torch.Tensor) -> torch.Tensor:
+    """Poison a buffer where it lies, which is twice as fast as copying it there."""
+    import torch
+
+    raw = buffer.view(-1).view(torch.uint8)
+    block = torch.randint(0, 256, (min(len(raw), POISON_PERIOD),), dtype=torch.uint8)
+    whole = len(raw) // max(len(block), 1) * len(block)
+    raw[:whole].view(-1, max(len(block), 1)).copy_(block)
+    raw[whole:].copy_(block[: len(raw) - whole])
+    return buffer
