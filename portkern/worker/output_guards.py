@@ -51,8 +51,8 @@ def fill(buffer: torch.Tensor) -> torch.Tensor:
     import torch
 
     raw = buffer.view(-1).view(torch.uint8)
-    block = torch.randint(0, 256, (min(len(raw), POISON_PERIOD),), dtype=torch.uint8)
-    whole = len(raw) // max(len(block), 1) * len(block)
-    raw[:whole].view(-1, max(len(block), 1)).copy_(block)
+    block = torch.randint(0, 256, (POISON_PERIOD,), dtype=torch.uint8)
+    whole = len(raw) // POISON_PERIOD * POISON_PERIOD
+    raw[:whole].view(-1, POISON_PERIOD).copy_(block)
     raw[whole:].copy_(block[: len(raw) - whole])
     return buffer

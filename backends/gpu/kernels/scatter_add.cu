@@ -108,7 +108,7 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
 
 // ---- Few rows that get much
 
-constexpr int CROWD = 128, CHUNK = 1024, FILL = 1024;
+constexpr int CROWD = 128, CHUNK = 1024, FILL = 1024, LEAST_PART = 64;
 constexpr int SUMS = 64;  // per thread, 32 KB of a block
 constexpr int UNROLL = 8;
 
@@ -208,7 +208,9 @@ int launch_crowded(const scalar_t* x, const int64_t* index, const scalar_t* src,
     const int64_t width = dim / V, bands = (width + CROWD - 1) / CROWD, tall = SUMS / V;
     const int wide = (int)((width + bands - 1) / bands);
     const int64_t tiles = (rows + tall - 1) / tall;
-    const int64_t parts = splits_for(tiles * bands, n, FILL, CHUNK / 2);
+    // Sums of a part are written and read again: as little as its entries, or less.
+    const int64_t least = 4 * rows < LEAST_PART ? LEAST_PART : 4 * rows;
+    const int64_t parts = splits_for(tiles * bands, n, FILL, least < CHUNK / 2 ? least : CHUNK / 2);
     Scratch<float> partial(parts * rows * dim, stream);
     if (partial.error) return (int)partial.error;
     scatter_add_crowded<V><<<(unsigned)(parts * tiles * bands), CROWD, 0, stream>>>(

@@ -1,6 +1,6 @@
 // Transpose through a padded tile in shared memory: 16-byte accesses on both sides. Of a thin matrix
 // the tile is as thin, and so much longer; where it has no packs or is small, all lines of a stretch
-// are a tile. A vector is copied.
+// are a tile. A vector is copied. Tiles that are whole have no conditions: loads wait behind them.
 #include <portkern/copy.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -10,34 +10,50 @@ constexpr int THIN_TILE = 6144, THIN_MOST = 31;  // elements of a thin tile, and
 constexpr int FILL = 256;  // blocks that a GPU is to have, if that leaves a warp's share to each
 constexpr int FEW_LINES = 4, SMALL = 1 << 20;  // a tile of packs would be nearly empty
 
+template <bool B>
+struct Known {
+    static constexpr bool value = B;
+};
+
+// `tiles`: how many there are across. Without packs the next tile is the one below, whose part of a
+// line of y begins in the 32 bytes where this one's ends: both are written to memory at once.
 template <int V, int TALL>
 __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __restrict__ x,
                                                           scalar_t* __restrict__ y, int64_t rows,
                                                           int64_t cols, int64_t tiles) {
     constexpr int WIDE = TILE * TILE / TALL, PACKS = TILE * TILE / V;
-    constexpr int ROUNDS = (PACKS + BLOCK - 1) / BLOCK;
+    constexpr int ROUNDS = (PACKS + BLOCK - 1) / BLOCK, ACROSS = WIDE / V, DOWN = TALL / V;
     // Padded by 4 bytes, so that a column's elements lie in different banks.
     __shared__ scalar_t tile[TALL][WIDE + 4 / sizeof(scalar_t)];
-    const int64_t row0 = blockIdx.x / tiles * TALL, col0 = blockIdx.x % tiles * WIDE;
+    const int64_t below = (rows + TALL - 1) / TALL;
+    const int64_t row0 = (V > 1 ? blockIdx.x / tiles : blockIdx.x % below) * TALL;
+    const int64_t col0 = (V > 1 ? blockIdx.x % tiles : blockIdx.x / below) * WIDE;
+    const int tall = (int)min((int64_t)TALL, rows - row0), wide = (int)min((int64_t)WIDE, cols - col0);
+    const scalar_t* from = x + row0 * cols + col0;
+    scalar_t* to = y + col0 * rows + row0;
+    const auto move = [&](auto whole) {
 #pragma unroll
-    for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, r = p / (WIDE / V), c = p % (WIDE / V) * V;
-        if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
-        const Some<V> values = *reinterpret_cast<const Some<V>*>(x + (row0 + r) * cols + col0 + c);
+        for (int k = 0; k < ROUNDS; ++k) {
+            const int p = k * BLOCK + threadIdx.x, r = p / ACROSS, c = p % ACROSS * V;
+            if (!(whole.value && PACKS % BLOCK == 0) && (r >= tall || c >= wide)) continue;
+            const Some<V> values = *reinterpret_cast<const Some<V>*>(from + r * cols + c);
 #pragma unroll
-        for (int j = 0; j < V; ++j) tile[r][c + j] = values.at[j];
-    }
-    __syncthreads();
+            for (int j = 0; j < V; ++j) tile[r][c + j] = values.at[j];
+        }
+        __syncthreads();
 #pragma unroll
-    for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, c = p / (TALL / V), r = p % (TALL / V) * V;
-        if (p >= PACKS || row0 + r >= rows || col0 + c >= cols) continue;
-        Some<V> values;
+        for (int k = 0; k < ROUNDS; ++k) {
+            const int p = k * BLOCK + threadIdx.x, c = p / DOWN, r = p % DOWN * V;
+            if (!(whole.value && PACKS % BLOCK == 0) && (r >= tall || c >= wide)) continue;
+            Some<V> values;
 #pragma unroll
-        for (int j = 0; j < V; ++j) values.at[j] = tile[r + j][c];
-        // Counted in packs: compilers merge the stores only where the type shows the alignment.
-        reinterpret_cast<Some<V>*>(y)[((col0 + c) * rows + row0 + r) / V] = values;
-    }
+            for (int j = 0; j < V; ++j) values.at[j] = tile[r + j][c];
+            // Counted in packs: compilers merge the stores only where the type shows the alignment.
+            reinterpret_cast<Some<V>*>(to)[(c * rows + r) / V] = values;
+        }
+    };
+    if (tall == TALL && wide == WIDE) move(Known<true>());
+    else move(Known<false>());
 }
 
 // A matrix of a few rows, or of a few columns: `thin` lines of `length`. In memory one side's elements

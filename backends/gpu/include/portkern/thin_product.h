@@ -1,13 +1,14 @@
-// Matrix products of a few rows or columns, alone or in a batch: every element of the large
-// operand is read once, in packs, and used for all of them. Where that makes too few blocks, several
-// share a sum. Accumulated in float32.
+// Matrix products of a few rows or columns, or of little depth, alone or in a batch: every element of
+// the large operand is read once, in packs, and used for all of them. Where that makes too few blocks,
+// several share a sum. Accumulated in float32.
 #pragma once
 #include <portkern/rows.h>
 
 namespace thin {
 
 // More rows than these are worth a tile of the matrix units, or of registers.
-constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 4, THREADS = 256, FILLING = 512;
+constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 4, MOST_DEPTH = 4;
+constexpr int THREADS = 256, FILLING = 512;
 
 struct Product {
     const scalar_t *a, *b;
@@ -159,9 +160,57 @@ int launch_columns(const Product& all, cudaStream_t stream) {
     return (int)cudaGetLastError();
 }
 
-inline bool is_thin(int64_t m, int64_t n) { return m <= MOST_ROWS || n <= MOST_COLUMNS; }
+// ---- Little depth: what is written counts, and a thread has a pack of C, whatever rows that is of.
+
+template <int K>
+__global__ __launch_bounds__(THREADS) void shallow(const Product all, bool packed) {
+    const int64_t count = all.batch * all.m * all.n;
+    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VEC;
+    if (first >= count) return;
+    const int64_t row = first / all.n;
+    int64_t column = first % all.n, within = row % all.m;
+    const scalar_t *a = all.a + row * all.k, *b = all.b + row / all.m * all.k * all.n;
+    Pack results;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        float total = 0.0f;
+        if (first + j < count)
+#pragma unroll
+            for (int u = 0; u < K; ++u)
+                if (u < all.k) total = fmaf(float(a[u]), float(b[u * all.n + column]), total);
+        results.at[j] = scalar_t(total);
+        if (++column < all.n) continue;
+        column = 0;
+        a += all.k;
+        if (++within < all.m) continue;
+        within = 0;
+        b += all.k * all.n;
+    }
+    if (packed && first + VEC <= count) {
+        *reinterpret_cast<Pack*>(all.c + first) = results;
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        if (first + j < count) all.c[first + j] = results.at[j];
+}
+
+template <int K>
+int launch_shallow(const Product& all, cudaStream_t stream) {
+    if constexpr (K < MOST_DEPTH)
+        if (all.k > K) return launch_shallow<2 * K>(all, stream);
+    const int64_t packs = (all.batch * all.m * all.n + VEC - 1) / VEC;
+    shallow<K><<<(unsigned)((packs + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+        all, (uintptr_t)all.c % 16 == 0);
+    return (int)cudaGetLastError();
+}
+
+inline bool is_thin(int64_t m, int64_t n, int64_t k) {
+    return m <= MOST_ROWS || n <= MOST_COLUMNS || k <= MOST_DEPTH;
+}
 
 inline int launch(const Product& all, cudaStream_t stream) {
+    if (all.k <= MOST_DEPTH) return launch_shallow<1>(all, stream);
     if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m))
         return are_whole((uintptr_t)all.a, all.k) ? launch_columns<1, true>(all, stream)
                                                   : launch_columns<1, false>(all, stream);
