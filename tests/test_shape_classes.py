@@ -23,7 +23,16 @@ SHAPES = {
         {"rows": 2, "cols": 4096},
         {"rows": 16400, "cols": 3},
         {"rows": 333, "cols": 29},
+        {"rows": 131, "cols": 207},
     ],
+    # Of little depth: rows that a pack has several of, and a batch.
+    "matmul": [
+        {"m": 11, "n": 3845, "k": 1},
+        {"m": 37, "n": 9, "k": 3},
+        {"m": 64, "n": 96, "k": 4},
+        {"m": 9, "n": 7, "k": 0},
+    ],
+    "bmm": [{"batch": 5, "m": 11, "n": 7, "k": 2}, {"batch": 3, "m": 16, "n": 40, "k": 4}],
     "topk": [
         {"rows": 2, "cols": 20001, "k": 200},
         {"rows": 530, "cols": 1, "k": 1},
@@ -40,6 +49,7 @@ SHAPES = {
         {"rows": 40, "dim": 12, "n": 1400},
         {"rows": 70, "dim": 1, "n": 2300},
         {"rows": 1500, "dim": 1, "n": 130000},
+        {"rows": 13, "dim": 97, "n": 3821},
     ],
 }
 #: Of kernels in OpenCL alone: narrow rows that share a group, the last of them not full; few
