@@ -2,7 +2,7 @@
 on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
 .venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
-    [ops=NAME,NAME] [folder=DIR]
+    [ops=NAME,NAME] [levels=5,10] [folder=DIR]
 
 The kernels are a folder as users have it: those that ship, for C++ and OpenCL at ci sizes, or in
 CUDA at typical ones (results/nights-<target>.json). Runs are whole commands, one after another,
@@ -29,17 +29,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmarks import _script
 from portkern.cells.selection import default_target
-from portkern.regression import nights, rule
+from portkern.records.record import Record, RecordFile
+from portkern.regression import nights, rule, runs
 from portkern.regression.comparison import CellChange, Comparison
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
 from portkern.spec import catalogue, registry
-from portkern.toolchain import host
 
 RESULTS = "nights.json"
 OPS = (
@@ -117,6 +118,19 @@ class Study:
             },
             "slowed": {level: _found(cells) for level, cells in slowed.items()},
         }
+
+    @cached_property
+    def last(self) -> Record:
+        """Of the last night that was not slowed."""
+        night = self.folder / "reports" / f"night-{self.nights - 1:02}"
+        return RecordFile(night / runs.RECORDS).read()[0][-1]
+
+    @property
+    def machine(self) -> dict[str, str]:
+        """Where the nights were made."""
+        environment = self.last.environment
+        named = {"host": environment.machine, "device": environment.device}
+        return {key: value for key, value in named.items() if value}
 
     def _slowed(self, level: int) -> Iterator[CellChange]:
         """The cells of the slowed kernels, of all repeats."""
@@ -288,7 +302,7 @@ def _quantiles(values: Sequence[float | None]) -> dict[str, float]:
 
 
 def main() -> None:
-    known = ("where", "busy", "nights", "repeats", "seed", "ops", "folder")
+    known = ("where", "busy", "nights", "repeats", "seed", "ops", "levels", "folder")
     words = _script.words(known, __doc__)
     where = words.get("where", "cpu")
     if where not in PLACES:
@@ -298,11 +312,13 @@ def main() -> None:
     place = PLACES[where]
     if "ops" in words:
         place = replace(place, ops=tuple(words["ops"].split(",")))
+    if "levels" in words:
+        place = replace(place, levels=tuple(map(int, words["levels"].split(","))))
     numbers = {"busy": 0, "nights": 26, "repeats": 3, "seed": 1}
     study = Study(place, folder, **{key: int(words.get(key, n)) for key, n in numbers.items()})
     row = study.run()
-    machine = {"host": host.machine()}
-    name = RESULTS if where == "cpu" else f"nights-{place.targets()}.json"
+    machine = study.machine
+    name = RESULTS if where == "cpu" else f"nights-{study.last.target}.json"
     others = _script.earlier(name, machine, [row["busy"]], "busy")
     rows = sorted([*others, row], key=lambda one: one["busy"])
     _script.write(name, {"machine": machine, "seed": study.seed, "rows": rows})

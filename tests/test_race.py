@@ -22,7 +22,7 @@ from portkern.evaluator.idle_time import IdleTime
 from portkern.evaluator.interleaved_timing import Doubt, InterleavedTiming
 from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.result import Result
-from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.statistics import TimingPlan, write_back_us
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_outputs import TimedInputs
 from portkern.records.record import Verdict
@@ -335,6 +335,27 @@ def test_work_done_while_inputs_are_made_is_seen_by_its_processor_time() -> None
     assert "while the inputs" in said and not certain
     otherwise_made = Usual(0.0, uneven=False, ran_s=None, staging_ran_s=None)
     assert not suspicion([replace(lap, staging_ran_s=9.0)], otherwise_made)
+
+
+def test_what_flushing_takes_is_by_the_call() -> None:
+    """A GPU's baseline that is slower has fewer calls in a round."""
+    flush_s, theirs = 131e-6, TimedRound([19.0] * 15, 16 * 150e-6)
+    mine = TimedRound([14.0] * 20, 21 * (flush_s + 14e-6))
+    assert suspicion([mine] * 5, Usual.of([theirs] * 5, alike=False))
+    assert not suspicion([mine] * 5, Usual.of([theirs] * 5, alike=False, calls=20))
+    late = replace(mine, wall_s=mine.wall_s + 20 * 14e-6)
+    assert suspicion([late] * 5, Usual.of([theirs] * 5, alike=False, calls=20))
+
+
+def test_what_a_fast_call_leaves_in_the_cache_is_written_while_it_is_flushed() -> None:
+    where, calls = load("h100"), 214
+    left_s = (calls + 1) * write_back_us(where, 4096 * 1024 * 4) / 1e6
+    idle = IdleTime({}, 0, "eager", calls, {}, 1.0, left_s)
+    idle.least_s = {"eager": calls * 131e-6}
+    assert idle.least(calls * 132e-6) == pytest.approx(calls * 136e-6, rel=0.001)
+    assert idle.least(calls * 140e-6) == calls * 140e-6  # as much as the baseline's rounds
+    assert write_back_us(where, 1 << 40) == write_back_us(where, where.l2_bytes or 0) < 20
+    assert write_back_us(load("x86_64"), 1 << 20) == 0
 
 
 def test_a_round_in_which_threads_waited_is_no_evidence() -> None:

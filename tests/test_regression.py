@@ -116,7 +116,10 @@ def test_equal_runs_are_never_slower_in_more_than_a_few_of_a_hundred_cells(
     assert sum(v in (Change.SLOWER, Change.FASTER) for v in verdicts) <= 5
 
 
-@pytest.mark.parametrize(("deviation", "slower", "least"), [(0.01, 1.1, 0.99), (0.03, 1.2, 0.9)])
+@pytest.mark.parametrize(
+    ("deviation", "slower", "least"),
+    [(0.004, 1.03, 0.95), (0.01, 1.1, 0.99), (0.03, 1.2, 0.9)],
+)
 def test_slower_runs_are_found(deviation: float, slower: float, least: float) -> None:
     random_ = random.Random(3)
     histories = [[random_.gauss(0, deviation) for _ in range(10)] for _ in range(400)]
@@ -147,6 +150,13 @@ def test_a_cell_says_what_it_would_have_seen() -> None:
     assert told.change is Change.UNCHANGED and "would have seen" in told.detail
     noisy = change(nights(10, 0.6), after(10.0))
     assert noisy.change is Change.TOO_NOISY and noisy.visible > 0.5
+
+
+@given(st.floats(0.0, 1.0))
+def test_the_least_change_is_smaller_only_where_runs_differ_little(common: float) -> None:
+    least = rule.floor(common)
+    assert rule.STEADY_FLOOR <= least <= rule.FLOOR
+    assert least == rule.FLOOR or 0 < rule.DEVIATIONS * common <= least
 
 
 def test_nothing_is_said_of_times_before_the_fifth_run() -> None:

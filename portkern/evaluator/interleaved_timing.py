@@ -23,7 +23,7 @@ from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, 
 from portkern.evaluator.idle_time import SETTLE_S, IdleTime
 from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.reference import on_host
-from portkern.evaluator.statistics import TimingPlan, floor_us, observations
+from portkern.evaluator.statistics import TimingPlan, floor_us, observations, write_back_us
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, poisons
 from portkern.sandbox.message import Failed
@@ -268,15 +268,19 @@ class InterleavedTiming:
             self._compare_clock(key, runners, trusted)
 
     def _compare_clock(self, key: int, runners: Mapping[Key, Session], trusted: str) -> None:
-        alike = self.methods[key] == self.methods[trusted] and not self.targets[key].is_gpu
+        target = self.targets[key]
+        alike = self.methods[key] == self.methods[trusted] and not target.is_gpu
         most = max(len(lap.samples) for lap in self.rounds[key])
         short = [lap for lap in self.rounds[key] if len(lap.samples) == most]
         before = self.rounds[trusted]
-        suspected = suspicion(short, Usual.of(before, alike=alike))
+        usual = Usual.of(before, alike=alike, calls=most if target.is_gpu else 0)
+        suspected = suspicion(short, usual)
         if suspected is None and can_tell(short, before):
             return
         calls = self._calls_of_a_long_round(short)
-        idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
+        written = self.op.written_bytes(self.workload.dims, self.dtype)
+        left_s = (calls + 1) * write_back_us(target, written) / 1e6
+        idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s, left_s)
         long = LongRounds(short, before, calls, alike, idle)
         for pause_s in CONFIRMATIONS:
             if pause_s and (long.unsuspected or not (self.plan.patient or long.accused)):

@@ -164,6 +164,16 @@ def roofline(
     return Roofline(bytes=nbytes, flops=flops, fraction=fraction, basis=basis)
 
 
+def write_back_us(target: Target, written_bytes: int) -> float:
+    """What a call leaves in a GPU's last-level cache, for whoever flushes that to write to memory;
+    0 where it is not known."""
+    memory = target.peaks.get("memory")
+    if memory is None or not target.is_gpu:
+        return 0.0
+    left = min(written_bytes, target.llc_bytes or target.l2_bytes or 0)
+    return left / (memory.value * 1e9) * 1e6
+
+
 def floor_us(target: Target, *, read_bytes: int, flops: float) -> tuple[float, str]:
     """No call takes less, and why: its inputs come from memory, where caches were flushed, and its
     arithmetic runs at the fastest rate that the target has for any type. 0 without peaks."""

@@ -114,7 +114,7 @@ class CellHistory:
         return [
             Step(points[start].run, math.expm1(after - before))
             for start, before, after in zip(starts, middles, middles[1:], strict=False)
-            if abs(after - before) >= rule.FLOOR
+            if abs(after - before) >= rule.floor(_noise(logs))
         ]
 
 

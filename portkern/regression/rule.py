@@ -16,8 +16,9 @@ from functools import cache
 
 #: Runs before anything is said of times, and those that are looked back on.
 LEAST, LONGEST = 5, 10
-#: Nothing smaller is called a change.
-FLOOR = math.log(1.05)
+#: Nothing smaller is called a change: where runs differ little, as on a GPU, what is less than the
+#: first and than so many common deviations; elsewhere what is less than the last.
+STEADY_FLOOR, DEVIATIONS, FLOOR = math.log(1.02), 5, math.log(1.05)
 #: The common deviation counts as so many runs of the cell's own.
 PRIOR = 4
 #: Of a suspect, by one run, and of a verdict, by three.
@@ -57,6 +58,11 @@ def spread(histories: Sequence[Sequence[float]]) -> float:
     return statistics.median(known) if known else 0.0
 
 
+def floor(common: float) -> float:
+    """The least that is called a change where runs differ by ``common``, 0 where it is unknown."""
+    return min(FLOOR, max(STEADY_FLOOR, DEVIATIONS * common)) if common else FLOOR
+
+
 def limit(history: Sequence[float], common: float, alpha: float, share: float = 1.0) -> float:
     """How far a value of ``share`` of one run's variance may be from the history's median."""
     n = len(history)
@@ -82,7 +88,7 @@ def _quantile(tail: float, freedom: int) -> float:
 
 def visible(history: Sequence[float], common: float) -> float:
     """The least change that one run can show."""
-    return max(FLOOR, limit(history[-LONGEST:], common, SUSPECT))
+    return max(floor(common), limit(history[-LONGEST:], common, SUSPECT))
 
 
 def decide(
@@ -100,7 +106,7 @@ def decide(
     middle = statistics.median(recent)
     first = limit(recent, common, SUSPECT)
     moved = value - middle
-    if abs(moved) <= max(FLOOR, first):
+    if abs(moved) <= max(floor(common), first):
         return (Change.TOO_NOISY if first > BLIND else Change.UNCHANGED), moved
     more = again()
     if more is None:
@@ -108,6 +114,7 @@ def decide(
     every = [moved, *(other - middle for other in more)]
     typical = statistics.median(every)
     agree = min(every) > 0 or max(every) < 0
-    if not agree or abs(typical) <= max(FLOOR, limit(recent, common, CERTAIN, OF_THREE)):
+    least = max(floor(common), limit(recent, common, CERTAIN, OF_THREE))
+    if not agree or abs(typical) <= least:
         return Change.UNCHANGED, typical
     return (Change.SLOWER if typical > 0 else Change.FASTER), typical

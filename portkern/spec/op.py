@@ -334,8 +334,11 @@ class Op:
 
     def nbytes(self, dims: Mapping[str, int], dtype: str) -> int:
         """The least traffic: what has to be read and every output written once, in bytes."""
-        written = sum(t.nbytes(dims, dtype) for t in self.signature.outputs)
-        return self.read_bytes(dims, dtype) + written
+        return self.read_bytes(dims, dtype) + self.written_bytes(dims, dtype)
+
+    def written_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        """Of all outputs."""
+        return sum(t.nbytes(dims, dtype) for t in self.signature.outputs)
 
     def tensor_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
         """What the tensors of a call take in memory, whether all of it is read or not."""

@@ -114,10 +114,10 @@ class Bisection:
         first, last = self.timed(0), self.timed(len(self.commits) - 1)
         grown = last.middle - first.middle if first.times and last.times else 0.0
         noise = max(statistics.pstdev(end.times) for end in (first, last)) if grown else 0.0
-        if grown <= max(rule.FLOOR, APART * noise):
+        if grown <= max(rule.floor(noise), APART * noise):
             raise ConfigError(
                 f"Both ends pass, and the time of {self.options.bad} is {math.expm1(grown):+.0%} "
-                f"against eager; expected at least {math.expm1(rule.FLOOR):.0%}, and "
+                f"against eager; expected at least {math.expm1(rule.floor(noise)):.0%}, and "
                 f"{APART:.0f} times what races differ by ({math.expm1(APART * noise):.0%})"
             )
         limit = first.middle + grown / 2
