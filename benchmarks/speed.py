@@ -4,6 +4,7 @@
 .venv/bin/python benchmarks/speed.py --commands  only what a user types: cold processes, defaults
 .venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
                                                  (downloads everything again)
+.venv/bin/python benchmarks/speed.py --busy      what a user types, beside two busy loops
 """
 
 from __future__ import annotations
@@ -38,7 +39,26 @@ MATRIX = ["matrix", "ops=basic", "targets=all", "workloads=ci", "run=speed", "tr
 
 
 def main() -> None:
-    measured = {
+    target = ROOT / "benchmarks" / "results" / "speed.json"
+    known = json.loads(target.read_text()) if target.exists() else {}
+    measured = beside_loops() if "--busy" in sys.argv else alone()
+    target.write_text(json.dumps(known | measured, indent=1) + "\n")
+    for name, value in measured.items():
+        print(f"{name:28} {value}")
+
+
+def beside_loops() -> dict[str, float]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        return {f"busy_{name}": value for name, value in commands().items()}
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def alone() -> dict[str, float | str]:
+    measured: dict[str, float | str] = {
         "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
         "help_s": median(lambda: seconds([PORTKERN, "--help"]), 7),
         **commands(),
@@ -47,11 +67,7 @@ def main() -> None:
         measured |= {**candidate(), **matrix()}
     if "--setup" in sys.argv:
         measured |= setup()
-    target = ROOT / "benchmarks" / "results" / "speed.json"
-    known = json.loads(target.read_text()) if target.exists() else {}
-    target.write_text(json.dumps(known | measured, indent=1) + "\n")
-    for name, value in measured.items():
-        print(f"{name:28} {value}")
+    return measured
 
 
 def commands(repeats: int = 5) -> dict[str, float]:
