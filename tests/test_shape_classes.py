@@ -32,6 +32,19 @@ SHAPES = {
         {"m": 64, "n": 96, "k": 4},
         {"m": 9, "n": 7, "k": 0},
     ],
+    # Thin: byte by byte, in packs, a few columns, in parts of the depth.
+    "int8_matmul": [
+        {"m": 1, "n": 281, "k": 449},
+        {"m": 5, "n": 64, "k": 300},
+        {"m": 70, "n": 3, "k": 41},
+        {"m": 2, "n": 33, "k": 9000},
+        {"m": 30, "n": 50, "k": 3},
+    ],
+    "argmax": [{"rows": 530, "cols": 1}],
+    "maxpool2d": [
+        {"n": 1, "c": 3, "h": 7, "w": 99, "window": 2, "stride": 2, "padding": 0},
+        {"n": 2, "c": 5, "h": 40, "w": 8, "window": 3, "stride": 1, "padding": 1},
+    ],
     "bmm": [{"batch": 5, "m": 11, "n": 7, "k": 2}, {"batch": 3, "m": 16, "n": 40, "k": 4}],
     "topk": [
         {"rows": 2, "cols": 20001, "k": 200},

@@ -193,7 +193,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
                    int64_t n, int64_t k, cudaStream_t stream) {
     if (batch == 0 || m == 0 || n == 0) return 0;
-    if (thin::is_thin(m, n, k)) return thin::launch({a, b, c, batch, m, n, k}, stream);
+    if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)

@@ -1,11 +1,13 @@
 // Matrix product with weights of int8, scaled by column. Both come through a ring of cp.async; a
 // thread widens the weights that it copied itself, and warps multiply by FMA in strict float32 or,
-// for halves, on tensor cores (mma.sync), which hold every int8 exactly.
+// for halves, on tensor cores (mma.sync), which hold every int8 exactly. A few rows or columns go
+// without tiles.
+#include <portkern/thin_product.h>
+
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 4  // knob: 3 4 5
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
 // What a block computes. Many warps share the depth of a small tile, so that a product of a few
 // rows, which waits for its weights only, has enough of them under way.
@@ -223,6 +225,8 @@ int launch(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scala
 extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar_t* scale,
                            scalar_t* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
+    if (thin::is_thin(m, n, k))
+        return thin::launch<int8_t>({a, weight, c, 1, m, n, k, scale}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)weight) % 16 == 0;
     const bool aligned = pointers && n % 16 == 0 && k % VEC == 0;
     return aligned ? launch<Large, true>(a, weight, scale, c, m, n, k, stream)

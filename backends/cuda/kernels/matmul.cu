@@ -737,7 +737,7 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     if (m == 0 || n == 0) return 0;
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
-    if (thin::is_thin(m, n, k)) return thin::launch({a, b, c, 1, m, n, k}, stream);
+    if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, 1, m, n, k}, stream);
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
     const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= DENSE / 2;
     if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)

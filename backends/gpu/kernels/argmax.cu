@@ -89,6 +89,12 @@ __global__ __launch_bounds__(BLOCK) void argmax_of_parts(const scalar_t* __restr
     if (lane == 0 && row < rows) index[row] = element(Row<WHOLE>(x, row, cols), key);
 }
 
+// Of a single element, which need not be read.
+__global__ __launch_bounds__(BLOCK) void argmax_single(int64_t* __restrict__ index, int64_t rows) {
+    const int64_t row = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (row < rows) index[row] = 0;
+}
+
 template <bool WHOLE>
 int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t packs = most_packs(cols, WHOLE);
@@ -116,6 +122,10 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
                       cudaStream_t stream) {
     if (rows == 0) return 0;
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's place has 32 bits
+    if (cols == 1) {
+        argmax_single<<<(unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(index, rows);
+        return (int)cudaGetLastError();
+    }
     return are_whole((uintptr_t)x, cols) ? launch<true>(x, index, rows, cols, stream)
                                          : launch<false>(x, index, rows, cols, stream);
 }

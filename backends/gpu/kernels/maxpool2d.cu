@@ -6,6 +6,7 @@
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 4096  // knob: 2048 4096 8192
 
+constexpr int FILL = 1024;  // blocks
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
 template <int V>
@@ -77,7 +78,9 @@ int launch(const scalar_t* x, scalar_t* y, const Shape& s, cudaStream_t stream) 
     unsigned across = 1;  // threads along a row
     while (across < BLOCK && (int)across < s.w / V) across *= 2;
     const dim3 block(across, BLOCK / across);
-    int tall = TILE / s.w;
+    const int64_t share = (s.rows + FILL - 1) / FILL, least = block.y;  // of each block
+    const int64_t wanted = share > least ? share : least;
+    int tall = TILE / s.w < wanted ? TILE / s.w : (int)wanted;
     if (tall > (int)block.y) tall -= tall % block.y;
     const unsigned blocks = (unsigned)((s.rows + tall - 1) / tall);
     auto kernel = pool_rows<V, 0>;

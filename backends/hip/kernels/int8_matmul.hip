@@ -1,9 +1,10 @@
 // Matrix product with weights of int8, scaled by column and accumulated in float32. Weights are
 // widened on their way to shared memory; products are FMA or, for halves on CDNA, of the matrix
-// cores, where a half holds every int8 exactly.
+// cores, where a half holds every int8 exactly. A few rows or columns go without tiles.
+#include <portkern/thin_product.h>
+
 #define FEW_TILES 256  // knob: 64 128 256 512
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int THREADS = 256;
 
 // What a block computes. Of a large tile, each quarter of the threads has a quarter; of a small
@@ -18,9 +19,6 @@ struct Tile {
 using Large = Tile<128, 128, 1>;
 using Small = Tile<16, 32, 4>;
 
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
 #ifdef PORTKERN_FLOAT32
 typedef uint32_t Bytes;  // VEC weights
 #else
@@ -252,6 +250,8 @@ int launch(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scala
 extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar_t* scale,
                            scalar_t* c, int64_t m, int64_t n, int64_t k, hipStream_t stream) {
     if (m == 0 || n == 0) return 0;
+    if (thin::is_thin(m, n, k))
+        return thin::launch<int8_t>({a, weight, c, 1, m, n, k, scale}, stream);
     const bool pointers = (uintptr_t)a % 16 == 0 && (uintptr_t)weight % sizeof(Bytes) == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     return aligned ? launch<Large, true>(a, weight, scale, c, m, n, k, stream)

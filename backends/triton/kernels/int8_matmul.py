@@ -1,6 +1,7 @@
 """c = (a w) * scale: weights are widened to the dtype of a in registers, just before the product,
 and the scale of a column is applied to its finished sums. A few rows, as a decoder has, take narrow
-tiles, so that there are enough of them to draw on the memory's whole bandwidth."""
+tiles, so that there are enough of them to draw on the memory's whole bandwidth; one or two rows or
+columns go without a dot, in float32 up to eight, their depth shared out where tiles are few."""
 
 import torch
 import triton
@@ -19,6 +20,13 @@ NARROW_N = 32  # knob: 16 32 64
 NARROW_K = 128  # knob: 64 128 256
 ENOUGH = 256  # knob: 128 256 512
 GROUP = 8  # knob: 1 4 8 16
+PROGRAMS_THIN = 1024  # knob: 512 1024 2048
+LEAST_DEPTH = 512  # knob: 256 512 1024
+THIN_TILE = 8192  # knob: 4096 8192
+THIN_COLS = 64  # knob: 32 64 128
+# The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
+THIN_F32 = 8
+THIN_16 = 2
 
 
 @triton.jit
@@ -59,6 +67,70 @@ def _int8_matmul(
     tl.store(target, total.to(c.dtype.element_ty), mask=(row < m)[:, None] & (col < n)[None, :])
 
 
+@triton.jit
+def _thin(a, weight, scale, c, m, n, k, span, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Each lane multiplies at places of its own in the depth, which are added up at the end; there is
+    no ``scale`` where other programs have other parts of it."""
+    tiles_n = tl.cdiv(n, N)
+    begin = tl.program_id(1) * span
+    row = (tl.program_id(0) // tiles_n * M + tl.arange(0, M)).to(tl.int64)[:, None, None]
+    col = tl.program_id(0) % tiles_n * N + tl.arange(0, N)[None, None, :]
+    depth = begin + tl.arange(0, K)[None, :, None]
+    end = begin + tl.minimum(k - begin, span)
+    total = tl.zeros((M, K, N), tl.float32)
+    for _ in range(begin, end, K):
+        a_value = tl.load(a + row * k + depth, mask=(row < m) & (depth < end), other=0.0)
+        w_mask = (depth < end) & (col < n)
+        w_value = tl.load(weight + depth.to(tl.int64) * n + col, mask=w_mask, other=0)
+        total += a_value.to(tl.float32) * w_value.to(tl.float32)
+        depth += K
+    result = tl.sum(total, axis=1)[:, None, :]
+    if scale is not None:
+        result *= tl.load(scale + col, mask=col < n, other=0.0).to(tl.float32)
+    target = c + (tl.program_id(1).to(tl.int64) * m + row) * n + col
+    tl.store(target, result.to(c.dtype.element_ty), mask=(row < m) & (col < n))
+
+
+@triton.jit
+def _add(parts, scale, c, n, count, many, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(many):
+        total += tl.load(parts + at, mask=at < count, other=0.0)
+        parts += count
+    total *= tl.load(scale + at % n, mask=at < count, other=0.0).to(tl.float32)
+    tl.store(c + at, total.to(c.dtype.element_ty), mask=at < count)
+
+
+def _without_dot(a, weight, scale, c):
+    (m, k), n = a.shape, weight.shape[1]
+    rows = min(triton.next_power_of_2(m), 8)
+    cols = min(triton.next_power_of_2(n), THIN_COLS if m <= n else 8)
+    depth = THIN_TILE // (rows * cols)
+    tiles = triton.cdiv(m, rows) * triton.cdiv(n, cols)
+    parts = max(1, min(PROGRAMS_THIN // tiles, k // max(depth, LEAST_DEPTH)))
+    span = max(1, triton.cdiv(triton.cdiv(k, parts), depth) * depth)
+    parts = max(1, triton.cdiv(k, span))
+    one = parts == 1
+    sums = c if one else torch.empty((parts, c.numel()), dtype=torch.float32, device=c.device)
+    _thin[(tiles, parts)](
+        a,
+        weight,
+        scale if one else None,
+        sums,
+        m,
+        n,
+        k,
+        span,
+        M=rows,
+        N=cols,
+        K=depth,
+        num_warps=8,
+    )
+    if not one:
+        _add[(triton.cdiv(c.numel(), 512),)](sums, scale, c, n, c.numel(), parts, BLOCK=512)
+
+
 def _fit(length, block):
     """A smaller block for a smaller matrix; 16 is the least that every dot unit takes."""
     return max(16, min(block, triton.next_power_of_2(length)))
@@ -69,6 +141,9 @@ def int8_matmul(a, weight, scale, c):
     if c.numel() == 0:
         return
     strict = a.dtype == torch.float32
+    if min(m, n) <= (THIN_F32 if strict else THIN_16):
+        _without_dot(a, weight, scale, c)
+        return
     narrow = m <= 32 and n <= ENOUGH * BLOCK_N
     block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
     block_n = _fit(n, NARROW_N if narrow else BLOCK_F32 if strict else BLOCK_N)

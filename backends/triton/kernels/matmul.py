@@ -26,6 +26,8 @@ THIN_COLS = 64  # knob: 32 64 128
 # The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
 THIN_F32 = 8
 THIN_16 = 2
+# Of so little depth a dot would be empty too, and writing is what takes time.
+SHALLOW = 4
 # Multiplications from which a copy of 16-bit operands is cheap beside the product.
 ALIGN_FROM = 1 << 30
 WIDTH = 16
@@ -149,8 +151,10 @@ def _in_parts(c, k, tiles, programs, block, launch):
 def _without_dot(a, b, c):
     (m, k), n = a.shape, b.shape[1]
     rows = min(triton.next_power_of_2(m), 8)
-    cols = min(triton.next_power_of_2(n), THIN_COLS if m <= n else 8)
-    depth = THIN_TILE // (rows * cols)
+    shallow = k <= SHALLOW
+    most = THIN_TILE // (rows * SHALLOW) if shallow else THIN_COLS if m <= n else 8
+    cols = min(triton.next_power_of_2(n), most)
+    depth = triton.next_power_of_2(max(k, 1)) if shallow else THIN_TILE // (rows * cols)
     tiles = triton.cdiv(m, rows) * triton.cdiv(n, cols)
 
     def launch(target, parts, span):
@@ -171,7 +175,7 @@ def matmul(a, b, c):
     if c.numel() == 0:
         return
     strict = a.dtype == torch.float32
-    if min(m, n) <= (THIN_F32 if strict else THIN_16):
+    if min(m, n) <= (THIN_F32 if strict else THIN_16) or k <= SHALLOW:
         _without_dot(a, b, c)
         return
     if not strict and (k % 8 or n % 8) and m * n * k >= ALIGN_FROM:
