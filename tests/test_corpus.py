@@ -17,9 +17,9 @@ from .corpus.not_yet import NOT_YET
 
 #: A daemon of a cheat calls itself so.
 SURVIVOR = "portkern-survivor"
-#: Times alone speak against these, so that they are asked again for half a minute. Others whom
-#: times accuse are quick: spinning_threads, slow_clock.
-LONG = ("patched_timer.cpp", "works_while_staged.cpp")
+#: Times alone speak against these, so that they are asked again for half a minute, or a worker is
+#: let run into its limits. Others whom times accuse are quick: spinning_threads, slow_clock.
+LONG = ("patched_timer.cpp", "works_while_staged.cpp", "fork_bomb.py", "slow_first_calls.py")
 
 
 @pytest.fixture(scope="module")

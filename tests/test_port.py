@@ -154,6 +154,7 @@ def lines_of(folder: Path) -> list[KernelPort]:
 # ---- a library, from end to end
 
 
+@pytest.mark.full
 def test_each_kernel_has_a_row_whatever_became_of_it(ported: Ported) -> None:
     outcomes = {kernel["kernel"]: kernel["outcome"] for kernel in ported.document["kernels"]}
     assert outcomes == {

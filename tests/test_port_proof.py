@@ -465,6 +465,7 @@ def program(folder: Path, name: str, shuffle: str, *, before: str = "", after: s
 CUDA_SHUFFLE = "__shfl_xor_sync(0xffffffff, v, o)"
 
 
+@pytest.mark.full
 @COMPILES
 def test_a_program_is_compared_launch_by_launch(tmp_path: Path) -> None:
     original = program(tmp_path, "p.cu", CUDA_SHUFFLE)

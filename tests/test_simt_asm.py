@@ -92,7 +92,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build.build_program(folder / "corpus.cu", folder / "corpus")
 
 
-@pytest.mark.sampled()
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize(("warp", "order"), [(32, "forward"), (32, "random"), (64, "reverse")])
 def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: str) -> None:

@@ -2,7 +2,7 @@
 
 A test that takes more than two seconds is ``full``, unless it guards a backend's contract,
 the verdict on a cheat, or a record's survival. Of the same test over many cases, the first of each
-kind is quick and the rest are full:
+kind that is not full by itself is quick and the rest are full:
 
     @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
     @pytest.mark.sampled("backend")                 # the parameter is the kind
@@ -28,7 +28,7 @@ def assign(items: Iterable[pytest.Item]) -> None:
     seen: set[Hashable] = set()
     for item in items:
         kind = _kind(item)
-        if kind is None:
+        if kind is None or item.get_closest_marker("full"):
             continue
         if kind in seen:
             item.add_marker("full")
