@@ -69,8 +69,8 @@ def _int8_matmul(
 
 @triton.jit
 def _thin(a, weight, scale, c, m, n, k, span, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """Each lane multiplies at places of its own in the depth, which are added up at the end; there is
-    no ``scale`` where other programs have other parts of it."""
+    """Each lane multiplies at places of its own in the depth, which are added up at the end. There
+    is no ``scale`` where other programs have other parts of it."""
     tiles_n = tl.cdiv(n, N)
     begin = tl.program_id(1) * span
     row = (tl.program_id(0) // tiles_n * M + tl.arange(0, M)).to(tl.int64)[:, None, None]
