@@ -18,7 +18,9 @@ def test_both_sides_see_one_memory_before_and_after_it_grew() -> None:
         theirs.tensor(first)[0] = 7
         assert early[0] == memory.look(first)[0] == 7
         assert float(theirs.tensor(second).sum()) == 1 << 20
-        assert early.tolist() == [7, 1, 2, 3, 4], "tensors outlive the mapping that they were made of"
+        assert early.tolist() == [7, 1, 2, 3, 4], (
+            "tensors outlive the mapping that they were made of"
+        )
 
 
 def test_what_was_taken_stays_when_the_worker_writes_again() -> None:
