@@ -35,9 +35,46 @@ static void row_scan(const scalar_t* x, scalar_t* y, int64_t n, double before) {
   if (i < n) store(y + i, scan(load(x + i, n - i)) + (carry.sum + carry.error), n - i);
 }
 
-// Nothing is carried, and neighbours do not wait for each other.
-static void narrow_row(const scalar_t* x, scalar_t* y, int64_t cols) {
-  store(y, scan(load(x, cols)), cols);
+// As many narrow rows as a vector holds: an element takes nothing from before its row.
+struct Narrow {
+  int64_t cols, count;  // of a row, and of all
+  uvec reached[4];      // by 1, 2, 4 and 8 lanes
+
+  explicit Narrow(int64_t cols) : cols(cols), count(LANES / cols * cols) {
+    for (int step = 0; step < 4; ++step)
+      for (int lane = 0; lane < LANES; ++lane)
+        reached[step][lane] = lane % cols >= 1 << step ? ~0u : 0u;
+  }
+
+  template <int STEP>
+  vec from_before(vec v) const {
+    return as<vec>(as<uvec>(shift_lanes<1 << STEP>(v)) & reached[STEP]);
+  }
+
+  vec scan(vec v) const {
+    v += from_before<0>(v);
+    if (cols > 2) v += from_before<1>(v);
+    if constexpr (LANES > 4)
+      if (cols > 4) v += from_before<2>(v);
+    if constexpr (LANES > 8)
+      if (cols > 8) v += from_before<3>(v);
+    return v;
+  }
+};
+
+// What a vector has behind its last whole row is written again by the next one: a store of some lanes
+// takes several times as long.
+static void narrow_rows(const scalar_t* x, scalar_t* y, int64_t count, int64_t cols, bool parallel) {
+  constexpr int64_t VECTORS = 256;  // of a job
+  const Narrow rows(cols);
+  const int64_t share = VECTORS * rows.count;
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t start = 0; start < count; start += share) {
+    const int64_t end = count - start < share ? count : start + share;
+    int64_t i = start;
+    for (; i + LANES <= end; i += rows.count) store(y + i, rows.scan(load(x + i)));
+    if (i < end) store(y + i, rows.scan(load(x + i, end - i)), end - i);
+  }
 }
 
 // In double, as the carries that it stands for are kept with their errors.
@@ -89,8 +126,7 @@ extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols
     return 0;
   }
   if (are_narrow(cols)) {
-#pragma omp parallel for schedule(static) if (parallel)
-    for (int64_t row = 0; row < rows; ++row) narrow_row(x + row * cols, y + row * cols, cols);
+    narrow_rows(x, y, rows * cols, cols, parallel);
     return 0;
   }
   // Two readings pay where there are not even as many rows as threads.

@@ -210,9 +210,10 @@ PORTKERN_INLINE vec lane_sums(vec (&of)[LANES]) {
   return of[0];
 }
 
-// Short rows: LANES of them at once.
-template <int N>
-static void short_rows(const scalar_t* a, int64_t k, const float* turned, int64_t rows,
+// Short rows: LANES of them at once. A vector at the end of a row has the next one's elements too if
+// these are there (WITHIN), and `kept` are its own: a load of some lanes takes several times as long.
+template <int N, bool WITHIN>
+static void short_rows(const scalar_t* a, int64_t k, const float* turned, uvec kept, int64_t rows,
                        float* total) {
   const int64_t whole = k / LANES * LANES, rest = k - whole;
   for (int j = 0; j < N; ++j) {
@@ -221,9 +222,10 @@ static void short_rows(const scalar_t* a, int64_t k, const float* turned, int64_
     vec c[LANES] = {};
 #pragma GCC unroll 16
     for (int r = 0; r < LANES; ++r) {
-      if (r >= rows) continue;
+      if (!WITHIN && r >= rows) continue;
       const scalar_t* const from = a + r * k;
-      c[r] = load(from + whole, rest) * last;
+      const vec left = WITHIN ? as<vec>(as<uvec>(load(from + whole)) & kept) : load(from + whole, rest);
+      c[r] = left * last;
       for (int64_t p = 0; p < whole; p += LANES) c[r] += load(from + p) * load(b + p);
     }
     const vec sums = lane_sums(c);
@@ -234,14 +236,19 @@ static void short_rows(const scalar_t* a, int64_t k, const float* turned, int64_
   }
 }
 
-// Of `rows` rows from `row` on, by one share of the terms.
+// Of `rows` rows from `row` on, by one share of the terms; `left` elements are there from a on.
 template <int N>
 static void some_rows(const scalar_t* a, int64_t k, const float* turned, int64_t depth,
-                      int64_t rows, float* total) {
+                      int64_t rows, int64_t left, float* total) {
   int64_t i = 0;
-  if (k < SHALLOW)
+  if (k < SHALLOW) {
+    uvec kept;
+    for (int lane = 0; lane < LANES; ++lane) kept[lane] = lane < k % LANES ? ~0u : 0u;
+    for (; i + LANES <= rows && (i + LANES) * k + LANES <= left; i += LANES)
+      short_rows<N, true>(a + i * k, k, turned, kept, LANES, total + i * N);
     for (; i < rows; i += LANES)
-      short_rows<N>(a + i * k, k, turned, least(rows - i, LANES), total + i * N);
+      short_rows<N, false>(a + i * k, k, turned, kept, least(rows - i, LANES), total + i * N);
+  }
   for (; i + 4 <= rows; i += 4) dots<N, 4, 1>(a + i * k, k, turned, depth, total + i * N);
   for (; i < rows; ++i) dots<N, 1, 4>(a + i * k, k, turned, depth, total + i * N);
 }
@@ -280,8 +287,9 @@ static int columns_of(const Product<T>& all) {
       const int64_t tile = job / share, p = least(job % share * depth, k);
       const int64_t item = tile / down, row = tile % down * DOWN, rows = least(DOWN, all.m - row);
       float* total = parts ? parts + job * DOWN * N : own;
-      some_rows<N>(all.a + (item * all.m + row) * k + p, k, turned + item * N * k + p,
-                   least(depth, k - p), rows, total);
+      const int64_t start = (item * all.m + row) * k + p;
+      some_rows<N>(all.a + start, k, turned + item * N * k + p, least(depth, k - p), rows,
+                   all.batch * all.m * k - start, total);
       for (int64_t i = 0; !parts && i < rows * N; i += LANES) write(tile, i, load(total + i));
     }
   }

@@ -75,9 +75,10 @@ struct Deep {
     static constexpr int bytes = V * sizeof(T), rows = bytes >= 16 ? 4 : bytes >= 4 ? 8 : 16;
 };
 
+// Bounded by its threads alone, a kernel would get too few registers; so would the others.
 template <int M, int V, class T>
-__global__ __launch_bounds__(THREADS) void few_rows(const Product<T> all, float* parts, int64_t tiles,
-                                                    int64_t splits) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all, float* parts,
+                                                            int64_t tiles, int64_t splits) {
     constexpr int DEEP = Deep<V, T>::rows;
     __shared__ float sums[M][THREADS * V];
     const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
@@ -130,8 +131,8 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 // ---- Few columns: lanes go along rows of A.
 
 template <int N, bool WHOLE, class T>
-__global__ __launch_bounds__(THREADS) void few_columns(const Product<T> all, float* parts, int lanes,
-                                                       int64_t splits) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
+                                                               int lanes, int64_t splits) {
     const int64_t rows = all.batch * all.m, group = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
     const int lane = threadIdx.x % lanes;
     const int64_t row = group / splits < rows ? group / splits : rows - 1, split = group % splits;
@@ -185,7 +186,7 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
 // ---- Little depth: what is written counts, and a thread has a pack of C, whatever rows that is of.
 
 template <int K, class T>
-__global__ __launch_bounds__(THREADS) void shallow(const Product<T> all, bool packed) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void shallow(const Product<T> all, bool packed) {
     const int64_t count = all.batch * all.m * all.n;
     const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VEC;
     if (first >= count) return;
