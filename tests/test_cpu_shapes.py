@@ -51,6 +51,33 @@ def test_a_convolution_of_drawn_sizes_is_the_frameworks(
         assert off <= NEAR[dtype] * (1 + wanted.abs().max().item()), (dims, scalars)
 
 
+@pytest.mark.sampled("op")
+@pytest.mark.parametrize("op", ["cumsum", "matmul"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("where", HERE[::-1])
+def test_narrow_rows_take_nothing_from_their_neighbours_and_write_nothing_behind(
+    where: str, dtype: str, op: str, tmp_path: Path
+) -> None:
+    draw, kernel, kind = random.Random(f"{where} {dtype} {op}"), None, getattr(torch, dtype)
+    for _ in range(60):
+        rows, cols, n = draw.randint(1, 700), draw.randint(1, 70), draw.randint(1, 4)
+        x = torch.randn(rows, cols).to(kind)
+        x[draw.randrange(rows), draw.randrange(cols)] = torch.inf
+        if op == "cumsum":
+            dims, inputs, wanted = {"rows": rows, "cols": cols}, [x], x.double().cumsum(-1)
+        else:
+            b = torch.rand(cols, n).add(0.5).to(kind)
+            dims, inputs = {"m": rows, "n": n, "k": cols}, [x, b]
+            wanted = x.double() @ b.double()
+        kernel = kernel or _built(op, dtype, where, dims, tmp_path)
+        memory = torch.full((wanted.numel() + 64,), 7.0, dtype=kind)
+        y = memory[: wanted.numel()].view(wanted.shape)
+        kernel.launch(Call(inputs, [y], dims, {}))
+        assert memory[wanted.numel() :].eq(7.0).all(), dims
+        near = NEAR[dtype] * (1 + wanted[wanted.isfinite()].abs().max().item())
+        assert torch.allclose(y.double(), wanted, rtol=0.0, atol=near), dims
+
+
 def _convolution(draw: random.Random, *, pooled: bool) -> tuple[dict[str, int], dict[str, int]]:
     """Axes and scalars; drawn again where they leave no result."""
     kh, kw, stride = draw.choice(FILTERS), draw.choice(FILTERS), draw.choice(STRIDES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from portkern.ops._adversaries import infinite
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
 
@@ -39,7 +40,7 @@ OP = Op(
     description=__doc__,
     terms=lambda d: d["cols"],
     cancels=True,
-    adversaries={"cancelling": cancelling},
+    adversaries={"cancelling": cancelling, "infinite": infinite},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[(8, 129), (16, 1024)],

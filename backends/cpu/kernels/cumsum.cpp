@@ -13,19 +13,25 @@ PORTKERN_INLINE vec scan(vec v) {
 }
 
 // What earlier elements add up to. Its rounding errors are kept beside it (Knuth's two-sum), so that
-// the last column is as exact as the first.
+// the last column is as exact as the first; an infinite sum has none, and stays infinite.
 struct Carry {
-  float sum, error;
+  float sum, error = 0.0f;
+
+  explicit Carry(double before) : sum(float(before)) { missed(float(before - double(sum))); }
+
+  void missed(float more) {
+    if (more - more == 0.0f) error += more;
+  }
 
   void add(float x) {
     const float next = sum + x, rounded = next - sum;
-    error += (sum - (next - rounded)) + (x - rounded);
+    missed((sum - (next - rounded)) + (x - rounded));
     sum = next;
   }
 };
 
 static void row_scan(const scalar_t* x, scalar_t* y, int64_t n, double before) {
-  Carry carry = {float(before), float(before - float(before))};
+  Carry carry(before);
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES) {
     const vec sums = scan(load(x + i));

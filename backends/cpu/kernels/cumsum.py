@@ -19,5 +19,7 @@ def cumsum(x, y):
                 y[row, i] = before + total
             after = carry + total
             rounded = after - carry
-            error += (carry - (after - rounded)) + (total - rounded)
+            missed = (carry - (after - rounded)) + (total - rounded)
+            if missed - missed == 0.0:  # an infinite sum has no error, and stays infinite
+                error += missed
             carry = after

@@ -50,6 +50,10 @@ def _cumsum(
         totals = tl.sum(value, axis=2)
         before = carry[:, None] + (tl.cumsum(totals, axis=1) - totals)
         result = before[:, :, None] + tl.cumsum(value, axis=2)
+        if tl.max(tl.max((totals - totals != 0.0).to(tl.int32), axis=1), axis=0) > 0:
+            # What is infinite cannot be taken away again.
+            flat = tl.cumsum(tl.reshape(value, (ROWS, PIECES * PIECE)), axis=1)
+            result = carry[:, None, None] + tl.reshape(flat, (ROWS, PIECES, PIECE))
         tl.store(y + start + offset, result.to(y.dtype.element_ty), mask=mask)
         carry += tl.sum(totals, axis=1)
 
