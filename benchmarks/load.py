@@ -21,9 +21,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -124,7 +123,7 @@ def go_through(cores: Sequence[int], conditions: Sequence[str], until: float) ->
         if time.time() >= until or not (parent and parent.is_alive()):
             return
         kind, _, count = condition.partition("-")
-        with busy(int(count) if kind != "runs" else 0):
+        with _script.busy(int(count) if kind != "runs" else 0):
             if kind in get_args(suite.Heap):
                 tally = _corpus(condition, kind, until, random.Random(f"{cores}{number}"))
             else:
@@ -133,18 +132,6 @@ def go_through(cores: Sequence[int], conditions: Sequence[str], until: float) ->
         tally.machine = machine
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(tally)) + "\n")
-
-
-@contextmanager
-def busy(loops: int) -> Iterator[None]:
-    """So many processes that do nothing but use a processor."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 def _matrices(condition: str, runs: int, until: float) -> Tally:

@@ -27,7 +27,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -102,7 +101,7 @@ class Study:
 
     def run(self) -> dict[str, Any]:
         """Raises SystemExit where a night comes to nothing."""
-        with _busy(self.busy):
+        with _script.busy(self.busy):
             quiet = [self._night(f"night-{n:02}", {}) for n in range(self.nights)]
             slowed = {level: list(self._slowed(level)) for level in self.place.levels}
         counted = [cell for night in quiet[FIRST:] for cell in night]
@@ -242,17 +241,6 @@ def _entry(source: str) -> tuple[str, str]:
 
 def _names(parameters: str) -> list[str]:
     return re.findall(r"(\w+)\s*(?:,|$)", parameters)
-
-
-@contextmanager
-def _busy(count: int) -> Iterator[None]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def _judged(cells: Sequence[CellChange]) -> list[CellChange]:

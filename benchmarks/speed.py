@@ -1,10 +1,10 @@
 """How fast portkern itself is: prints a table and writes results/speed.json.
 
-.venv/bin/python benchmarks/speed.py             commands, a candidate, the matrix, memory
-.venv/bin/python benchmarks/speed.py --commands  only what a user types: cold processes, defaults
-.venv/bin/python benchmarks/speed.py --setup     also `make demo` cold, with uv and with pip
+.venv/bin/python -m benchmarks.speed             commands, a candidate, the matrix, memory
+.venv/bin/python -m benchmarks.speed --commands  only what a user types: cold processes, defaults
+.venv/bin/python -m benchmarks.speed --setup     also `make demo` cold, with uv and with pip
                                                  (downloads everything again)
-.venv/bin/python benchmarks/speed.py --busy      what a user types, beside two busy loops
+.venv/bin/python -m benchmarks.speed --busy      what a user types, beside two busy loops
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks import _script
 from portkern import ops
 from portkern.cells.selection import host_targets
 from portkern.sandbox import session
@@ -48,13 +49,8 @@ def main() -> None:
 
 
 def beside_loops() -> dict[str, float]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-    try:
+    with _script.busy(2):
         return {f"busy_{name}": value for name, value in commands().items()}
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def alone() -> dict[str, float | str]:

@@ -23,11 +23,12 @@ from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 from portkern.evaluator import inputs, statistics
 from portkern.evaluator.build import Failure, StageLimits
+from portkern.evaluator.timed_outputs import poisons
 from portkern.evaluator.workers import Workers
 from portkern.sandbox.message import R, Request
 from portkern.sandbox.session import Answered, Session
 from portkern.toolchain.run_tool import run_tool
-from portkern.worker import output_guards, protocol
+from portkern.worker import protocol
 
 #: Rounds that are counted; the staging between them is not.
 ROUNDS = 5
@@ -161,12 +162,8 @@ class _Rounds:
         memory = self.session.memory
         memory.clear()
         drawn = inputs.draw(op, work, dtype, inputs.BASE)
-        poisons = [
-            output_guards.poison(spec.sizes(work.dims), spec.resolve(dtype))
-            for spec in op.signature.outputs
-        ]
         given = tuple(map(memory.put, drawn))
-        self._ask(protocol.Base((given,), tuple(map(memory.put, poisons))))
+        self._ask(protocol.Base((given,), poisons(op, work, dtype, self.session)))
         self._calls = _PLAN.calls(self.subject.median_us, op.tensor_bytes(work.dims, dtype))
         self._number = 0
 

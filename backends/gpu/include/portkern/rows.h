@@ -8,9 +8,9 @@ constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 struct alignas(16) Pack {
     scalar_t at[VEC];
 };
-template <int V>  // elements of one access
-struct alignas(V * sizeof(scalar_t)) Some {
-    scalar_t at[V];
+template <int V, class T = scalar_t>  // elements of one access
+struct alignas(V * sizeof(T)) Some {
+    T at[V];
 };
 
 // -inf

@@ -24,11 +24,6 @@ struct Product {
     }
 };
 
-template <int V, class T>  // elements of one access
-struct alignas(V * sizeof(T)) Several {
-    T at[V];
-};
-
 // What several blocks summed of the elements of C, side by side.
 __global__ __launch_bounds__(THREADS) void add_parts(const float* __restrict__ parts, scalar_t* c,
                                                      int64_t count, int64_t splits,
@@ -52,9 +47,9 @@ inline void launch_add(const float* parts, scalar_t* c, int64_t count, int64_t s
 // Of `ROWS` rows of B from `row` on, which are all there: loads without conditions.
 template <int ROWS, int M, int V, class T>
 __device__ __forceinline__ void add_rows(float (&total)[M][V], const Product<T>& all,
-                                         const scalar_t* a, const Several<V, T>* b, int64_t width,
+                                         const scalar_t* a, const Some<V, T>* b, int64_t width,
                                          int64_t row) {
-    Several<V, T> values[ROWS];
+    Some<V, T> values[ROWS];
 #pragma unroll
     for (int u = 0; u < ROWS; ++u) values[u] = b[(row + u) * width];
 #pragma unroll
@@ -86,7 +81,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all
     const int64_t width = all.n / V, column = blockIdx.x % tiles * wide + x;
     const Part part((all.k + DEEP - 1) / DEEP, splits, split);
     const scalar_t* a = all.a + batch * all.m * all.k;
-    const auto* b = reinterpret_cast<const Several<V, T>*>(all.b + batch * all.k * all.n) + column;
+    const auto* b = reinterpret_cast<const Some<V, T>*>(all.b + batch * all.k * all.n) + column;
     float total[M][V] = {};
     for (int64_t group = part.first + y; column < width && group < part.last; group += tall) {
         const int64_t row = group * DEEP;
