@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel
@@ -41,7 +41,7 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     return Kernel(opened, launch)
 
 
-def import_function(path: Path, request: Build) -> Callable[..., Any]:
+def import_function(path: Path, request: Build) -> Callable[..., object]:
     """The function of that name in the module at ``path``; raises BuildError without one."""
     name = request.candidate.entry
     spec = importlib.util.spec_from_file_location(f"portkern_candidate_{name}", path)
@@ -54,7 +54,7 @@ def import_function(path: Path, request: Build) -> Callable[..., Any]:
         raise BuildError(f"{path.name} cannot be imported: {error}") from error
     if not callable(getattr(module, name, None)):
         raise BuildError(f"The source defines no function {name!r}; expected {_call(request)}")
-    function: Callable[..., Any] = getattr(module, name)
+    function: Callable[..., object] = getattr(module, name)
     return function
 
 

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel, Missing
@@ -65,7 +65,7 @@ def build(request: Build, workdir: Path) -> Artifact:
     return Artifact(path, "numba")
 
 
-def _import(path: Path, request: Build, *, compiled: bool) -> Callable[..., Any]:
+def _import(path: Path, request: Build, *, compiled: bool) -> Callable[..., object]:
     """The kernel's function. Raises BuildError with Numba's words."""
     _import_numba(request.target)
     from numba.core.errors import NumbaError
@@ -79,7 +79,7 @@ def _import(path: Path, request: Build, *, compiled: bool) -> Callable[..., Any]
     return function
 
 
-def _compile(function: Callable[..., Any], request: Build) -> None:
+def _compile(function: Callable[..., object], request: Build) -> None:
     """Compile for the request's types now, and not in a call."""
     import numba
 

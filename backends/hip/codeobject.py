@@ -45,11 +45,11 @@ def kernels(path: Path) -> tuple[KernelObject, ...]:
     return tuple(map(_object, _facts(path)))
 
 
-def _facts(path: Path) -> list[dict[str, Any]]:
+def _facts(path: Path) -> list[dict[str, object]]:
     metadata = elf.note(path, _METADATA)
     if metadata is None:
         raise BuildError(f"{path.name} has no AMDGPU metadata, expected an AMD code object")
-    listed: list[dict[str, Any]] = _Reader(metadata).value().get("amdhsa.kernels", [])
+    listed: list[dict[str, object]] = _Reader(metadata).value().get("amdhsa.kernels", [])
     return listed
 
 

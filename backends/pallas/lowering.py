@@ -115,7 +115,7 @@ def _abstract_device(target: Target) -> AbstractContextManager[object]:
     return jax.sharding.use_abstract_mesh(mesh)
 
 
-def _custom_calls(operation: ir.Operation) -> Iterator[Any]:
+def _custom_calls(operation: ir.Operation) -> Iterator[object]:
     if operation.name == "stablehlo.custom_call":
         target: Any = operation.attributes["call_target_name"]  # attributes are typed by their base
         if target.value == _CUSTOM_CALL:

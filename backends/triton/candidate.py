@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Build
@@ -19,7 +18,7 @@ _FRAMES = 12
 _WITHIN = re.compile(r"at (\d+):\d+:")
 
 
-def import_entry(path: Path, entry: str) -> Callable[..., Any]:
+def import_entry(path: Path, entry: str) -> Callable[..., object]:
     """The candidate's host function. Raises BuildError for a file without it, and whatever the
     file raises."""
     name = f"portkern_candidate_{path.stem}"

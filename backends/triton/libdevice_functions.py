@@ -28,8 +28,8 @@ def in_numpy(target: Target) -> None:
                 setattr(module, name, _function(name))
 
 
-def _function(name: str) -> Callable[..., Any]:
-    def call(*arguments: Any, **_: Any) -> Any:
+def _function(name: str) -> Callable[..., object]:
+    def call(*arguments: object, **_: object) -> object:
         import numpy as np
         from triton import language as tl
         from triton.runtime.interpreter import TensorHandle, interpreter_semantic
@@ -46,7 +46,7 @@ def _function(name: str) -> Callable[..., Any]:
     return call
 
 
-def _computed(name: str, values: Sequence[Any]) -> Any:
+def _computed(name: str, values: Sequence[Any]) -> object:
     import numpy as np
     from scipy import special
 

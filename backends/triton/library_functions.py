@@ -59,7 +59,7 @@ def answer_all(file: Path, answered: Answer) -> int:
     return 0
 
 
-def _say(answer: Mapping[str, Any]) -> None:
+def _say(answer: Mapping[str, object]) -> None:
     sys.stdout.write(f"\n{json.dumps(answer)}\n")
     sys.stdout.flush()
 
@@ -80,19 +80,19 @@ def as_on(target: Target) -> Iterator[None]:
         torch.version.hip = before
 
 
-def function_of(root: str, request: Mapping[str, Any]) -> Any:
+def function_of(root: str, request: Mapping[str, Any]) -> object:
     """With its decorators."""
     return getattr(_module(Path(root), request["path"]), request["kernel"])
 
 
-def plain(function: Any) -> Any:
+def plain(function: object) -> Any:
     """Without the autotuner and heuristics around it."""
     while hasattr(function, "fn") and hasattr(function.fn, "arg_names"):
         function = function.fn
     return function
 
 
-def _compiled(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, Any]:
+def _compiled(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, object]:
     import triton
     from triton.compiler import ASTSource
 
@@ -115,7 +115,7 @@ def _compiled(root: str, request: Mapping[str, Any], each_s: float) -> dict[str,
     return {"resources": _resources(made, target)}
 
 
-def _resources(made: Any, target: Target) -> dict[str, Any]:
+def _resources(made: Any, target: Target) -> dict[str, object]:
     threads = made.metadata.num_warps * (target.warp or 64)
     used = amd_resources(made.metadata.name, made.asm["amdgcn"], made.metadata.shared, threads)
     return {

@@ -50,7 +50,7 @@ def main() -> int:
     return answer_all(Path(sys.argv[1]), _interpreted)
 
 
-def _interpreted(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, Any]:
+def _interpreted(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, object]:
     from triton import language as tl
 
     target = targets.load(request["target"])
@@ -79,7 +79,7 @@ def _scalar(value: object) -> object:
     return tl.core.dtype.__call__(tl.float32, value) if isinstance(value, float) else value
 
 
-def _called(type_: Any, value: Any, **_: Any) -> Any:
+def _called(type_: object, value: object, **_: object) -> object:
     """``tl.float32(0.0)``, which the compiler has."""
     from triton import language as tl
     from triton.runtime.interpreter import TensorHandle, interpreter_semantic
@@ -90,7 +90,7 @@ def _called(type_: Any, value: Any, **_: Any) -> Any:
     return tl.core.tensor(TensorHandle(np.array([number], _TYPES[str(type_)]), type_), type_)
 
 
-def _heuristics(function: Any, arguments: Mapping[str, object]) -> dict[str, object]:
+def _heuristics(function: object, arguments: Mapping[str, object]) -> dict[str, object]:
     """What code of the library computes from a launch's arguments."""
     values: dict[str, object] = {}
     while hasattr(function, "fn") and hasattr(function, "arg_names"):
@@ -195,8 +195,8 @@ class _Memory:
 
     def _checked(
         self, original: Callable[..., Any], address: int, mask: int | None, writes: bool
-    ) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+    ) -> Callable[..., object]:
+        def call(*args: Any) -> object:
             places = np.asarray(args[address].data, np.uint64)
             if mask is not None:
                 active = np.broadcast_to(np.asarray(args[mask].data, bool), places.shape)
@@ -220,7 +220,7 @@ class _Memory:
             if writes:
                 buffer.written[at] = True
 
-    def told(self) -> dict[str, dict[str, Any]]:
+    def told(self) -> dict[str, dict[str, object]]:
         """What was written, by parameter; of much, a part and a digest of where it lies."""
         return {
             buffer.name: _told(buffer.values, np.flatnonzero(buffer.written), buffer.type)
@@ -229,7 +229,7 @@ class _Memory:
         }
 
 
-def _told(values: Array, places: npt.NDArray[np.intp], type_: str) -> dict[str, Any]:
+def _told(values: Array, places: npt.NDArray[np.intp], type_: str) -> dict[str, object]:
     shown = places[:: max(1, len(places) // _MOST_TOLD)]
     return {
         "type": {"bool": "uint8", "": "bfloat16"}.get(type_, type_),
@@ -260,7 +260,7 @@ class _Lines:
     def _called(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
         return self._line if frame.f_code is self._code else None
 
-    def _line(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+    def _line(self, frame: FrameType, event: str, arg: object) -> Callable[..., object]:
         self.seen.add(frame.f_lineno)
         return self._line
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
@@ -124,7 +124,7 @@ class Strategy(Protocol):
         attempts. There may be fewer attempts than were asked for."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """As JSON holds it; :meth:`load_state_dict` takes it back."""
         ...
 

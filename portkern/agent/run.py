@@ -77,7 +77,7 @@ class RunPlan:
         """What a run cannot be resumed without: all but its budgets, where replies come from and
         how long they are waited for."""
         task = self.task
-        plain: dict[str, Any] = json.loads(
+        plain: dict[str, object] = json.loads(
             json.dumps(
                 {
                     "op": task.op.digest,
@@ -362,7 +362,7 @@ def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
 def recorded(folder: Path) -> dict[str, Any]:
     """What decided the run in ``folder``. Raises ConfigError."""
     try:
-        decided: dict[str, Any] = json.loads((folder / DECIDED).read_text(encoding="utf-8"))
+        decided: dict[str, object] = json.loads((folder / DECIDED).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"replay={folder}: got no run there ({error}); expected the folder of one"

@@ -40,7 +40,7 @@ _ONE_OUTPUT = re.compile(r"return \((\w+),\)")
 
 def load(
     module: torch.nn.Module | Callable[..., Any],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     *,
     name: str = "",
     folder: str | Path = "operators",
@@ -71,7 +71,7 @@ def load(
     return from_torch.load(str(path))
 
 
-def source(module: torch.nn.Module | Callable[..., Any], inputs: Sequence[Any]) -> str:
+def source(module: torch.nn.Module | Callable[..., object], inputs: Sequence[Any]) -> str:
     """The file's text. Raises ConfigError."""
     exported = _exported(module, inputs)
     _check(exported, _title(module))
@@ -110,7 +110,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _exported(
-    module: torch.nn.Module | Callable[..., Any], inputs: Sequence[Any]
+    module: torch.nn.Module | Callable[..., object], inputs: Sequence[Any]
 ) -> ExportedProgram:
     """With all sizes of inputs symbolic, or if that cannot be, none."""
     import torch
@@ -137,7 +137,7 @@ def _exported(
     )
 
 
-def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
+def _as_module(function: Callable[..., object]) -> torch.nn.Module:
     """Its forward is the function itself, so that the graph has its parameters' names."""
     import torch
 

@@ -36,7 +36,7 @@ class RayFleet:
         self._ray, self._note = ray, note
         self.refused: dict[str, str] = {}
         self._accepted: dict[str, Node] = {}
-        self._asked: dict[str, Any] = {}
+        self._asked: dict[str, object] = {}
         self._gpus: dict[str, float] = {}
         started = {} if address else {"resources": remote.resources(), "include_dashboard": False}
         try:
@@ -105,7 +105,9 @@ class RayFleet:
         claimed = {"resources": {OWNER: 1}, "num_gpus": self._gpus[node.id]}
         return self._call(remote.run_slice, node.id, document, **claimed)
 
-    def _call(self, function: Callable[..., Any], node_id: str, *given: Any, **claimed: Any) -> Any:
+    def _call(
+        self, function: Callable[..., object], node_id: str, *given: object, **claimed: object
+    ) -> object:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         there = NodeAffinitySchedulingStrategy(node_id, soft=False)

@@ -104,7 +104,7 @@ class SlurmFleet:
                 self._nodes.append(Node(name, name, frozenset(partition.targets)))
                 self._executors[name] = executor
 
-    def _executor(self, submitit: Any, cluster: SlurmCluster, partition: Partition) -> Any:
+    def _executor(self, submitit: Any, cluster: SlurmCluster, partition: Partition) -> object:
         try:
             executor = submitit.AutoExecutor(self._folder / partition.name, cluster.cluster)
         except RuntimeError as error:

@@ -90,7 +90,7 @@ def read(path: Path) -> Run:
     return Run(path, tuple(samples), tuple(problems))
 
 
-def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, Any]], list[str]]:
+def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, object]], list[str]]:
     """By problem and sample, and what is wrong with the others."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -100,7 +100,7 @@ def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, Any]], list
         return {}, [f"{file.name} is no JSON: {error}"]
     if not isinstance(data, dict):
         return {}, [f"{file.name} holds a {type(data).__name__}, expected results by problem"]
-    results: dict[tuple[int, int], Mapping[str, Any]] = {}
+    results: dict[tuple[int, int], Mapping[str, object]] = {}
     problems = []
     for problem, entries in data.items():
         if not problem.isdecimal():

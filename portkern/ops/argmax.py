@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any) -> Any:
+def run(x: torch.Tensor) -> torch.Tensor:
     return x.argmax(dim=-1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SHAPE = ("batch", "heads", "length", "dim")
 
 
-def run(q: Any, k: Any, v: Any) -> Any:
+def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)

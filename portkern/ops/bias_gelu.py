@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, bias: Any) -> Any:
+def run(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     import torch
 
     x = x + bias
     if x.dtype == torch.float64:  # where 1 is added to erf, the lower tail is lost
-        return 0.5 * x * torch.special.erfc(-x * 0.5**0.5)
+        tail: torch.Tensor = torch.special.erfc(-x * 0.5**0.5)
+        return 0.5 * x * tail
     return torch.nn.functional.gelu(x)
 
 

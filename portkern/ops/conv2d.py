@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops import _conv
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature
 
+if TYPE_CHECKING:
+    import torch
 
-def run(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+
+def run(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, stride: int, padding: int
+) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.conv2d(x, weight, bias, stride, padding)

@@ -6,16 +6,25 @@ Windows are square, without padding; ``window`` and ``pool_stride`` are the pool
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops import _conv
 from portkern.ops._sizes import windows, workloads
 from portkern.spec.op import Op, Scalar, ScalarSpec, Signature
 
+if TYPE_CHECKING:
+    import torch
+
 
 def run(
-    x: Any, weight: Any, bias: Any, stride: int, padding: int, window: int, pool_stride: int
-) -> Any:
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    stride: int,
+    padding: int,
+    window: int,
+    pool_stride: int,
+) -> torch.Tensor:
     import torch
 
     y = torch.nn.functional.conv2d(x, weight, bias, stride, padding)

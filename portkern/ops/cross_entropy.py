@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(logits: Any, target: Any) -> Any:
+def run(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.cross_entropy(logits, target, reduction="none")

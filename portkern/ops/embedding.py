@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
 from portkern.spec.op import ITEMSIZE, Op, Signature, TensorSpec
 
+if TYPE_CHECKING:
+    import torch
 
-def run(table: Any, index: Any) -> Any:
+
+def run(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.embedding(index, table)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import cancelling_product, whole_product
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
 
+if TYPE_CHECKING:
+    import torch
 
-def run(a: Any, b: Any) -> Any:
+
+def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return a @ b
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import windows, workloads
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, window: int, stride: int, padding: int) -> Any:
+def run(x: torch.Tensor, window: int, stride: int, padding: int) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.max_pool2d(x, window, stride, padding)

@@ -5,14 +5,17 @@ What becomes of a NaN is left open: a comparison keeps it, the maximum of C and 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import infinite
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
 
+if TYPE_CHECKING:
+    import torch
 
-def run(x: Any) -> Any:
+
+def run(x: torch.Tensor) -> torch.Tensor:
     return x.relu()
 
 

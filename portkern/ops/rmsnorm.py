@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, weight: Any, eps: float) -> Any:
+def run(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)

@@ -5,7 +5,7 @@ Cosines and sines come as float32 tables of (tokens, half), as models keep them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, cos: Any, sin: Any) -> Any:
+def run(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     import torch
 
     cos, sin = cos[:, None], sin[:, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, index: Any, src: Any) -> Any:
+def run(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
     import torch
 
     wide = torch.promote_types(x.dtype, torch.float32)  # halves would round every partial sum
     return x.to(wide).index_add(0, index, src.to(wide)).to(x.dtype)
 
 
-def framework(x: Any, index: Any, src: Any) -> Any:
+def framework(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
     return x.index_add(0, index, src)
 
 

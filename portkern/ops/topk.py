@@ -4,7 +4,7 @@ come first. A NaN is the largest."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.ops._adversaries import special
 from portkern.ops._sizes import workloads
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def run(x: Any, k: int) -> Any:
+def run(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     values, indices = x.sort(dim=-1, descending=True, stable=True)
     return values[:, :k].contiguous(), indices[:, :k].contiguous()
 
 
-def framework(x: Any, k: int) -> Any:
-    return tuple(x.topk(k, dim=-1))
+def framework(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    values, indices = x.topk(k, dim=-1)
+    return values, indices
 
 
 def level(kind: torch.dtype, generator: torch.Generator, x: torch.Tensor) -> tuple[torch.Tensor]:

@@ -133,7 +133,7 @@ class _Mistake(ValueError):
 
 def _value(
     node: yaml.Node, place: Place, lines: dict[Place, int], within: tuple[yaml.Node, ...] = ()
-) -> Any:
+) -> object:
     """Plain values of YAML's nodes, whose lines go to ``lines``; lists are tuples."""
     line = node.start_mark.line + 1
     lines.setdefault(place, line)
@@ -145,7 +145,7 @@ def _value(
     if not isinstance(node, yaml.MappingNode):
         loader = yaml.SafeLoader("")
         return loader.construct_object(node)
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     for key_node, value_node in node.value:
         key, at = str(key_node.value), key_node.start_mark.line + 1
         if key in data:

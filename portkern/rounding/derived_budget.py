@@ -113,7 +113,7 @@ class Derivation:
         with sdpa_kernel(SDPBackend.MATH), replay:
             return self.reference(given)
 
-    def _replay(self, trace: Trace, noise: Any, wide: Sequence[torch.Tensor]) -> Any:
+    def _replay(self, trace: Trace, noise: object, wide: Sequence[torch.Tensor]) -> Any:
         return self._run(trace, noise, wide)
 
     def _moved(
@@ -157,7 +157,7 @@ class Derivation:
         return [m if _is_short(one) else None for m, one in zip(moved, self.own, strict=True)]
 
     def _integers(
-        self, trace: Trace, noise: Any, wide: Sequence[torch.Tensor], count: int
+        self, trace: Trace, noise: object, wide: Sequence[torch.Tensor], count: int
     ) -> tuple[tuple[torch.Tensor, ...], ...]:
         """What indices, counts and comparisons come to where a value is within its budget of
         another. The inputs stay as they are: what hangs on them alone is exact."""

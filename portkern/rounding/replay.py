@@ -19,6 +19,7 @@ from typing import Any
 import torch  # noqa: TID253 - imported where a budget is derived, by derived_budget alone
 from torch import Tensor  # noqa: TID253
 from torch._decomp import decomposition_table  # noqa: TID253
+from torch._ops import OpOverload  # noqa: TID253
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: TID253
 
@@ -183,7 +184,13 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         copies = [one.clone() for one in inputs]
         return [self._relative(copy, INPUT) if _is_float(copy) else copy for copy in copies]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         name = base_name(func)
         mutates = func._schema.is_mutable
@@ -199,7 +206,9 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return _stored(made, func, args, kwargs)
         return self._disturbed(func, name, args, kwargs)
 
-    def _disturbed(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    def _disturbed(
+        self, func: OpOverload, name: str, args: tuple[Any, ...], kwargs: Mapping[str, object]
+    ) -> Any:
         rule = SUM_ERRORS.get(name) if func.namespace in ("aten", "prims") else None
         in_place = func.overloadpacket.__name__.endswith("_")
         before = args[0].clone() if rule is not None and in_place else args[0] if args else None
@@ -266,7 +275,13 @@ class Stored(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.dtypes, self.noise, self._place = dtypes, noise, 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = base_name(func)
@@ -288,13 +303,13 @@ class Unlike(RuntimeError):
     """A reference does other operations in the cell's dtype than in float64."""
 
 
-def base_name(func: Any) -> str:
+def base_name(func: OpOverload) -> str:
     """Of the operation, in place or not."""
     return str(func.overloadpacket.__name__).rstrip("_")
 
 
 @cache
-def is_pointwise(func: Any) -> bool:
+def is_pointwise(func: OpOverload) -> bool:
     """In place or not, of which only the second may be tagged."""
     if torch.Tag.pointwise in func.tags:
         return True
@@ -303,7 +318,9 @@ def is_pointwise(func: Any) -> bool:
     return twin is not None and torch.Tag.pointwise in twin.tags
 
 
-def _is_exact(func: Any, name: str, args: Any, kwargs: Any) -> bool:
+def _is_exact(
+    func: OpOverload, name: str, args: tuple[Any, ...], kwargs: Mapping[str, object]
+) -> bool:
     if func.is_view or func.namespace not in ("aten", "prims"):
         return bool(func.is_view)
     if name in ("scatter_reduce", "index_reduce"):
@@ -314,32 +331,34 @@ def _is_exact(func: Any, name: str, args: Any, kwargs: Any) -> bool:
 
 
 @cache
-def _parts_of(func: Any, name: str) -> Callable[..., Any] | None:
+def _parts_of(func: OpOverload, name: str) -> Callable[..., object] | None:
     """What the operation is made of, where others compute it by parts."""
     if func.namespace not in ("aten", "prims"):
         return None
     if name in _REWRITTEN:
         return _REWRITTEN[name]
     if func.has_kernel_for_dispatch_key(_COMPOSITE):  # reached from within a decomposition only
-        composite: Callable[..., Any] = func.decompose
+        composite: Callable[..., object] = func.decompose
         return composite
     if name in SUM_ERRORS or (is_pointwise(func) and name not in _COMPOSED):
         return None
     return decomposition_table.get(func)
 
 
-def _stored(made: Any, func: Any, args: Any, kwargs: Any) -> Any:
+def _stored(
+    made: object, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]
+) -> Any:
     """Where the operation was to write; what else an operation changes, its parts do."""
-    out = kwargs.get("out")
+    out: Any = kwargs.get("out")
     if out is not None:
         return out.copy_(made)
     return args[0].copy_(made) if func.overloadpacket.__name__.endswith("_") else made
 
 
-def _widen(values: Any) -> Any:
+def _widen(values: object) -> Any:
     """float32 inside a reference stands for precision enough; here that is float64."""
 
-    def wide(value: Any) -> Any:
+    def wide(value: object) -> object:
         if isinstance(value, torch.dtype):
             return _WIDENED.get(value, value)
         if isinstance(value, Tensor) and value.dtype in _WIDENED:
@@ -380,7 +399,7 @@ def _is_view_of_all(one: Tensor, whole: Tensor) -> bool:
     return same and one.numel() == whole.numel()
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: object) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
@@ -406,7 +425,7 @@ def _std_mean(*args: Any, **kwargs: Any) -> Any:
 
 
 def _vector_norm(
-    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
+    x: Tensor, ord: Any = 2, dim: object = None, keepdim: bool = False, **_: object
 ) -> Tensor:
     dims = dims_of(x, dim)
     if math.isinf(ord):
@@ -444,7 +463,7 @@ def _trilinear(
     return (a * b * c).sum(over)
 
 
-_REWRITTEN: Mapping[str, Callable[..., Any]] = {
+_REWRITTEN: Mapping[str, Callable[..., object]] = {
     "var_mean": _var_mean,
     "var": lambda *args, **kwargs: _var_mean(*args, **kwargs)[0],
     "std_mean": _std_mean,

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch  # noqa: TID253 - imported where a budget is derived, by derived_budget alone
 from torch import Tensor  # noqa: TID253
+from torch._ops import OpOverload  # noqa: TID253
 
 UNIT = 2.0**-24
 #: Of the largest partial sum and of the terms' 2-norm, per roundoff.
@@ -68,7 +69,9 @@ def dims_of(x: Tensor, dim: Any) -> list[int]:
     return [d % x.ndim for d in given] if x.ndim else []
 
 
-def of_sum(func: Any, out: Tensor, x: Tensor, dim: Any = None, *_: Any, **__: Any) -> Tensor:
+def of_sum(
+    func: OpOverload, out: Tensor, x: Tensor, dim: object = None, *_: object, **__: object
+) -> Tensor:
     """Of sum, mean and nansum."""
     dims = dims_of(x, dim)
     n = math.prod(x.shape[d] for d in dims)
@@ -108,7 +111,7 @@ def _parts(rows: Tensor) -> Iterator[Tensor]:
         yield rows[start : start + step]
 
 
-def of_scan(func: Any, out: Tensor, x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
+def of_scan(func: OpOverload, out: Tensor, x: Tensor, dim: int, *_: object, **__: object) -> Tensor:
     """Of cumsum: as of the sum of each prefix."""
     x = x.detach()
     if not x.ndim or not x.numel():
@@ -122,7 +125,7 @@ def of_scan(func: Any, out: Tensor, x: Tensor, dim: int, *_: Any, **__: Any) -> 
 
 
 def of_running_product(
-    func: Any, out: Tensor, x: Tensor, dim: Any = None, *_: Any, **__: Any
+    func: OpOverload, out: Tensor, x: Tensor, dim: Any = None, *_: object, **__: object
 ) -> Tensor:
     """Of cumprod and prod: the relative errors of the factors walk at random."""
     if func.overloadpacket is torch.ops.aten.cumprod:
@@ -131,7 +134,9 @@ def of_running_product(
     return out.abs() * math.sqrt(max(n, 1))
 
 
-def of_product(func: Any, out: Tensor, a: Tensor, b: Tensor, *_: Any, **__: Any) -> Tensor:
+def of_product(
+    func: OpOverload, out: Tensor, a: Tensor, b: Tensor, *_: object, **__: object
+) -> Tensor:
     """Of a matrix product, over the last axis of ``a`` and the last but one of ``b``."""
     (a, scale_a), (b, scale_b) = _normalised(a), _normalised(b)
     n = a.shape[-1]
@@ -150,7 +155,7 @@ def of_product(func: Any, out: Tensor, a: Tensor, b: Tensor, *_: Any, **__: Any)
 
 
 def of_convolution(
-    func: Any, out: Tensor, x: Tensor, weight: Tensor, bias: Any, *rest: Any
+    func: OpOverload, out: Tensor, x: Tensor, weight: Tensor, bias: Any, *rest: object
 ) -> Tensor:
     """Parts are channels; those of groups and of transposed convolutions come as one. Sums may
     begin with the bias."""
@@ -173,7 +178,7 @@ def of_convolution(
     return size + begun(out.detach() - start, start, n)
 
 
-def terms_of(func: Any, a: Tensor, b: Tensor, *rest: Any) -> int:
+def terms_of(func: OpOverload, a: Tensor, b: Tensor, *rest: Any) -> int:
     """How many products an element of a matrix product or of a convolution is the sum of."""
     if func.overloadpacket is not torch.ops.aten.convolution:
         return a.shape[-1]
@@ -197,14 +202,21 @@ def _normalised(x: Tensor) -> tuple[Tensor, float]:
     return (x.double() / scale).float(), scale
 
 
-def of_pool(func: Any, out: Tensor, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+def of_pool(func: OpOverload, out: Tensor, x: Tensor, *rest: object, **kwargs: object) -> Tensor:
     window = max(x.numel() // max(out.numel(), 1), LEAST_WINDOW)
     size: Tensor = func(x.detach().abs(), *rest, **kwargs).double()
     return size * (2 * CHAIN * math.sqrt(window))
 
 
 def of_index_add(
-    func: Any, out: Tensor, x: Tensor, dim: int, index: Tensor, source: Any, *_: Any, **given: Any
+    func: OpOverload,
+    out: Tensor,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Any,
+    *_: object,
+    **given: object,
 ) -> Tensor:
     """Of index_add, scatter_add and scatter_reduce."""
     reduce = given.get("reduce", _[0] if _ else "sum")
@@ -219,7 +231,13 @@ def of_index_add(
 
 
 def of_index_put(
-    func: Any, out: Tensor, x: Tensor, indices: Any, values: Tensor, *_: Any, **__: Any
+    func: OpOverload,
+    out: Tensor,
+    x: Tensor,
+    indices: object,
+    values: Tensor,
+    *_: object,
+    **__: object,
 ) -> Tensor:
     """Of what is accumulated."""
     put, terms = torch.ops.aten.index_put, values.detach().double()
@@ -241,13 +259,13 @@ def _of_added(
     return chain(count, torch.minimum(count, values), largest, norm), count
 
 
-def of_distances(func: Any, out: Tensor, a: Tensor, *_: Any, **__: Any) -> Tensor:
+def of_distances(func: OpOverload, out: Tensor, a: Tensor, *_: object, **__: object) -> Tensor:
     """Of the p-norms of differences: half the relative error of a sum without a sign."""
     return out.detach().abs() * (math.sqrt(max(a.shape[-1], 1)) + 2)
 
 
 def of_embedding_bag(
-    func: Any, out: Tensor, weight: Tensor, indices: Tensor, *rest: Any, **kwargs: Any
+    func: OpOverload, out: Tensor, weight: Tensor, indices: Tensor, *rest: Any, **kwargs: object
 ) -> Tensor:
     """Of the bags' sums or means; of a maximum, 0."""
     given = dict(zip(("offsets", "scale", "mode", "sparse", "weights"), rest, strict=False))

@@ -136,7 +136,7 @@ def arguments(
     pointers: Sequence[int],
     dims: Mapping[str, int],
     scalars: Mapping[str, Scalar],
-) -> Sequence[Any]:
+) -> Sequence[object]:
     """All but the stream, in declared order. ``pointers``: of inputs, then outputs."""
     axes = [dims[axis] for axis in signature.axes]
     values = [scalars[scalar.name] for scalar in signature.scalars]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Scalar, Signature
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
 
     from portkern.spec.json_types import Json, JsonObject
+
+#: A device's own: a torch tensor, an array of another framework, a buffer of OpenCL.
+Buffer: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -162,8 +165,8 @@ class Artifact:
 class Call:
     """The arguments of one launch; buffers belong to the kernel's :class:`Device`."""
 
-    inputs: Sequence[Any]
-    outputs: Sequence[Any]
+    inputs: Sequence[Buffer]
+    outputs: Sequence[Buffer]
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
 
@@ -171,13 +174,13 @@ class Call:
 class Device(Protocol):
     """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's."""
 
-    def upload(self, host: torch.Tensor) -> Any: ...
-    def refill(self, buffer: Any, host: torch.Tensor) -> Any:
+    def upload(self, host: torch.Tensor) -> Buffer: ...
+    def refill(self, buffer: Buffer, host: torch.Tensor) -> Buffer:
         """``host`` in the memory of ``buffer``, which has its form, where the framework's buffers
         can be written; else in another one."""
         ...
 
-    def download(self, buffer: Any) -> torch.Tensor: ...
+    def download(self, buffer: Buffer) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
 
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
@@ -200,7 +203,7 @@ class Kernel:
     """
 
     device: Device
-    launch: Callable[[Call], Sequence[Any]]
+    launch: Callable[[Call], Sequence[Buffer]]
     findings: Callable[[], Sequence[Mapping[str, Json]]] = tuple
     launches: Callable[[], Mapping[str, int]] | None = None
 

@@ -267,8 +267,8 @@ class Op:
 
     @staticmethod
     def from_torch(
-        module: Callable[..., Any],
-        inputs: Sequence[Any],
+        module: Callable[..., object],
+        inputs: Sequence[object],
         *,
         name: str = "",
         folder: str | Path = "operators",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from portkern.errors import LaunchError
 from portkern.spec.backend import Build
 
+Array = TypeVar("Array")
 #: Of a tuple's elements in a message.
 _MOST = 8
 
@@ -17,10 +18,10 @@ def outputs(
     request: Build,
     dims: Mapping[str, int],
     *,
-    kind: type,
+    kind: type[Array],
     called: str,
     exactly: bool = False,
-) -> Sequence[Any]:
+) -> Sequence[Array]:
     """The arrays that ``result`` is or holds, as many as they are.
 
     Raises LaunchError, which says what is expected, where one is no ``kind`` (``exactly``: nor

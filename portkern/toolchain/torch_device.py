@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,12 @@ class TorchDevice:
 
         if self.gpu:
             torch.cuda.empty_cache()
+
+    def read(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Each of them whole, in order: what fits is in the caches of this processor then, wherever
+        it was made."""
+        for tensor in tensors:
+            self._sum(tensor)
 
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)

@@ -9,10 +9,11 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from portkern.errors import BackendUnavailable, BuildError, ToolError
 from portkern.spec.backend import Missing
@@ -21,6 +22,8 @@ from portkern.toolchain.make_once import make_once
 from portkern.toolchain.run_tool import cache_root, package_dir, package_version, run_tool
 
 TIMEOUT_S = 300.0
+#: Texts or files, as torch takes them.
+Texts: TypeAlias = str | Sequence[str] | None
 _HEADER = "torch/extension.h"
 _BINDING = re.compile(r"\bPYBIND11_MODULE\s*\(")
 
@@ -56,14 +59,14 @@ def install(compiler: Compiler, march: str, folder: Path) -> None:
     """Put :class:`ExtensionBuilder` into the place of torch's ``load_inline`` and ``load``."""
     if isinstance(lacks := missing(), Missing):
         raise BackendUnavailable(str(lacks))
-    take_over(ExtensionBuilder(compiler, march, folder))
+    builder = ExtensionBuilder(compiler, march, folder)
+    take_over(builder.load_inline, builder.load)
 
 
-def take_over(builder: Any) -> None:
-    """Its ``load_inline`` and ``load`` stand in for torch's, for the rest of the process."""
+def take_over(load_inline: Callable[..., object], load: Callable[..., object]) -> None:
+    """They stand in for torch's, for the rest of the process."""
     cpp_extension: Any = importlib.import_module("torch.utils.cpp_extension")
-    cpp_extension.load_inline = builder.load_inline
-    cpp_extension.load = builder.load
+    cpp_extension.load_inline, cpp_extension.load = load_inline, load
 
 
 class ExtensionBuilder:
@@ -76,20 +79,20 @@ class ExtensionBuilder:
     def load_inline(
         self,
         name: str,
-        cpp_sources: Any = (),
-        cuda_sources: Any = (),
-        functions: Any = None,
+        cpp_sources: Texts = (),
+        cuda_sources: Texts = (),
+        functions: Texts = None,
         extra_cflags: Sequence[str] | None = None,
         *_: object,
         **__: object,
-    ) -> Any:
+    ) -> types.ModuleType:
         """As torch's own; a flag that relaxes floating point has no effect."""
         if cuda_sources:
             raise BuildError(f"load_inline({name!r}) has cuda_sources; expected C++ for a CPU")
         names = list(functions) if isinstance(functions, Mapping) else listed(functions)
         return self._build(name, listed(cpp_sources), names)
 
-    def load(self, name: str, sources: Any, *_: object, **__: object) -> Any:
+    def load(self, name: str, sources: Texts, *_: object, **__: object) -> types.ModuleType:
         """Of files that the candidate wrote itself."""
         try:
             texts = [Path(file).read_text(encoding="utf-8") for file in listed(sources)]
@@ -100,7 +103,7 @@ class ExtensionBuilder:
             ) from error
         return self._build(name, texts, [])
 
-    def _build(self, name: str, texts: Sequence[str], functions: Sequence[str]) -> Any:
+    def _build(self, name: str, texts: Sequence[str], functions: Sequence[str]) -> types.ModuleType:
         self._built += 1
         plain = f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{self._built}"
         text = source_text(name, texts, functions)
@@ -144,14 +147,14 @@ def source_text(name: str, texts: Sequence[str], functions: Sequence[str]) -> st
     return text
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: Texts | Path) -> list[str]:
     """One text, several or none, as torch takes them."""
     if value is None:
         return []
-    return [value] if isinstance(value, str | Path) else list(value)
+    return [str(value)] if isinstance(value, str | Path) else list(value)
 
 
-def _imported(name: str, library: Path) -> Any:
+def _imported(name: str, library: Path) -> types.ModuleType:
     import torch  # noqa: F401 - the library is linked with it
 
     spec = importlib.util.spec_from_file_location(name, library)

@@ -38,7 +38,7 @@ def write(request: Build, workdir: Path) -> Artifact:
     return Artifact(path, "python")
 
 
-def import_class(path: Path, entry: str) -> Callable[..., Any]:
+def import_class(path: Path, entry: str) -> Callable[..., object]:
     """The class in the module at ``path``. Raises BuildError without one, and what the file
     raises."""
     name = f"portkern_candidate_{path.stem}"
@@ -182,7 +182,7 @@ def _plain(signature: Signature) -> ModuleForm:
     return ModuleForm(arguments=tuple(map(Argument, names)))
 
 
-def _owner(model: torch.nn.Module, path: str) -> tuple[dict[str, Any], str, bool] | None:
+def _owner(model: torch.nn.Module, path: str) -> tuple[dict[str, object], str, bool] | None:
     """Where a parameter or buffer is kept, and whether it is a buffer."""
     owner: Any = model
     *parents, name = path.split(".")

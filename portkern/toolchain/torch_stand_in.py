@@ -18,7 +18,7 @@ def passing_for_gpu() -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     tensor: Any = torch.Tensor  # to the type checker its properties are their values
-    answers: Mapping[Any, object] = {
+    answers: Mapping[object, object] = {
         tensor.is_cuda.__get__: True,
         tensor.device.__get__: torch.device("cuda", 0),
         tensor.get_device: 0,
@@ -28,11 +28,11 @@ def passing_for_gpu() -> Iterator[None]:
     class PassingForGpu(TorchFunctionMode):
         def __torch_function__(
             self,
-            func: Callable[..., Any],
+            func: Callable[..., object],
             types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: Mapping[str, Any] | None = None,
-        ) -> Any:
+            args: Sequence[object] = (),
+            kwargs: Mapping[str, object] | None = None,
+        ) -> object:
             if func in answers:
                 return answers[func]
             if func in stays:
@@ -40,7 +40,7 @@ def passing_for_gpu() -> Iterator[None]:
             named = {name: on_host(value) for name, value in (kwargs or {}).items()}
             return func(*map(on_host, args), **named)
 
-    def on_host(value: Any) -> Any:
+    def on_host(value: object) -> object:
         if isinstance(value, torch.device) and value.type == "cuda":
             return torch.device("cpu")
         if isinstance(value, str) and value.partition(":")[0] == "cuda":

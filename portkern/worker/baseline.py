@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.backend import Call
 
@@ -21,7 +21,7 @@ class BaselineLaunch:
     such an answer hangs on the sizes alone and is asked once for each.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     _dims: Mapping[str, int] | None = None
     _views: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,11 @@ def _widened() -> Iterator[None]:
 
     class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            function: Callable[..., object],
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: Mapping[str, object] | None = None,
         ) -> Any:
             given = kwargs or {}
             if given.get("dtype") is torch.float32:

@@ -52,7 +52,7 @@ class Snapshot:
             place: {n: (v, _body(v)) for n, v in vars(owner).items() if isinstance(v, _CODE)}
             for place, owner in self._names.items()
         }
-        self._objects: dict[str, tuple[Any, dict[str, object]]] = {}
+        self._objects: dict[str, tuple[object, dict[str, object]]] = {}
 
     def watch(self, **objects: object) -> None:
         """From now on, their functions too: one of their own goes before one of their class."""
@@ -195,7 +195,7 @@ def _rounding() -> str:
     return known.get(seen, f"unknown, {seen}")
 
 
-def _namespaces() -> Iterator[tuple[str, Any]]:
+def _namespaces() -> Iterator[tuple[str, object]]:
     """Modules and classes whose functions a worker or a baseline calls, by what they are called."""
     yield from (("builtins", builtins), ("time", time), ("json", json), ("gc", gc))
     for name, module in list(sys.modules.items()):

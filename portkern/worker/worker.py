@@ -7,14 +7,12 @@ separate, trusted worker runs the baseline.
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import shutil
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -25,11 +23,12 @@ from portkern.errors import BuildError, ToolError
 from portkern.sandbox.message import Failed
 from portkern.sandbox.shared_memory import SharedMemoryView, Slot
 from portkern.spec import registry
-from portkern.spec.backend import Call, Device, Kernel
+from portkern.spec.backend import Buffer, Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import execution, protocol, references, timed_inputs
 from portkern.worker.baseline import BaselineLaunch
 from portkern.worker.output_guards import margins
+from portkern.worker.processors import Processors
 from portkern.worker.profile import CallProfile
 from portkern.worker.protocol import (
     AnyRequest,
@@ -49,9 +48,6 @@ from portkern.worker.state_snapshot import Snapshot
 
 if TYPE_CHECKING:
     import torch
-
-#: A buffer of the loaded kernel's device: a torch tensor, or an array of another framework.
-Buffer = Any
 
 
 def serve(connection: socket.socket, memory: int) -> None:
@@ -80,7 +76,7 @@ class Worker:
         self._bases: list[list[torch.Tensor]] = []
         self._poisons: list[torch.Tensor] = []
         self._staged: list[Call] = []
-        self._processors = sorted(os.sched_getaffinity(0))
+        self._processors = Processors()
         self._returned: list[Sequence[Buffer]] = []
 
     def answer(self, request: AnyRequest) -> bytes:
@@ -263,6 +259,9 @@ class Worker:
             self._staged.append(Call(inputs, outputs, asked.dims, asked.scalars))
         self._returned = [()] * (calls + 1)
         device.synchronize()
+        if isinstance(device, TorchDevice) and not device.gpu:
+            self._processors.hold()
+            device.read(x for call in self._staged for x in (*call.outputs, *call.inputs))
         return Done()
 
     def _filled(self, tensors: Sequence[torch.Tensor], buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -274,8 +273,8 @@ class Worker:
     def time(self) -> Timed:
         """Time the staged calls one by one, in microseconds; the first is not counted."""
         kernel = self._loaded()
-        if isinstance(kernel.device, TorchDevice) and not kernel.device.gpu:
-            _spread_threads(self._processors)
+        if _on_host(kernel.device):
+            self._processors.spread()
 
         def launch(number: int) -> Callable[[], None]:
             def once() -> None:
@@ -284,6 +283,8 @@ class Worker:
             return once
 
         samples = kernel.device.time([*map(launch, range(len(self._staged)))])
+        if _on_host(kernel.device):
+            self._processors.free()
         return Timed(tuple(samples[1:]))
 
     def idle(self, asked: protocol.Idle) -> Timed:
@@ -317,20 +318,6 @@ class Worker:
         return self._kernel
 
 
-def _spread_threads(processors: Sequence[int]) -> None:
-    """The main thread on the first, the others in turn on the rest: OpenMP's teams, which are made
-    one after the other, then have a processor for each of their threads. A scheduler that puts two
-    of a team on one makes a region take a time slice, a hundred times what it should."""
-    main = os.getpid()
-    others = sorted({int(task.name) for task in Path("/proc/self/task").iterdir()} - {main})
-    if len(processors) < 2 or not others:
-        return
-    os.sched_setaffinity(main, processors[:1])
-    for thread, processor in zip(others, itertools.cycle(processors[1:]), strict=False):
-        with suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(thread, {processor})
-
-
 def form(tensor: torch.Tensor) -> Output:
     return Output(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
@@ -359,6 +346,11 @@ def layout(tensor: Buffer, inputs: Sequence[Buffer], device: Device) -> Layout:
         device="" if tensor.device.type == device.device.type else str(tensor.device),
         input=same[0] if same and tensor.numel() else None,
     )
+
+
+def _on_host(device: Device) -> bool:
+    """Whether calls run on the main thread, or on a team of which it is one."""
+    return isinstance(device, TorchDevice) and not device.gpu
 
 
 def _gpu(device: Device) -> str:

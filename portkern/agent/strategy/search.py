@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -119,7 +119,7 @@ class Search(ABC):
         """Slots that were asked for, without the one that the given kernel comes of."""
         return self.state.asked - (self.given and self.state.asked > 0)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return self.state.model_dump(mode="json")
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:

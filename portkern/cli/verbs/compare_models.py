@@ -27,7 +27,7 @@ SETTINGS = "settings"
 ONE_SHOT = ("single", "best_of_n")
 
 
-def read(models: object) -> dict[str, dict[str, Any]]:
+def read(models: object) -> dict[str, dict[str, object]]:
     """By name the options of each, as ``models=`` has them. Raises ConfigError."""
     if isinstance(models, str) and models:
         models = [models]
@@ -51,7 +51,7 @@ def read(models: object) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _options(name: str, given: object) -> dict[str, Any]:
+def _options(name: str, given: object) -> dict[str, object]:
     if isinstance(given, str):
         return {"model": given}
     if given is None or isinstance(given, Mapping):
@@ -105,7 +105,13 @@ def settings(
 
 
 def compared(
-    name: str, own: Mapping[str, Any], options: GenerateOptions, *, donor: str, n: int, at_once: int
+    name: str,
+    own: Mapping[str, object],
+    options: GenerateOptions,
+    *,
+    donor: str,
+    n: int,
+    at_once: int,
 ) -> ComparedModel:
     """``own`` are the options of its role, over those of ``options``. Raises ConfigError."""
     axes = {axis: dict(getattr(options, axis) or {}) for axis in AXES}

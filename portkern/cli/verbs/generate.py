@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import MISSING
 
@@ -300,7 +299,7 @@ def _sets(given: Names | None, op: Op, ends: Ends) -> list[str]:
     return ["ci", "typical"] if ends == "hardware" or not op.workloads.get("ci") else ["ci"]
 
 
-def _mapping(name: str, value: object, such_as: str) -> dict[str, Any]:
+def _mapping(name: str, value: object, such_as: str) -> dict[str, object]:
     """Raises ConfigError for an option whose keys are free, and that has none."""
     if not isinstance(value, Mapping | None):
         raise ConfigError(f"Got {name}={value!r}, expected a mapping: '{name}={{{such_as}}}'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from portkern.agent.attempt import Attempt
 from portkern.agent.run import GenerationRun
@@ -30,7 +30,9 @@ def ending_of(run: GenerationRun) -> Ending | None:
     return chosen[-1] if chosen else None
 
 
-def found(run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None) -> dict[str, Any]:
+def found(
+    run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None
+) -> dict[str, object]:
     """What a row says of it. ``heldout`` are the records of the last sets, None without any."""
     attempt, store = ending.attempt, run.models.store
     records = _records(run, attempt)
@@ -66,7 +68,7 @@ def _records(run: GenerationRun, attempt: Attempt) -> list[Record]:
     return [known[name] for name in attempt.records if name in known]
 
 
-def _times(run: GenerationRun, records: Sequence[Record]) -> dict[str, Any]:
+def _times(run: GenerationRun, records: Sequence[Record]) -> dict[str, object]:
     """Geometric means over the scored workloads; none where one of them could not be compared."""
     baseline, scored = run.plan.evaluation.baselines[0], run.plan.task.scored
     timed = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.llm.role import DEFAULT, Role, roles
@@ -18,7 +17,7 @@ class RepairPlan:
     """``models`` and ``prices`` as configured. A file is left as it is after ``patience`` attempts
     in a row that made nothing better; ``replay`` is a run's folder, or None."""
 
-    models: Mapping[str, Any]
+    models: Mapping[str, object]
     prices: Mapping[str, object] = field(default_factory=dict)
     budget: GenerationBudget = field(default_factory=GenerationBudget)
     patience: int = 3

@@ -63,7 +63,7 @@ class Layers:
         reasons = "; ".join(f"{name}: {self.missing[name]}" for name in ("namespaces", "landlock"))
         raise OSError(f"{reasons}. {SWITCH}=none runs kernels without, if you trust them")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"active": sorted(self.active), "missing": self.missing}
 
     @classmethod
@@ -84,7 +84,7 @@ class JailPolicy:
     scratch_bytes: int = 1 << 30
     limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "scratch": str(self.scratch),
             "reads": list(map(str, self.reads)),

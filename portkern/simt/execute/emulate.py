@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError, LaunchError, LaunchTimeout
 from portkern.simt.diagnostics import CODES, Diagnostic, Severity
@@ -217,7 +217,7 @@ class Emulator:
     _functions: dict[str, CFuncPtr] = field(default_factory=dict)
     _diagnostics: list[Diagnostic] = field(default_factory=list)
     _launched: Mapping[str, int] = field(default_factory=dict)
-    _counters: list[Mapping[str, Any]] = field(default_factory=list)
+    _counters: list[Mapping[str, object]] = field(default_factory=list)
 
     def open(self, mode: str, library: Path) -> None:
         _runtime()

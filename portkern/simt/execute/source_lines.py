@@ -40,7 +40,7 @@ class Inlined:
     row: Row
 
 
-def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, Any]]]:
+def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, object]]]:
     """The findings of a run, each place once, and its counters, one entry per launch.
 
     A line torn by a crash is the last one and is left out.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from portkern.errors import BuildError
 from portkern.simt.execute import build, runtime_library
@@ -18,6 +17,7 @@ from portkern.simt.torch_extension import bindings
 from portkern.spec.backend import Missing
 from portkern.spec.target import Target
 from portkern.toolchain import torch_extension
+from portkern.toolchain.torch_extension import Texts
 
 #: torch makes CUDA's names of HIP's, or the other way round.
 _LANGUAGE: Language = "cuda"
@@ -43,11 +43,11 @@ class ExtensionBuilder:
     def load_inline(
         self,
         name: str,
-        cpp_sources: Any = (),
-        cuda_sources: Any = (),
-        functions: Any = None,
+        cpp_sources: Texts = (),
+        cuda_sources: Texts = (),
+        functions: Texts = None,
         *_: object,
-        **options: Any,
+        **options: object,
     ) -> InlineExtension:
         """As torch's own; flags of the compilers, and where to build, are of no use here."""
         if options.get("sycl_sources"):
@@ -58,7 +58,7 @@ class ExtensionBuilder:
         )
         return self._build(name, texts, names)
 
-    def load(self, name: str, sources: Any, *_: object, **__: object) -> InlineExtension:
+    def load(self, name: str, sources: Texts, *_: object, **__: object) -> InlineExtension:
         """Of files that the candidate wrote itself."""
         files = sorted(
             map(Path, torch_extension.listed(sources)), key=lambda file: file.suffix != ".cpp"
@@ -102,13 +102,13 @@ class InlineExtension:
         self._builder, self._libraries = builder, libraries
         self.__name__ = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         for library in self._libraries.values():
             getattr(library, name)  # or says which there are
 
-        def call(*given: object, **named: object) -> Any:
+        def call(*given: object, **named: object) -> object:
             import torch
 
             library = self._libraries[self._builder.mode]

@@ -104,7 +104,7 @@ def _construct(
 
     builder = ExtensionBuilder(request.target, wanted, folder)
     emulate.configure(settings(request.target, "cuda") | ExecutorOptions().settings())
-    torch_extension.take_over(builder)
+    torch_extension.take_over(builder.load_inline, builder.load)
     with passing_for_gpu():
         defined = torch_module.import_class(path, request.candidate.entry)
     return builder, torch_module.Module(defined, request, torch.device("cpu"))

@@ -14,7 +14,7 @@ import runpy
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,11 @@ def patch(extensions: Extensions, target: Target) -> Any:
         """Tensors that are to be on the GPU are made on the CPU."""
 
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Callable[..., object],
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: Mapping[str, object] | None = None,
         ) -> Any:
             if func is torch.Tensor.cuda:
                 return args[0]
@@ -157,7 +161,7 @@ def patch(extensions: Extensions, target: Target) -> Any:
     return OnTheHost()
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: object) -> object:
     """A value of an argument, with "cuda" and "cuda:0" made "cpu"."""
     import torch
 

@@ -30,18 +30,18 @@ class OperatorDeclaration:
     """``inputs`` gives the example inputs; ``arguments`` construct a module. ``cases``: lists of
     inputs, of which the example is one."""
 
-    inputs: Callable[[], Sequence[Any]]
-    arguments: Sequence[Any] = ()
-    cases: Callable[[], Sequence[Sequence[Any]]] | None = None
+    inputs: Callable[[], Sequence[object]]
+    arguments: Sequence[object] = ()
+    cases: Callable[[], Sequence[Sequence[object]]] | None = None
 
     @classmethod
     def of_cases(
-        cls, cases: Callable[[], Sequence[Sequence[Any]]], arguments: Sequence[Any] = ()
+        cls, cases: Callable[[], Sequence[Sequence[object]]], arguments: Sequence[object] = ()
     ) -> OperatorDeclaration:
         return cls(lambda: example_of(cases()), arguments, cases)
 
 
-def example_of(cases: Sequence[Sequence[Any]]) -> Sequence[Any]:
+def example_of(cases: Sequence[Sequence[object]]) -> Sequence[object]:
     """The first of those that most others are like, but for sizes. IndexError of none."""
     kinds = [tuple(map(_kind, case)) for case in cases]
     most = Counter(kinds).most_common(1)[0][0]
@@ -56,10 +56,10 @@ def _kind(value: Any) -> tuple[object, ...]:
 
 def operator(
     *,
-    inputs: Callable[[], Sequence[Any]] | None = None,
+    inputs: Callable[[], Sequence[object]] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    cases: Callable[[], Sequence[Sequence[Any]]] | None = None,
-    arguments: Sequence[Any] = (),
+    cases: Callable[[], Sequence[Sequence[object]]] | None = None,
+    arguments: Sequence[object] = (),
 ) -> Callable[[T], T]:
     """Declare a function of tensors, or a ``torch.nn.Module`` constructed with ``arguments``.
 
@@ -71,7 +71,7 @@ def operator(
     if [inputs, shapes, cases].count(None) != 2:
         raise ConfigError("portkern.operator takes one of inputs=, shapes= and cases=")
 
-    def drawn() -> list[Any]:
+    def drawn() -> list[object]:
         import torch
 
         return [torch.randn(tuple(sizes)) for sizes in (shapes or {}).values()]

@@ -53,7 +53,7 @@ class Arguments:
     def kind(self) -> Kind:
         return kind_of(self.example.dtype)
 
-    def of(self, argument: Any) -> Any:
+    def of(self, argument: object) -> Any:
         """A tensor's value, or the number, length or list that it is."""
         if isinstance(argument, torch.fx.Node):
             return self.graph.values[argument]
@@ -67,7 +67,7 @@ class Arguments:
     def size(self, value: Any) -> sympy.Expr:
         return value if isinstance(value, sympy.Expr) else sympy.Integer(int(value))
 
-    def texts(self, values: Any, count: int) -> list[str]:
+    def texts(self, values: object, count: int) -> list[str]:
         """In C, of an option that may stand for all axes."""
         given = values if isinstance(values, list | tuple) else [values]
         texts = [self.lengths.text(self.size(value)) for value in given]
@@ -80,7 +80,7 @@ class Arguments:
         write = self.lengths.text if kind == "int64_t" else self.lengths.number
         return f"({kind}){write(value)}"
 
-    def operand(self, value: Any, kind: Kind) -> Value:
+    def operand(self, value: object, kind: Kind) -> Value:
         """A number is one element of everything."""
         if isinstance(value, Value):
             return value
@@ -93,6 +93,6 @@ class Arguments:
         return made
 
 
-def _varies(given: Any) -> bool:
+def _varies(given: object) -> bool:
     several = given if isinstance(given, list | tuple) else [given]
     return any(isinstance(one, sympy.Basic) and one.free_symbols for one in several)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
@@ -40,7 +39,7 @@ class Elements(Arguments):
             operands[1] = scaled
         return ops.elementwise(self.name, operands, self.shape, self.kind)
 
-    def _within(self, operands: Sequence[Any]) -> Kind:
+    def _within(self, operands: Sequence[object]) -> Kind:
         """The kind that numbers beside tensors are written in."""
         kinds: list[Kind] = [one.kind for one in operands if isinstance(one, Value)]
         if any(map(_is_fraction, operands)) and "double" not in kinds:
@@ -147,7 +146,7 @@ class Elements(Arguments):
     op_iota = op_arange
 
 
-def _is_fraction(value: Any) -> bool:
+def _is_fraction(value: object) -> bool:
     """Whether it is a number, and none of integers."""
     if isinstance(value, sympy.Expr):
         return not value.is_integer

@@ -156,7 +156,7 @@ class _Merging:
             return first
         raise self._refused(values)
 
-    def _number(self, values: Sequence[Any]) -> Any:
+    def _number(self, values: Sequence[object]) -> object:
         first = values[0]
         if all(value == first or value != value != first != first for value in values):
             return first
@@ -192,7 +192,7 @@ class _Merging:
         made: sympy.Expr = first.func(*parts)
         return made
 
-    def _refused(self, values: Sequence[Any]) -> Unwritable:
+    def _refused(self, values: Sequence[object]) -> Unwritable:
         """Of those that differ, the first two."""
         other = next(n for n, value in enumerate(values) if str(value) != str(values[0]))
         (was, now), (at, then) = (

@@ -139,7 +139,7 @@ class Graph:
 
     # ---- operations
 
-    def _called(self, reading: Reading) -> Any:
+    def _called(self, reading: Reading) -> object:
         target = reading.node.target
         if target is operator.getitem:
             return self.values[reading.args[0]][reading.args[1]]
@@ -181,7 +181,7 @@ def _missing(name: str) -> Callable[[Body, Index], str]:
 class Call(Elements, Places, Sums):
     """One operation, by its name."""
 
-    def value(self) -> Any:
+    def value(self) -> object:
         method = getattr(self, f"op_{self.name}", None)
         made = method() if method is not None else self._elementwise()
         if made is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sympy
 
@@ -28,7 +27,7 @@ class Lengths:
     names: Mapping[sympy.Symbol, str]
     known: Mapping[sympy.Symbol, sympy.Expr]
 
-    def of(self, length: Any) -> sympy.Expr:
+    def of(self, length: object) -> sympy.Expr:
         """Of an int, or of a symbolic number."""
         return symbols.size_of(length).xreplace(dict(self.known))
 

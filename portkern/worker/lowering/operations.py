@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import sympy
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
@@ -23,6 +22,8 @@ from portkern.worker.lowering.body import (
 )
 from portkern.worker.lowering.lengths import Lengths
 
+#: Lengths of the axes.
+Shape = Sequence[sympy.Expr]
 #: What an operation beyond the four of arithmetic costs, as many of those.
 DEAR = 8
 _CHEAP = frozenset(
@@ -67,7 +68,7 @@ def constant(number: float | bool, kind: Kind) -> Value:
     return Value((), kind, lambda body, index: scalar(number, kind))
 
 
-def elementwise(name: str, operands: Sequence[Value], shape: Any, kind: Kind) -> Value | None:
+def elementwise(name: str, operands: Sequence[Value], shape: Shape, kind: Kind) -> Value | None:
     """None where it is no such operation."""
     within: Kind = kind
     if name in pointwise.COMPARING:
@@ -89,7 +90,7 @@ def elementwise(name: str, operands: Sequence[Value], shape: Any, kind: Kind) ->
     return Value(tuple(shape), kind, load, cost)
 
 
-def where(condition: Value, yes: Value, no: Value, shape: Any, kind: Kind) -> Value:
+def where(condition: Value, yes: Value, no: Value, shape: Shape, kind: Kind) -> Value:
     parts = [broadcast(condition.cast("bool"), shape)]
     parts += [broadcast(side.cast(kind), shape) for side in (yes, no)]
 
@@ -115,7 +116,9 @@ def permuted(value: Value, order: Sequence[int]) -> Value:
     return Value(tuple(value.shape[p] for p in places), value.kind, load, value.cost)
 
 
-def moved(value: Value, shape: Any, places: Callable[[Body, Index], Index], cost: int = 0) -> Value:
+def moved(
+    value: Value, shape: Shape, places: Callable[[Body, Index], Index], cost: int = 0
+) -> Value:
     """The element at an index is another's place."""
     return Value(
         tuple(shape),
@@ -130,7 +133,7 @@ def along(dim: int, index: Index, counter: str) -> Index:
 
 
 def within(
-    value: Value, shape: Any, steps: Sequence[tuple[int, str]], lengths: Lengths, fill: str
+    value: Value, shape: Shape, steps: Sequence[tuple[int, str]], lengths: Lengths, fill: str
 ) -> Value:
     """``fill`` where ``index`` less ``offset`` is outside of ``value``; ``steps`` are axes and
     their offsets."""
@@ -155,7 +158,7 @@ def guarded(body: Body, condition: str, value: Value, index: Index, otherwise: s
     return name
 
 
-def joined(values: Sequence[Value], dim: int, shape: Any, lengths: Lengths, kind: Kind) -> Value:
+def joined(values: Sequence[Value], dim: int, shape: Shape, lengths: Lengths, kind: Kind) -> Value:
     parts = [value.cast(kind) for value in values]
 
     def load(body: Body, index: Index) -> str:
@@ -292,7 +295,7 @@ def extreme(
     return Value(tuple(shape), made, folded(fold, lengths), fold=fold)
 
 
-def product(a: Value, b: Value, shape: Any, kind: Kind, lengths: Lengths) -> Value:
+def product(a: Value, b: Value, shape: Shape, kind: Kind, lengths: Lengths) -> Value:
     """Of matrices, over the last axis of ``a`` and the last but one of ``b``; ``shape`` may have
     batches, which both have."""
 
@@ -320,7 +323,7 @@ def convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    shape: Any,
+    shape: Shape,
     lengths: Lengths,
     *,
     stride: Sequence[str],
@@ -377,7 +380,7 @@ def convolution(
 
 def pooled(
     x: Value,
-    shape: Any,
+    shape: Shape,
     lengths: Lengths,
     *,
     window: Sequence[str],
@@ -445,5 +448,5 @@ def pooled(
     return Value(tuple(shape), kind, load)
 
 
-def pairs(values: Sequence[Any]) -> list[tuple[Any, Any]]:
+def pairs(values: Sequence[object]) -> list[tuple[object, object]]:
     return list(zip(values[::2], values[1::2], strict=True))

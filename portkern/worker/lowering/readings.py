@@ -32,7 +32,7 @@ class Reading:
 
     node: torch.fx.Node
     args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    kwargs: Mapping[str, object]
     example: Any
 
 
@@ -59,7 +59,7 @@ def _is_same(node: torch.fx.Node) -> bool:
     return packet is not None and packet.__name__ in _SAME
 
 
-def _resolved(value: Any, lengths: Lengths) -> Any:
+def _resolved(value: object, lengths: Lengths) -> Any:
     match value:
         case torch.fx.Node():
             if _is_same(value):

@@ -94,7 +94,7 @@ class Sums(Arguments):
         made = normal if weight is None else self._made("mul", normal, weight)
         return [made if bias is None else self._made("add", made, bias)]
 
-    def _extreme(self, sign: str) -> Any:
+    def _extreme(self, sign: str) -> object:
         value = self.graph.loaded(self.get("self"))
         dim, keep = self.arguments.get("dim"), bool(self.arguments.get("keepdim", False))
         if isinstance(self.example, tuple | list):
@@ -105,10 +105,10 @@ class Sums(Arguments):
         which = self.name.startswith("arg")
         return self.graph.kept(ops.extreme(value, dim, keep, sign, self.lengths, which))
 
-    def op_max(self) -> Any:
+    def op_max(self) -> object:
         return self._extreme(">")
 
-    def op_min(self) -> Any:
+    def op_min(self) -> object:
         return self._extreme("<")
 
     op_argmax, op_argmin = op_max, op_min

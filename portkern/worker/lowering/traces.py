@@ -33,7 +33,7 @@ class Traces:
     programs: Sequence[ExportedProgram]
 
     @classmethod
-    def of(cls, traced: TracedGraph, lengths: Lengths, table: Any) -> Traces:
+    def of(cls, traced: TracedGraph, lengths: Lengths, table: object) -> Traces:
         """Raises Unwritable where there are numbers that cannot be changed."""
         retracing = traced.retracing
         points, programs = [retracing.numbers], [_parted(traced.program, table)]
@@ -70,7 +70,7 @@ class Traces:
                 )
 
 
-def _parted(program: ExportedProgram, table: Any) -> ExportedProgram:
+def _parted(program: ExportedProgram, table: object) -> ExportedProgram:
     """Attention as products and a softmax: its fused form takes values to be as wide as keys."""
     with sdpa_kernel(SDPBackend.MATH):
         parts: ExportedProgram = program.run_decompositions(table)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch  # noqa: TID253 - imported where a file is traced, in a worker
+from torch._ops import OpOverload  # noqa: TID253
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253
 from torch.utils._pytree import tree_leaves  # noqa: TID253
 
@@ -31,7 +32,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.filename = filename
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: OpOverload,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         name = function._schema.name.partition("::")[2]
         if torch.Tag.nondeterministic_seeded in function.tags and "attention" not in name:
@@ -80,8 +85,8 @@ class FakeCall:
 
     def given(
         self, shapes: Mapping[str, Sequence[int]] | None, dtype: torch.dtype | None
-    ) -> tuple[dict[str, torch.Tensor], list[Any]]:
-        def made(name: str, example: Any) -> Any:
+    ) -> tuple[dict[str, torch.Tensor], list[object]]:
+        def made(name: str, example: object) -> Any:
             if not isinstance(example, torch.Tensor):
                 return example
             kind = dtype if dtype is not None and example.is_floating_point() else example.dtype

@@ -100,7 +100,7 @@ class _Call:
 
     def dim(self, position: int, *names: str) -> int | None:
         """The dimension that an operand says, if it says a single one."""
-        given: Any = self.node.args[position] if len(self.node.args) > position else None
+        given: object = self.node.args[position] if len(self.node.args) > position else None
         for name in names:
             given = self.node.kwargs.get(name, given)
         if isinstance(given, list | tuple) and len(given) == 1:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch  # noqa: TID253 - imported where a file is traced, in a worker
 from torch.export import Dim, ExportedProgram, export  # noqa: TID253
@@ -27,12 +26,12 @@ class Lifted(torch.nn.Module):
     this one's state; a function has none. What a call leaves in plain attributes is taken out
     again: it is of that call's tensors. ``changed``: there was such."""
 
-    def __init__(self, call: Callable[..., Any], model: torch.nn.Module | None) -> None:
+    def __init__(self, call: Callable[..., object], model: torch.nn.Module | None) -> None:
         super().__init__()
         self.__dict__["call"], self.__dict__["model"] = call, model
         self.__dict__["changed"] = False
 
-    def forward(self, state: Mapping[str, torch.Tensor], inputs: Sequence[Any]) -> Any:
+    def forward(self, state: Mapping[str, torch.Tensor], inputs: Sequence[object]) -> object:
         model = self.__dict__["model"]
         if model is None:
             with Recurrent():
@@ -46,12 +45,12 @@ class Lifted(torch.nn.Module):
                 self.__dict__["changed"] |= _restored(module, attributes)
 
 
-def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+def _attributes(module: torch.nn.Module) -> dict[str, object]:
     """The plain ones."""
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
-def _restored(module: torch.nn.Module, attributes: Mapping[str, Any]) -> bool:
+def _restored(module: torch.nn.Module, attributes: Mapping[str, object]) -> bool:
     """Whether there was something to restore."""
     now = _attributes(module)
     changed = {*now} != {*attributes} or any(now[key] is not attributes[key] for key in now)
@@ -72,11 +71,11 @@ class Exported:
 
 
 def exported(
-    call: Callable[..., Any],
+    call: Callable[..., object],
     model: torch.nn.Module | None,
     fixed: Mapping[str, torch.Tensor],
     lifted: Mapping[str, torch.Tensor],
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     tables: Collection[str] = (),
 ) -> Exported | Exception:
     """Or why it cannot be had even with the sizes of the file. ``fixed`` and ``lifted``: the
@@ -109,7 +108,7 @@ def _ways(tensors: int) -> list[How]:
     return every if tensors <= MOST_SYMBOLIC else every[1:]
 
 
-def _dims(value: object, free: bool) -> dict[int, Any] | None:
+def _dims(value: object, free: bool) -> dict[int, object] | None:
     if not isinstance(value, torch.Tensor):
         return None
     return dict.fromkeys(range(value.ndim), Dim.AUTO if free else Dim.STATIC)

@@ -61,7 +61,11 @@ class Drawing(TorchFunctionMode):
         super().__init__()
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
@@ -70,7 +74,13 @@ class Drawing(TorchFunctionMode):
             self.origins[id(result)] = (result, origin)  # kept, so that its id stays its own
         return result
 
-    def _origin(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Origin:
+    def _origin(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, Any],
+        result: torch.Tensor,
+    ) -> Origin:
         if name == "randint":
             numbers = [one for one in args if isinstance(one, int)]
             low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
@@ -111,9 +121,9 @@ class LoadedOperator:
     """One operator: ``call`` is a function, or a constructed module in ``model``."""
 
     name: str
-    call: Callable[..., Any]
+    call: Callable[..., object]
     model: torch.nn.Module | None
-    inputs: list[Any]
+    inputs: list[object]
     origins: list[Origin]
     parameters: list[str]
     namespace: types.ModuleType
@@ -121,7 +131,7 @@ class LoadedOperator:
     names: tuple[str, ...]
     source: str
     filename: str
-    cases: list[list[Any]]
+    cases: list[list[object]]
 
     @property
     def only(self) -> bool:
@@ -180,14 +190,14 @@ def load(source: str, filename: str, wanted: str, *, construct: bool = True) -> 
     )
 
 
-def _cases(declaration: OperatorDeclaration) -> tuple[list[Any], list[list[Any]]]:
+def _cases(declaration: OperatorDeclaration) -> tuple[list[object], list[list[object]]]:
     """The example, and the others."""
     several = declaration.cases() if declaration.cases else [declaration.inputs()]
     if not isinstance(several, Sequence) or not several:
         raise NotAnOperator(
             f"{GET_CASES}() returned {type(several).__name__}, expected lists of tensors"
         )
-    made: list[list[Any]] = []
+    made: list[list[object]] = []
     for given in several:
         listed = [given] if isinstance(given, torch.Tensor) else given
         if not isinstance(listed, Sequence) or isinstance(listed, str):
@@ -216,7 +226,7 @@ def drawn(asked: ImportedInputs, dims: Mapping[str, int], seed: int) -> list[tor
     return made
 
 
-def _attempt(fake: FakeTensorMode, work: Callable[[], Any]) -> Any:
+def _attempt(fake: FakeTensorMode, work: Callable[[], object]) -> Any:
     """Without values first, which needs no memory; with values where somebody reads them."""
     try:
         with fake:
@@ -298,7 +308,7 @@ def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclara
     return functions
 
 
-def _chosen(found: dict[str, tuple[Any, OperatorDeclaration]], wanted: str) -> str:
+def _chosen(found: dict[str, tuple[object, OperatorDeclaration]], wanted: str) -> str:
     if wanted and wanted not in found:
         raise NotAnOperator(
             f"has no operator {wanted!r}; it has {', '.join(sorted(found))}", operators=[*found]
@@ -311,7 +321,7 @@ def _chosen(found: dict[str, tuple[Any, OperatorDeclaration]], wanted: str) -> s
     return wanted or next(iter(found))
 
 
-def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+def _parameters(function: Callable[..., object], count: int) -> list[str]:
     """What its first ``count`` positional arguments are called."""
     names: list[str] = []
     for parameter in inspect.signature(function).parameters.values():

@@ -3,6 +3,7 @@ time, which takes minutes, and says nothing of other lengths."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch  # noqa: TID253 - imported where a file is traced, in a worker
@@ -45,8 +46,12 @@ class Recurrent(TorchFunctionMode):
     are no packed sequences, without projections and without active dropout between layers."""
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         gates = _GATES.get(getattr(function, "__name__", ""))
         if gates is None or kwargs or not _is_plain(args):
             return function(*args, **(kwargs or {}))
@@ -56,7 +61,7 @@ class Recurrent(TorchFunctionMode):
         return tuple(found)
 
 
-def _is_plain(args: Any) -> bool:
+def _is_plain(args: tuple[Any, ...]) -> bool:
     if len(args) != 9 or not isinstance(args[2], tuple | list):
         return False
     _, _, weights, bias, layers, dropout, training, both, _ = args

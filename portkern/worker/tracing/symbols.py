@@ -43,11 +43,11 @@ def size_of(length: Any) -> sympy.Expr:
     return sympy.Integer(length) if isinstance(length, int) else sympy.sympify(length.node.expr)
 
 
-def sizes_of(shape: Iterable[Any]) -> list[sympy.Expr]:
+def sizes_of(shape: Iterable[object]) -> list[sympy.Expr]:
     return [size_of(length) for length in shape]
 
 
-def text(value: Any, names: Mapping[sympy.Symbol, str]) -> str:
+def text(value: object, names: Mapping[sympy.Symbol, str]) -> str:
     """As :class:`Expression` reads it. Raises ConfigError for what that does not have."""
     written = _text(value, names)
     Expression(written)

@@ -158,7 +158,7 @@ def _lifted(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {key: one for key, one in state.items() if one.ndim or one.is_floating_point()}
 
 
-def _check_outputs(outputs: Sequence[Any]) -> None:
+def _check_outputs(outputs: Sequence[object]) -> None:
     if not outputs:
         raise NotAnOperator("returns nothing; expected a tensor or a tuple of tensors")
     for output in outputs:
@@ -484,7 +484,7 @@ def _placeholder_values(result: Exported) -> dict[str, Any]:
     return {n.name: n.meta.get("val") for n in graph.nodes if n.op == "placeholder"}
 
 
-def _guards(values: Any, graph: torch.fx.Graph) -> list[Any]:
+def _guards(values: Any, graph: torch.fx.Graph) -> list[object]:
     """What tracing assumed, over the symbols that sizes are made of."""
     for value in [*values, *(node.meta.get("val") for node in graph.nodes)]:
         for length in getattr(value, "shape", ()):
@@ -618,7 +618,7 @@ def _lengths(
     return seen
 
 
-def _numbers(namespace: Mapping[str, Any]) -> dict[int, list[str]]:
+def _numbers(namespace: Mapping[str, object]) -> dict[int, list[str]]:
     """The top-level integers of the file by their value."""
     found: dict[int, list[str]] = {}
     for name, value in namespace.items():

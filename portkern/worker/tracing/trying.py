@@ -79,7 +79,7 @@ def _add_cases(
     return f"{fitting} of the file's {number} further cases are workloads{rest}."
 
 
-def _lengths_in(traced: Traced, given: Sequence[Any]) -> dict[str, int] | None:
+def _lengths_in(traced: Traced, given: Sequence[object]) -> dict[str, int] | None:
     """Of the free axes, in these inputs; None where they differ in more than lengths and the values
     of scalars, which stay what they are in the example."""
     tensors = {one.name: one for one in traced.inputs}
