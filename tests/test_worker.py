@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -130,3 +131,28 @@ def test_a_claim_that_time_was_over_is_held_against_the_evaluators_clock(name: s
     at_once, late = (Failed(name, "too late", "", after_s=after_s) for after_s in (0.01, 4.0))
     assert failure_of(at_once, "the kernel").verdict is Verdict.CRASHED
     assert failure_of(late, "the kernel").verdict is Verdict.TIMED_OUT
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nothing to choose")
+def test_the_main_thread_keeps_its_processor_from_staging_to_timing_and_others_have_the_rest() -> (
+    None
+):
+    code = (
+        "import os, threading\n"
+        "from portkern.worker.processors import Processors\n"
+        "may = os.sched_getaffinity(0)\n"
+        "held = Processors()\n"
+        "stop = threading.Event()\n"
+        "other = threading.Thread(target=stop.wait)\n"
+        "other.start()\n"
+        "held.hold()\n"
+        "main = os.sched_getaffinity(0)\n"
+        "held.spread()\n"
+        "beside = os.sched_getaffinity(other.native_id)\n"
+        "assert len(main) == len(beside) == 1 and not main & beside, (main, beside)\n"
+        "held.free()\n"
+        "assert os.sched_getaffinity(0) == may\n"
+        "stop.set()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

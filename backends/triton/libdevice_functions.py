@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.target import Target
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _EXTRA = "triton.language.extra"
 #: Where NumPy or SciPy has another name.
@@ -46,7 +50,7 @@ def _function(name: str) -> Callable[..., object]:
     return call
 
 
-def _computed(name: str, values: Sequence[Any]) -> object:
+def _computed(name: str, values: Sequence[npt.NDArray[np.number]]) -> object:
     import numpy as np
     from scipy import special
 

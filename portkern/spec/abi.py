@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.spec.op import CELL, Scalar, Signature, TensorSpec
 
@@ -105,7 +105,10 @@ def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool
     function: CFuncPtr = getattr(library, entry)
     pointers = len(signature.inputs) + len(signature.outputs)
     axes = len(signature.axes)
-    tensors: Sequence[Any] = [*[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * axes]
+    tensors: list[type[ctypes._CDataType]] = [
+        *[ctypes.c_void_p] * pointers,
+        *[ctypes.c_int64] * axes,
+    ]
     if passes_structures(signature):
         tensors = [ctypes.POINTER(kind) for kind in _structures(signature)]
     function.argtypes = [

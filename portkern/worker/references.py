@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.sandbox.shared_memory import SharedMemoryView
 from portkern.spec.from_torch.traced import PlainKernel, Tracing
@@ -119,7 +119,7 @@ def _widened() -> Iterator[None]:
             types: object,
             args: tuple[object, ...] = (),
             kwargs: Mapping[str, object] | None = None,
-        ) -> Any:
+        ) -> object:
             given = kwargs or {}
             if given.get("dtype") is torch.float32:
                 given = {**given, "dtype": torch.float64}

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable
 from portkern.simt.diagnostics import Diagnostic
@@ -146,7 +146,7 @@ class EmulatedModule:
         return outputs
 
     def _run(
-        self, mode: Mode, run: ExecutorOptions, call: Callable[[], Sequence[Any]]
+        self, mode: Mode, run: ExecutorOptions, call: Callable[[], Sequence[torch.Tensor]]
     ) -> Sequence[torch.Tensor]:
         emulate.configure(settings(self._request.target, "cuda") | run.settings())
         emulate.forgive()

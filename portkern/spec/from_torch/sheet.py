@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -250,7 +250,7 @@ class Sheet(_Strict):
         ]
         return {text: Adversary.parse(text, [*self.inputs], floats) for text in self.adversaries}
 
-    def _reads(self, signature: Signature) -> Any:
+    def _reads(self, signature: Signature) -> PartialReads | None:
         if not self.reads:
             return None
         for name in self.reads:

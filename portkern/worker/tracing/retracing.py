@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import cast
 
 import sympy
 import torch  # noqa: TID253 - imported where a file is traced, in a worker
@@ -62,8 +62,9 @@ class Retracing:
     @property
     def numbers(self) -> dict[str, Scalar]:
         """As they are in the file."""
-        inputs: Sequence[Any] = self.call.loaded.inputs
-        return {**self.constants, **{name: inputs[n] for name, n in self.scalars.items()}}
+        inputs = self.call.loaded.inputs
+        given = {name: inputs[n] for name, n in self.scalars.items()}
+        return {**self.constants, **cast("dict[str, Scalar]", given)}
 
     @property
     def symbols(self) -> dict[str, sympy.Symbol]:
