@@ -23,12 +23,12 @@ def load_library(artifact: Artifact, request: Build, device: TorchDevice) -> Ker
     signature, entry = request.signature, request.candidate.entry
     library = ctypes.CDLL(str(artifact.path))
     function = abi.bind(library, signature, entry, stream=device.gpu)
+    arguments, gpu = abi.Arguments(signature), device.gpu
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
         pointers = [tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)]
-        stream = [device.stream] if device.gpu else []
-        given = abi.arguments(signature, pointers, call.dims, call.scalars)
-        code = function(*given, *stream)
+        given = arguments.of(pointers, call.dims, call.scalars)
+        code = function(*given, device.stream) if gpu else function(*given)
         if code != 0:
             raise LaunchError(f"{entry} returned {code}, expected 0 (the launch was accepted)")
         return call.outputs

@@ -15,7 +15,8 @@ static void add_narrow(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_
                        bool parallel, bool large) {
   scalar_t repeated[NARROW * LANES];
   const int64_t period = n * LANES, all = m * n;
-  for (int64_t i = 0; i < period; ++i) repeated[i] = b[i % n];
+  for (int64_t i = 0; i < n; ++i) repeated[i] = b[i];
+  for (int64_t i = n; i < period; ++i) repeated[i] = repeated[i - n];
 #pragma omp parallel for schedule(static) if (parallel)
   for (int64_t i = 0; i < all; i += period)
     add_row(a + i, repeated, c + i, all - i < period ? all - i : period, large);
@@ -24,7 +25,7 @@ static void add_narrow(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_
 extern "C" int add(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n) {
   const bool parallel = m * n >= PARALLEL_FROM, large = m * n >= STREAM_FROM;
   if (n == 0) return 0;
-  if (n <= NARROW) {
+  if (n <= NARROW && m >= 2 * LANES) {  // for fewer rows b is not worth repeating
     add_narrow(a, b, c, m, n, parallel, large);
     return 0;
   }

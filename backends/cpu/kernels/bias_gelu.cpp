@@ -24,7 +24,8 @@ static void narrow_rows(const scalar_t* x, const scalar_t* bias, scalar_t* y, in
   enum { ROOM = 2 * LANES * NARROW };
   const int64_t some = ROOM / cols;
   float repeated[ROOM];
-  for (int64_t i = 0; i < some * cols; ++i) repeated[i] = bias[i % cols];
+  for (int64_t i = 0; i < cols; ++i) repeated[i] = bias[i];
+  for (int64_t i = cols; i < some * cols; ++i) repeated[i] = repeated[i - cols];
 #pragma omp parallel for schedule(static) if (rows * cols >= PARALLEL_FROM)
   for (int64_t row = 0; row < rows; row += some)
     along(x + row * cols, repeated, y + row * cols, (rows - row < some ? rows - row : some) * cols);

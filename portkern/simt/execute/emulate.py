@@ -338,9 +338,8 @@ class Emulator:
         self.findings.unlink(missing_ok=True)
         _runtime().simt_forgive()
         fresh = _Unwritten(call) if run.uninitialised else call
-        signature = self.request.signature
         pointers = [buffer.data_ptr() for buffer in (*fresh.inputs, *fresh.outputs)]
-        given = abi.arguments(signature, pointers, call.dims, call.scalars)
+        given = abi.Arguments(self.request.signature).of(pointers, call.dims, call.scalars)
         code = self._functions[mode](*given, None)
         _runtime().simt_forget()
         diagnostics, counters = source_lines.read(self.findings)
