@@ -23,7 +23,7 @@ from torch._ops import OpOverload  # noqa: TID253
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: TID253
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: TID253
 
-from portkern.rounding.sum_errors import SUM_ERRORS, UNIT, begun, dims_of, terms_of
+from portkern.rounding.sum_errors import SUM_ERRORS, UNIT, Dims, begun, dims_of, terms_of
 
 aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -406,7 +406,7 @@ def _is_float(value: object) -> bool:
 # ---- what the framework has one operation for and others compute by parts
 
 
-def _var_mean(x: Tensor, *args: Any, **given: Any) -> Any:
+def _var_mean(x: Tensor, *args: Any, **given: Any) -> tuple[Tensor, Tensor]:
     if args and isinstance(args[0], bool):
         args = (None, *args)
     given |= zip(("dim", "unbiased", "keepdim"), args, strict=False)
@@ -419,13 +419,13 @@ def _var_mean(x: Tensor, *args: Any, **given: Any) -> Any:
     return variance, mean if keepdim else mean.reshape(variance.shape)
 
 
-def _std_mean(*args: Any, **kwargs: Any) -> Any:
+def _std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
     variance, mean = _var_mean(*args, **kwargs)
     return variance.sqrt(), mean
 
 
 def _vector_norm(
-    x: Tensor, ord: Any = 2, dim: object = None, keepdim: bool = False, **_: object
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, **_: object
 ) -> Tensor:
     dims = dims_of(x, dim)
     if math.isinf(ord):
@@ -437,13 +437,13 @@ def _vector_norm(
     return total if ord == 1 else total.pow(1 / ord)
 
 
-def _addmm(c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def _addmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = a @ b
     out: Tensor = (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
     return out
 
 
-def _addbmm(c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def _addbmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     out: Tensor = c * beta + (a @ b).sum(0) * alpha
     return out
 
@@ -454,10 +454,10 @@ def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return (x - most).exp().cumsum(dim).log() + most
 
 
-def _trilinear(
-    a: Tensor, b: Tensor, c: Tensor, x: Any, y: Any, z: Any, over: Any, unroll_dim: int = 1
-) -> Tensor:
-    for places, which in ((x, 0), (y, 1), (z, 2)):
+def _trilinear(a: Tensor, b: Tensor, c: Tensor, *dims: list[int], unroll_dim: int = 1) -> Tensor:
+    """``dims``: at which places each of the three gets an axis of one, and which are summed."""
+    *expanded, over = dims
+    for which, places in enumerate(expanded):
         for place in places:
             a, b, c = (t.unsqueeze(place) if i == which else t for i, t in enumerate((a, b, c)))
     return (a * b * c).sum(over)

@@ -14,8 +14,8 @@ All sizes are float64 tensors of the output's shape and device, in units of floa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch  # noqa: TID253 - imported where a budget is derived, by derived_budget alone
 from torch import Tensor  # noqa: TID253
@@ -38,6 +38,8 @@ LEAST_WINDOW = 9
 #: Elements of rows that are worked on at once.
 AT_ONCE = 1 << 21
 
+#: As the framework takes them: several, one, or all.
+Dims: TypeAlias = Sequence[int] | int | None
 #: Takes the operation, its output, and its arguments.
 SumError = Callable[..., Tensor]
 
@@ -64,13 +66,18 @@ def different(rows: Tensor, grid: Tensor) -> Tensor:
     return (m * (m - 1) / (2 * pairs)).nan_to_num_(n).clamp_(1, max(n, 1))
 
 
-def dims_of(x: Tensor, dim: Any) -> list[int]:
+def dims_of(x: Tensor, dim: Dims) -> list[int]:
     given = [dim] if isinstance(dim, int) else (dim or range(x.ndim))
     return [d % x.ndim for d in given] if x.ndim else []
 
 
 def of_sum(
-    func: OpOverload, out: Tensor, x: Tensor, dim: object = None, *_: object, **__: object
+    func: OpOverload,
+    out: Tensor,
+    x: Tensor,
+    dim: Dims = None,
+    *_: object,
+    **__: object,
 ) -> Tensor:
     """Of sum, mean and nansum."""
     dims = dims_of(x, dim)
@@ -155,7 +162,7 @@ def of_product(
 
 
 def of_convolution(
-    func: OpOverload, out: Tensor, x: Tensor, weight: Tensor, bias: Any, *rest: object
+    func: OpOverload, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
     """Parts are channels; those of groups and of transposed convolutions come as one. Sums may
     begin with the bias."""
@@ -214,8 +221,9 @@ def of_index_add(
     x: Tensor,
     dim: int,
     index: Tensor,
-    source: Any,
+    source: Tensor | float,
     *_: object,
+    alpha: float = 1,
     **given: object,
 ) -> Tensor:
     """Of index_add, scatter_add and scatter_reduce."""
@@ -223,7 +231,7 @@ def of_index_add(
     name = func.overloadpacket.__name__.rstrip("_")
     add = getattr(torch.ops.aten, "scatter_add" if name == "scatter_reduce" else name)
     source = source if isinstance(source, Tensor) else torch.full_like(out, source)[index]
-    terms = source.detach().double() * given.get("alpha", 1)
+    terms = source.detach().double() * alpha
     size, count = _of_added(out, terms, lambda zeros, t: add(zeros, dim, index, t))
     if reduce == "prod":
         return out.detach().abs() * count.sqrt()
