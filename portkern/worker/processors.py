@@ -19,8 +19,8 @@ class Processors:
         self._main = self._all[0]
 
     def hold(self) -> None:
-        """The main thread stays where it is, and what it reads from now on in this processor's
-        caches: from those of another one a short call takes half as long again."""
+        """The main thread stays where it is, beside the caches that hold what it has read: with
+        those of another processor a short call takes half as long again."""
         here = _libc.sched_getcpu()
         self._main = here if here in self._all else self._all[0]
         os.sched_setaffinity(os.getpid(), {self._main})

@@ -260,8 +260,9 @@ class Worker:
         self._returned = [()] * (calls + 1)
         device.synchronize()
         if isinstance(device, TorchDevice) and not device.gpu:
-            self._processors.hold()
+            # In this order: threads that reading starts may run everywhere.
             device.read(x for call in self._staged for x in (*call.outputs, *call.inputs))
+            self._processors.hold()
         return Done()
 
     def _filled(self, tensors: Sequence[torch.Tensor], buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -109,7 +109,8 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
 // ---- Few rows that get much
 
 constexpr int CROWD = 128, CHUNK = 1024, FILL = 1024, LEAST_PART = 64;
-constexpr int SUMS = 64;  // per thread, 32 KB of a block
+// Per thread: 32 KB of a block. AMD's compute units have 64 KB, of which three blocks then have room.
+constexpr int SUMS = PORTKERN_HIP ? 32 : 64;
 constexpr int UNROLL = 8;
 
 // Of `length` entries from `first` on, those of rows [row0, row0 + tall) in their order: the row of the
