@@ -224,6 +224,14 @@ def contestants(count: int) -> list[Contestant]:
 
 
 @pytest.fixture(autouse=True)
+def processors() -> Iterator[None]:
+    """Workers are threads of this process here; one that misbehaves leaves it on a processor."""
+    allowed = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, allowed)
+
+
+@pytest.fixture(autouse=True)
 def in_no_time() -> Iterator[None]:
     with (
         patch.object(workers, "Session", Scripted),

@@ -133,26 +133,27 @@ def test_a_claim_that_time_was_over_is_held_against_the_evaluators_clock(name: s
     assert failure_of(late, "the kernel").verdict is Verdict.TIMED_OUT
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nothing to choose")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor: nothing to choose")
 def test_the_main_thread_keeps_its_processor_from_staging_to_timing_and_others_have_the_rest() -> (
     None
 ):
     code = (
         "import os, threading\n"
         "from portkern.worker.processors import Processors\n"
+        "os.sched_setaffinity(0, range(os.cpu_count()))\n"
         "may = os.sched_getaffinity(0)\n"
         "held = Processors()\n"
-        "stop = threading.Event()\n"
-        "other = threading.Thread(target=stop.wait)\n"
+        "other = threading.Thread(target=threading.Event().wait, daemon=True)\n"
         "other.start()\n"
         "held.hold()\n"
         "main = os.sched_getaffinity(0)\n"
         "held.spread()\n"
         "beside = os.sched_getaffinity(other.native_id)\n"
-        "assert len(main) == len(beside) == 1 and not main & beside, (main, beside)\n"
         "held.free()\n"
+        "print(len(may), len(main), len(beside), len(main & beside))\n"
         "assert os.sched_getaffinity(0) == may\n"
-        "stop.set()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    may, main, beside, both = map(int, done.stdout.split())
+    assert may == 1 or (main, beside, both) == (1, 1, 0)

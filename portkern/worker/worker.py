@@ -283,9 +283,11 @@ class Worker:
 
             return once
 
-        samples = kernel.device.time([*map(launch, range(len(self._staged)))])
-        if _on_host(kernel.device):
-            self._processors.free()
+        try:
+            samples = kernel.device.time([*map(launch, range(len(self._staged)))])
+        finally:
+            if _on_host(kernel.device):
+                self._processors.free()
         return Timed(tuple(samples[1:]))
 
     def idle(self, asked: protocol.Idle) -> Timed:
