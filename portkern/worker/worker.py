@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter  # as it was before a candidate could replace it
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 
 from portkern.errors import BuildError, ToolError
 from portkern.sandbox.message import Failed
@@ -259,7 +259,7 @@ class Worker:
             self._staged.append(Call(inputs, outputs, asked.dims, asked.scalars))
         self._returned = [()] * (calls + 1)
         device.synchronize()
-        if isinstance(device, TorchDevice) and not device.gpu:
+        if _on_host(device):
             # In this order: threads that reading starts may run everywhere.
             device.read(x for call in self._staged for x in (*call.outputs, *call.inputs))
             self._processors.hold()
@@ -351,7 +351,7 @@ def layout(tensor: Buffer, inputs: Sequence[Buffer], device: Device) -> Layout:
     )
 
 
-def _on_host(device: Device) -> bool:
+def _on_host(device: Device) -> TypeGuard[TorchDevice]:
     """Whether calls run on the main thread, or on a team of which it is one."""
     return isinstance(device, TorchDevice) and not device.gpu
 
