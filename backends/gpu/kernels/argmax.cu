@@ -16,14 +16,14 @@ __device__ __forceinline__ unsigned ordered(float value) {
 }
 
 // Of what a member of those that share a part of a row has; below all others where that is nothing.
-template <bool WHOLE>
-__device__ __forceinline__ Key highest(const Row<WHOLE>& row, const Part& part, int me, int members) {
+template <class R>
+__device__ __forceinline__ Key highest(const R& row, const Part& part, int me, int members) {
     Key key = 0;
     each_pack<UNROLL>(row, part, me, members, lowest(), [&](const auto& values, int64_t i) {
-        for (const Pack& pack : values) {
+        for (const auto& pack : values) {
             scalar_t most = pack.at[0];
 #pragma unroll
-            for (int j = 1; j < VEC; ++j) most = max_nan(most, pack.at[j]);
+            for (int j = 1; j < R::VEC; ++j) most = max_nan(most, pack.at[j]);
             key = max(key, (Key)ordered(float(most)) << 32 | ~(unsigned)i);
             i += members;
         }
@@ -31,13 +31,13 @@ __device__ __forceinline__ Key highest(const Row<WHOLE>& row, const Part& part, 
     return key;
 }
 
-template <bool WHOLE>
-__device__ __forceinline__ int64_t element(const Row<WHOLE>& row, Key key) {
+template <class R>
+__device__ __forceinline__ int64_t element(const R& row, Key key) {
     const unsigned place = ~(unsigned)key;
-    const Pack values = row.load(place);
+    const typename R::Pack values = row.load(place);
     int first = 0;
 #pragma unroll
-    for (int j = VEC - 1; j >= 0; --j)
+    for (int j = R::VEC - 1; j >= 0; --j)
         if (row.has(place, j) && ordered(float(values.at[j])) == key >> 32) first = j;
     return row.column(place, first);
 }
@@ -47,23 +47,23 @@ __device__ __forceinline__ Key lane_highest(Key key, int lanes) {
     return key;
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void argmax_narrow(const scalar_t* __restrict__ x,
                                                        int64_t* __restrict__ index, int64_t rows,
                                                        int64_t cols, int lanes) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
+    const int64_t row = group_of_lanes(lanes);
+    const R in(x, row < rows ? row : rows - 1, cols);
     const Key key = lane_highest(highest(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < rows) index[row] = element(in, key);
 }
 
-template <bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void argmax_wide(const scalar_t* __restrict__ x,
-                                                     int64_t* __restrict__ index, Key* partial,
-                                                     int64_t cols, int64_t splits) {
-    __shared__ Key warps[BLOCK / WARP_SIZE_MIN];
+template <class R>
+__global__ __launch_bounds__(threads_most<R>(BLOCK)) void argmax_wide(
+    const scalar_t* __restrict__ x, int64_t* __restrict__ index, Key* partial, int64_t cols,
+    unsigned splits) {
+    __shared__ Key warps[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
-    const Row<WHOLE> in(x, row, cols);
+    const R in(x, row, cols);
     const Part part(in.packs, splits, blockIdx.x % splits);
     Key key = highest(in, part, threadIdx.x, blockDim.x);
     key = lane_highest(key, WARP_SIZE);
@@ -76,17 +76,17 @@ __global__ __launch_bounds__(BLOCK) void argmax_wide(const scalar_t* __restrict_
 }
 
 // Of what several blocks found in a row.
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void argmax_of_parts(const scalar_t* __restrict__ x,
                                                          const Key* __restrict__ partial,
                                                          int64_t* __restrict__ index, int64_t rows,
-                                                         int64_t cols, int64_t splits) {
+                                                         int64_t cols, unsigned splits) {
     const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const int64_t row = group_of_lanes(lanes);
     Key key = 0;
     for (int64_t s = lane; row < rows && s < splits; s += lanes) key = max(key, partial[row * splits + s]);
     key = lane_highest(key, lanes);
-    if (lane == 0 && row < rows) index[row] = element(Row<WHOLE>(x, row, cols), key);
+    if (lane == 0 && row < rows) index[row] = element(R(x, row, cols), key);
 }
 
 // Of a single element, which need not be read.
@@ -95,24 +95,24 @@ __global__ __launch_bounds__(BLOCK) void argmax_single(int64_t* __restrict__ ind
     if (row < rows) index[row] = 0;
 }
 
-template <bool WHOLE>
+template <class R>
 int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaStream_t stream) {
-    const int64_t packs = most_packs(cols, WHOLE);
+    const int64_t packs = R::most(cols);
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        argmax_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, index, rows, cols, lanes);
+        argmax_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, index, rows, cols, lanes);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     Scratch<Key> partial(splits > 1 ? rows * splits : 0, stream);
     if (partial.error) return (int)partial.error;
-    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
-    argmax_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, cols,
+    const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
+    argmax_wide<R><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, cols,
                                                                           splits);
     if (partial.data) {
         const int64_t blocks = (rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
-        argmax_of_parts<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, partial.data, index, rows,
+        argmax_of_parts<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, partial.data, index, rows,
                                                                        cols, splits);
     }
     return (int)cudaGetLastError();
@@ -126,6 +126,7 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
         argmax_single<<<(unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(index, rows);
         return (int)cudaGetLastError();
     }
-    return are_whole((uintptr_t)x, cols) ? launch<true>(x, index, rows, cols, stream)
-                                         : launch<false>(x, index, rows, cols, stream);
+    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(x, index, rows, cols, stream);
+    return are_whole((uintptr_t)x, cols) ? launch<Whole>(x, index, rows, cols, stream)
+                                         : launch<Ragged>(x, index, rows, cols, stream);
 }

@@ -31,17 +31,17 @@ __device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
 }
 
 // Of what a member of those that share a part of a row has.
-template <bool WHOLE>
-__device__ __forceinline__ float2 look(const Row<WHOLE>& row, const Part& part, int me, int members) {
+template <class R>
+__device__ __forceinline__ float2 look(const R& row, const Part& part, int me, int members) {
     float2 seen = make_float2(Max::start(), 0.0f);
     each_pack<UNROLL>(row, part, me, members, lowest(), [&](const auto& values, int64_t) {
         float top = seen.x, total = 0.0f;
-        for (const Pack& pack : values)
+        for (const auto& pack : values)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) top = fmaxf(top, float(pack.at[j]));
-        for (const Pack& pack : values)
+            for (int j = 0; j < R::VEC; ++j) top = fmaxf(top, float(pack.at[j]));
+        for (const auto& pack : values)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) total += power(float(pack.at[j]) - top);
+            for (int j = 0; j < R::VEC; ++j) total += power(float(pack.at[j]) - top);
         seen = make_float2(top, seen.y * power(seen.x - top) + total);
     });
     return seen;
@@ -59,21 +59,22 @@ struct Tensors {
     }
 };
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all, int lanes) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
+    const int64_t row = group_of_lanes(lanes);
+    const R in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
     const float2 seen = joined_by_lanes(look(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < all.rows) all.write(row, seen);
 }
 
 // `parts`: where several blocks share a row, else null.
-template <bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void cross_entropy_wide(const Tensors all, float2* parts,
-                                                            int64_t splits) {
-    __shared__ float2 warps[BLOCK / WARP_SIZE_MIN];
+template <class R>
+__global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(const Tensors all,
+                                                                             float2* parts,
+                                                                             unsigned splits) {
+    __shared__ float2 warps[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
-    const Row<WHOLE> in(all.logits, row, all.classes);
+    const R in(all.logits, row, all.classes);
     const Part part(in.packs, splits, blockIdx.x % splits);
     float2 seen = look(in, part, threadIdx.x, blockDim.x);
     seen = joined_by_lanes(seen, WARP_SIZE);
@@ -87,9 +88,9 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_wide(const Tensors all, f
 
 __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors all,
                                                                 const float2* __restrict__ parts,
-                                                                int64_t splits) {
+                                                                unsigned splits) {
     const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const int64_t row = group_of_lanes(lanes);
     float2 seen = make_float2(Max::start(), 0.0f);
     for (int64_t s = lane; row < all.rows && s < splits; s += lanes)
         seen = joined(seen, parts[row * splits + s]);
@@ -97,20 +98,20 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors al
     if (lane == 0 && row < all.rows) all.write(row, seen);
 }
 
-template <bool WHOLE>
+template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
-    const int64_t packs = most_packs(all.classes, WHOLE);
+    const int64_t packs = R::most(all.classes);
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
         const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
-        cross_entropy_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+        cross_entropy_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
     Scratch<float2> parts(splits > 1 ? all.rows * splits : 0, stream);
     if (parts.error) return (int)parts.error;
-    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
-    cross_entropy_wide<WHOLE><<<(unsigned)(all.rows * splits), threads, 0, stream>>>(all, parts.data, splits);
+    const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
+    cross_entropy_wide<R><<<(unsigned)(all.rows * splits), threads, 0, stream>>>(all, parts.data, splits);
     if (parts.data) {
         const int64_t blocks = (all.rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
         cross_entropy_of_parts<<<(unsigned)blocks, BLOCK, 0, stream>>>(all, parts.data, splits);
@@ -122,6 +123,7 @@ extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scal
                              int64_t rows, int64_t classes, cudaStream_t stream) {
     if (rows == 0) return 0;
     const Tensors all = {logits, target, loss, rows, classes};
-    return are_whole((uintptr_t)logits, classes) ? launch<true>(all, stream)
-                                                 : launch<false>(all, stream);
+    if (is_single(rows, classes, SINGLE_MOST)) return launch<Single>(all, stream);
+    return are_whole((uintptr_t)logits, classes) ? launch<Whole>(all, stream)
+                                                 : launch<Ragged>(all, stream);
 }

@@ -20,20 +20,21 @@ struct Carry {
 };
 
 // Running sums of a pack's own elements, of which `last` is the sum.
+template <class R>
 struct Scanned {
-    float at[VEC], last = 0.0f;
+    float at[R::VEC], last = 0.0f;
 
-    __device__ __forceinline__ Scanned(bool inside, const Pack& values) {
+    __device__ __forceinline__ Scanned(bool inside, const typename R::Pack& values) {
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) {
+        for (int j = 0; j < R::VEC; ++j) {
             last += inside ? float(values.at[j]) : 0.0f;
             at[j] = last;
         }
     }
-    __device__ __forceinline__ Pack after(const Carry& carry, float before) const {
-        Pack result;
+    __device__ __forceinline__ typename R::Pack after(const Carry& carry, float before) const {
+        typename R::Pack result;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j)
+        for (int j = 0; j < R::VEC; ++j)
             result.at[j] = scalar_t(carry.sum + (carry.lost + (before + at[j])));
         return result;
     }
@@ -48,20 +49,20 @@ __device__ __forceinline__ float lane_scan(float value, int lane, int lanes) {
     return value;
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restrict__ x,
                                                        scalar_t* __restrict__ y, int64_t rows,
                                                        int64_t cols, int lanes, bool alike) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+    const int64_t row = group_of_lanes(lanes);
     const int lane = threadIdx.x % lanes, last = threadIdx.x % WARP_SIZE - lane + lanes - 1;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, cols);
-    const int64_t packs = in.packs, most = most_packs(cols, WHOLE);
+    const R in(x, row < rows ? row : rows - 1, cols);
+    const int64_t packs = in.packs, most = R::most(cols);
     Carry carry;
     for (int64_t first = 0; first < most; first += lanes) {  // all lanes of a warp as often
         const int64_t i = first + lane;
-        Pack values;
+        typename R::Pack values;
         if (i < packs) values = in.load(i);
-        const Scanned scanned(i < packs, values);
+        const Scanned<R> scanned(i < packs, values);
         const float scan = lane_scan(scanned.last, lane, lanes);
         const float below = warp_shuffle_up(scan, 1);  // scan - last would round
         if (i < packs && row < rows) in.store(y, i, scanned.after(carry, lane ? below : 0.0f), alike);
@@ -70,17 +71,17 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
 }
 
 // `sums`: of the parts of all rows, null where a row has one.
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y,
                                                      const double* __restrict__ sums, int64_t cols,
-                                                     int64_t splits, bool alike) {
+                                                     unsigned splits, bool alike) {
     // Two sets, used in turn: one barrier per chunk keeps writers off what others still read.
     __shared__ float totals[2][BLOCK / WARP_SIZE_MIN];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
     const int warps = blockDim.x / WARP_SIZE;
     const int64_t step = blockDim.x, row = blockIdx.x / splits, split = blockIdx.x % splits;
-    const Row<WHOLE> in(x, row, cols);
+    const R in(x, row, cols);
     const Part part(in.packs, splits, split);
     Carry carry;
     if (sums) {
@@ -91,11 +92,11 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
         if (carry.lost != carry.lost) carry.lost = 0.0f;
     }
     int turn = 0;
-    Pack next;
+    typename R::Pack next;
     if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
     for (int64_t first = part.first; first < part.last; first += step, turn ^= 1) {
         const int64_t i = first + threadIdx.x;
-        const Scanned scanned(i < part.last, next);
+        const Scanned<R> scanned(i < part.last, next);
         if (i + step < part.last) next = in.load(i + step);
         const float scan = lane_scan(scanned.last, lane, WARP_SIZE);
         float before = warp_shuffle_up(scan, 1);  // of this warp; scan - last would round
@@ -112,16 +113,16 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
     }
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ x,
                                                    double* __restrict__ sums, int64_t cols,
-                                                   int64_t splits) {
+                                                   unsigned splits) {
     __shared__ double warps[BLOCK / WARP_SIZE_MIN];
-    const Row<WHOLE> in(x, blockIdx.x / splits, cols);
+    const R in(x, blockIdx.x / splits, cols);
     const Part part(in.packs, splits, blockIdx.x % splits);
     double total = 0.0;
     for (int64_t i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-        const Scanned scanned(true, in.load(i));
+        const Scanned<R> scanned(true, in.load(i));
         total += scanned.last;
     }
     for (int d = WARP_SIZE / 2; d > 0; d /= 2) total += warp_shuffle_xor(total, d);
@@ -132,23 +133,23 @@ __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ 
     sums[blockIdx.x] = total;
 }
 
-template <bool WHOLE>
+template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    const int64_t packs = most_packs(cols, WHOLE);
+    const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
     if (packs <= 4 * WARP_SIZE_MIN) {
         const int lanes = lanes_for(packs, 1);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        cumsum_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
+        cumsum_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);
     Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
     if (sums.error) return (int)sums.error;
     if (sums.data)
-        sum_parts<WHOLE><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, cols, splits);
+        sum_parts<R><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, cols, splits);
     const unsigned threads = threads_for(packs, 1, BLOCK);
-    cumsum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, cols, splits,
+    cumsum_wide<R><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, cols, splits,
                                                                           alike);
     return (int)cudaGetLastError();
 }
@@ -156,6 +157,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                       cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<true>(x, y, rows, cols, stream)
-                                                        : launch<false>(x, y, rows, cols, stream);
+    if (is_single(rows, cols, BLOCK)) return launch<Single>(x, y, rows, cols, stream);
+    return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<Whole>(x, y, rows, cols, stream)
+                                                        : launch<Ragged>(x, y, rows, cols, stream);
 }

@@ -16,7 +16,7 @@ template <int V>
 __global__ __launch_bounds__(BLOCK) void embedding_kernel(const scalar_t* __restrict__ table,
                                                           const int64_t* __restrict__ index,
                                                           scalar_t* __restrict__ y, int64_t dim,
-                                                          int64_t n, int64_t tiles) {
+                                                          int64_t n, unsigned tiles) {
     const int64_t row = blockIdx.x / tiles * blockDim.y + threadIdx.y, step = blockDim.x;
     const int64_t width = dim / V, first = blockIdx.x % tiles * step * UNROLL + threadIdx.x;
     if (row >= n) return;
@@ -43,7 +43,7 @@ int launch(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t dim
     const dim3 block(across, BLOCK / across);
     const int64_t share = (int64_t)across * UNROLL, tiles = (width + share - 1) / share;
     const unsigned blocks = (unsigned)(tiles * ((n + block.y - 1) / block.y));
-    embedding_kernel<V><<<blocks, block, 0, stream>>>(table, index, y, dim, n, tiles);
+    embedding_kernel<V><<<blocks, block, 0, stream>>>(table, index, y, dim, n, (unsigned)tiles);
     return (int)cudaGetLastError();
 }
 

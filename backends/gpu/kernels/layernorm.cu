@@ -24,11 +24,12 @@ __device__ __forceinline__ float2 block_sum(float2 value, float2* partial) {
     return value;
 }
 
-__device__ __forceinline__ Pack scaled(const float (&deviation)[VEC], float shift, float scale,
-                                       const Pack& weight, const Pack& bias) {
-    Pack result;
+template <int V>
+__device__ __forceinline__ Some<V> scaled(const float (&deviation)[V], float shift, float scale,
+                                          const Some<V>& weight, const Some<V>& bias) {
+    Some<V> result;
 #pragma unroll
-    for (int j = 0; j < VEC; ++j)
+    for (int j = 0; j < V; ++j)
         result.at[j] = scalar_t((deviation[j] - shift) * scale * float(weight.at[j]) + float(bias.at[j]));
     return result;
 }
@@ -38,12 +39,12 @@ __device__ __forceinline__ Pack scaled(const float (&deviation)[VEC], float shif
 #endif
 
 // Weights or biases of pack i of a row.
-template <bool WHOLE>
-__device__ __forceinline__ Pack of_columns(const scalar_t* from, const Row<WHOLE>& row, int64_t i) {
-    if (WHOLE) return reinterpret_cast<const Pack*>(from)[i];
-    Pack pack;
+template <class R>
+__device__ __forceinline__ typename R::Pack of_columns(const scalar_t* from, const R& row, int64_t i) {
+    if (R::WHOLE) return reinterpret_cast<const typename R::Pack*>(from)[i];
+    typename R::Pack pack;
 #pragma unroll
-    for (int j = 0; j < VEC; ++j)
+    for (int j = 0; j < R::VEC; ++j)
         pack.at[j] = row.has(i, j) ? from[row.column(i, j)] : scalar_t(0.0f);
     return pack;
 }
@@ -66,12 +67,12 @@ __device__ __forceinline__ float2 normal_of(float2 sums, int64_t cols, float eps
 }
 
 // A row, or what a thread has of it, in registers: SHARE packs, `step` packs apart.
-template <int SHARE, bool WHOLE>
+template <int SHARE, class R>
 struct Held {
-    float at[SHARE][VEC];
+    float at[SHARE][R::VEC];
 
-    __device__ __forceinline__ float read(const Row<WHOLE>& row, int first, int packs, int step) {
-        Pack values[SHARE];
+    __device__ __forceinline__ float read(const R& row, int first, int packs, int step) {
+        typename R::Pack values[SHARE];
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
             if (first + k * step < packs) values[k] = row.load(first + k * step);
@@ -79,19 +80,19 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
+            for (int j = 0; j < R::VEC; ++j) {
                 const bool inside = first + k * step < packs;
                 total += at[k][j] = inside ? float(values[k].at[j]) : 0.0f;
             }
         return total;
     }
-    __device__ __forceinline__ float2 deviate(const Row<WHOLE>& row, int first, int packs, int step,
+    __device__ __forceinline__ float2 deviate(const R& row, int first, int packs, int step,
                                               float mean) {
         float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
         for (int k = 0; k < SHARE; ++k)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
+            for (int j = 0; j < R::VEC; ++j) {
                 const bool inside = first + k * step < packs && row.has(first + k * step, j);
                 at[k][j] = inside ? at[k][j] - mean : 0.0f;
                 sums.x += at[k][j];
@@ -99,39 +100,39 @@ struct Held {
             }
         return sums;
     }
-    __device__ __forceinline__ void write(const Tensors& all, const Row<WHOLE>& row, int first,
+    __device__ __forceinline__ void write(const Tensors& all, const R& row, int first,
                                           int packs, int step, float2 normal) const {
 #pragma unroll
         for (int k = 0; k < SHARE; ++k) {
             const int i = first + k * step;
             if (i >= packs) continue;
-            const Pack result = scaled(at[k], normal.x, normal.y, of_columns(all.weight, row, i),
+            const typename R::Pack result = scaled(at[k], normal.x, normal.y, of_columns(all.weight, row, i),
                                        of_columns(all.bias, row, i));
             row.store(all.y, i, result, all.alike);
         }
     }
 };
 
-template <int LANES, int SHARE, bool WHOLE>
+template <int LANES, int SHARE, class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_narrow(const Tensors all) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+    const int64_t row = group_of_lanes(LANES);
     const int lane = threadIdx.x % LANES;
-    const Row<WHOLE> in(all.x, row < all.rows ? row : all.rows - 1, all.cols);
+    const R in(all.x, row < all.rows ? row : all.rows - 1, all.cols);
     const int packs = row < all.rows ? (int)in.packs : 0;
-    Held<SHARE, WHOLE> held;
+    Held<SHARE, R> held;
     const float mean = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES) / all.cols;
     float2 sums = held.deviate(in, lane, packs, LANES, mean);
     sums = make_float2(lane_reduce<Sum>(sums.x, LANES), lane_reduce<Sum>(sums.y, LANES));
     held.write(all, in, lane, packs, LANES, normal_of(sums, all.cols, all.eps));
 }
 
-template <int SHARE, bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void layernorm_row(const Tensors all) {
+template <int SHARE, class R>
+__global__ __launch_bounds__(threads_most<R>(BLOCK)) void layernorm_row(const Tensors all) {
     __shared__ float partial[WARPS_MOST];
     __shared__ float2 partials[WARPS_MOST];
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const R in(all.x, blockIdx.x, all.cols);
     const int packs = (int)in.packs, step = blockDim.x;
-    Held<SHARE, WHOLE> held;
+    Held<SHARE, R> held;
     const float mean = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial) / all.cols;
     const float2 sums = block_sum(held.deviate(in, threadIdx.x, packs, step, mean), partials);
     held.write(all, in, threadIdx.x, packs, step, normal_of(sums, all.cols, all.eps));
@@ -145,14 +146,14 @@ struct Moments {
     float2 sums;
 };
 
-template <bool WHOLE>
-__device__ __forceinline__ Moments look(const Row<WHOLE>& row, const Part& part) {
+template <class R>
+__device__ __forceinline__ Moments look(const R& row, const Part& part) {
     __shared__ float2 partial[2][WARPS_MOST];
     float2 sums = make_float2(0.0f, 0.0f);
     each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
-        for (const Pack& pack : values) {
+        for (const auto& pack : values) {
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
+            for (int j = 0; j < R::VEC; ++j) {
                 sums.x += float(pack.at[j]);
                 sums.y += row.has(i, j) ? 1.0f : 0.0f;
             }
@@ -163,9 +164,9 @@ __device__ __forceinline__ Moments look(const Row<WHOLE>& row, const Part& part)
     const float count = sums.y, mean = sums.x / count;
     sums = make_float2(0.0f, 0.0f);
     each_pack<AHEAD>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
-        for (const Pack& pack : values) {
+        for (const auto& pack : values) {
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
+            for (int j = 0; j < R::VEC; ++j) {
                 const float deviation = row.has(i, j) ? float(pack.at[j]) - mean : 0.0f;
                 sums.x += deviation;
                 sums.y += deviation * deviation;
@@ -176,15 +177,15 @@ __device__ __forceinline__ Moments look(const Row<WHOLE>& row, const Part& part)
     return {mean, count, block_sum(sums, partial[1])};
 }
 
-template <bool WHOLE>
-__device__ __forceinline__ void finish(const Tensors& all, const Row<WHOLE>& row, const Part& part,
+template <class R>
+__device__ __forceinline__ void finish(const Tensors& all, const R& row, const Part& part,
                                        float mean, float2 normal) {
     each_pack<2>(row, part, threadIdx.x, BLOCK, scalar_t(0.0f), [&](const auto& values, int64_t i) {
-        for (const Pack& pack : values) {
-            float deviation[VEC];
+        for (const auto& pack : values) {
+            float deviation[R::VEC];
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) deviation[j] = float(pack.at[j]) - mean;
-            const Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
+            for (int j = 0; j < R::VEC; ++j) deviation[j] = float(pack.at[j]) - mean;
+            const typename R::Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
                                        of_columns(all.bias, row, i));
             row.store(all.y, i, result, all.alike);
             i += BLOCK;
@@ -192,27 +193,27 @@ __device__ __forceinline__ void finish(const Tensors& all, const Row<WHOLE>& row
     });
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_wide(const Tensors all) {
-    const Row<WHOLE> in(all.x, blockIdx.x, all.cols);
+    const R in(all.x, blockIdx.x, all.cols);
     const Part part(in.packs, 1, 0);
     const Moments seen = look(in, part);
     finish(all, in, part, seen.mean, normal_of(seen.sums, all.cols, all.eps));
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_look(const Tensors all, Moments* seen,
-                                                        int64_t splits) {
-    const Row<WHOLE> in(all.x, blockIdx.x / splits, all.cols);
+                                                        unsigned splits) {
+    const R in(all.x, blockIdx.x / splits, all.cols);
     const Moments part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
 }
 
 // Moments of parts about their own means become those about the first one's, by Chan's formula.
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
                                                           const Moments* __restrict__ seen,
-                                                          int64_t splits) {
+                                                          unsigned splits) {
     __shared__ float2 partial[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     const Moments* parts = seen + row * splits;
@@ -225,50 +226,50 @@ __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
         sums.y += part.sums.y + 2.0f * off * part.sums.x + part.count * off * off;
     }
     const float2 normal = normal_of(block_sum(sums, partial), all.cols, all.eps);
-    const Row<WHOLE> in(all.x, row, all.cols);
+    const R in(all.x, row, all.cols);
     finish(all, in, Part(in.packs, splits, blockIdx.x % splits), near, normal);
 }
 
-template <int SHARE, bool WHOLE>
+template <int SHARE, class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
-    const int64_t packs = most_packs(all.cols, WHOLE);
-    if constexpr (2 * SHARE * VEC <= ITEMS)  // as few as do: what has no element costs as much
-        if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, WHOLE>(all, stream);
+    const int64_t packs = R::most(all.cols);
+    if constexpr (2 * SHARE <= (R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE))  // as few as do: what has no element costs as much
+        if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, R>(all, stream);
     const int lanes = lanes_for(packs, SHARE);
     const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
     with_lanes(lanes, [&](auto lanes) {
-        const auto kernel = layernorm_narrow<decltype(lanes)::count, SHARE, WHOLE>;
+        const auto kernel = layernorm_narrow<decltype(lanes)::count, SHARE, R>;
         kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
     });
     return (int)cudaGetLastError();
 }
 
-template <bool WHOLE>
+template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
-    constexpr int SHARE = ITEMS / VEC;  // packs per thread
-    const int64_t packs = most_packs(all.cols, WHOLE), threads = (packs + SHARE - 1) / SHARE;
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, WHOLE>(all, stream);
+    constexpr int SHARE = R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE;  // packs per thread
+    const int64_t packs = R::most(all.cols), threads = (packs + SHARE - 1) / SHARE;
+    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(all, stream);
     const unsigned rows = (unsigned)all.rows;
-    if (threads <= BLOCK) {
+    if (threads <= threads_most<R>(BLOCK)) {
         const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
-        layernorm_row<SHARE, WHOLE><<<rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(all);
+        layernorm_row<SHARE, R><<<rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
 #ifdef PORTKERN_HOPPER
-    if (WHOLE && all.cols >= SHARED_FROM * 1000 &&
+    if (R::WHOLE && R::VEC > 1 && all.cols >= SHARED_FROM * 1000 &&
         layernorm_hopper::launch(all.x, all.weight, all.bias, all.y, all.rows, packs, all.eps, stream))
         return 0;
 #endif
     const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
     if (splits == 1) {
-        layernorm_wide<WHOLE><<<rows, BLOCK, 0, stream>>>(all);
+        layernorm_wide<R><<<rows, BLOCK, 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
     Scratch<Moments> seen(all.rows * splits, stream);
     if (seen.error) return (int)seen.error;
     const unsigned blocks = (unsigned)(all.rows * splits);
-    layernorm_look<WHOLE><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
-    layernorm_finish<WHOLE><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    layernorm_look<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    layernorm_finish<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
     return (int)cudaGetLastError();
 }
 
@@ -277,5 +278,6 @@ extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar
     if (rows == 0 || cols == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias | (uintptr_t)y;
     const Tensors all = {x, weight, bias, y, rows, cols, eps, lie_alike(x, y)};
-    return are_whole(pointers, cols) ? launch<true>(all, stream) : launch<false>(all, stream);
+    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(all, stream);
+    return are_whole(pointers, cols) ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

@@ -16,52 +16,53 @@ __device__ __forceinline__ void tell(float* partial, scalar_t* y, int64_t i, flo
 
 // ---- Rows
 
-template <bool WHOLE>
-__device__ __forceinline__ float row_sum(const Row<WHOLE>& row, const Part& part, int me, int members) {
-    float total[VEC] = {};
+template <class R>
+__device__ __forceinline__ float row_sum(const R& row, const Part& part, int me, int members) {
+    float total[R::VEC] = {};
     each_pack<UNROLL>(row, part, me, members, scalar_t(0.0f), [&](const auto& values, int64_t) {
-        for (const Pack& pack : values)
+        for (const auto& pack : values)
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) total[j] += float(pack.at[j]);
+            for (int j = 0; j < R::VEC; ++j) total[j] += float(pack.at[j]);
     });
-    for (int j = 1; j < VEC; ++j) total[0] += total[j];
+    for (int j = 1; j < R::VEC; ++j) total[0] += total[j];
     return total[0];
 }
 
-template <bool WHOLE>
+template <class R>
 __global__ __launch_bounds__(BLOCK) void sum_narrow(const scalar_t* __restrict__ x,
                                                     scalar_t* __restrict__ y, int64_t rows,
                                                     int64_t length, int lanes) {
-    const int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
-    const Row<WHOLE> in(x, row < rows ? row : rows - 1, length);
+    const int64_t row = group_of_lanes(lanes);
+    const R in(x, row < rows ? row : rows - 1, length);
     const float total = lane_reduce<Sum>(row_sum(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (threadIdx.x % lanes == 0 && row < rows) y[row] = scalar_t(total);
 }
 
-template <bool WHOLE>
-__global__ __launch_bounds__(BLOCK) void sum_wide(const scalar_t* __restrict__ x,
-                                                  scalar_t* __restrict__ y, float* partial,
-                                                  int64_t length, int64_t splits) {
+template <class R>
+__global__ __launch_bounds__(threads_most<R>(BLOCK)) void sum_wide(const scalar_t* __restrict__ x,
+                                                                   scalar_t* __restrict__ y,
+                                                                   float* partial, int64_t length,
+                                                                   unsigned splits) {
     __shared__ float warps[WARPS_MOST];
-    const Row<WHOLE> in(x, blockIdx.x / splits, length);
+    const R in(x, blockIdx.x / splits, length);
     const Part part(in.packs, splits, blockIdx.x % splits);
     const float total = row_sum(in, part, threadIdx.x, blockDim.x);
     const float all = block_reduce<Sum>(total, warps);
     if (threadIdx.x == 0) tell(partial, y, blockIdx.x, all);
 }
 
-template <bool WHOLE>
+template <class R>
 void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, int64_t length,
-                 int64_t splits, cudaStream_t stream) {
-    const int64_t packs = most_packs(length, WHOLE);
+                 unsigned splits, cudaStream_t stream) {
+    const int64_t packs = R::most(length);
     const int lanes = lanes_for(packs, 2);
     if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL) {
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        sum_narrow<WHOLE><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);
+        sum_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);
         return;
     }
-    const unsigned threads = threads_for(packs / splits, UNROLL, BLOCK);
-    sum_wide<WHOLE><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, partial, length, splits);
+    const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
+    sum_wide<R><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, partial, length, splits);
 }
 
 // ---- Columns
@@ -79,7 +80,7 @@ template <int V>
 __global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y, float* partial,
                                                      int64_t reduce, int64_t inner, int64_t tiles,
-                                                     int64_t splits) {
+                                                     unsigned splits) {
     constexpr int WIDE = ACROSS<V>, TALL = BLOCK / WIDE;
     __shared__ float sums[TALL][WIDE * V];
     const int64_t outer = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
@@ -124,7 +125,7 @@ template <int V>
 __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
                                                          scalar_t* __restrict__ y, float* partial,
                                                          int64_t outer, int64_t reduce, int inner,
-                                                         int64_t splits, int members) {
+                                                         unsigned splits, int members) {
     __shared__ float all_sums[BLOCK * V];
     const int me = threadIdx.x % members, first = threadIdx.x - me;
     const int64_t group = ((int64_t)blockIdx.x * BLOCK + first) / members, packs = reduce * inner / V;
@@ -158,7 +159,7 @@ __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restr
 
 template <int V>
 void launch_few(const scalar_t* x, scalar_t* y, float* partial, int64_t outer, int64_t reduce,
-                int64_t inner, int64_t splits, cudaStream_t stream) {
+                int64_t inner, unsigned splits, cudaStream_t stream) {
     const int64_t packs = reduce * inner / V;
     int members = WARP_SIZE_MIN;  // `inner` is smaller
     while (members < BLOCK && members * UNROLL < packs / splits) members *= 2;
@@ -195,8 +196,8 @@ void launch_short(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce,
 // What several blocks summed, of all sums side by side.
 __global__ __launch_bounds__(BLOCK) void sum_partials(const float* __restrict__ partial,
                                                       scalar_t* __restrict__ y, int64_t inner,
-                                                      int64_t splits, int lanes, int64_t sums) {
-    const int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / lanes;
+                                                      unsigned splits, int lanes, int64_t sums) {
+    const int64_t i = group_of_lanes(lanes);
     const float* from = partial + i / inner * splits * inner + i % inner;
     float total = 0.0f;
     for (int64_t s = threadIdx.x % lanes; i < sums && s < splits; s += lanes) total += from[s * inner];
@@ -206,7 +207,7 @@ __global__ __launch_bounds__(BLOCK) void sum_partials(const float* __restrict__ 
 
 template <int V>
 void launch_columns(const scalar_t* x, scalar_t* y, float* partial, int64_t outer, int64_t reduce,
-                    int64_t inner, int64_t splits, cudaStream_t stream) {
+                    int64_t inner, unsigned splits, cudaStream_t stream) {
     const int64_t tiles = (inner / V + ACROSS<V> - 1) / ACROSS<V>;
     const dim3 block(ACROSS<V>, BLOCK / ACROSS<V>);
     sum_columns<V><<<(unsigned)(outer * tiles * splits), block, 0, stream>>>(x, y, partial, reduce,
@@ -223,7 +224,7 @@ bool is_short(int64_t outer, int64_t reduce, int64_t inner) {
 // How many blocks share a sum.
 int64_t splits_of(int64_t outer, int64_t reduce, int64_t inner, bool whole) {
     if (is_short(outer, reduce, inner)) return 1;
-    if (inner == 1) return splits_for(outer, most_packs(reduce, whole), FILL, 4 * BLOCK);
+    if (inner == 1) return splits_for(outer, whole ? Whole::most(reduce) : Ragged::most(reduce), FILL, 4 * BLOCK);
     if (inner < 32) return splits_for(outer, reduce * inner, FILL, 16 * BLOCK);
     const int64_t across = whole ? 8 * VEC : 32;
     return splits_for(outer * ((inner + across - 1) / across), reduce, FILL, 64);
@@ -242,8 +243,12 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
     float* partial = scratch.data;
     if (is_short(outer, reduce, inner))
         (whole && inner > 1 ? launch_short<VEC> : launch_short<1>)(x, y, outer, reduce, inner, stream);
+    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST))
+        launch_rows<Single>(x, y, partial, outer, reduce, splits, stream);
+    else if (inner == 1 && whole)
+        launch_rows<Whole>(x, y, partial, outer, reduce, splits, stream);
     else if (inner == 1)
-        (whole ? launch_rows<true> : launch_rows<false>)(x, y, partial, outer, reduce, splits, stream);
+        launch_rows<Ragged>(x, y, partial, outer, reduce, splits, stream);
     else if (inner < 32)
         (are_whole((uintptr_t)x, reduce * inner) ? launch_few<VEC> : launch_few<1>)(
             x, y, partial, outer, reduce, inner, splits, stream);

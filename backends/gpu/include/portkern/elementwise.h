@@ -4,8 +4,7 @@
 #pragma once
 #include <portkern/rows.h>
 
-constexpr int64_t FEW = 1 << 17;         // elements: fewer than a GPU's threads
-constexpr int64_t SOME = 1 << 19;        // accesses of 16 bytes
+constexpr int64_t SOME = 1 << 19;                 // accesses of 16 bytes
 constexpr int FEW_BLOCK = 256, SOME_BLOCK = 128;  // threads
 
 // F::of(a) or F::of(a, b): the element; F::INPUTS: of how many tensors.

@@ -5,68 +5,89 @@
 
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
 template <int V, class T = scalar_t>  // elements of one access
 struct alignas(V * sizeof(T)) Some {
     T at[V];
 };
+using Pack = Some<VEC>;
 
 // -inf
 __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
 
-// A row of a tensor in packs of memory. WHOLE: it is packs of its own. Else its first and its last pack
-// are its edges, which it may share with its neighbours: `has` tells which elements are whose.
-template <bool WHOLE>
+// A row of a tensor in packs of memory, of V elements each. ALONE: it is packs of its own. Else its first
+// and its last pack are its edges, which it may share with its neighbours: `has` tells which elements
+// are whose.
+template <int V, bool ALONE>
 struct Row {
+    static constexpr int VEC = V;
+    static constexpr bool WHOLE = ALONE;
+    using Pack = Some<V>;
+
     const scalar_t* tensor;
     const scalar_t* start;  // of pack 0, at the row's first element or shortly before it
     int64_t length, packs;
     int skip;  // elements of pack 0 that are not the row's
+
+    // The most packs that a row of this length can have.
+    __host__ __device__ static int64_t most(int64_t length) {
+        return WHOLE ? length / V : (length + 2 * V - 2) / V;
+    }
 
     __device__ __forceinline__ Row(const scalar_t* tensor, int64_t row, int64_t length)
         : tensor(tensor), length(length) {
         const scalar_t* own = tensor + row * length;
         skip = WHOLE ? 0 : (int)((uintptr_t)own % 16 / sizeof(scalar_t));
         start = own - skip;
-        packs = WHOLE ? length / VEC : (skip + length + VEC - 1) / VEC;
+        packs = WHOLE ? length / V : (skip + length + V - 1) / V;
     }
     __device__ __forceinline__ bool edge(int64_t i) const { return !WHOLE && (i == 0 || i == packs - 1); }
     // Of element j of pack i: its place in the row, if it has one there.
-    __device__ __forceinline__ int64_t column(int64_t i, int j) const { return i * VEC + j - skip; }
+    __device__ __forceinline__ int64_t column(int64_t i, int j) const { return i * V + j - skip; }
     __device__ __forceinline__ bool has(int64_t i, int j) const {
+        if (V == 1) return i < packs;
         return !edge(i) || (uint64_t)column(i, j) < (uint64_t)length;
     }
     // With `other` for what is not the row's.
     __device__ __forceinline__ Pack load(int64_t i, scalar_t other = scalar_t(0.0f)) const {
-        const scalar_t* from = start + i * VEC;
+        const scalar_t* from = start + i * V;
         if (!edge(i)) return *reinterpret_cast<const Pack*>(from);
         Pack pack;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) pack.at[j] = has(i, j) ? from[j] : other;
+        for (int j = 0; j < V; ++j) pack.at[j] = has(i, j) ? from[j] : other;
         return pack;
     }
     // Into the same row of `to`, whose packs lie as the tensor's do if `alike`.
     __device__ __forceinline__ void store(scalar_t* to, int64_t i, const Pack& pack, bool alike) const {
-        scalar_t* at = to + (start - tensor) + i * VEC;
-        if (WHOLE || (alike && !edge(i))) {
+        scalar_t* at = to + (start - tensor) + i * V;
+        if (V > 1 && (WHOLE || (alike && !edge(i)))) {
             *reinterpret_cast<Pack*>(at) = pack;
             return;
         }
 #pragma unroll
-        for (int j = 0; j < VEC; ++j)
+        for (int j = 0; j < V; ++j)
             if (has(i, j)) at[j] = pack.at[j];
     }
 };
+using Whole = Row<VEC, true>;
+using Ragged = Row<VEC, false>;
+// An element at a time, for tensors of so few that a cold kernel takes as long as its instructions take
+// to arrive: of these it needs a fifth.
+using Single = Row<1, true>;
+constexpr int64_t FEW = 1 << 17;  // elements: fewer than a GPU's threads
+constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
+
+// The threads of the largest block, which is `most` where a thread has packs.
+template <class R>
+constexpr int threads_most(int most) {
+    return R::VEC > 1 ? most : 1024;
+}
+
+inline bool is_single(int64_t rows, int64_t length, int64_t most) {
+    return length <= most && rows * length <= FEW;
+}
 
 inline bool lie_alike(const void* a, const void* b) { return ((uintptr_t)a ^ (uintptr_t)b) % 16 == 0; }
 inline bool are_whole(uintptr_t pointers, int64_t length) { return pointers % 16 == 0 && length % VEC == 0; }
-
-// The most packs that a row of this length can have.
-__host__ __device__ inline int64_t most_packs(int64_t length, bool whole) {
-    return whole ? length / VEC : (length + 2 * VEC - 2) / VEC;
-}
 
 // ---- Reductions ----------------------------------------------------------------------------------
 
@@ -139,22 +160,45 @@ inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t l
     return splits < 1 ? 1 : splits;
 }
 
-// The part of `packs` that block `part` of `splits` has.
+// Of groups of `lanes` neighbours, a power of two, the one that a thread of the grid is in.
+__device__ __forceinline__ int64_t group_of_lanes(int lanes) {
+    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> (__ffs(lanes) - 1);
+}
+
+// The part of `packs` that block `part` of `splits` has. Divided in 32 bits where that does: a division
+// in 64 is a hundred instructions.
 struct Part {
     int64_t first, last;
-    __device__ __forceinline__ Part(int64_t packs, int64_t splits, int64_t part)
-        : first(packs * part / splits), last(packs * (part + 1) / splits) {}
+    __device__ __forceinline__ Part(int64_t packs, unsigned splits, unsigned part) {
+        const int64_t share = packs >> 32 ? packs / splits : (unsigned)packs / splits;
+        const unsigned more = (unsigned)(packs - share * splits);  // parts with one more
+        first = share * part + min(part, more);
+        last = first + share + (part < more);
+    }
 };
 
 // Gives `take` each of the packs of a part of a row that member `me` of `members` has, with its number,
 // U at a time and in no order: the last ones, and the row's edges, alone, with `other` for what is not
 // the row's. Loads without conditions are on their way together.
-template <int U, bool WHOLE, class Take>
-__device__ __forceinline__ void each_pack(const Row<WHOLE>& row, const Part& part, int me, int members,
+template <int U, class R, class Take>
+__device__ __forceinline__ void each_pack(const R& row, const Part& part, int me, int members,
                                           scalar_t other, Take take) {
-    const int64_t first = WHOLE || part.first > 0 ? part.first : 1;
-    const int64_t last = WHOLE || part.last < row.packs ? part.last : row.packs - 1;
+    using Pack = typename R::Pack;
     const Pack* packs = reinterpret_cast<const Pack*>(row.start);
+    if constexpr (R::VEC == 1) {
+        for (int64_t i = part.first + me; i < part.last; i += U * members) {
+            Pack values[U];
+#pragma unroll
+            for (int u = 0; u < U; ++u) {
+                const int64_t at = i + u * members;
+                values[u].at[0] = at < part.last ? packs[at].at[0] : other;
+            }
+            take(values, i);
+        }
+        return;
+    }
+    const int64_t first = R::WHOLE || part.first > 0 ? part.first : 1;
+    const int64_t last = R::WHOLE || part.last < row.packs ? part.last : row.packs - 1;
     int64_t i = first + me;
     for (; i + (U - 1) * members < last; i += U * members) {
         Pack values[U];
@@ -166,7 +210,7 @@ __device__ __forceinline__ void each_pack(const Row<WHOLE>& row, const Part& par
         const Pack value[1] = {packs[i]};
         take(value, i);
     }
-    if (WHOLE || me > 0) return;
+    if (R::WHOLE || me > 0) return;
     if (part.first == 0 && part.last > 0) {
         const Pack value[1] = {row.load(0, other)};
         take(value, 0);

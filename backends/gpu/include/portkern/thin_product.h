@@ -73,7 +73,7 @@ struct Deep {
 // Bounded by its threads alone, a kernel would get too few registers; so would the others.
 template <int M, int V, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all, float* parts,
-                                                            int64_t tiles, int64_t splits) {
+                                                            unsigned tiles, unsigned splits) {
     constexpr int DEEP = Deep<V, T>::rows;
     __shared__ float sums[M][THREADS * V];
     const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
@@ -125,13 +125,13 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 
 // ---- Few columns: lanes go along rows of A.
 
-template <int N, bool WHOLE, class T>
+template <int N, class R, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
-                                                               int lanes, int64_t splits) {
+                                                               int lanes, unsigned splits) {
     const int64_t rows = all.batch * all.m, group = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
     const int lane = threadIdx.x % lanes;
     const int64_t row = group / splits < rows ? group / splits : rows - 1, split = group % splits;
-    const Row<WHOLE> a(all.a, row, all.k);
+    const R a(all.a, row, all.k);
     const Part part(a.packs, splits, split);
     const T* b = all.b + row / all.m * all.k * all.n;
     float total[N] = {};
@@ -163,17 +163,17 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> 
     }
 }
 
-template <int N, bool WHOLE, class T>
+template <int N, class R, class T>
 int launch_columns(const Product<T>& all, cudaStream_t stream) {
     if constexpr (N < MOST_COLUMNS)
-        if (all.n > N) return launch_columns<2 * N, WHOLE>(all, stream);
-    const int64_t packs = most_packs(all.k, WHOLE), rows = all.batch * all.m;
+        if (all.n > N) return launch_columns<2 * N, R>(all, stream);
+    const int64_t packs = R::most(all.k), rows = all.batch * all.m;
     const int lanes = lanes_for(packs, 2);
     const int64_t splits = splits_for((rows * lanes + THREADS - 1) / THREADS, packs, FILLING, 4 * 32);
     const int64_t blocks = (rows * splits * lanes + THREADS - 1) / THREADS;
     Scratch<float> parts(splits > 1 ? splits * rows * all.n : 0, stream);
     if (parts.error) return (int)parts.error;
-    few_columns<N, WHOLE><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, splits);
+    few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, splits);
     if (parts.data) launch_add(parts.data, all.c, rows * all.n, splits, stream, all.scale, all.n);
     return (int)cudaGetLastError();
 }
@@ -233,8 +233,8 @@ int launch(const Product<T>& all, cudaStream_t stream) {
     constexpr int WIDE = sizeof(T) == 1 ? 4 : VEC;  // sums of a thread, of each row
     if (all.k <= MOST_DEPTH) return launch_shallow<1>(all, stream);
     if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m))
-        return are_whole((uintptr_t)all.a, all.k) ? launch_columns<1, true>(all, stream)
-                                                  : launch_columns<1, false>(all, stream);
+        return are_whole((uintptr_t)all.a, all.k) ? launch_columns<1, Whole>(all, stream)
+                                                  : launch_columns<1, Ragged>(all, stream);
     const bool packed = (uintptr_t)all.b % (WIDE * sizeof(T)) == 0 && all.n % WIDE == 0;
     return packed ? launch_rows<1, WIDE>(all, stream) : launch_rows<1, 1>(all, stream);
 }
