@@ -6,6 +6,7 @@ import triton.language as tl
 TILE = 4096  # knob: 2048 4096 8192
 BLOCK_N = 1024  # knob: 256 512 1024 2048
 NUM_WARPS = 8  # knob: 4 8 16
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
@@ -29,7 +30,9 @@ def add(a, b, c):
     m, n = a.shape
     if a.numel() == 0:
         return
-    block = min(BLOCK_N, triton.next_power_of_2(n))
-    rows = TILE // block
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, warps = (512, 4) if a.numel() <= FEW else (TILE, NUM_WARPS)
+    block = min(tile, BLOCK_N, triton.next_power_of_2(n))
+    rows = tile // block
     grid = (triton.cdiv(m, rows) * triton.cdiv(n, block),)
-    _add[grid](a, b, c, m, n, ROWS=rows, BLOCK=block, num_warps=NUM_WARPS)
+    _add[grid](a, b, c, m, n, ROWS=rows, BLOCK=block, num_warps=warps)

@@ -9,6 +9,7 @@ import triton.language as tl
 BLOCK_COLS = 1024  # knob: 1024 2048 4096 8192
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 1024  # knob: 512 1024 2048
 LEAST_PART = 4096  # knob: 2048 4096 8192
 
@@ -79,12 +80,15 @@ def argmax(x, index):
     rows, cols = x.shape
     if rows == 0:
         return
-    block = min(BLOCK_COLS, triton.next_power_of_2(cols))
+    few = x.numel() <= FEW
+    block = min(4096 if few else BLOCK_COLS, triton.next_power_of_2(cols))
     parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
     span = triton.cdiv(triton.cdiv(cols, parts), block) * block
     parts = triton.cdiv(cols, span)
-    tile_rows = max(1, TILE // block) if parts == 1 else 1
-    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, per_thread = (512, 4) if few else (TILE, PER_THREAD)
+    tile_rows = max(1, tile // block) if parts == 1 else 1
+    warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
     places, keys = index, index
     if parts > 1:
         places = torch.empty(rows * parts, dtype=torch.int64, device=x.device)

@@ -6,6 +6,7 @@ import triton.language as tl
 TILE = 4096  # knob: 2048 4096 8192
 BLOCK_COLS = 1024  # knob: 256 512 1024 2048
 NUM_WARPS = 8  # knob: 4 8 16
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
@@ -30,7 +31,9 @@ def bias_gelu(x, bias, y):
     rows, cols = x.shape
     if x.numel() == 0:
         return
-    block = min(BLOCK_COLS, triton.next_power_of_2(cols))
-    tile_rows = TILE // block
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, warps = (512, 4) if x.numel() <= FEW else (TILE, NUM_WARPS)
+    block = min(tile, BLOCK_COLS, triton.next_power_of_2(cols))
+    tile_rows = tile // block
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(cols, block),)
-    _bias_gelu[grid](x, bias, y, rows, cols, ROWS=tile_rows, BLOCK=block, num_warps=NUM_WARPS)
+    _bias_gelu[grid](x, bias, y, rows, cols, ROWS=tile_rows, BLOCK=block, num_warps=warps)

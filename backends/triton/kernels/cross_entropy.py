@@ -11,6 +11,7 @@ LANES = 1024  # knob: 256 512 1024
 PER_LANE = 4  # knob: 4 8 16
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 8  # knob: 8 16 32
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
 
 
@@ -115,8 +116,10 @@ def cross_entropy(logits, target, loss):
         _wide(logits, target, loss)
         return
     block = triton.next_power_of_2(classes)
-    tile_rows = max(1, TILE // block)
-    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, per_thread = (512, 4) if logits.numel() <= FEW else (TILE, PER_THREAD)
+    tile_rows = max(1, tile // block)
+    warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
     grid = (triton.cdiv(rows, tile_rows),)
     _resident[grid](
         logits, target, loss, rows, classes, ROWS=tile_rows, BLOCK=block, num_warps=warps

@@ -13,6 +13,7 @@ import triton.language as tl
 BLOCK_COLS = 2048  # knob: 512 1024 2048 4096
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
 LEAST_PART = 8192  # knob: 4096 8192 16384
 
@@ -80,8 +81,10 @@ def cumsum(x, y):
     parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
     span = triton.cdiv(triton.cdiv(cols, parts), block) * block
     parts = triton.cdiv(cols, span)
-    tile_rows = max(1, TILE // block) if parts == 1 else 1
-    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, per_thread = (512, 4) if x.numel() <= FEW else (TILE, PER_THREAD)
+    tile_rows = max(1, tile // block) if parts == 1 else 1
+    warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
     sums = x
     if parts > 1:
         sums = torch.empty(rows * parts, dtype=torch.float32, device=x.device)

@@ -12,6 +12,7 @@ import triton.language as tl
 RESIDENT = 16384  # knob: 4096 8192 16384
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 PART = 8192  # knob: 4096 8192 16384
 
 
@@ -108,8 +109,10 @@ def layernorm(x, weight, bias, y, eps):
         _in_parts(x, weight, bias, y, eps)
         return
     block = triton.next_power_of_2(cols)
-    tile_rows = max(1, TILE // block)
-    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, per_thread = (512, 4) if x.numel() <= FEW else (TILE, PER_THREAD)
+    tile_rows = max(1, tile // block)
+    warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
     _resident[(triton.cdiv(rows, tile_rows),)](
         x, weight, bias, y, rows, cols, eps, ROWS=tile_rows, BLOCK=block, num_warps=warps
     )

@@ -9,6 +9,7 @@ RESIDENT = 16384  # knob: 4096 8192 16384
 LOOP_BLOCK = 8192  # knob: 2048 4096 8192
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
 
 
@@ -122,7 +123,9 @@ def rmsnorm(x, weight, y, eps):
             _looped[(rows,)](x, weight, y, cols, eps, BLOCK=LOOP_BLOCK, num_warps=16)
         return
     block = triton.next_power_of_2(cols)
-    tile_rows = max(1, TILE // block)
-    warps = max(1, min(16, tile_rows * block // (32 * PER_THREAD)))
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    tile, per_thread = (512, 4) if x.numel() <= FEW else (TILE, PER_THREAD)
+    tile_rows = max(1, tile // block)
+    warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
     grid = (triton.cdiv(rows, tile_rows),)
     _resident[grid](x, weight, y, rows, cols, eps, ROWS=tile_rows, BLOCK=block, num_warps=warps)

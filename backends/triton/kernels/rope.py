@@ -6,6 +6,7 @@ import triton.language as tl
 TILE = 2048  # knob: 1024 2048 4096
 BLOCK_HALF = 1024  # knob: 256 512 1024
 NUM_WARPS = 4  # knob: 4 8 16
+FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
@@ -36,7 +37,8 @@ def rope(x, cos, sin, y):
     if x.numel() == 0:
         return
     block = min(BLOCK_HALF, triton.next_power_of_2(half))
-    rows = TILE // block
+    # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    rows = (TILE if y.numel() > FEW else max(256, block)) // block
     grid = (triton.cdiv(tokens * heads, rows) * triton.cdiv(half, block),)
     _rope[grid](
         x, cos, sin, y, tokens * heads, heads, half, ROWS=rows, BLOCK=block, num_warps=NUM_WARPS

@@ -6,6 +6,7 @@ import triton.language as tl
 
 BLOCK = 64  # knob: 32 64 128
 NUM_WARPS = 8  # knob: 4 8 16
+FEW = 1 << 20  # elements: larger tiles would be fewer than a GPU wants
 
 
 @triton.jit
@@ -29,10 +30,11 @@ def transpose(x, y):
     rows, cols = x.shape
     if x.numel() == 0:
         return
-    block_rows = min(BLOCK, triton.next_power_of_2(rows))
-    block_cols = min(BLOCK * BLOCK // block_rows, triton.next_power_of_2(cols))
-    block_rows = min(BLOCK * BLOCK // block_cols, triton.next_power_of_2(rows))
+    side, warps = (32, 4) if x.numel() <= FEW else (BLOCK, NUM_WARPS)
+    block_rows = min(side, triton.next_power_of_2(rows))
+    block_cols = min(side * side // block_rows, triton.next_power_of_2(cols))
+    block_rows = min(side * side // block_cols, triton.next_power_of_2(rows))
     grid = (triton.cdiv(rows, block_rows) * triton.cdiv(cols, block_cols),)
     _transpose[grid](
-        x, y, rows, cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=NUM_WARPS
+        x, y, rows, cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=warps
     )
