@@ -107,6 +107,31 @@ def test_a_shape_of_another_class_is_right(
     _all_right(op, compiled, to, shapes, dtype, tmp_path)
 
 
+#: Of whose kernels in CUDA C++ that take another way for few elements, as these sizes are.
+FEW = (
+    *("add", "argmax", "bias_gelu", "cross_entropy", "cumsum", "gelu", "layernorm", "maxpool2d"),
+    *("relu", "rmsnorm", "silu_mul", "softmax", "sum"),
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("backend", "where"), [("cuda", "sm_90"), ("hip", "gfx942")])
+@pytest.mark.parametrize("op", FEW)
+def test_the_way_of_many_elements_is_right_for_few(
+    op: str, backend: str, where: str, dtype: str, tmp_path: Path
+) -> None:
+    compiled, to = registry.load(backend), target.load(where)
+    if isinstance(ready := compiled.probe(to), Missing):
+        pytest.skip(f"{backend}: {ready}")
+    [shipped] = catalogue.candidates(op, compiled)
+    many = shipped.turn({"FEW": 0})
+    workloads = list(ops.load(op).workloads["ci"])
+    results = evaluate(many, ops.load(op), compiled, to, workloads, dtype=dtype, folder=tmp_path)
+    assert isinstance(results, list), results
+    assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", IN_OPENCL)

@@ -6,6 +6,7 @@
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 typedef unsigned long long Key;  // the value, then the pack: of equal values the first is larger
 
@@ -126,7 +127,7 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
         argmax_single<<<(unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(index, rows);
         return (int)cudaGetLastError();
     }
-    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(x, index, rows, cols, stream);
+    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(x, index, rows, cols, stream);
     return are_whole((uintptr_t)x, cols) ? launch<Whole>(x, index, rows, cols, stream)
                                          : launch<Ragged>(x, index, rows, cols, stream);
 }

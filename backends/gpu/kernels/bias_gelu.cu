@@ -3,6 +3,7 @@
 
 #define BLOCK 256  // knob: 128 256 512
 #define UNROLL 4  // knob: 1 2 4 8
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 struct BiasGelu {
     __device__ __forceinline__ static scalar_t of(scalar_t x, scalar_t bias) {
@@ -13,5 +14,5 @@ struct BiasGelu {
 
 extern "C" int bias_gelu(const scalar_t* x, const scalar_t* bias, scalar_t* y, int64_t rows,
                          int64_t cols, cudaStream_t stream) {
-    return each_with_row<BiasGelu, BLOCK, UNROLL>(x, bias, y, rows, cols, stream);
+    return each_with_row<BiasGelu, FEW, BLOCK, UNROLL>(x, bias, y, rows, cols, stream);
 }

@@ -6,6 +6,7 @@
 #define BLOCK 512  // knob: 256 512 1024
 #define UNROLL 4  // knob: 2 4
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 // The exponential of a difference, which is small where it matters, so the product is near enough.
 __device__ __forceinline__ float power(float difference) {
@@ -123,7 +124,7 @@ extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scal
                              int64_t rows, int64_t classes, cudaStream_t stream) {
     if (rows == 0) return 0;
     const Tensors all = {logits, target, loss, rows, classes};
-    if (is_single(rows, classes, SINGLE_MOST)) return launch<Single>(all, stream);
+    if (is_single(rows, classes, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
     return are_whole((uintptr_t)logits, classes) ? launch<Whole>(all, stream)
                                                  : launch<Ragged>(all, stream);
 }

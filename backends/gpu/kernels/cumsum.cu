@@ -6,6 +6,7 @@
 
 #define BLOCK 256  // knob: 128 256 512
 #define FILL 512  // knob: 256 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 // A carry with the part of it that its own last digit cannot hold.
 struct Carry {
@@ -157,7 +158,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int cumsum(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                       cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    if (is_single(rows, cols, BLOCK)) return launch<Single>(x, y, rows, cols, stream);
+    if (is_single(rows, cols, BLOCK, FEW)) return launch<Single>(x, y, rows, cols, stream);
     return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<Whole>(x, y, rows, cols, stream)
                                                         : launch<Ragged>(x, y, rows, cols, stream);
 }

@@ -3,6 +3,7 @@
 
 #define BLOCK 256  // knob: 128 256 512 1024
 #define UNROLL 4  // knob: 1 2 4 8
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 struct Gelu {
     static constexpr int INPUTS = 1;
@@ -13,5 +14,5 @@ struct Gelu {
 };
 
 extern "C" int gelu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {
-    return each<Gelu, BLOCK, UNROLL>(x, x, y, n, stream);
+    return each<Gelu, FEW, BLOCK, UNROLL>(x, x, y, n, stream);
 }

@@ -9,6 +9,7 @@
 #define SHARED_FROM 100  // knob: 50 100 400
 #define HELD 12  // knob: 0 6 12
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 // Sums two values over the block; `partial` is the call's own, as one barrier is enough then.
 __device__ __forceinline__ float2 block_sum(float2 value, float2* partial) {
@@ -278,6 +279,6 @@ extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar
     if (rows == 0 || cols == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias | (uintptr_t)y;
     const Tensors all = {x, weight, bias, y, rows, cols, eps, lie_alike(x, y)};
-    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(all, stream);
+    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
     return are_whole(pointers, cols) ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

@@ -1,10 +1,11 @@
 // Maximum over square windows, in two steps. A block takes as many rows of outputs as TILE elements
 // hold: the largest of each column of a row's windows, read in 16-byte accesses, goes to shared
-// memory, and along that the outputs find theirs.
+// memory, and along that the outputs find theirs. Few outputs are a thread's each.
 #include <portkern/portable.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 4096  // knob: 2048 4096 8192
+#define FEW 524288  // knob: 0 131072 524288 2097152
 
 constexpr int FILL = 1024;  // blocks
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
@@ -59,18 +60,34 @@ __global__ __launch_bounds__(BLOCK) void pool_rows(const scalar_t* __restrict__ 
     }
 }
 
-// Rows wider than TILE: a thread per output looks at all of its window.
-__global__ __launch_bounds__(BLOCK) void pool_wide(const scalar_t* __restrict__ x,
-                                                   scalar_t* __restrict__ y, Shape s) {
-    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x, row = i / s.ow;
-    if (row >= s.rows) return;
-    const int top = row % s.oh * s.stride - s.padding, left = i % s.ow * s.stride - s.padding;
-    const scalar_t* plane = x + row / s.oh * s.h * s.w;
+// A thread per output looks at all of its window: of few outputs, whose division is one of 32 bits, and
+// where rows are wider than TILE.
+template <int WINDOW, class Count>
+__global__ __launch_bounds__(BLOCK) void pool_each(const scalar_t* __restrict__ x,
+                                                   scalar_t* __restrict__ y, Shape s, Count outputs) {
+    const Count i = (Count)blockIdx.x * BLOCK + threadIdx.x, row = i / (Count)s.ow;
+    if (i >= outputs) return;
+    const int window = WINDOW ? WINDOW : s.window;
+    const int top = (int)(row % (Count)s.oh) * s.stride - s.padding;
+    const int left = (int)(i - row * s.ow) * s.stride - s.padding;
+    const scalar_t* plane = x + (int64_t)(row / (Count)s.oh) * s.h * s.w;
     scalar_t best = plane[clamped(top, s.h) * s.w + clamped(left, s.w)];
-    for (int r = max(top, 0); r < min(top + s.window, s.h); ++r)
-        for (int c = max(left, 0); c < min(left + s.window, s.w); ++c)
-            best = max_nan(best, plane[r * s.w + c]);
+#pragma unroll(WINDOW ? WINDOW : 1)
+    for (int r = 0; r < window; ++r)
+#pragma unroll(WINDOW ? WINDOW : 1)
+        for (int c = 0; c < window; ++c)
+            best = max_nan(best, plane[clamped(top + r, s.h) * s.w + clamped(left + c, s.w)]);
     y[i] = best;
+}
+
+template <class Count>
+int launch_each(const scalar_t* x, scalar_t* y, const Shape& s, cudaStream_t stream) {
+    const Count outputs = (Count)(s.rows * s.ow);
+    auto kernel = pool_each<0, Count>;
+    if (s.window == 2) kernel = pool_each<2, Count>;
+    if (s.window == 3) kernel = pool_each<3, Count>;
+    kernel<<<(unsigned)((s.rows * s.ow + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(x, y, s, outputs);
+    return (int)cudaGetLastError();
 }
 
 template <int V>
@@ -97,11 +114,8 @@ extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, i
                      (int)padding};
     if (s.rows == 0 || ow == 0) return 0;
     if (h * w >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // 32 bits within a plane
-    if (w > TILE) {
-        const unsigned blocks = (unsigned)((s.rows * ow + BLOCK - 1) / BLOCK);
-        pool_wide<<<blocks, BLOCK, 0, stream>>>(x, y, s);
-        return (int)cudaGetLastError();
-    }
+    if (s.rows * ow <= FEW) return launch_each<unsigned>(x, y, s, stream);
+    if (w > TILE) return launch_each<int64_t>(x, y, s, stream);
     const bool aligned = (uintptr_t)x % 16 == 0 && w % VEC == 0;
     return aligned ? launch<VEC>(x, y, s, stream) : launch<1>(x, y, s, stream);
 }

@@ -3,6 +3,7 @@
 
 #define BLOCK 256  // knob: 128 256 512 1024
 #define UNROLL 4  // knob: 1 2 4 8
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 struct Relu {
     static constexpr int INPUTS = 1;
@@ -14,5 +15,5 @@ struct Relu {
 };
 
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {
-    return each<Relu, BLOCK, UNROLL>(x, x, y, n, stream);
+    return each<Relu, FEW, BLOCK, UNROLL>(x, x, y, n, stream);
 }

@@ -6,6 +6,7 @@
 #define BLOCK 512  // knob: 128 256 512
 #define ITEMS 4  // knob: 2 4 8
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 struct Tensors {
     const scalar_t *x, *weight;
@@ -174,6 +175,6 @@ extern "C" int rmsnorm(const scalar_t* x, const scalar_t* weight, scalar_t* y, i
     if (rows == 0 || cols == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)y;
     const Tensors all = {x, weight, y, rows, cols, eps, lie_alike(x, y)};
-    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(all, stream);
+    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
     return are_whole(pointers, cols) ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

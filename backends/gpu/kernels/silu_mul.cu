@@ -3,6 +3,7 @@
 
 #define BLOCK 256  // knob: 128 256 512 1024
 #define UNROLL 2  // knob: 1 2 4
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 struct Gated {
     static constexpr int INPUTS = 2;
@@ -16,5 +17,5 @@ struct Gated {
 
 extern "C" int silu_mul(const scalar_t* gate, const scalar_t* up, scalar_t* y, int64_t n,
                         cudaStream_t stream) {
-    return each<Gated, BLOCK, UNROLL>(gate, up, y, n, stream);
+    return each<Gated, FEW, BLOCK, UNROLL>(gate, up, y, n, stream);
 }

@@ -8,6 +8,7 @@
 #define ITEMS 32  // knob: 16 32 64 (hip: 16)
 #define CLUSTER_ITEMS 32  // knob: 16 32
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 #ifdef PORTKERN_HOPPER
 #include <portkern/softmax_hopper.h>
 #endif
@@ -214,7 +215,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                        cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    if (is_single(rows, cols, SINGLE_MOST)) return launch<Single>(x, y, rows, cols, stream);
+    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(x, y, rows, cols, stream);
     return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<Whole>(x, y, rows, cols, stream)
                                                         : launch<Ragged>(x, y, rows, cols, stream);
 }

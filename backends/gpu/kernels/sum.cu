@@ -7,6 +7,7 @@
 #define BLOCK 256  // knob: 128 256 512 (hip: 512)
 #define UNROLL 8  // knob: 1 2 4 8 (hip: 4)
 #define FILL 1024  // knob: 512 1024 2048
+#define FEW 131072  // knob: 0 32768 131072 524288
 
 // `partial` where several blocks share a sum, else null.
 __device__ __forceinline__ void tell(float* partial, scalar_t* y, int64_t i, float value) {
@@ -243,7 +244,7 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
     float* partial = scratch.data;
     if (is_short(outer, reduce, inner))
         (whole && inner > 1 ? launch_short<VEC> : launch_short<1>)(x, y, outer, reduce, inner, stream);
-    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST))
+    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST, FEW))
         launch_rows<Single>(x, y, partial, outer, reduce, splits, stream);
     else if (inner == 1 && whole)
         launch_rows<Whole>(x, y, partial, outer, reduce, splits, stream);

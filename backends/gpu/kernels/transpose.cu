@@ -9,6 +9,7 @@
 constexpr int THIN_TILE = 6144, THIN_MOST = 31;  // elements of a thin tile, and lines
 constexpr int FILL = 256;  // blocks that a GPU is to have, if that leaves a warp's share to each
 constexpr int FEW_LINES = 4, SMALL = 1 << 20;  // a tile of packs would be nearly empty
+constexpr int SIDE = 32;  // of a small tile
 
 template <bool B>
 struct Known {
@@ -17,17 +18,17 @@ struct Known {
 
 // `tiles`: how many there are across. Without packs the next tile is the one below, whose part of a
 // line of y begins in the 32 bytes where this one's ends: both are written to memory at once.
-template <int V, int TALL>
+template <int V, int TALL, int AREA>
 __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __restrict__ x,
                                                           scalar_t* __restrict__ y, int64_t rows,
-                                                          int64_t cols, int64_t tiles) {
-    constexpr int WIDE = TILE * TILE / TALL, PACKS = TILE * TILE / V;
+                                                          int64_t cols, unsigned tiles) {
+    constexpr int WIDE = AREA / TALL, PACKS = AREA / V;
     constexpr int ROUNDS = (PACKS + BLOCK - 1) / BLOCK, ACROSS = WIDE / V, DOWN = TALL / V;
     // Padded by 4 bytes, so that a column's elements lie in different banks.
     __shared__ scalar_t tile[TALL][WIDE + 4 / sizeof(scalar_t)];
-    const int64_t below = (rows + TALL - 1) / TALL;
-    const int64_t row0 = (V > 1 ? blockIdx.x / tiles : blockIdx.x % below) * TALL;
-    const int64_t col0 = (V > 1 ? blockIdx.x % tiles : blockIdx.x / below) * WIDE;
+    const unsigned below = (unsigned)((rows + TALL - 1) / TALL);
+    const int64_t row0 = (int64_t)(V > 1 ? blockIdx.x / tiles : blockIdx.x % below) * TALL;
+    const int64_t col0 = (int64_t)(V > 1 ? blockIdx.x % tiles : blockIdx.x / below) * WIDE;
     const int tall = (int)min((int64_t)TALL, rows - row0), wide = (int)min((int64_t)WIDE, cols - col0);
     const scalar_t* from = x + row0 * cols + col0;
     scalar_t* to = y + col0 * rows + row0;
@@ -57,31 +58,64 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
 }
 
 // A matrix of a few rows, or of a few columns: `thin` lines of `length`. In memory one side's elements
-// of a stretch of the length follow one another, the other side's lie in `thin` lines.
+// of a stretch of the length follow one another, the other side's lie in `thin` lines. A stretch is
+// whole packs of the side where they follow; of a line they are packs of memory, with its edges.
 template <bool COLUMNS>
 __global__ __launch_bounds__(BLOCK) void transpose_thin(const scalar_t* __restrict__ x,
                                                         scalar_t* __restrict__ y, int thin,
                                                         int64_t length, int stretch) {
-    __shared__ scalar_t tile[THIN_TILE];
+    __shared__ __align__(16) scalar_t tile[THIN_TILE];
     const int64_t first = (int64_t)blockIdx.x * stretch;
-    const int count = (int)min((int64_t)stretch, length - first);
+    const int count = (int)min((int64_t)stretch, length - first), all = count * thin;
     const scalar_t* dense_from = x + first * thin;
     scalar_t* dense_to = y + first * thin;
+    const int share = (stretch + 2 * VEC - 2) / VEC;  // packs of a line's stretch, at most
     // Lines side by side, not one after the other: their loads are on their way together.
-    const auto each = [&](const auto& of_line) {
-#pragma unroll 4
-        for (int i = threadIdx.x; i < thin * stretch; i += BLOCK)
-            if (i % stretch < count) of_line(i / stretch, i % stretch);
+    const auto each = [&](const scalar_t* lines, const auto& of_pack) {
+#pragma unroll 2
+        for (int i = threadIdx.x; i < thin * share; i += BLOCK) {
+            const int line = i / share;
+            const int64_t at = line * length + first;
+            const int skip = (int)((uintptr_t)(lines + at) % 16 / sizeof(scalar_t));
+            of_pack(line, at, i % share * VEC - skip);
+        }
     };
-    if (COLUMNS)
-        for (int i = threadIdx.x; i < count * thin; i += BLOCK) tile[i] = dense_from[i];
-    else
-        each([&](int line, int i) { tile[i * thin + line] = x[line * length + first + i]; });
+    const bool packed = (uintptr_t)(COLUMNS ? dense_from : dense_to) % 16 == 0;
+    const int packs = packed ? all / VEC : 0;
+    if (COLUMNS) {
+        for (int i = threadIdx.x; i < packs; i += BLOCK)
+            reinterpret_cast<Pack*>(tile)[i] = reinterpret_cast<const Pack*>(dense_from)[i];
+        for (int i = packs * VEC + threadIdx.x; i < all; i += BLOCK) tile[i] = dense_from[i];
+    } else {
+        each(x, [&](int line, int64_t at, int from) {
+            if (from >= 0 && from + VEC <= count) {
+                const Pack values = *reinterpret_cast<const Pack*>(x + at + from);
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) tile[(from + j) * thin + line] = values.at[j];
+                return;
+            }
+            for (int j = max(from, 0); j < min(from + VEC, count); ++j)
+                tile[j * thin + line] = x[at + j];
+        });
+    }
     __syncthreads();
-    if (!COLUMNS)
-        for (int i = threadIdx.x; i < count * thin; i += BLOCK) dense_to[i] = tile[i];
-    else
-        each([&](int line, int i) { y[line * length + first + i] = tile[i * thin + line]; });
+    if (!COLUMNS) {
+        for (int i = threadIdx.x; i < packs; i += BLOCK)
+            reinterpret_cast<Pack*>(dense_to)[i] = reinterpret_cast<const Pack*>(tile)[i];
+        for (int i = packs * VEC + threadIdx.x; i < all; i += BLOCK) dense_to[i] = tile[i];
+    } else {
+        each(y, [&](int line, int64_t at, int from) {
+            if (from >= 0 && from + VEC <= count) {
+                Pack values;
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) values.at[j] = tile[(from + j) * thin + line];
+                *reinterpret_cast<Pack*>(y + at + from) = values;
+                return;
+            }
+            for (int j = max(from, 0); j < min(from + VEC, count); ++j)
+                y[at + j] = tile[j * thin + line];
+        });
+    }
 }
 
 int launch_thin(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
@@ -96,12 +130,12 @@ int launch_thin(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cuda
     return (int)cudaGetLastError();
 }
 
-template <int V, int TALL>
+template <int V, int TALL, int AREA = TILE * TILE>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    constexpr int WIDE = TILE * TILE / TALL;
+    constexpr int WIDE = AREA / TALL;
     const int64_t across = (cols + WIDE - 1) / WIDE, down = (rows + TALL - 1) / TALL;
-    transpose_kernel<V, TALL>
-        <<<(unsigned)(across * down), BLOCK, 0, stream>>>(x, y, rows, cols, across);
+    transpose_kernel<V, TALL, AREA>
+        <<<(unsigned)(across * down), BLOCK, 0, stream>>>(x, y, rows, cols, (unsigned)across);
     return (int)cudaGetLastError();
 }
 
@@ -112,6 +146,8 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     if (cols <= THIN) return launch<V, LONG>(x, y, rows, cols, stream);
     if (rows <= TILE / 2) return launch<V, TILE / 2>(x, y, rows, cols, stream);
     if (cols <= TILE / 2) return launch<V, TILE * 2>(x, y, rows, cols, stream);
+    // Of a small matrix, tiles of a quarter: more blocks.
+    if (V == 1 && rows * cols <= SMALL) return launch<V, SIDE, SIDE * SIDE>(x, y, rows, cols, stream);
     return launch<V, TILE>(x, y, rows, cols, stream);
 }
 

@@ -76,8 +76,8 @@ int launch_rows(const scalar_t* x, const scalar_t* row, scalar_t* y, int64_t row
     return (int)cudaGetLastError();
 }
 
-// THREADS and SHARE: of rows of whole packs.
-template <class F, int THREADS, int SHARE>
+// FEW: elements, about as many as a GPU has threads. THREADS and SHARE: of rows of whole packs.
+template <class F, int FEW, int THREADS, int SHARE>
 int each_with_row(const scalar_t* x, const scalar_t* row, scalar_t* y, int64_t rows, int64_t cols,
                   cudaStream_t stream) {
     const int64_t count = rows * cols;

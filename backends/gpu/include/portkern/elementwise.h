@@ -57,8 +57,9 @@ int launch_many(const scalar_t* a, const scalar_t* b, scalar_t* y, int64_t n, cu
     return (int)cudaGetLastError();
 }
 
-// THREADS and SHARE: of many elements. `b` is `a` where there is one tensor.
-template <class F, int THREADS, int SHARE>
+// FEW: elements, about as many as a GPU has threads. THREADS and SHARE: of many elements. `b` is `a`
+// where there is one tensor.
+template <class F, int FEW, int THREADS, int SHARE>
 int each(const scalar_t* a, const scalar_t* b, scalar_t* y, int64_t n, cudaStream_t stream) {
     if (n == 0) return 0;
     if (n <= FEW) {

@@ -73,7 +73,6 @@ using Ragged = Row<VEC, false>;
 // An element at a time, for tensors of so few that a cold kernel takes as long as its instructions take
 // to arrive: of these it needs a fifth.
 using Single = Row<1, true>;
-constexpr int64_t FEW = 1 << 17;  // elements: fewer than a GPU's threads
 constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
 
 // The threads of the largest block, which is `most` where a thread has packs.
@@ -82,8 +81,9 @@ constexpr int threads_most(int most) {
     return R::VEC > 1 ? most : 1024;
 }
 
-inline bool is_single(int64_t rows, int64_t length, int64_t most) {
-    return length <= most && rows * length <= FEW;
+// `few`: elements of the tensor, about as many as a GPU has threads.
+inline bool is_single(int64_t rows, int64_t length, int64_t most, int64_t few) {
+    return length <= most && rows * length <= few;
 }
 
 inline bool lie_alike(const void* a, const void* b) { return ((uintptr_t)a ^ (uintptr_t)b) % 16 == 0; }
