@@ -78,7 +78,7 @@ IN_OPENCL = {
     "bmm": [{"batch": 3, "m": 2, "n": 2, "k": 700}, {"batch": 2, "m": 50, "n": 1, "k": 300}],
 }
 #: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
-#: them twice.
+#: them twice; few entries.
 NATIVE = {
     "topk": [
         {"rows": 2, "cols": 70001, "k": 3},
@@ -87,6 +87,8 @@ NATIVE = {
     "scatter_add": [
         {"rows": 8200, "dim": 128, "n": 2040},
         {"rows": 10000, "dim": 105, "n": 30},
+        {"rows": 7, "dim": 33, "n": 5},
+        {"rows": 3, "dim": 64, "n": 8},
     ],
 }
 

@@ -326,6 +326,43 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
     return (int)cudaGetLastError();
 }
 
+// ---- A few entries
+
+constexpr int64_t FEW_ENTRIES = 8;
+
+// A thread has a pack, and holds each entry against its row: nothing else has to be known.
+template <int V>
+__global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restrict__ x,
+                                                        const int64_t* __restrict__ index,
+                                                        const scalar_t* __restrict__ src,
+                                                        scalar_t* __restrict__ y, unsigned packs,
+                                                        unsigned width, int n) {
+    const unsigned i = blockIdx.x * COPY + threadIdx.x, row = i / width, column = i - row * width;
+    if (i >= packs) return;
+    Some<V> result = reinterpret_cast<const Some<V>*>(x)[i];
+    float sums[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) sums[j] = float(result.at[j]);
+    for (int e = 0; e < n; ++e) {
+        if (index[e] != row) continue;
+        const Some<V> more = reinterpret_cast<const Some<V>*>(src)[(int64_t)e * width + column];
+#pragma unroll
+        for (int j = 0; j < V; ++j) sums[j] += float(more.at[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < V; ++j) result.at[j] = scalar_t(sums[j]);
+    reinterpret_cast<Some<V>*>(y)[i] = result;
+}
+
+template <int V>
+int launch_few(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
+               int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
+    const unsigned packs = (unsigned)(rows * dim / V);
+    scatter_add_few<V><<<(packs + COPY - 1) / COPY, COPY, 0, stream>>>(
+        x, index, src, y, packs, (unsigned)(dim / V), (int)n);
+    return (int)cudaGetLastError();
+}
+
 // ----
 
 template <int V>
@@ -350,6 +387,8 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
         return (aligned && dim % FEW == 0 ? launch_crowded<FEW> : launch_crowded<1>)(
             x, index, src, y, rows, dim, n, stream);
     const bool packed = aligned && dim % VEC == 0;
+    if (n <= FEW_ENTRIES && rows * dim < (int64_t)1 << 31)
+        return (packed ? launch_few<VEC> : launch_few<1>)(x, index, src, y, rows, dim, n, stream);
     if (is_sparse(rows, dim, n))
         return (packed ? launch_sparse<VEC> : launch_sparse<1>)(x, index, src, y, rows, dim, n,
                                                                 stream);
