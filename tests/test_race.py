@@ -65,6 +65,18 @@ def test_an_honest_kernel_is_timed_on_calls_of_its_own(artifacts: Path) -> None:
         assert all(1 <= len(lap) <= TimingPlan().most for lap in samples.rounds)
 
 
+def test_a_baseline_whose_calls_take_long_is_timed_in_fewer_rounds(artifacts: Path) -> None:
+    options = replace(QUICK, plan=TimingPlan(rounds=3, slow_s=0.0))
+    kernel = relu(RIGHT)
+    results = evaluate(kernel, OP, CPU, HOST, [WORKLOAD], folder=artifacts, options=options)
+    assert isinstance(results, list), results
+    [found] = results
+    assert found.verdict is Verdict.PASSED, found.detail
+    assert found.samples is not None
+    assert len(found.samples.rounds) >= 3
+    assert {len(samples.rounds) for samples in found.baselines.values()} == {1}
+
+
 @pytest.mark.parametrize(
     "cheat",
     [

@@ -105,7 +105,7 @@ class InterleavedTiming:
         for turn in itertools.count(-1):  # the first says how long a call takes
             now = TimedInputs.after(now, chosen, structured=self.op.structured)
             for key, session in runners.items():
-                if key in self.lost:
+                if key in self.lost or self._is_slow(key):
                     continue
                 with self._at_rest.watched(key == trusted):
                     lap = self._lap(session, now, calls[key])
@@ -176,6 +176,11 @@ class InterleavedTiming:
         lost = self._outputs.keep(key, session, turn, made, calls, whole=whole)
         if lost is not None:
             self.lost[key] = lost
+
+    def _is_slow(self, key: Key) -> bool:
+        """Whether it is a baseline that has had time enough; a kernel is looked at in all rounds."""
+        ran_s = sum(lap.wall_s for lap in self.rounds[key])
+        return not isinstance(key, int) and ran_s > self.plan.slow_s
 
     def _is_enough(self) -> bool:
         samples = self.samples().values()

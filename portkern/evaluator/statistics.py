@@ -26,7 +26,8 @@ class TimingPlan:
     """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
     to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
     at most ``most``, ``round_bytes`` of tensors, as every call has some of its own, and ``stage_s``
-    of making them. ``patient``: where a machine is too busy to check times, another load is waited
+    of making them. A baseline that has run for ``slow_s`` in its rounds is known: of one whose calls
+    take seconds, more would be minutes. ``patient``: where a machine is too busy to check times, another load is waited
     for and they are taken again; before a kernel is accused, always."""
 
     rounds: int = 5
@@ -36,6 +37,7 @@ class TimingPlan:
     most: int = 128
     round_bytes: int = 64 << 20
     stage_s: float = 0.01
+    slow_s: float = 5.0
     patient: bool = True
 
     def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
