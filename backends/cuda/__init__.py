@@ -21,7 +21,6 @@ from portkern.toolchain import source_tree
 from portkern.toolchain.native_library import load_library
 from portkern.toolchain.torch_device import TorchDevice
 
-from ..gpu import INCLUDE as PORTABLE
 from . import gpu, nvcc, nvrtc, source, whole_file
 
 OLDEST = 75  # the first architecture that nvcc 13 compiles for
@@ -83,7 +82,7 @@ class CudaBackend(Backend):
         if request.emulated:
             name, prelude = f"{request.signature.name}.cu", source.prelude(request)
             emulate.build_beside(
-                Source(request.candidate.source, name, "cuda", prelude, search=(PORTABLE,)),
+                Source(request.candidate.source, name, "cuda", prelude, search=nvcc.INCLUDES),
                 request,
                 workdir,
             )

@@ -11,7 +11,6 @@ from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.toolchain import source_tree
 
-from ..gpu import INCLUDE as PORTABLE
 from . import nvcc, ptxas, source
 
 # NVRTC has no C library. These are the names that kernels use of it.
@@ -66,7 +65,7 @@ def build(nvrtc: Nvrtc, request: Build, workdir: Path) -> Artifact:
     text = source.numbered(request, _HOST_API + source.prelude(request), ".cu", tree)
     source.write(request, text, workdir, ".cu")
     number = nvcc.arch(request.target)
-    folders = (*tree.search, nvrtc.include, nvrtc.include / "cccl", PORTABLE)
+    folders = (*tree.search, nvrtc.include, nvrtc.include / "cccl", *nvcc.INCLUDES)
     options = [f"-arch=sm_{number}", *_FLAGS, *(f"-I{folder}" for folder in folders)]
     options += [f"-D{define}" for define in tree.defines]
     with _Program(nvrtc, text) as program:

@@ -1,11 +1,16 @@
 // Convolution as a matrix product: a block gathers the patches of 128 output pixels, a slice of
 // their depth at a time, and multiplies them with some filters on tensor cores (mma.sync): float32 as
 // three products of TF32, which keep its precision, or as one. On Hopper, where float32 filters fit in
-// shared memory, they stay there and nothing is gathered (see portkern/convolution.h).
+// shared memory, they stay there and nothing is gathered (see portkern/convolution.h). Types of 16 bits,
+// where there is enough to do, are copied with their channels innermost (see portkern/channels_last.h).
 #define AT_ONCE 256  // knob: 128 256 512
 #define UNROLL 1  // knob: 1 2
 #define TF32 0  // knob: 0 1
 #define RESIDENT_FROM 500  // knob: 100 500 2000
+#define REORDER_FROM 150  // knob: 0 150 300
+#include <portkern/channels_last.h>
+#include <portkern/rows.h>
+#include <portkern/tensor_cores.h>
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
 #include <portkern/convolution.h>
@@ -13,21 +18,12 @@
 
 constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
 constexpr int THREADS = 256, PIXELS = 128;
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 constexpr int DEPTH = 4 * VEC;              // channels times places in the filter, per step
 constexpr int PITCH = DEPTH + VEC;          // 8 neighbouring rows lie in different banks
-
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
 
 struct Shape {
     int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding;
 };
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
 
 // One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
 struct alignas(16) Tap {
@@ -65,22 +61,9 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
 // is pair lane % 4, the others lie 4 pairs apart. This is how mma.sync gives its results.
 constexpr int GROUP = 2, PIECE = 16 / sizeof(scalar_t);  // elements of a row of 8 x 16 bytes
 
-// Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)) : "memory");
-}
-
 #ifdef PORTKERN_FLOAT32
-#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 constexpr int PARTS = TF32 ? 1 : 2;
 #else
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
 constexpr int PARTS = 1;
 #endif
 
@@ -94,13 +77,6 @@ __device__ __forceinline__ void split(unsigned (&high)[N], unsigned (&low)[N]) {
         asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high[i]) : "f"(x));
         asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low[i]) : "f"(x - __uint_as_float(high[i])));
     }
-}
-
-__device__ __forceinline__ void mma(float* upper, float* lower, const unsigned (&a)[4],
-                                    const unsigned* b) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // Tensor cores cut off what a sum has no room for: sums of few products, which ordinary additions
@@ -243,13 +219,15 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     }
 }
 
+constexpr int MOST_FILTERS = 96;  // of a block
+
 template <bool ALIGNED>
 int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
            const Shape& s, cudaStream_t stream) {
     const int64_t tiles = (s.n * s.oh * s.ow + PIXELS - 1) / PIXELS;
     // Blocks come in rounds; one takes as long as its filters and, alike for all, its patches.
     int64_t q = 0, blocks = 0, least = 0;
-    for (int64_t each = 1; each <= 3; ++each) {
+    for (int64_t each = 1; 32 * each <= MOST_FILTERS; ++each) {
         const int64_t all = tiles * ((s.f + 32 * each - 1) / (32 * each));
         const int64_t cost = (all + AT_ONCE - 1) / AT_ONCE * (each + 1);
         if (q == 0 || cost <= least) least = cost, q = each, blocks = all;
@@ -336,6 +314,9 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
     if (plan(p, x, shape))
         return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, stream)
                                     : launch_resident<64>(x, weight, bias, y, shape, p, stream);
+#elif !defined(PORTKERN_FLOAT32)
+    if (channels_last::pays(shape, REORDER_FROM, MOST_FILTERS))
+        return channels_last::launch(x, weight, bias, y, shape, stream);
 #endif
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     return aligned ? launch<true>(x, weight, bias, y, shape, stream)

@@ -1,0 +1,350 @@
+// Convolutions of 16-bit numbers with enough arithmetic to pay for a copy of their operands whose
+// channels lie innermost: [image][row][column][channel], with the padding around each image and
+// channels up to a multiple of 8, so that what a step multiplies comes in accesses of 16 bytes, without
+// a condition for where an image ends. A filter lies the same way, as an image of its own.
+//
+// The product of patches and filters is then as any other's: tiles of 128 pixels, cp.async into some
+// stages of shared memory, ldmatrix, mma.sync. Where tiles are few, blocks share the depth of one, and
+// their sums, in float32, are added in a fixed order.
+#pragma once
+#ifndef PORTKERN_FLOAT32
+#include <portkern/rows.h>
+#include <portkern/tensor_cores.h>
+
+namespace channels_last {
+
+constexpr int THREADS = 128, PIXELS = 128, STAGES = 3;  // of 96 KB at most: two blocks on Hopper
+constexpr int DEPTH = 64, PIECES = DEPTH / VEC;         // a row of a step is 128 bytes, 8 pieces
+constexpr int PITCH = PIXELS + 4;                       // of sums: 8 pixels of 4 pairs of filters, no conflict
+
+// ---- The copy
+
+// Images (or filters) as they are and as they become: with `edge` zeros on all sides, in `packs` of
+// channels. All places of all images, and their packs, are less than 2^31.
+struct Images {
+    const scalar_t* from;
+    Pack* to;
+    int64_t n, c, h, w, edge;
+
+    __host__ __device__ int64_t height() const { return h + 2 * edge; }
+    __host__ __device__ int64_t width() const { return w + 2 * edge; }
+    __host__ __device__ int64_t packs() const { return (c + VEC - 1) / VEC; }
+    __host__ __device__ int64_t places() const { return n * height() * width(); }
+    __host__ __device__ int64_t size() const { return places() * packs(); }
+    // A block copies 64 channels of 64 places.
+    __host__ __device__ int64_t across() const { return (c + 63) / 64; }
+    int64_t blocks() const { return (places() + 63) / 64 * across(); }
+};
+
+// Both copies in one launch: the filters' is short. It reads along places and writes along channels, two
+// at a time through shared memory, whose rows of 33 words make both free of conflicts.
+constexpr int COPY = 256, WARPS = COPY / 32;
+__global__ __launch_bounds__(COPY) void reorder(const __grid_constant__ Images x,
+                                                const __grid_constant__ Images filters, unsigned first) {
+    using Two = Some<2>;
+    __shared__ Two tile[64][33];
+    const bool second = blockIdx.x >= first;
+    const Images& all = second ? filters : x;
+    const int block = (int)(second ? blockIdx.x - first : blockIdx.x), across = (int)all.across();
+    const int place0 = block / across * 64, channel0 = block % across * 64;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int width = (int)all.width(), height = (int)all.height(), places = (int)all.places();
+    const int channels = (int)all.c, packs = (int)all.packs();
+    const int64_t plane = all.h * all.w;
+    Two both[2][4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int place = place0 + i * 32 + lane, image = place / width / height;
+        const int64_t row = place / width % height - all.edge, column = place % width - all.edge;
+        const bool inside = place < places && (uint64_t)row < (uint64_t)all.h &&
+                            (uint64_t)column < (uint64_t)all.w;
+        const int64_t start = (int64_t)image * channels * plane + row * all.w + column;
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int channel = channel0 + (warp + WARPS * k) * 2 + e;
+                both[i][k].at[e] = inside && channel < channels ? all.from[start + channel * plane]
+                                                                : scalar_t(0.0f);
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k) tile[i * 32 + lane][warp + WARPS * k] = both[i][k];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int place = threadIdx.x / 8 + i * 32, pack = threadIdx.x % 8;
+        if (place0 + place >= places || channel0 / VEC + pack >= packs) continue;
+        Pack whole;
+#pragma unroll
+        for (int k = 0; k < VEC / 2; ++k) {
+            const Two two = tile[place][pack * (VEC / 2) + k];
+            whole.at[2 * k] = two.at[0], whole.at[2 * k + 1] = two.at[1];
+        }
+        all.to[(int64_t)(place0 + place) * packs + channel0 / VEC + pack] = whole;
+    }
+}
+
+// ---- The product
+
+// Lengths in packs; all fit in int. The depth is [row of a filter][column][pack].
+struct Plan {
+    const Pack *x, *filters;
+    int n, f, kw, ow, plane, stride;  // plane: pixels of an image
+    int packs, line, image;           // of a place, of a copied row, of a copied image
+    int depth, each;                  // packs of a filter; steps of a block
+    int down, across;                 // tiles of pixels, and of filters
+};
+
+// From memory to shared memory in the background; zeros if it is not there.
+__device__ __forceinline__ void copy(unsigned to, const Pack* from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(there ? 16 : 0) : "memory");
+}
+
+// Which pack of the depth a thread brings next: where it lies in a patch.
+struct Tap {
+    int depth, pack, row, column;
+
+    __device__ __forceinline__ Tap(const Plan& p, int depth)
+        : depth(depth), pack(depth % p.packs), row(depth / p.packs / p.kw), column(depth / p.packs % p.kw) {}
+    __device__ __forceinline__ int offset(const Plan& p) const {
+        return row * p.line + column * p.packs + pack;
+    }
+};
+
+// A block computes 128 pixels of N filters, over `each` steps of the depth; a warp 64 x N / 2, or 32 x 32.
+// Sums go to `parts`, one such output after another, or with the bias to y.
+template <int N>
+__global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
+    const __grid_constant__ Plan p, const scalar_t* __restrict__ bias, scalar_t* __restrict__ y,
+    float* __restrict__ parts) {
+    constexpr int DOWN = N == 32 ? 4 : 2, ROWS = PIXELS / DOWN / 16, COLUMNS = N / (4 / DOWN) / 16;
+    constexpr int STAGE = (PIXELS + N) * DEPTH, SHARE = THREADS / PIECES;  // rows brought at once
+    extern __shared__ __align__(128) unsigned char shared[];
+    scalar_t* const stages = reinterpret_cast<scalar_t*>(shared);
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, tile = blockIdx.x % (p.down * p.across);
+    const int split = blockIdx.x / (p.down * p.across), first = split * p.each;
+    const int pixel0 = tile / p.across * PIXELS, filter0 = tile % p.across * N;
+    const int steps = min(p.each, (p.depth + PIECES - 1) / PIECES - first);
+    const int row = t / PIECES, piece = t % PIECES;
+    int corners[PIXELS / SHARE];  // of the patches that this thread brings
+#pragma unroll
+    for (int i = 0; i < PIXELS / SHARE; ++i) {
+        const int pixel = min(pixel0 + row + i * SHARE, p.n * p.plane - 1), at = pixel % p.plane;
+        corners[i] = pixel / p.plane * p.image + at / p.ow * p.stride * p.line +
+                     at % p.ow * p.stride * p.packs;
+    }
+    // Piece i of row r lies at i ^ r % 8: what is read or written together lies in different banks.
+    const unsigned to = shared_address(stages) + row * 128 + (piece ^ row % 8) * 16;
+    // A quarter of a step's packs, so that products go on between them.
+    const auto fetch = [&](int step, int stage, int quarter) {
+        if (step >= steps) return;
+        const Tap tap(p, (first + step) * PIECES + piece);
+        const bool there = tap.depth < p.depth;
+        const Pack* const patch = p.x + (there ? tap.offset(p) : 0);
+        const unsigned at = to + stage * STAGE * (int)sizeof(scalar_t);
+        constexpr int OF_PIXELS = PIXELS / SHARE, OF_FILTERS = N / SHARE;
+#pragma unroll
+        for (int i = 0; i < OF_PIXELS; ++i)
+            if (i * 4 / OF_PIXELS == quarter) copy(at + i * SHARE * 128, patch + corners[i], there);
+#pragma unroll
+        for (int i = 0; i < OF_FILTERS; ++i) {
+            if (i * 4 / OF_FILTERS != quarter) continue;
+            const int filter = min(filter0 + row + i * SHARE, p.f - 1);
+            copy(at + (PIXELS + i * SHARE) * 128, p.filters + (filter * p.depth + (there ? tap.depth : 0)),
+                 there);
+        }
+    };
+    const auto commit = [] { asm volatile("cp.async.commit_group;" ::: "memory"); };
+    const auto arrive = [] {  // the next step's tile is whole, and everybody has read this one's
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        __syncthreads();
+    };
+    const int warp_pixel = warp % DOWN * ROWS * 16, warp_filter = warp / DOWN * COLUMNS * 16;
+    const scalar_t* const left_at = stages + (warp_pixel + lane % 16) * DEPTH;
+    const scalar_t* const right_at = stages + (PIXELS + warp_filter + lane / 16 * 8 + lane % 8) * DEPTH;
+    unsigned left[2][ROWS][4], right[2][COLUMNS][4];
+    const auto load = [&](int stage, int d) {
+        const int of_left = stage * STAGE + ((2 * d + lane / 16) ^ lane % 8) * VEC;
+        const int of_right = stage * STAGE + ((2 * d + lane / 8 % 2) ^ lane % 8) * VEC;
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) load_pieces(left[d % 2][i], left_at + of_left + i * 16 * DEPTH);
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) load_pieces(right[d % 2][j], right_at + of_right + j * 16 * DEPTH);
+    };
+    float sums[ROWS][COLUMNS * 2][4] = {};
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) {
+#pragma unroll
+        for (int quarter = 0; quarter < 4; ++quarter) fetch(s, s, quarter);
+        commit();
+    }
+    arrive();
+    load(0, 0);
+    for (int step = 0, stage = 0, free = STAGES - 1; step < steps; ++step) {
+        const int next = stage + 1 < STAGES ? stage + 1 : 0;
+#pragma unroll
+        for (int d = 0; d < DEPTH / 16; ++d) {  // what is multiplied was loaded a turn before
+            fetch(step + STAGES - 1, free, d);
+            if (d == DEPTH / 16 - 1) {
+                commit();
+                arrive();
+                if (step + 1 < steps) load(next, 0);
+            } else {
+                load(stage, d + 1);
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+                for (int j = 0; j < COLUMNS * 2; ++j)
+                    mma(sums[i][j], sums[i][j] + 2, left[d % 2][i], right[d % 2][j / 2] + j % 2 * 2);
+        }
+        free = stage, stage = next;
+    }
+    float* const turned = reinterpret_cast<float*>(shared);  // [filter][pixel]: stores are along pixels
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < COLUMNS * 2; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                turned[(warp_filter + j * 8 + lane % 4 * 2 + e % 2) * PITCH + warp_pixel + i * 16 + lane / 4 +
+                       e / 2 * 8] = sums[i][j][e];
+    __syncthreads();
+    const int pixel = pixel0 + t;
+    if (pixel >= p.n * p.plane) return;
+    const int64_t start = ((int64_t)(pixel / p.plane) * p.f + filter0) * p.plane + pixel % p.plane;
+    const int filters = min(N, p.f - filter0);
+    float* const part = parts + split * ((int64_t)p.n * p.f * p.plane);
+#pragma unroll 8
+    for (int i = 0; i < filters; ++i) {
+        const float sum = turned[i * PITCH + t];
+        if (parts) part[start + (int64_t)i * p.plane] = sum;
+        else y[start + (int64_t)i * p.plane] = scalar_t(sum + float(bias[filter0 + i]));
+    }
+}
+
+__global__ __launch_bounds__(256) void add(const float* __restrict__ parts, const scalar_t* __restrict__ bias,
+                                           scalar_t* __restrict__ y, int splits, int64_t count, int f,
+                                           int plane) {
+    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i >= count) return;
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int s = 0; s < splits; ++s) sum += parts[s * count + i];
+    y[i] = scalar_t(sum + float(bias[i / plane % f]));
+}
+
+// ---- The choice
+
+// How the output is divided: filters of a tile, steps of a block, blocks that share a tile.
+struct Division {
+    int64_t filters = 0, each = 0, splits = 0;
+    double cost = 0;
+
+    // The cost counts rows of 128 bytes that a multiprocessor moves to shared memory, where blocks come in
+    // rounds. What blocks that share a tile tell each other moves twice, at half that rate, and is a
+    // launch more. Filling the stages takes two steps; a block that is alone also waits at its barriers.
+    Division(int64_t pixels, int64_t f, int64_t steps, int64_t multiprocessors) {
+        constexpr int64_t FILL = 2, LAUNCH = 1536, LEAST_STEPS = 4, MOST_SPLITS = 16;
+        for (const int64_t wide : {128, 64, 32}) {
+            const int64_t tiles = (pixels + PIXELS - 1) / PIXELS * ((f + wide - 1) / wide);
+            for (int64_t s = 1; s == 1 || (s <= MOST_SPLITS && s * LEAST_STEPS <= steps); ++s) {
+                const int64_t share = (steps + s - 1) / s, blocks = tiles * ((steps + share - 1) / share);
+                const int64_t rounds = (blocks + multiprocessors - 1) / multiprocessors;
+                const int64_t told = s > 1 ? 16 * wide : 0;
+                const double round = double((share + FILL) * (PIXELS + wide) + told);
+                const double all = (rounds > 1 ? rounds : 1.25) * round + (s > 1 ? LAUNCH : 0);
+                if (splits && all >= cost) continue;
+                filters = wide, each = share, splits = (steps + share - 1) / share, cost = all;
+            }
+        }
+    }
+};
+
+inline int multiprocessors() {
+    int device = 0, count = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
+template <class Shape>
+Images images(const Shape& s, const scalar_t* x, Pack* to) {
+    return {x, to, s.n, s.c, s.h, s.w, s.padding};
+}
+template <class Shape>
+Images filters(const Shape& s, const scalar_t* weight, Pack* to) {
+    return {weight, to, s.f, s.c, s.kh, s.kw, 0};
+}
+
+// Whether it takes less time than gathering patches element by element, `percent` of it times. Time is
+// counted in elements gathered, of which an H200 was seen to do 400 in a nanosecond; where blocks are
+// fewer than multiprocessors, less. It makes 400 products in the time of one, reads and writes an
+// element once, and starts two or three kernels in the time of four millions.
+template <class Shape>
+bool pays(const Shape& s, int percent, int at_most_filters) {
+    const Images x = images(s, nullptr, nullptr), w = filters(s, nullptr, nullptr);
+    const double pixels = double(s.n) * s.oh * s.ow, depth = double(s.kh) * s.kw * w.packs() * VEC;
+    constexpr double MOST = 1u << 31;  // of what int counts, with room for rounding up
+    if (s.c == 0 || s.kh == 0 || s.kw == 0 || double(s.padding) + s.h + s.w >= MOST / 4) return false;
+    const double places = double(s.n) * x.height() * x.width();
+    for (const double each : {places * x.packs(), pixels + PIXELS, s.f * depth / VEC, places * x.across() / 64,
+                              double(s.stride)})
+        if (each >= MOST / 2) return false;
+    const double groups = double((s.f + at_most_filters - 1) / at_most_filters);
+    const double blocks = (pixels + PIXELS - 1) / PIXELS * groups, idle = multiprocessors() / blocks;
+    const double gathered = pixels * s.c * s.kh * s.kw * groups * (idle > 1 ? idle : 1.0);
+    const int64_t wide = s.f <= 32 ? 32 : 64;
+    const double products = pixels * depth * ((s.f + wide - 1) / wide * wide);
+    const double copied = (places * x.packs() + s.f * depth / VEC) * VEC;
+    return gathered * 100 >= percent * (products / 400 + copied + 4e6);
+}
+
+template <int N>
+int launch_product(const Plan& p, const scalar_t* bias, scalar_t* y, float* parts, int64_t splits,
+                   cudaStream_t stream) {
+    constexpr int STAGED = STAGES * (PIXELS + N) * DEPTH * (int)sizeof(scalar_t);
+    constexpr int TURNED = N * PITCH * (int)sizeof(float), SHARED = STAGED > TURNED ? STAGED : TURNED;
+    cudaFuncSetAttribute(multiply<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    multiply<N><<<(unsigned)(p.down * p.across * splits), THREADS, SHARED, stream>>>(p, bias, y, parts);
+    return (int)cudaGetLastError();
+}
+
+template <class Shape>
+int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y, const Shape& s,
+           cudaStream_t stream) {
+    Images of_x = images(s, x, nullptr), of_filters = filters(s, weight, nullptr);
+    const int64_t packs = of_x.packs(), depth = s.kh * s.kw * packs, plane = s.oh * s.ow;
+    const Division by(s.n * plane, s.f, (depth + PIECES - 1) / PIECES, multiprocessors());
+    const int64_t count = s.n * s.f * plane, copied = of_x.size() + of_filters.size();
+    const int64_t parts = by.splits > 1 ? (by.splits * count * (int64_t)sizeof(float) + 15) / 16 : 0;
+    Scratch<Pack> room(copied + parts, stream);
+    if (room.error) return (int)room.error;
+    of_x.to = room.data, of_filters.to = room.data + of_x.size();
+    reorder<<<(unsigned)(of_x.blocks() + of_filters.blocks()), COPY, 0, stream>>>(
+        of_x, of_filters, (unsigned)of_x.blocks());
+    Plan p = {of_x.to, of_filters.to};
+    p.n = (int)s.n, p.f = (int)s.f, p.kw = (int)s.kw, p.ow = (int)s.ow;
+    p.plane = (int)plane, p.stride = (int)s.stride, p.packs = (int)packs;
+    p.line = (int)(of_x.width() * packs), p.image = (int)(of_x.height() * p.line);
+    p.depth = (int)depth, p.each = (int)by.each;
+    p.down = (int)((s.n * plane + PIXELS - 1) / PIXELS);
+    p.across = (int)((s.f + by.filters - 1) / by.filters);
+    float* const to = parts ? reinterpret_cast<float*>(room.data + copied) : nullptr;
+    const auto start = by.filters == 128  ? launch_product<128>
+                       : by.filters == 64 ? launch_product<64>
+                                          : launch_product<32>;
+    const int wrong = start(p, bias, y, to, by.splits, stream);
+    if (wrong || !to) return wrong;
+    add<<<(unsigned)((count + 255) / 256), 256, 0, stream>>>(to, bias, y, (int)by.splits, count, p.f, p.plane);
+    return (int)cudaGetLastError();
+}
+
+}  // namespace channels_last
+#endif

@@ -1,0 +1,31 @@
+// What kernels that keep both operands along the depth in shared memory need of PTX: pieces of 8 rows
+// of 16 bytes, and products of them on tensor cores (mma.sync), from sm_80 on.
+#pragma once
+
+#if defined(PORTKERN_FLOAT32)
+#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#elif defined(PORTKERN_FLOAT16)
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row)) : "memory");
+}
+
+// Of 16 rows of A and 8 columns of B: a lane has two neighbouring columns, lane % 4 * 2 the first, of
+// row lane / 4 (upper) and of the row 8 below (lower).
+__device__ __forceinline__ void mma(float* upper, float* lower, const unsigned (&a)[4],
+                                    const unsigned* b) {
+    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
