@@ -95,6 +95,7 @@ struct Plan {
     int n, f, kw, ow, plane, stride;  // plane: pixels of an image
     int packs, line, image;           // of a place, of a copied row, of a copied image
     int depth, each;                  // packs of a filter; steps of a block
+    int more_packs, more_columns, more_lines;  // of a tap in the next step
     int down, across;                 // tiles of pixels, and of filters
 };
 
@@ -104,14 +105,19 @@ __device__ __forceinline__ void copy(unsigned to, const Pack* from, bool there) 
                  "r"(there ? 16 : 0) : "memory");
 }
 
-// Which pack of the depth a thread brings next: where it lies in a patch.
+// Which pack of the depth a thread brings next, and where it lies in a patch.
 struct Tap {
-    int depth, pack, row, column;
+    int depth, pack, column, line;
 
     __device__ __forceinline__ Tap(const Plan& p, int depth)
-        : depth(depth), pack(depth % p.packs), row(depth / p.packs / p.kw), column(depth / p.packs % p.kw) {}
-    __device__ __forceinline__ int offset(const Plan& p) const {
-        return row * p.line + column * p.packs + pack;
+        : depth(depth), pack(depth % p.packs), column(depth / p.packs % p.kw),
+          line(depth / p.packs / p.kw * p.line) {}
+    __device__ __forceinline__ int offset(const Plan& p) const { return line + column * p.packs + pack; }
+    // A step further, without a division: each part runs over once at most.
+    __device__ __forceinline__ void advance(const Plan& p) {
+        depth += PIECES, pack += p.more_packs, column += p.more_columns, line += p.more_lines;
+        if (pack >= p.packs) pack -= p.packs, ++column;
+        if (column >= p.kw) column -= p.kw, line += p.line;
     }
 };
 
@@ -140,10 +146,10 @@ __global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
     // Piece i of row r lies at i ^ r % 8: what is read or written together lies in different banks.
     const unsigned to = shared_address(stages) + row * 128 + (piece ^ row % 8) * 16;
     // A quarter of a step's packs, so that products go on between them.
-    const auto fetch = [&](int step, int stage, int quarter) {
-        if (step >= steps) return;
-        const Tap tap(p, (first + step) * PIECES + piece);
-        const bool there = tap.depth < p.depth;
+    Tap tap(p, first * PIECES + piece);
+    const int end = min(p.depth, (first + steps) * PIECES);
+    const auto fetch = [&](int stage, int quarter) {
+        const bool there = tap.depth < end;
         const Pack* const patch = p.x + (there ? tap.offset(p) : 0);
         const unsigned at = to + stage * STAGE * (int)sizeof(scalar_t);
         constexpr int OF_PIXELS = PIXELS / SHARE, OF_FILTERS = N / SHARE;
@@ -158,7 +164,10 @@ __global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
                  there);
         }
     };
-    const auto commit = [] { asm volatile("cp.async.commit_group;" ::: "memory"); };
+    const auto commit = [&] {
+        tap.advance(p);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
     const auto arrive = [] {  // the next step's tile is whole, and everybody has read this one's
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
@@ -179,7 +188,7 @@ __global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
 #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s) {
 #pragma unroll
-        for (int quarter = 0; quarter < 4; ++quarter) fetch(s, s, quarter);
+        for (int quarter = 0; quarter < 4; ++quarter) fetch(s, quarter);
         commit();
     }
     arrive();
@@ -188,7 +197,7 @@ __global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
         const int next = stage + 1 < STAGES ? stage + 1 : 0;
 #pragma unroll
         for (int d = 0; d < DEPTH / 16; ++d) {  // what is multiplied was loaded a turn before
-            fetch(step + STAGES - 1, free, d);
+            fetch(free, d);
             if (d == DEPTH / 16 - 1) {
                 commit();
                 arrive();
@@ -334,6 +343,8 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     p.plane = (int)plane, p.stride = (int)s.stride, p.packs = (int)packs;
     p.line = (int)(of_x.width() * packs), p.image = (int)(of_x.height() * p.line);
     p.depth = (int)depth, p.each = (int)by.each;
+    p.more_packs = PIECES % p.packs, p.more_columns = PIECES / p.packs % p.kw;
+    p.more_lines = PIECES / p.packs / p.kw * p.line;
     p.down = (int)((s.n * plane + PIXELS - 1) / PIXELS);
     p.across = (int)((s.f + by.filters - 1) / by.filters);
     float* const to = parts ? reinterpret_cast<float*>(room.data + copied) : nullptr;
