@@ -37,41 +37,42 @@ struct Images {
 };
 
 // Both copies in one launch: the filters' is short. It reads along places and writes along channels, two
-// at a time through shared memory, whose rows of 33 words make both free of conflicts.
-constexpr int COPY = 256, WARPS = COPY / 32;
+// at a time through shared memory, whose rows of 33 words make both free of conflicts. A thread reads 16
+// channels of one place, without a condition on what it read before.
+constexpr int COPY = 256, SHARE = 8;  // threads, and pairs of channels that each reads
 __global__ __launch_bounds__(COPY) void reorder(const __grid_constant__ Images x,
                                                 const __grid_constant__ Images filters, unsigned first) {
     using Two = Some<2>;
     __shared__ Two tile[64][33];
     const bool second = blockIdx.x >= first;
     const Images& all = second ? filters : x;
-    const int block = (int)(second ? blockIdx.x - first : blockIdx.x), across = (int)all.across();
+    const unsigned block = second ? blockIdx.x - first : blockIdx.x, across = (unsigned)all.across();
     const int place0 = block / across * 64, channel0 = block % across * 64;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int width = (int)all.width(), height = (int)all.height(), places = (int)all.places();
-    const int channels = (int)all.c, packs = (int)all.packs();
-    const int64_t plane = all.h * all.w;
-    Two both[2][4];
+    const unsigned width = (unsigned)all.width(), height = (unsigned)all.height();
+    const int places = (int)all.places();
+    const int channels = (int)all.c, packs = (int)all.packs(), plane = (int)(all.h * all.w);
+    {
+        const int at = warp % 2 * 32 + lane;
+        const unsigned place = place0 + at, line = place / width, image = line / height;  // quick, without signs
+        const int row = (int)(line % height - all.edge), column = (int)(place % width - all.edge);
+        const bool inside = place < (unsigned)places && (unsigned)row < (unsigned)all.h &&
+                            (unsigned)column < (unsigned)all.w;
+        const int pair = warp / 2, channel = channel0 + pair * 2, there = inside ? channels - channel : 0;
+        const int64_t start = ((int64_t)image * channels + channel) * plane + row * (int)all.w + column;
+        const scalar_t* from[2] = {all.from + start, all.from + start + plane};  // may lie outside
+        const int64_t further = (int64_t)SHARE * plane;
+        Two both[SHARE];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int place = place0 + i * 32 + lane, image = place / width / height;
-        const int64_t row = place / width % height - all.edge, column = place % width - all.edge;
-        const bool inside = place < places && (uint64_t)row < (uint64_t)all.h &&
-                            (uint64_t)column < (uint64_t)all.w;
-        const int64_t start = (int64_t)image * channels * plane + row * all.w + column;
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
+        for (int k = 0; k < SHARE; ++k)
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const int channel = channel0 + (warp + WARPS * k) * 2 + e;
-                both[i][k].at[e] = inside && channel < channels ? all.from[start + channel * plane]
-                                                                : scalar_t(0.0f);
+                both[k].at[e] = k * SHARE + e < there ? *from[e] : scalar_t(0.0f);
+                from[e] += further;
             }
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k) tile[at][pair + k * SHARE / 2] = both[k];
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int k = 0; k < 4; ++k) tile[i * 32 + lane][warp + WARPS * k] = both[i][k];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
