@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from portkern import ops
+from portkern.evaluator.result import Result
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing
@@ -91,6 +94,31 @@ NATIVE = {
         {"rows": 3, "dim": 64, "n": 8},
     ],
 }
+#: Convolutions over a copy with channels innermost: one step; a depth that blocks share; more
+#: channels than a block copies, in filters wider than high; tiles of 64 and of 128 filters.
+CHANNELS_LAST = [
+    {"n": 1, "c": 3, "h": 9, "w": 11, "f": 5, "kh": 3, "kw": 2, "stride": 1, "padding": 0},
+    {"n": 1, "c": 130, "h": 7, "w": 6, "f": 37, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 2, "c": 67, "h": 13, "w": 12, "f": 33, "kh": 2, "kw": 5, "stride": 3, "padding": 3},
+    {"n": 3, "c": 2, "h": 53, "w": 55, "f": 50, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 3, "c": 9, "h": 53, "w": 55, "f": 120, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
+    dtype: str, tmp_path: Path
+) -> None:
+    """Also where that would not pay."""
+    compiled, to = registry.load("cuda"), target.load("sm_90")
+    if isinstance(ready := compiled.probe(to), Missing):
+        pytest.skip(f"cuda: {ready}")
+    always = {"REORDER_FROM": 0}
+    results = _all_right("conv2d", compiled, to, CHANNELS_LAST, dtype, tmp_path, always)
+    seen = [{one.name for one in result.launches} for result in results if result.launches]
+    assert all("reorder" in names for names in seen)
+    assert not seen or "add" in seen[1]
 
 
 @pytest.mark.full
@@ -153,12 +181,15 @@ def _all_right(
     shapes: list[dict[str, int]],
     dtype: str,
     folder: Path,
-) -> None:
-    [candidate] = catalogue.candidates(op, compiled)
+    settings: Mapping[str, int] = MappingProxyType({}),
+) -> list[Result]:
+    [shipped] = catalogue.candidates(op, compiled)
+    candidate = shipped.turn(settings)
     workloads = [_workload(op, f"class/{number}", dims) for number, dims in enumerate(shapes)]
     results = evaluate(candidate, ops.load(op), compiled, to, workloads, dtype=dtype, folder=folder)
     assert isinstance(results, list), results
     assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
+    return results
 
 
 def _workload(op: str, name: str, sizes: dict[str, int]) -> Workload:
