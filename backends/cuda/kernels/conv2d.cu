@@ -18,8 +18,8 @@
 
 constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
 constexpr int THREADS = 256, PIXELS = 128;
-constexpr int DEPTH = 4 * VEC;              // channels times places in the filter, per step
-constexpr int PITCH = DEPTH + VEC;          // 8 neighbouring rows lie in different banks
+constexpr int DEPTH = 4 * VEC;      // channels times places in the filter, per step
+constexpr int PITCH = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
 
 struct Shape {
     int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding;

@@ -2,12 +2,17 @@
 // of pooled pixels needs, 128 pixels of it and some filters at a time, as a product of gathered
 // patches and filters on tensor cores (mma.sync): float32 as three products of TF32, which keep its
 // precision, or as one. On Hopper, where float32 filters fit in shared memory, they stay there and
-// nothing is gathered (see portkern/convolution.h).
+// nothing is gathered (see portkern/convolution.h). Types of 16 bits, where there is enough to do, are
+// copied with their channels innermost (see portkern/channels_last.h), and the convolution is in memory.
 #define AT_ONCE 256  // knob: 128 256 512
 #define POOLED_KB 32  // knob: 16 32 48
 #define UNROLL 1  // knob: 1 2
 #define TF32 0  // knob: 0 1
 #define RESIDENT_FROM 500  // knob: 100 500 2000
+#define REORDER_FROM 150  // knob: 0 150 300
+#include <portkern/channels_last.h>
+#include <portkern/rows.h>
+#include <portkern/tensor_cores.h>
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
 #include <portkern/convolution.h>
@@ -15,21 +20,12 @@
 
 constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
 constexpr int THREADS = 256, PIXELS = 128;
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-constexpr int DEPTH = 4 * VEC;              // channels times places in the filter, per step
-constexpr int PITCH = DEPTH + VEC;          // 8 neighbouring rows lie in different banks
-
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
+constexpr int DEPTH = 4 * VEC;      // channels times places in the filter, per step
+constexpr int PITCH = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
 
 struct Shape {
     int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding, window, pool_stride;
 };
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
 
 // One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
 struct alignas(16) Tap {
@@ -67,22 +63,9 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
 // is pair lane % 4, the others lie 4 pairs apart. This is how mma.sync gives its results.
 constexpr int GROUP = 2, PIECE = 16 / sizeof(scalar_t);  // elements of a row of 8 x 16 bytes
 
-// Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)) : "memory");
-}
-
 #ifdef PORTKERN_FLOAT32
-#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 constexpr int PARTS = TF32 ? 1 : 2;
 #else
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
 constexpr int PARTS = 1;
 #endif
 
@@ -96,13 +79,6 @@ __device__ __forceinline__ void split(unsigned (&high)[N], unsigned (&low)[N]) {
         asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high[i]) : "f"(x));
         asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low[i]) : "f"(x - __uint_as_float(high[i])));
     }
-}
-
-__device__ __forceinline__ void mma(float* upper, float* lower, const unsigned (&a)[4],
-                                    const unsigned* b) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // Tensor cores cut off what a sum has no room for: sums of few products, which ordinary additions
@@ -384,6 +360,35 @@ bool plan(convolution::Plan& p, int& columns, const float* x, const Shape& s) {
 }
 #endif
 
+#ifndef PORTKERN_FLOAT32
+// Of a convolution in memory: rounding keeps the order of numbers, so that it may come first.
+__global__ __launch_bounds__(THREADS) void pool(const scalar_t* __restrict__ from, scalar_t* __restrict__ y,
+                                                unsigned count, unsigned oh, unsigned ow, int height,
+                                                int width, int window, int stride) {
+    const unsigned i = blockIdx.x * THREADS + threadIdx.x, line = i / ow;
+    if (i >= count) return;
+    from += ((int64_t)(line / oh) * height + line % oh * stride) * width + i % ow * stride;
+    float most = 0.0f;  // which rectifies
+    for (int row = 0; row < window; ++row)
+        for (int column = 0; column < window; ++column)
+            most = max_nan(most, float(from[(int64_t)row * width + column]));
+    y[i] = scalar_t(most);
+}
+
+int launch_pool(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
+                const Shape& s, const Shape& unpooled, cudaStream_t stream) {
+    const int64_t height = unpooled.oh, width = unpooled.ow, count = s.n * s.f * s.oh * s.ow;
+    Scratch<scalar_t> room(s.n * s.f * height * width, stream);
+    if (room.error) return (int)room.error;
+    const int wrong = channels_last::launch(x, weight, bias, room.data, unpooled, stream);
+    if (wrong) return wrong;
+    pool<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+        room.data, y, (unsigned)count, (unsigned)s.oh, (unsigned)s.ow, (int)height, (int)width,
+        (int)s.window, (int)s.pool_stride);
+    return (int)cudaGetLastError();
+}
+#endif
+
 extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
                                    scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,
                                    int64_t f, int64_t kh, int64_t kw, int64_t oh, int64_t ow,
@@ -400,8 +405,15 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
         return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, columns, stream)
                                     : launch_resident<64>(x, weight, bias, y, shape, p, columns, stream);
 #endif
-    const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     constexpr int MOST_Q = PARTS == 2 ? 2 : 3;  // three, of two parts each, would not fit in registers
+#ifndef PORTKERN_FLOAT32
+    Shape unpooled = shape;
+    unpooled.oh = (h + 2 * padding - kh) / stride + 1, unpooled.ow = (w + 2 * padding - kw) / stride + 1;
+    const double outputs = double(n) * f * unpooled.oh * unpooled.ow;
+    if (outputs < MOST && channels_last::pays(unpooled, REORDER_FROM, 32 * MOST_Q, outputs))
+        return launch_pool(x, weight, bias, y, shape, unpooled, stream);
+#endif
+    const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     const int64_t groups = (f + 32 * MOST_Q - 1) / (32 * MOST_Q);
     const int64_t each = (f + groups - 1) / groups;  // filters of a block
     const auto start = each > 64   ? aligned ? launch<MOST_Q, true> : launch<MOST_Q, false>

@@ -15,7 +15,7 @@ namespace channels_last {
 
 constexpr int THREADS = 128, PIXELS = 128, STAGES = 3;  // of 96 KB at most: two blocks on Hopper
 constexpr int DEPTH = 64, PIECES = DEPTH / VEC;         // a row of a step is 128 bytes, 8 pieces
-constexpr int PITCH = PIXELS + 4;                       // of sums: 8 pixels of 4 pairs of filters, no conflict
+constexpr int PITCH = PIXELS + 4;  // of sums: 8 pixels of 4 pairs of filters lie in different banks
 
 // ---- The copy
 
@@ -54,7 +54,7 @@ __global__ __launch_bounds__(COPY) void reorder(const __grid_constant__ Images x
     const int channels = (int)all.c, packs = (int)all.packs(), plane = (int)(all.h * all.w);
     {
         const int at = warp % 2 * 32 + lane;
-        const unsigned place = place0 + at, line = place / width, image = line / height;  // quick, without signs
+        const unsigned place = place0 + at, line = place / width, image = line / height;  // no signs: quick
         const int row = (int)(line % height - all.edge), column = (int)(place % width - all.edge);
         const bool inside = place < (unsigned)places && (unsigned)row < (unsigned)all.h &&
                             (unsigned)column < (unsigned)all.w;
@@ -296,16 +296,17 @@ Images filters(const Shape& s, const scalar_t* weight, Pack* to) {
 // Whether it takes less time than gathering patches element by element, `percent` of it times. Time is
 // counted in elements gathered, of which an H200 was seen to do 400 in a nanosecond; where blocks are
 // fewer than multiprocessors, less. It makes 400 products in the time of one, reads and writes an
-// element once, and starts two or three kernels in the time of four millions.
+// element once, as it does `more` that only this way needs, and starts two or three kernels in the time
+// of four millions.
 template <class Shape>
-bool pays(const Shape& s, int percent, int at_most_filters) {
+bool pays(const Shape& s, int percent, int at_most_filters, double more = 0) {
     const Images x = images(s, nullptr, nullptr), w = filters(s, nullptr, nullptr);
     const double pixels = double(s.n) * s.oh * s.ow, depth = double(s.kh) * s.kw * w.packs() * VEC;
     constexpr double MOST = 1u << 31;  // of what int counts, with room for rounding up
     if (s.c == 0 || s.kh == 0 || s.kw == 0 || double(s.padding) + s.h + s.w >= MOST / 4) return false;
     const double places = double(s.n) * x.height() * x.width();
-    for (const double each : {places * x.packs(), pixels + PIXELS, s.f * depth / VEC, places * x.across() / 64,
-                              double(s.stride)})
+    for (const double each : {places * x.packs(), pixels + PIXELS, s.f * depth / VEC,
+                              places * x.across() / 64, double(s.stride)})
         if (each >= MOST / 2) return false;
     const double groups = double((s.f + at_most_filters - 1) / at_most_filters);
     const double blocks = (pixels + PIXELS - 1) / PIXELS * groups, idle = multiprocessors() / blocks;
@@ -313,7 +314,7 @@ bool pays(const Shape& s, int percent, int at_most_filters) {
     const int64_t wide = s.f <= 32 ? 32 : 64;
     const double products = pixels * depth * ((s.f + wide - 1) / wide * wide);
     const double copied = (places * x.packs() + s.f * depth / VEC) * VEC;
-    return gathered * 100 >= percent * (products / 400 + copied + 4e6);
+    return gathered * 100 >= percent * (products / 400 + copied + more + 4e6);
 }
 
 template <int N>
@@ -354,7 +355,8 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
                                           : launch_product<32>;
     const int wrong = start(p, bias, y, to, by.splits, stream);
     if (wrong || !to) return wrong;
-    add<<<(unsigned)((count + 255) / 256), 256, 0, stream>>>(to, bias, y, (int)by.splits, count, p.f, p.plane);
+    add<<<(unsigned)((count + 255) / 256), 256, 0, stream>>>(to, bias, y, (int)by.splits, count, p.f,
+                                                             p.plane);
     return (int)cudaGetLastError();
 }
 
