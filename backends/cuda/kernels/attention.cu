@@ -1,45 +1,80 @@
 // Causal attention in one pass: a block keeps some queries and the sums of their values, and goes
 // over the keys up to the last of them, a tile at a time. As a row's maximum grows, what was summed
-// before is scaled down. Products are FMA in strict float32 or, for halves, mma.sync.
+// before is scaled down. Products are FMA in strict float32 or, for halves, mma.sync. Where there are
+// too few queries to fill a GPU, blocks share the keys of a tile of queries.
 #define WARPS 4  // knob: 2 4
 #define FLASH_FROM 256  // knob: 128 256 1024
+#define LARGE_FROM 800  // knob: 400 800 1600
+#define SPLIT_BELOW 264  // knob: 132 264 528
+#define PART_FROM 256  // knob: 128 256 512
+#include <portkern/rows.h>
 #ifdef PORTKERN_HOPPER
 #include <portkern/hopper.h>
 #endif
 
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-constexpr int THREADS = 32 * WARPS;
+constexpr int THREADS = 32 * WARPS, MOST_COLUMNS = 256;  // a query's sums would not fit
+constexpr bool HALVES = sizeof(scalar_t) == 2;
+constexpr float NOTHING = -INFINITY;  // the score of a key that a query does not see
 
-// D: the dimension, padded with zeros. A lane has queries that lie 8 apart, lane / 4 the first.
-// Wider rows leave room for fewer, in registers and in shared memory.
-template <int D>
+// D: the dimension, padded with zeros. ROWS: a lane's queries, which lie 8 apart, lane / 4 the first.
+// The wider rows are, and the more of them, the fewer keys have room in registers and shared memory.
+template <int D, int ROWS>
 struct Tile {
-    static constexpr int row_bytes = D * sizeof(scalar_t);
-    static constexpr int rows = row_bytes <= 256 ? 4 : 2, queries = WARPS * 8 * rows;
-    static constexpr int keys = row_bytes <= 128 ? 64 : row_bytes <= 512 ? 32 : 16;
+    static constexpr int row_bytes = D * sizeof(scalar_t), queries = WARPS * 8 * ROWS;
+    static constexpr int keys = ROWS * row_bytes <= 512 ? 64 : ROWS * row_bytes <= 1536 ? 32 : 16;
     static constexpr int pitch = D + VEC;  // 8 neighbouring rows lie in different banks
-    static constexpr int bytes = (queries + 2 * keys) * pitch * sizeof(scalar_t);
+    // The products of halves are too short to hide a copy: values come a tile ahead of their use.
+    static constexpr bool ahead = HALVES;
+    static constexpr int bytes = (queries + (ahead ? 3 : 2) * keys) * pitch * sizeof(scalar_t);
+};
+
+// The keys of a query in parts of `keys` each, which leave what they sum up, and the highest score and
+// total weight that they have seen, for combine(). Without `sums` there is one part.
+struct Parts {
+    int64_t rows, keys;  // rows: queries of all heads
+    float* sums = nullptr;
+    float2* seen = nullptr;
 };
 
 __device__ __forceinline__ unsigned shared_address(const void* p) {
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-// COUNT rows from `row` on, with zeros for what lies outside.
+template <int BYTES>  // of which `read` are read; the rest is zeroed
+__device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, int read) {
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(from), "r"(read) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                     "l"(from), "r"(read) : "memory");
+}
+template <int GROUPS>  // may still be on their way
+__device__ __forceinline__ void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+// COUNT rows from `row` on, with zeros for what lies outside. All rows start on `access` bytes.
 template <int D, int COUNT>
 __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int64_t row,
-                                     int64_t length, int dim, bool aligned) {
+                                     int64_t length, int dim, int access) {
+    constexpr int FOUR = 4 / sizeof(scalar_t);  // elements of 4 bytes
+    const int rows = (int)min((int64_t)COUNT, length - row);
+    from += row * dim;
 #pragma unroll 1
     for (int p = threadIdx.x * VEC; p < COUNT * D; p += THREADS * VEC) {
-        const int column = p % D;
-        const bool inside = row + p / D < length && column < dim;
-        const scalar_t* source = inside ? from + (row + p / D) * dim + column : from;
-        scalar_t* at = to + p / D * Tile<D>::pitch + column;
-        if (aligned)  // the last operand is the number of bytes read; the rest of the 16 is zeroed
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(at)),
-                         "l"(source), "r"(inside ? 16 : 0) : "memory");
-        for (int j = 0; !aligned && j < VEC; ++j)
-            at[j] = inside && column + j < dim ? source[j] : scalar_t(0.0f);
+        const int column = p % D, left = p / D < rows ? dim - column : 0;
+        const scalar_t* source = left > 0 ? from + p / D * dim + column : from;
+        scalar_t* at = to + p / D * (D + VEC) + column;
+        if (access == 16) {
+            copy_async<16>(at, source, left > 0 ? 16 : 0);
+        } else if (access == 4) {
+#pragma unroll
+            for (int j = 0; j < VEC; j += FOUR) copy_async<4>(at + j, j < left ? source + j : from, j < left ? 4 : 0);
+        } else if (HALVES) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) at[j] = j < left ? source[j] : scalar_t(0.0f);
+        }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -49,10 +84,15 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
 #ifdef PORTKERN_FLOAT32
 constexpr int KEY_GROUP = 1, GROUP = 4;
 
+__device__ __forceinline__ float weight(float score, float highest, float scale) {
+    return exp2f((score - highest) * scale);
+}
+__device__ __forceinline__ float quotient(float sum, float total) { return sum / total; }
+
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const float* q,
                                       const float* k) {
-    constexpr int PITCH = Tile<D>::pitch;
+    constexpr int PITCH = D + VEC;
     q += threadIdx.x % 32 / 4 * PITCH;
     k += threadIdx.x % 4 * PITCH;
 #pragma unroll 1  // more at once would take more registers
@@ -86,7 +126,7 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
                 left[i] = __shfl_sync(0xffffffffu, weights[i][j], owner, 4);
 #pragma unroll
             for (int c = 0; c < D / 4; c += 4) {
-                *(float4*)right = *(const float4*)(v + (j * 4 + owner) * Tile<D>::pitch + c * 4);
+                *(float4*)right = *(const float4*)(v + (j * 4 + owner) * (D + VEC) + c * 4);
 #pragma unroll
                 for (int e = 0; e < 4; ++e)
 #pragma unroll
@@ -97,6 +137,14 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
 }
 #else
 constexpr int KEY_GROUP = 2, GROUP = 2;
+
+// One instruction instead of six, which also lets the product of a row's maximum be shared.
+__device__ __forceinline__ float weight(float score, float highest, float scale) {
+    float power = fmaf(score, scale, -highest * scale);
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(power));
+    return power;
+}
+__device__ __forceinline__ float quotient(float sum, float total) { return sum * (1.0f / total); }
 #ifdef PORTKERN_FLOAT16
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 #else
@@ -126,7 +174,7 @@ __device__ __forceinline__ void multiply(float* upper, float* lower, const unsig
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scalar_t* q,
                                       const scalar_t* k) {
-    constexpr int PITCH = Tile<D>::pitch;
+    constexpr int PITCH = D + VEC;
     const int lane = threadIdx.x % 32;
     q += lane % 16 * PITCH + lane / 16 * 8;
     k += (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
@@ -156,7 +204,7 @@ __device__ __forceinline__ unsigned pack(const float* two) {
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
                                        const float (&weights)[ROWS][COLUMNS], const scalar_t* v) {
-    v += threadIdx.x % 16 * Tile<D>::pitch + threadIdx.x % 32 / 16 * 8;
+    v += threadIdx.x % 16 * (D + VEC) + threadIdx.x % 32 / 16 * 8;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j += 4) {
         unsigned left[ROWS / 2][4], right[4];
@@ -165,7 +213,7 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
             left[i / 4][i % 4] = pack(weights[i / 4 * 2 + i % 2] + j + i % 4 / 2 * 2);
 #pragma unroll
         for (int c = 0; c < D / 4; c += 2) {
-            if (c % 4 == 0) load_pieces<true>(right, v + j * 4 * Tile<D>::pitch + c * 4);
+            if (c % 4 == 0) load_pieces<true>(right, v + j * 4 * (D + VEC) + c * 4);
 #pragma unroll
             for (int i = 0; i < ROWS; i += 2)
                 multiply(sums[i] + c, sums[i + 1] + c, left[i / 2], right + c % 4);
@@ -174,88 +222,206 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
 }
 #endif
 
-template <int D>
-__global__ __launch_bounds__(THREADS) void attention_kernel(
-    const scalar_t* __restrict__ q, const scalar_t* __restrict__ k, const scalar_t* __restrict__ v,
-    scalar_t* __restrict__ y, int64_t heads, int64_t length, int dim, float scale, bool aligned) {
-    constexpr int ROWS = Tile<D>::rows, QUERIES = Tile<D>::queries, KEYS = Tile<D>::keys;
-    extern __shared__ __align__(128) unsigned char shared[];
-    scalar_t* tile_q = reinterpret_cast<scalar_t*>(shared);
-    scalar_t* tile_k = tile_q + QUERIES * Tile<D>::pitch;
-    scalar_t* tile_v = tile_k + KEYS * Tile<D>::pitch;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t head = blockIdx.x % heads * length * dim;
-    // The last queries, which have the most keys, come first.
-    const int query0 = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * QUERIES;
-    const int row0 = query0 + warp * 8 * ROWS + lane / 4;
-    const int keys = (int)min(length, (int64_t)query0 + QUERIES);
-    float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) top[i] = __int_as_float(0xff800000);  // -inf
-    copy<D, QUERIES>(tile_q, q + head, query0, length, dim, aligned);
-    copy<D, KEYS>(tile_k, k + head, 0, length, dim, aligned);
-    for (int key0 = 0; key0 < keys; key0 += KEYS) {
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
-        __syncthreads();  // the keys are there, and everybody is done with the last values
-        copy<D, KEYS>(tile_v, v + head, key0, length, dim, aligned);
-        float scores[ROWS][KEYS / 4] = {};
-        score<D>(scores, tile_q + warp * 8 * ROWS * Tile<D>::pitch, tile_k);
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
-        __syncthreads();  // the values are there, and everybody is done with the keys
-        if (key0 + KEYS < keys) copy<D, KEYS>(tile_k, k + head, key0 + KEYS, length, dim, aligned);
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            float highest = top[i];
-            if (key0 + KEYS > query0)  // only the last tiles have keys that come after a query
-#pragma unroll
-                for (int j = 0; j < KEYS / 4; ++j) {
-                    const int group = j / KEY_GROUP * 4 + lane % 4;
-                    const int key = key0 + group * KEY_GROUP + j % KEY_GROUP;
-                    if (key > row0 + i * 8) scores[i][j] = __int_as_float(0xff800000);
-                }
-#pragma unroll
-            for (int j = 0; j < KEYS / 4; ++j) highest = fmaxf(highest, scores[i][j]);
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
-            const float shrink = exp2f((top[i] - highest) * scale);
-            top[i] = highest;
-            total[i] *= shrink;
-#pragma unroll
-            for (int c = 0; c < D / 4; ++c) sums[i][c] *= shrink;
-#pragma unroll
-            for (int j = 0; j < KEYS / 4; ++j) {
-                scores[i][j] = exp2f((scores[i][j] - highest) * scale);
-                total[i] += scores[i][j];
-            }
-        }
-        sum_up<D>(sums, scores, tile_v);
-    }
+// A finite number in place of -inf, which would make inf - inf of scores that are -inf as well.
+__device__ __forceinline__ float finite(float highest) { return highest == NOTHING ? 0.0f : highest; }
+
+// Scores become weights. `first` is the warp's first query, `key0` the first key.
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void weigh(float (&scores)[ROWS][COLUMNS], float (&sums)[ROWS][D / 4],
+                                      float (&top)[ROWS], float (&total)[ROWS], int first, int key0,
+                                      float scale) {
+    const int lane = threadIdx.x % 32;
+    const bool diagonal = key0 + COLUMNS * 4 - 1 > first;  // some keys come after a query
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        total[i] += __shfl_xor_sync(0xffffffffu, total[i], 1);
-        total[i] += __shfl_xor_sync(0xffffffffu, total[i], 2);
-        const int row = row0 + i * 8;
+        float highest = top[i];
+        if (diagonal)
 #pragma unroll
-        for (int c = 0; c < D / 4; ++c) {
-            const int column = c / GROUP * GROUP * 4 + lane % 4 * GROUP + c % GROUP;
-            if (row < length && column < dim)
-                y[head + (int64_t)row * dim + column] = scalar_t(sums[i][c] / total[i]);
+            for (int j = 0; j < COLUMNS; ++j) {
+                const int group = j / KEY_GROUP * 4 + lane % 4;
+                const int key = key0 + group * KEY_GROUP + j % KEY_GROUP;
+                if (key > first + lane / 4 + i * 8) scores[i][j] = NOTHING;
+            }
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) highest = fmaxf(highest, scores[i][j]);
+        highest = lane_reduce<Max>(highest, 4);
+        const float base = finite(highest), shrink = weight(top[i], base, scale);
+        top[i] = highest;
+        total[i] *= shrink;
+#pragma unroll
+        for (int c = 0; c < D / 4; ++c) sums[i][c] *= shrink;
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) {
+            scores[i][j] = weight(scores[i][j], base, scale);
+            total[i] += scores[i][j];
         }
     }
 }
 
+// A lane's sums of one query, times `share`, to a row of `to` in groups of one access each.
+template <int D, class T, class Value>
+__device__ __forceinline__ void put(T* to, Value value) {
+    to += threadIdx.x % 4 * GROUP;
+#pragma unroll
+    for (int c = 0; c < D / 4; c += GROUP) {
+        Some<GROUP, T> group;
+#pragma unroll
+        for (int e = 0; e < GROUP; ++e) group.at[e] = T(value(c + e));
+        *reinterpret_cast<Some<GROUP, T>*>(to + c * 4) = group;
+    }
+}
+
+// COUNT rows of a warp, which it has put in `from`, to memory: whole rows of sectors.
+template <int D, int COUNT>
+__device__ __forceinline__ void store(scalar_t* __restrict__ to, const scalar_t* from, int rows, int dim,
+                                      int access) {
+    __syncwarp();
+    for (int p = threadIdx.x % 32 * VEC; p < COUNT * D; p += 32 * VEC) {
+        const int column = p % D, left = p / D < rows ? dim - column : 0;
+        const scalar_t* at = from + p / D * (D + VEC) + column;
+        scalar_t* target = to + (int64_t)(p / D) * dim + column;
+        if (access == 16 && left > 0) *reinterpret_cast<Pack*>(target) = *reinterpret_cast<const Pack*>(at);
+#pragma unroll
+        for (int j = 0; j < VEC; ++j)
+            if (access < 16 && j < left) target[j] = at[j];
+    }
+}
+
+template <int D, int ROWS>
+__global__ __launch_bounds__(THREADS) void attention_kernel(
+    const scalar_t* __restrict__ q, const scalar_t* __restrict__ k, const scalar_t* __restrict__ v,
+    scalar_t* __restrict__ y, unsigned heads, int64_t length, int dim, float scale, int access,
+    Parts parts) {
+    using T = Tile<D, ROWS>;
+    constexpr int QUERIES = T::queries, KEYS = T::keys, VALUES = KEYS * T::pitch;
+    extern __shared__ __align__(128) unsigned char shared[];
+    scalar_t* tile_q = reinterpret_cast<scalar_t*>(shared);
+    scalar_t* tile_k = tile_q + QUERIES * T::pitch;
+    scalar_t* tile_v = tile_k + KEYS * T::pitch;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t head = blockIdx.x % heads * length;
+    // The last queries, which have the most keys, come first.
+    const int query0 = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * QUERIES;
+    const int from = (int)(blockIdx.y * parts.keys);
+    const int to = (int)min(min(length, (int64_t)query0 + QUERIES), from + parts.keys);
+    if (from >= to) return;
+    const int first = query0 + warp * 8 * ROWS, rows = (int)min(length - first, (int64_t)8 * ROWS);
+    scalar_t* own = tile_q + warp * 8 * ROWS * T::pitch;
+    float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) top[i] = NOTHING;
+    const auto copy_keys = [&](int key0) {
+        copy<D, KEYS>(tile_k, k + head * dim, key0, length, dim, access);
+    };
+    const auto copy_values = [&](int key0, int turn) {
+        copy<D, KEYS>(tile_v + turn * VALUES, v + head * dim, key0, length, dim, access);
+    };
+    copy<D, QUERIES>(tile_q, q + head * dim, query0, length, dim, access);
+    copy_keys(from);
+    if (T::ahead) copy_values(from, 0);
+    for (int key0 = from, turn = 0; key0 < to; key0 += KEYS, turn ^= T::ahead) {
+        wait_copies<T::ahead>();
+        __syncthreads();  // the keys are there, and everybody is done with the last values
+        if (!T::ahead) copy_values(key0, turn);
+        const bool sees = rows > 0 && key0 < first + 8 * ROWS;  // whether the warp does, of these keys
+        float scores[ROWS][KEYS / 4] = {};
+        if (sees) score<D>(scores, own, tile_k);
+        wait_copies<0>();
+        __syncthreads();  // the values are there, and everybody is done with the keys
+        if (key0 + KEYS < to) {
+            copy_keys(key0 + KEYS);
+            if (T::ahead) copy_values(key0 + KEYS, turn ^ 1);
+        }
+        if (!sees) continue;
+        weigh<D>(scores, sums, top, total, first, key0, scale);
+        sum_up<D>(sums, scores, tile_v + turn * VALUES);
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        total[i] = lane_reduce<Sum>(total[i], 4);
+        const int row = lane / 4 + i * 8;
+        if (!parts.sums) {  // the warp alone has read its queries, and is done with them
+            const auto mean = [&](int c) { return quotient(sums[i][c], total[i]); };
+            put<D>(own + row * T::pitch, mean);
+        } else if (row < rows && from <= first + row) {
+            const int64_t at = blockIdx.y * parts.rows + head + first + row;
+            put<D>(parts.sums + at * D, [&](int c) { return sums[i][c]; });
+            if (lane % 4 == 0) parts.seen[at] = {top[i], total[i]};
+        }
+    }
+    if (!parts.sums) store<D, 8 * ROWS>(y + (head + first) * dim, own, rows, dim, access);
+}
+
+// Puts the parts of a query's keys together, in their order. A lane of a warp has one of the parts, and
+// one of 32 columns.
+__global__ __launch_bounds__(THREADS) void combine(Parts parts, scalar_t* __restrict__ y,
+                                                   int64_t length, int dim, int width, float scale) {
+    const int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const int groups = (dim + 31) / 32, lane = threadIdx.x % 32;
+    const int64_t row = warp / groups;
+    if (row >= parts.rows) return;
+    const int column = (int)(warp % groups) * 32 + lane, count = (int)(row % length / parts.keys) + 1;
+    const float2 seen = lane < count ? parts.seen[lane * parts.rows + row] : float2{NOTHING, 0.0f};
+    const float share = weight(seen.x, finite(lane_reduce<Max>(seen.x, 32)), scale);
+    const float total = lane_reduce<Sum>(seen.y * share, 32);
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int part = 0; part < count; ++part)
+        sum = fmaf(parts.sums[(part * parts.rows + row) * width + min(column, dim - 1)],
+                   __shfl_sync(~0u, share, part), sum);
+    if (column < dim) y[row * dim + column] = scalar_t(quotient(sum, total));
+}
+
+// Keys of a part: all, unless there are too few tiles of queries to fill a GPU. Then about as many as
+// give SPLIT_BELOW blocks alike shares of the work, which is half a square for each head; but not so
+// few that putting parts together takes longer, where halves are four times as fast as float32, nor
+// fewer than 32 lanes can put together.
+template <int D, int ROWS>
+int64_t keys_of_part(int64_t heads, int64_t length) {
+    constexpr int QUERIES = Tile<D, ROWS>::queries, KEYS = Tile<D, ROWS>::keys;
+    const int64_t tiles = (length + QUERIES - 1) / QUERIES;
+    if (heads * tiles >= SPLIT_BELOW) return length;
+    const int64_t pairs = heads * tiles * (tiles + 1) / 2 * QUERIES;  // of tiles and keys
+    const int64_t least = max(length / 32 + 1, (int64_t)(HALVES ? PART_FROM : PART_FROM / 4));
+    return (max(pairs / SPLIT_BELOW, least) + KEYS - 1) / KEYS * KEYS;
+}
+
+template <int D, int ROWS>
+int run(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
+        int64_t length, int64_t dim, cudaStream_t stream) {
+    using T = Tile<D, ROWS>;
+    const uintptr_t bytes = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y |
+                            (uintptr_t)(dim * sizeof(scalar_t));
+    const int access = bytes % 16 == 0 ? 16 : bytes % 4 == 0 ? 4 : (int)sizeof(scalar_t);
+    const float scale = 1.44269504f / sqrtf((float)dim);  // for powers of 2
+    const int64_t tiles = (length + T::queries - 1) / T::queries;
+    Parts parts{heads * length, keys_of_part<D, ROWS>(heads, length)};
+    const int64_t count = (length + parts.keys - 1) / parts.keys, left = count > 1 ? count * parts.rows : 0;
+    Scratch<float> sums(left * D, stream);
+    Scratch<float2> seen(left, stream);
+    if (sums.error || seen.error) return (int)(sums.error ? sums.error : seen.error);
+    parts.sums = sums.data;
+    parts.seen = seen.data;
+    // More than 48 KB of shared memory is dynamic and has to be asked for.
+    cudaFuncSetAttribute(attention_kernel<D, ROWS>, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
+    attention_kernel<D, ROWS><<<dim3((unsigned)(tiles * heads), (unsigned)count), THREADS, T::bytes, stream>>>(
+        q, k, v, y, (unsigned)heads, length, (int)dim, scale, access, parts);
+    if (count > 1)
+        combine<<<(unsigned)((parts.rows * ((dim + 31) / 32) + WARPS - 1) / WARPS), THREADS, 0, stream>>>(
+            parts, y, length, (int)dim, D, scale);
+    return (int)cudaGetLastError();
+}
+
+// Large tiles of queries read a key less often, small ones waste less of a short length and make more
+// blocks; float32 lives on the reads of shared memory and is large sooner. Wide rows leave no choice.
 template <int D>
 int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
            int64_t length, int64_t dim, cudaStream_t stream) {
-    const bool pointers = ((uintptr_t)q | (uintptr_t)k | (uintptr_t)v) % 16 == 0;
-    const float scale = 1.44269504f / sqrtf((float)dim);  // for powers of 2
-    const int64_t tiles = (length + Tile<D>::queries - 1) / Tile<D>::queries;
-    // More than 48 KB of shared memory is dynamic and has to be asked for.
-    cudaFuncSetAttribute(attention_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         Tile<D>::bytes);
-    attention_kernel<D><<<(unsigned)(tiles * heads), THREADS, Tile<D>::bytes, stream>>>(
-        q, k, v, y, heads, length, (int)dim, scale, pointers && dim % VEC == 0);
-    return (int)cudaGetLastError();
+    constexpr int MOST = D * sizeof(scalar_t) <= (HALVES ? 256 : 384) ? 4 : 2;
+    constexpr int QUERIES = Tile<D, MOST>::queries, FROM = HALVES ? LARGE_FROM : LARGE_FROM / 2;
+    const bool large = heads * ((length + QUERIES - 1) / QUERIES) >= FROM;
+    return large ? run<D, MOST>(q, k, v, y, heads, length, dim, stream)
+                 : run<D, 2>(q, k, v, y, heads, length, dim, stream);
 }
 
 #if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
@@ -469,14 +635,18 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
                          int64_t batch, int64_t heads, int64_t length, int64_t dim,
                          cudaStream_t stream) {
     if (batch == 0 || heads == 0 || length == 0 || dim == 0) return 0;
-    if (dim > 256) return (int)cudaErrorInvalidValue;  // a query's sums would not fit
+    if (dim > MOST_COLUMNS) return (int)cudaErrorInvalidValue;
 #if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
     if (flash::takes(q, k, v, y, batch * heads * length, length, dim))
         return dim == 64 ? flash::launch<64>(q, k, v, y, batch * heads, length, stream)
                          : flash::launch<128>(q, k, v, y, batch * heads, length, stream);
 #endif
+    // Between powers of two lie the heads of many models: padded to the next, half of the work is waste.
     const auto start = dim <= 32    ? launch<32>
+                       : dim <= 48  ? launch<48>
                        : dim <= 64  ? launch<64>
+                       : dim <= 80  ? launch<80>
+                       : dim <= 96  ? launch<96>
                        : dim <= 128 ? launch<128>
                                     : launch<256>;
     return start(q, k, v, y, batch * heads, length, dim, stream);
