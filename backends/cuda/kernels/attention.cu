@@ -12,7 +12,7 @@
 #include <portkern/hopper.h>
 #endif
 
-constexpr int THREADS = 32 * WARPS, MOST_COLUMNS = 256;  // a query's sums would not fit
+constexpr int THREADS = 32 * WARPS;
 constexpr bool HALVES = sizeof(scalar_t) == 2;
 constexpr float NOTHING = -INFINITY;  // the score of a key that a query does not see
 
@@ -49,34 +49,42 @@ __device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, i
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
                      "l"(from), "r"(read) : "memory");
 }
-template <int GROUPS>  // may still be on their way
-__device__ __forceinline__ void wait_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+
+// 16 bytes of a row, of which `left` elements are there; the rest becomes zeros.
+__device__ __forceinline__ void copy_pack(scalar_t* to, const scalar_t* from, int64_t offset, int left,
+                                          int access) {
+    constexpr int FOUR = 4 / sizeof(scalar_t);  // elements of 4 bytes
+    const scalar_t* source = left > 0 ? from + offset : from;
+    if (access == 16) {
+        copy_async<16>(to, source, left > 0 ? 16 : 0);
+    } else if (access == 4) {
+#pragma unroll
+        for (int j = 0; j < VEC; j += FOUR)
+            copy_async<4>(to + j, j < left ? source + j : from, j < left ? 4 : 0);
+    } else if (HALVES) {
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) to[j] = j < left ? source[j] : scalar_t(0.0f);
+    }
 }
 
-// COUNT rows from `row` on, with zeros for what lies outside. All rows start on `access` bytes.
-template <int D, int COUNT>
-__device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int64_t row,
+// COUNT rows of a head from `row` on, or of two (keys and values), whose rows all start on `access` bytes.
+template <int D, int COUNT, int TENSORS>
+__device__ __forceinline__ void copy(scalar_t* const (&to)[TENSORS],
+                                     const scalar_t* const (&from)[TENSORS], int row,
                                      int64_t length, int dim, int access) {
-    constexpr int FOUR = 4 / sizeof(scalar_t);  // elements of 4 bytes
     const int rows = (int)min((int64_t)COUNT, length - row);
-    from += row * dim;
 #pragma unroll 1
     for (int p = threadIdx.x * VEC; p < COUNT * D; p += THREADS * VEC) {
         const int column = p % D, left = p / D < rows ? dim - column : 0;
-        const scalar_t* source = left > 0 ? from + p / D * dim + column : from;
-        scalar_t* at = to + p / D * (D + VEC) + column;
-        if (access == 16) {
-            copy_async<16>(at, source, left > 0 ? 16 : 0);
-        } else if (access == 4) {
+        const int64_t offset = (int64_t)(row + p / D) * dim + column;
 #pragma unroll
-            for (int j = 0; j < VEC; j += FOUR) copy_async<4>(at + j, j < left ? source + j : from, j < left ? 4 : 0);
-        } else if (HALVES) {
-#pragma unroll
-            for (int j = 0; j < VEC; ++j) at[j] = j < left ? source[j] : scalar_t(0.0f);
-        }
+        for (int t = 0; t < TENSORS; ++t)
+            copy_pack(to[t] + p / D * (D + VEC) + column, from[t], offset, left, access);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
+}
+__device__ __forceinline__ void wait_copies() {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
 // score() multiplies queries and keys, sum_up() weights and values. A lane has columns in groups:
@@ -258,7 +266,7 @@ __device__ __forceinline__ void weigh(float (&scores)[ROWS][COLUMNS], float (&su
     }
 }
 
-// A lane's sums of one query, times `share`, to a row of `to` in groups of one access each.
+// What `value` makes of a lane's sums of one query, to a row of `to`, a group in one access.
 template <int D, class T, class Value>
 __device__ __forceinline__ void put(T* to, Value value) {
     to += threadIdx.x % 4 * GROUP;
@@ -310,28 +318,27 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) top[i] = NOTHING;
-    const auto copy_keys = [&](int key0) {
-        copy<D, KEYS>(tile_k, k + head * dim, key0, length, dim, access);
+    k += head * dim;
+    v += head * dim;
+    const auto copy_values = [&](int key0) { copy<D, KEYS, 1>({tile_v}, {v}, key0, length, dim, access); };
+    const auto copy_keys = [&](int key0, int turn) {
+        if constexpr (T::ahead)
+            copy<D, KEYS, 2>({tile_k, tile_v + turn * VALUES}, {k, v}, key0, length, dim, access);
+        else
+            copy<D, KEYS, 1>({tile_k}, {k}, key0, length, dim, access);
     };
-    const auto copy_values = [&](int key0, int turn) {
-        copy<D, KEYS>(tile_v + turn * VALUES, v + head * dim, key0, length, dim, access);
-    };
-    copy<D, QUERIES>(tile_q, q + head * dim, query0, length, dim, access);
-    copy_keys(from);
-    if (T::ahead) copy_values(from, 0);
+    copy<D, QUERIES, 1>({tile_q}, {q + head * dim}, query0, length, dim, access);
+    copy_keys(from, 0);
     for (int key0 = from, turn = 0; key0 < to; key0 += KEYS, turn ^= T::ahead) {
-        wait_copies<T::ahead>();
+        wait_copies();
         __syncthreads();  // the keys are there, and everybody is done with the last values
-        if (!T::ahead) copy_values(key0, turn);
+        if (!T::ahead) copy_values(key0);
         const bool sees = rows > 0 && key0 < first + 8 * ROWS;  // whether the warp does, of these keys
         float scores[ROWS][KEYS / 4] = {};
         if (sees) score<D>(scores, own, tile_k);
-        wait_copies<0>();
+        if (!T::ahead) wait_copies();
         __syncthreads();  // the values are there, and everybody is done with the keys
-        if (key0 + KEYS < to) {
-            copy_keys(key0 + KEYS);
-            if (T::ahead) copy_values(key0 + KEYS, turn ^ 1);
-        }
+        if (key0 + KEYS < to) copy_keys(key0 + KEYS, turn ^ 1);
         if (!sees) continue;
         weigh<D>(scores, sums, top, total, first, key0, scale);
         sum_up<D>(sums, scores, tile_v + turn * VALUES);
@@ -635,7 +642,7 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
                          int64_t batch, int64_t heads, int64_t length, int64_t dim,
                          cudaStream_t stream) {
     if (batch == 0 || heads == 0 || length == 0 || dim == 0) return 0;
-    if (dim > MOST_COLUMNS) return (int)cudaErrorInvalidValue;
+    if (dim > 256) return (int)cudaErrorInvalidValue;  // a query's sums would not fit
 #if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
     if (flash::takes(q, k, v, y, batch * heads * length, length, dim))
         return dim == 64 ? flash::launch<64>(q, k, v, y, batch * heads, length, stream)
