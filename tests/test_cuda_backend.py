@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from importlib import import_module, resources
 from itertools import cycle
 from pathlib import Path
@@ -10,10 +12,12 @@ import pytest
 
 from portkern import ops
 from portkern.errors import BuildError
+from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
-from portkern.spec.op import FLOATS
+from portkern.spec.op import FLOATS, Workload
+from portkern.testing import evaluate
 
 RELU = """\
 __global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
@@ -52,6 +56,16 @@ def request(
     relu = ops.load("relu")
     candidate = Candidate("relu", "cuda", "cuda", source, "relu")
     return Build(candidate, relu.signature, dtype, target.load(arch), {"n": 8}, {}, runnable)
+
+
+def shipped(op: str, backend: Backend, **begins: int) -> Candidate:
+    """The catalogue's kernel, whose other paths begin elsewhere than at what a GPU is for."""
+    [candidate] = catalogue.candidates(op, backend)
+    source = candidate.source
+    for knob, value in begins.items():
+        source, count = re.subn(rf"(?m)^(#define {knob}) \d+", rf"\1 {value}", source)
+        assert count == 1, knob
+    return replace(candidate, source=source)
 
 
 def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
@@ -206,3 +220,30 @@ def test_the_guides_example_compiles(backend: Backend, tmp_path: Path) -> None:
 )
 def test_kernels_are_called_as_their_source_calls_them(symbol: str, name: str) -> None:
     assert import_module("portkern.backends.cuda.ptxas").readable(symbol) == name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "begins",
+    [{"PART_FROM": 1}, {"LARGE_FROM": 0, "SPLIT_BELOW": 0}],
+    ids=["in parts of its keys", "in large tiles of queries"],
+)
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 1, 203, 96), (1, 2, 140, 7), (1, 1, 131, 72), (1, 1, 70, 200), (1, 3, 1, 1)],
+    ids=str,
+)
+def test_attention_of_any_size_is_right(
+    backend: Backend, dtype: str, begins: dict[str, int], sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Both are for more work than the emulator does in a minute."""
+    op = ops.load("attention")
+    workload = Workload("odd", dict(zip(op.signature.axes, sizes, strict=True)), {})
+    candidate = shipped("attention", backend, **begins)
+    sm_90 = target.load("sm_90")
+    results = evaluate(
+        candidate, op, backend, sm_90, [workload], dtype=dtype, folder=tmp_path, sanitize=["races"]
+    )
+    assert isinstance(results, list), results
+    assert [result.verdict for result in results] == [Verdict.PASSED], results

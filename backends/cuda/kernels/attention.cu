@@ -14,7 +14,6 @@
 
 constexpr int THREADS = 32 * WARPS;
 constexpr bool HALVES = sizeof(scalar_t) == 2;
-constexpr float NOTHING = -INFINITY;  // the score of a key that a query does not see
 
 // D: the dimension, padded with zeros. ROWS: a lane's queries, which lie 8 apart, lane / 4 the first.
 // The wider rows are, and the more of them, the fewer keys have room in registers and shared memory.
@@ -35,6 +34,9 @@ struct Parts {
     float* sums = nullptr;
     float2* seen = nullptr;
 };
+
+// The score of a key that a query does not see: -inf.
+__device__ __forceinline__ float unseen() { return __int_as_float(0xff800000); }
 
 __device__ __forceinline__ unsigned shared_address(const void* p) {
     return (unsigned)__cvta_generic_to_shared(p);
@@ -182,11 +184,11 @@ __device__ __forceinline__ void multiply(float* upper, float* lower, const unsig
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scalar_t* q,
                                       const scalar_t* k) {
-    constexpr int PITCH = D + VEC;
+    constexpr int PITCH = D + VEC, AT_ONCE = D > 96 ? 4 : D / 16;  // more would take more registers
     const int lane = threadIdx.x % 32;
     q += lane % 16 * PITCH + lane / 16 * 8;
     k += (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
-#pragma unroll
+#pragma unroll AT_ONCE
     for (int d = 0; d < D; d += 16) {
         unsigned left[ROWS / 2][4], right[4];
 #pragma unroll
@@ -231,7 +233,7 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
 #endif
 
 // A finite number in place of -inf, which would make inf - inf of scores that are -inf as well.
-__device__ __forceinline__ float finite(float highest) { return highest == NOTHING ? 0.0f : highest; }
+__device__ __forceinline__ float finite(float highest) { return highest == unseen() ? 0.0f : highest; }
 
 // Scores become weights. `first` is the warp's first query, `key0` the first key.
 template <int D, int ROWS, int COLUMNS>
@@ -248,7 +250,7 @@ __device__ __forceinline__ void weigh(float (&scores)[ROWS][COLUMNS], float (&su
             for (int j = 0; j < COLUMNS; ++j) {
                 const int group = j / KEY_GROUP * 4 + lane % 4;
                 const int key = key0 + group * KEY_GROUP + j % KEY_GROUP;
-                if (key > first + lane / 4 + i * 8) scores[i][j] = NOTHING;
+                if (key > first + lane / 4 + i * 8) scores[i][j] = unseen();
             }
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j) highest = fmaxf(highest, scores[i][j]);
@@ -317,7 +319,7 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     scalar_t* own = tile_q + warp * 8 * ROWS * T::pitch;
     float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) top[i] = NOTHING;
+    for (int i = 0; i < ROWS; ++i) top[i] = unseen();
     k += head * dim;
     v += head * dim;
     const auto copy_values = [&](int key0) { copy<D, KEYS, 1>({tile_v}, {v}, key0, length, dim, access); };
@@ -368,7 +370,7 @@ __global__ __launch_bounds__(THREADS) void combine(Parts parts, scalar_t* __rest
     const int64_t row = warp / groups;
     if (row >= parts.rows) return;
     const int column = (int)(warp % groups) * 32 + lane, count = (int)(row % length / parts.keys) + 1;
-    const float2 seen = lane < count ? parts.seen[lane * parts.rows + row] : float2{NOTHING, 0.0f};
+    const float2 seen = lane < count ? parts.seen[lane * parts.rows + row] : float2{unseen(), 0.0f};
     const float share = weight(seen.x, finite(lane_reduce<Max>(seen.x, 32)), scale);
     const float total = lane_reduce<Sum>(seen.y * share, 32);
     float sum = 0.0f;
@@ -650,7 +652,6 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
 #endif
     // Between powers of two lie the heads of many models: padded to the next, half of the work is waste.
     const auto start = dim <= 32    ? launch<32>
-                       : dim <= 48  ? launch<48>
                        : dim <= 64  ? launch<64>
                        : dim <= 80  ? launch<80>
                        : dim <= 96  ? launch<96>
