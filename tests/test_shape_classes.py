@@ -107,15 +107,20 @@ CHANNELS_LAST = [
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("op", "pooling"),
+    [("conv2d", {}), ("conv2d_relu_maxpool", {"window": 3, "pool_stride": 2})],
+    ids=["alone", "pooled"],
+)
 def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
-    dtype: str, tmp_path: Path
+    op: str, pooling: dict[str, int], dtype: str, tmp_path: Path
 ) -> None:
     """Also where that would not pay."""
     compiled, to = registry.load("cuda"), target.load("sm_90")
     if isinstance(ready := compiled.probe(to), Missing):
         pytest.skip(f"cuda: {ready}")
-    always = {"REORDER_FROM": 0}
-    results = _all_right("conv2d", compiled, to, CHANNELS_LAST, dtype, tmp_path, always)
+    shapes, always = [{**sizes, **pooling} for sizes in CHANNELS_LAST], {"REORDER_FROM": 0}
+    results = _all_right(op, compiled, to, shapes, dtype, tmp_path, always)
     seen = [{one.name for one in result.launches} for result in results if result.launches]
     assert all("reorder" in names for names in seen)
     assert not seen or "add" in seen[1]
