@@ -295,7 +295,7 @@ Images filters(const Shape& s, const scalar_t* weight, Pack* to) {
 
 // Whether it takes less time than gathering patches element by element, `percent` of it times. Time is
 // counted in elements gathered, of which an H200 was seen to do 400 in a nanosecond; where blocks are
-// fewer than multiprocessors, less. It makes 400 products in the time of one, reads and writes an
+// fewer than multiprocessors, less. This way makes 400 products in the time of one, reads and writes an
 // element once, as it does `more` that only this way needs, and starts two or three kernels in the time
 // of four millions.
 template <class Shape>
