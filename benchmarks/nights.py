@@ -10,9 +10,10 @@ beside ``busy`` processes that compute; a quiet study needs a machine with nothi
 first six nights are history only, since nothing is said of times under five. A slowed kernel times
 itself and waits for the share that is asked, so that the slowdown is the same at all sizes: in C++
 by the host's clock, of the call with its caller; in CUDA by the GPU's, in kernels of its own before
-and behind, which are there on all nights. OpenCL's are timed by the device's events, where nothing could wait, and stay as they
-are. A slowed night is removed from the history once it is counted. With ``folder`` an interrupted
-study goes on, and one that is through is compared again, by what the rule is by then.
+and behind, which are there on all nights. OpenCL's are timed by the device's events, where nothing
+could wait, and stay as they are. A slowed night is removed from the history once it is counted.
+With ``folder`` an interrupted study goes on, and one that is through is compared again, by what the
+rule is by then.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class InterleavedTiming:
                     self.lost[key] = lap
                     continue
                 calls[key] = self._calls(lap, 1 if turn < 0 else calls[key])
-                if turn >= 0:
+                if turn >= 0 or self._is_slow(key, lap.wall_s):
                     self.rounds[key].append(lap)
                     if isinstance(key, int):
                         looked = lap.some(LOOKS, chosen)
@@ -177,9 +177,10 @@ class InterleavedTiming:
         if lost is not None:
             self.lost[key] = lost
 
-    def _is_slow(self, key: Key) -> bool:
-        """Whether it is a baseline that has had time enough; a kernel is looked at in all rounds."""
-        ran_s = sum(lap.wall_s for lap in self.rounds[key])
+    def _is_slow(self, key: Key, now_s: float = 0.0) -> bool:
+        """Whether it is a baseline that has had time enough, with what it took ``now_s``; a kernel
+        is looked at in all rounds."""
+        ran_s = sum(lap.wall_s for lap in self.rounds[key]) + now_s
         return not isinstance(key, int) and ran_s > self.plan.slow_s
 
     def _is_enough(self) -> bool:
