@@ -26,9 +26,10 @@ class TimingPlan:
     """Rounds alternate between all that are timed: ``rounds``, and more until every median is known
     to ``half_width`` of itself or ``budget_s`` is over. Each has ``burst_s`` of calls in a round,
     at most ``most``, ``round_bytes`` of tensors, as every call has some of its own, and ``stage_s``
-    of making them. A baseline that has run for ``slow_s`` in its rounds is known: of one whose calls
-    take seconds, more would be minutes. ``patient``: where a machine is too busy to check times, another load is waited
-    for and they are taken again; before a kernel is accused, always."""
+    of making them. A baseline that has run for ``slow_s`` in its rounds is known: of one whose
+    calls take seconds, more would be minutes. ``patient``: where a machine is too busy to check
+    times, another load is waited for and they are taken again; before a kernel is accused,
+    always."""
 
     rounds: int = 5
     half_width: float = 0.01
