@@ -60,8 +60,8 @@ __global__ __launch_bounds__(BLOCK) void pool_rows(const scalar_t* __restrict__ 
     }
 }
 
-// A thread per output looks at all of its window: of few outputs, whose division is one of 32 bits, and
-// where rows are wider than TILE.
+// A thread per output looks at all of its window: of few outputs, of windows that share no element of
+// rows without packs, and where rows are wider than TILE. Divisions are of 32 bits where that does.
 template <int WINDOW, class Count>
 __global__ __launch_bounds__(BLOCK) void pool_each(const scalar_t* __restrict__ x,
                                                    scalar_t* __restrict__ y, Shape s, Count outputs) {
@@ -114,8 +114,9 @@ extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, i
                      (int)padding};
     if (s.rows == 0 || ow == 0) return 0;
     if (h * w >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // 32 bits within a plane
-    if (s.rows * ow <= FEW) return launch_each<unsigned>(x, y, s, stream);
-    if (w > TILE) return launch_each<int64_t>(x, y, s, stream);
     const bool aligned = (uintptr_t)x % 16 == 0 && w % VEC == 0;
+    const bool apart = !aligned && window <= stride && s.rows * ow < (int64_t)1 << 31;
+    if (s.rows * ow <= FEW || (FEW && apart)) return launch_each<unsigned>(x, y, s, stream);
+    if (w > TILE) return launch_each<int64_t>(x, y, s, stream);
     return aligned ? launch<VEC>(x, y, s, stream) : launch<1>(x, y, s, stream);
 }
