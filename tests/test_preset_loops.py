@@ -84,7 +84,7 @@ def test_who_starts_from_a_kernel_has_the_catalogues_or_the_one_that_is_named(
 ) -> None:
     given = ["op=relu", "target=h200", "backend=cuda", f"preset={name}"]
     start = plan_of(read(given)).task.start
-    assert start is not None and start.author == "catalogue" and "__global__" in start.source
+    assert start is not None and start.author == "catalogue" and 'extern "C"' in start.source
     own = [*given[:1], "target=x86_64", "backend=cpu", given[-1], f"source={started(tmp_path)}"]
     start = plan_of(read(own)).task.start
     assert start is not None and "// given" in start.source

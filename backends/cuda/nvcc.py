@@ -20,8 +20,10 @@ from . import ptxas, source
 
 REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
 BUILD_S = 300.0
-#: Headers of ours that kernels may include: ``portkern/hopper.h``, ``portkern/portable.h``.
+#: Headers of ours that kernels may include, such as ``portkern/portable.h``.
 INCLUDES = (Path(__file__).parent / "include", PORTABLE)
+#: Those of what Hopper alone has, such as ``portkern/hopper.h``; the SIMT executor has none of it.
+HOPPER = Path(__file__).parent / "include" / "hopper"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def build(
             *(library if request.runnable else ["-cubin"]),
             "-gencode",
             f"arch=compute_{number},code=sm_{number}",
-            *(flag for folder in INCLUDES for flag in ("-I", folder)),
+            *(flag for folder in (*INCLUDES, HOPPER) for flag in ("-I", folder)),
             *(["-DPORTKERN_HOPPER=1"] if number == "90a" else []),
             "-O3",
             "-std=c++17",
