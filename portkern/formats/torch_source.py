@@ -250,9 +250,11 @@ def _header(name: str, backend: str) -> str:
     packages = [f"portkern.backends.{backend}", *registry.load(backend).shared]
     packages += ["portkern.backends.cuda"]
     for package in packages:
-        file = importlib.resources.files(package) / "include" / name
-        if file.is_file():
-            return _FOR_EXECUTOR.sub(r"\g<others>", file.read_text(encoding="utf-8"))
+        include = importlib.resources.files(package) / "include"
+        folders = list(include.iterdir()) if include.is_dir() else []  # such as one of Hopper's
+        for folder in (include, *folders):
+            if (file := folder / name).is_file():
+                return _FOR_EXECUTOR.sub(r"\g<others>", file.read_text(encoding="utf-8"))
     raise NoSuchForm(f"it includes <{name}>, which is not here")
 
 

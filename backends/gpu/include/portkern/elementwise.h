@@ -2,7 +2,7 @@
 // time, several accesses of a thread on their way. Some: one access, so that there are more threads.
 // Few: one element, because then a cold kernel takes as long as its instructions take to arrive.
 #pragma once
-#include <portkern/rows.h>
+#include <portkern/packs.h>
 
 constexpr int64_t SOME = 1 << 19;                 // accesses of 16 bytes
 constexpr int FEW_BLOCK = 256, SOME_BLOCK = 128;  // threads

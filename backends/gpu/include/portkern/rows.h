@@ -1,15 +1,7 @@
 // Rows of any length and alignment, 16 bytes at a time, and who shares one: a few lanes where rows
 // are narrow, a block, or several blocks where there are too few rows to fill a GPU.
 #pragma once
-#include <portkern/portable.h>
-
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-
-template <int V, class T = scalar_t>  // elements of one access
-struct alignas(V * sizeof(T)) Some {
-    T at[V];
-};
-using Pack = Some<VEC>;
+#include <portkern/packs.h>
 
 // -inf
 __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
