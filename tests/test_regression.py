@@ -221,6 +221,26 @@ def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> 
     assert told(us=10.0, eager=20 / 1.3, pace=1 / 1.3).change is Change.SLOWER
 
 
+def test_a_race_in_which_eager_took_twice_its_time_goes_by_the_kernels_own() -> None:
+    random_ = random.Random(2)
+
+    def timed(us: float, eager: float, night: int) -> Record:
+        pace = math.exp(random_.gauss(0, 0.03))  # of the machine: ratios differ less than times
+        mine = us * pace * math.exp(random_.gauss(0, 0.01))
+        return record("relu", mine, night, baselines={"eager": timing(eager * pace)})
+
+    history = [Night.of(f"night-{n:02}", [timed(10.0, 20.0, n)]) for n in range(8)]
+
+    def told(*races: tuple[float, float]) -> Change:
+        first, *again = [timed(us, eager, 20) for us, eager in races]
+        [cell] = Comparison(history[-1], Night.of("after", [first], again), history).cells
+        return cell.change
+
+    assert told((13.0, 20.0), (13.0, 20.0), (13.0, 40.0)) is Change.SLOWER
+    assert told((13.0, 20.0), (10.0, 20.0), (10.0, 40.0)) is Change.UNCHANGED
+    assert told((13.0, 20.0), (10.0, 10.0), (10.0, 10.0)) is Change.UNCHANGED
+
+
 def test_a_cell_keeps_what_it_was_in_earlier_runs(tmp_path: Path) -> None:
     history = nights(3, 0.0)
     comparison = Comparison(history[-1], Night.of("after", [after(12.0)]), history)

@@ -122,6 +122,8 @@ class Comparison:
         history = self._restarted(series, _by_name(alike, statistic), value)
         races = [one for one in self.after.again.get(series, ()) if one.comparable]
         again = list(_values(races, statistic))
+        if statistic == "against eager" and len(history) >= rule.LEAST:
+            again = self._beside_usual_eager(series, alike, races, history)
         change, moved = rule.decide(
             history, value, common, lambda: again if len(again) >= rule.AGAIN else None
         )
@@ -139,6 +141,30 @@ class Comparison:
         relative = None if least is None else math.expm1(least)
         recent = _as_multiples(history[-rule.LONGEST :], value)
         return CellChange(series, change, told, math.expm1(moved), relative, because, recent=recent)
+
+    def _beside_usual_eager(
+        self,
+        series: Series,
+        alike: Mapping[str, Outcome],
+        races: Sequence[Outcome],
+        history: Sequence[float],
+    ) -> list[float]:
+        """Of ``races`` against eager the values, but of one in which eager took another time than
+        in the night's others the kernel's own: a ratio to half of eager's speed says nothing."""
+        own, against = _by_name(alike, "time"), _by_name(alike, "against eager")
+        earlier = [own[name] - against[name] for name in against][-rule.LONGEST :]
+        _, common = self._statistic(self.after.cells[series])
+        width = max(rule.limit(earlier, common, rule.CERTAIN), rule.FLOOR)
+        middle = statistics.median(history[-rule.LONGEST :])
+        kernel = statistics.median([own[name] for name in against][-rule.LONGEST :])
+        every = [self.after.cells[series], *races]
+        times, ratios = list(_values(every, "time")), list(_values(every, "against eager"))
+        eager = [time - ratio for time, ratio in zip(times, ratios, strict=True)]
+        usual = statistics.median(eager)
+        return [
+            ratio if abs(beside - usual) <= width else middle + time - kernel
+            for time, ratio, beside in zip(times[1:], ratios[1:], eager[1:], strict=True)
+        ]
 
     def _own_move(
         self, series: Series, alike: Mapping[str, Outcome], races: Sequence[Outcome]
