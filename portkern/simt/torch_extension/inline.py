@@ -19,8 +19,10 @@ from portkern.spec.target import Target
 from portkern.toolchain import torch_extension
 from portkern.toolchain.torch_extension import Texts
 
-#: torch makes CUDA's names of HIP's, or the other way round.
+#: torch makes CUDA's names of HIP's, or the other way round; but what needs HIP's header is HIP.
 _LANGUAGE: Language = "cuda"
+_OF_HIP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hip/", re.MULTILINE)
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*if", re.MULTILINE)
 
 
 class ExtensionBuilder:
@@ -84,7 +86,7 @@ class ExtensionBuilder:
         for mode in self._modes:
             options = CompileOptions(
                 target=self._target,
-                language=_LANGUAGE,
+                language=_language(text),
                 mode=mode,
                 defines=[f"TORCH_EXTENSION_NAME={plain}"],
             )
@@ -119,12 +121,19 @@ class InlineExtension:
         return call
 
 
-def prepare(modes: Iterable[Mode]) -> tuple[Path, ...]:
-    """The executor's runtime and the headers of extensions, made outside of the jail."""
+def _language(text: str) -> Language:
+    """By what it includes whatever is defined."""
+    return "hip" if _OF_HIP.search(_CONDITION.split(text, 1)[0]) else _LANGUAGE
+
+
+def prepare(modes: Iterable[Mode], source: str = "") -> tuple[Path, ...]:
+    """The executor's runtime and the headers of extensions, made outside of the jail, as ``source``
+    needs them."""
     box = runtime_library.find()
     if isinstance(box, Missing):
         return ()
     box = runtime_library.ready()
     for mode in modes:
-        box.headers(_LANGUAGE, mode, torch=True)
+        for language in {_LANGUAGE, _language(source)}:
+            box.headers(language, mode, torch=language == "cuda")
     return (box.folder,)

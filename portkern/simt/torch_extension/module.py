@@ -67,7 +67,7 @@ def modes(request: Build) -> tuple[Mode, ...]:
 
 
 def prepare(request: Build) -> tuple[Path, ...]:
-    return inline.prepare(modes(request)) if request.emulated else ()
+    return inline.prepare(modes(request), request.candidate.source) if request.emulated else ()
 
 
 def build(request: Build, workdir: Path) -> Artifact:
