@@ -63,7 +63,7 @@ struct Row {
 using Whole = Row<VEC, true>;
 using Ragged = Row<VEC, false>;
 // An element at a time, for tensors of so few that a cold kernel takes as long as its instructions take
-// to arrive: of these it needs a fifth.
+// to arrive: of these it needs a half to a quarter.
 using Single = Row<1, true>;
 constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
 
