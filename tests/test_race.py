@@ -211,15 +211,18 @@ class NoIdleTime(IdleTime):
         self.least_s = self.latest_s = {"eager": 0.0}
 
 
-def long_rounds(*pairs: tuple[float, float], waited_s: float = 0.0) -> LongRounds:
-    """After short rounds of calls of 10 µs each, long ones of so many µs, and the baseline's."""
+def long_rounds(
+    *pairs: tuple[float, float], waited_s: float = 0.0, before: float = 10, few: float = 10
+) -> LongRounds:
+    """After short rounds of calls of 10 µs each, long ones of so many µs, and the baseline's, whose
+    own rounds had calls of ``before`` µs, and those of as many calls as the kernel's ``few``."""
 
     def of(us: float, calls: int, waited_s: float = 0.0) -> TimedRound:
         return TimedRound([us] * calls, us * 1e-6 * (calls + 1), waited_s=waited_s)
 
-    rounds = LongRounds([of(10, 9)] * 5, [of(10, 9)] * 5, 500, False, NoIdleTime())
+    rounds = LongRounds([of(10, 9)] * 5, [of(before, 60)] * 5, 500, False, NoIdleTime())
     for mine, theirs in pairs:
-        rounds.add(of(mine, 500, waited_s), of(theirs, 500))
+        rounds.add(of(mine, 500, waited_s), of(theirs, 500), of(few, 9))
     return rounds
 
 
@@ -235,6 +238,13 @@ def test_a_kernel_is_accused_by_long_rounds_that_are_all_slower_than_the_baselin
     assert not few.unsuspected and not few.accused and "10 µs in rounds of 9" in few.uncertain
     disturbed = long_rounds(*[(30, 10)] * 9, waited_s=0.01)
     assert not disturbed.unsuspected and not disturbed.accused
+
+
+def test_what_more_calls_cost_the_baseline_too_accuses_nobody() -> None:
+    """Its own rounds had as many calls as no cache holds the tensors of, the kernel's had few."""
+    times = [(20, 20), (21, 21), (20, 20)]
+    assert long_rounds(*times, before=20, few=10).unsuspected
+    assert long_rounds(*times, before=20, few=20).accused
 
 
 @pytest.mark.parametrize(

@@ -292,10 +292,11 @@ class InterleavedTiming:
             if pause_s and (long.unsuspected or not (self.plan.patient or long.accused)):
                 break
             time.sleep(pause_s)
-            laps = [self._long_round(who, runners[who], calls) for who in (key, trusted)]
-            if laps[0] is None or laps[1] is None:
+            asked = (key, calls), (trusted, calls), (trusted, most)
+            laps = [self._long_round(who, runners[who], count) for who, count in asked]
+            if laps[0] is None or laps[1] is None or laps[2] is None:
                 return
-            long.add(laps[0], laps[1])
+            long.add(laps[0], laps[1], laps[2])
             if long.unsuspected and long.clear:
                 return
         if (accused := long.accused) is not None:

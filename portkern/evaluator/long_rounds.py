@@ -23,7 +23,8 @@ from portkern.evaluator.idle_time import IdleTime
 @dataclass
 class LongRounds:
     """A kernel's, and beside each the trusted baseline's. ``short`` and ``before`` are those two's
-    rounds that were timed; where these are long already, the kernel's count here too. ``alike``:
+    rounds that were timed; where these are long already, the kernel's count here too. ``few``: the
+    baseline's of as many calls as the kernel's short ones have. ``alike``:
     the kernel is timed as the baseline is, on the processors that are counted."""
 
     short: Sequence[TimedRound]
@@ -33,13 +34,15 @@ class LongRounds:
     idle: IdleTime
     mine: list[TimedRound] = field(default_factory=list)
     theirs: list[TimedRound] = field(default_factory=list)
+    few: list[TimedRound] = field(default_factory=list)
     hiding: Suspicion | None = None
     explained: bool = False  # by what timing took at some time, of which the load has a part
     odd: Suspicion | None = None
 
-    def add(self, mine: TimedRound, theirs: TimedRound) -> None:
+    def add(self, mine: TimedRound, theirs: TimedRound, few: TimedRound) -> None:
         self.mine.append(mine)
         self.theirs.append(theirs)
+        self.few.append(few)
         usual = Usual.of(self.theirs, alike=self.alike)
         self.idle.measure()
         latest = replace(usual, hidden_s=self.idle.latest(usual.hidden_s))
@@ -83,8 +86,12 @@ class LongRounds:
         return [*(self.short if self._alike_in_length else ()), *self.mine]
 
     def _at_odds(self, usual: Usual) -> Suspicion | None:
-        """Who hid something in short rounds may have been honest in these."""
-        before = statistics.median(sample for lap in self.before for sample in lap.samples)
+        """Who hid something in short rounds may have been honest in these. What the baseline takes
+        longer in them is no evidence: tensors of few calls may be in a cache, those of many not."""
+        before = min(
+            statistics.median(sample for lap in laps for sample in lap.samples)
+            for laps in (self.before, self.few)
+        )
         honest = [
             (lap, statistics.median(beside.samples) / before)
             for lap, beside in zip(self.mine, self.theirs, strict=True)
