@@ -48,10 +48,12 @@ __device__ __forceinline__ Key lane_highest(Key key, int lanes) {
     return key;
 }
 
+// Bounded only by its threads, it is given too few registers.
 template <class R>
-__global__ __launch_bounds__(BLOCK) void argmax_narrow(const scalar_t* __restrict__ x,
-                                                       int64_t* __restrict__ index, int64_t rows,
-                                                       int64_t cols, int lanes) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void argmax_narrow(const scalar_t* __restrict__ x,
+                                                              int64_t* __restrict__ index,
+                                                              int64_t rows, int64_t cols,
+                                                              int lanes) {
     const int64_t row = group_of_lanes(lanes);
     const R in(x, row < rows ? row : rows - 1, cols);
     const Key key = lane_highest(highest(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
