@@ -77,11 +77,13 @@ __device__ __forceinline__ void add(float (&total)[V], const Some<V>& values) {
 template <int V>
 constexpr int ACROSS = V == 1 ? 32 : 8;  // packs of columns per block
 
+// Bounded only by its threads, it is given too few registers.
 template <int V>
-__global__ __launch_bounds__(BLOCK) void sum_columns(const scalar_t* __restrict__ x,
-                                                     scalar_t* __restrict__ y, float* partial,
-                                                     int64_t reduce, int64_t inner, int64_t tiles,
-                                                     unsigned splits) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void sum_columns(const scalar_t* __restrict__ x,
+                                                            scalar_t* __restrict__ y,
+                                                            float* partial, int64_t reduce,
+                                                            int64_t inner, unsigned tiles,
+                                                            unsigned splits) {
     constexpr int WIDE = ACROSS<V>, TALL = BLOCK / WIDE;
     __shared__ float sums[TALL][WIDE * V];
     const int64_t outer = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
@@ -212,7 +214,8 @@ void launch_columns(const scalar_t* x, scalar_t* y, float* partial, int64_t oute
     const int64_t tiles = (inner / V + ACROSS<V> - 1) / ACROSS<V>;
     const dim3 block(ACROSS<V>, BLOCK / ACROSS<V>);
     sum_columns<V><<<(unsigned)(outer * tiles * splits), block, 0, stream>>>(x, y, partial, reduce,
-                                                                             inner, tiles, splits);
+                                                                             inner, (unsigned)tiles,
+                                                                             (unsigned)splits);
 }
 
 constexpr int64_t SHORT = 8;  // terms of a thread's sum, if there are not threads enough for more

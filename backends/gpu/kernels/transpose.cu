@@ -60,10 +60,11 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
 // A matrix of a few rows, or of a few columns: `thin` lines of `length`. In memory one side's elements
 // of a stretch of the length follow one another, the other side's lie in `thin` lines. A stretch is
 // whole packs of the side where they follow; of a line they are packs of memory, with its edges.
+// Bounded only by its threads, it is given too few registers.
 template <bool COLUMNS>
-__global__ __launch_bounds__(BLOCK) void transpose_thin(const scalar_t* __restrict__ x,
-                                                        scalar_t* __restrict__ y, int thin,
-                                                        int64_t length, int stretch) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void transpose_thin(const scalar_t* __restrict__ x,
+                                                               scalar_t* __restrict__ y, int thin,
+                                                               int64_t length, int stretch) {
     __shared__ __align__(16) scalar_t tile[THIN_TILE];
     const int64_t first = (int64_t)blockIdx.x * stretch;
     const int count = (int)min((int64_t)stretch, length - first), all = count * thin;
