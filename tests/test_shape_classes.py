@@ -116,9 +116,7 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
     op: str, pooling: dict[str, int], dtype: str, tmp_path: Path
 ) -> None:
     """Also where that would not pay."""
-    compiled, to = registry.load("cuda"), target.load("sm_90")
-    if isinstance(ready := compiled.probe(to), Missing):
-        pytest.skip(f"cuda: {ready}")
+    compiled, to = _ready("cuda", "sm_90")
     shapes, always = [{**sizes, **pooling} for sizes in CHANNELS_LAST], {"REORDER_FROM": 0}
     results = _all_right(op, compiled, to, shapes, dtype, tmp_path, always)
     seen = [{one.name for one in result.launches} for result in results if result.launches]
@@ -135,9 +133,7 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
 def test_a_shape_of_another_class_is_right(
     op: str, backend: str, where: str, dtype: str, tmp_path: Path
 ) -> None:
-    compiled, to = registry.load(backend), target.load(where)
-    if isinstance(ready := compiled.probe(to), Missing):
-        pytest.skip(f"{backend}: {ready}")
+    compiled, to = _ready(backend, where)
     shapes = SHAPES[op] + (NATIVE.get(op, []) if backend in ("cuda", "hip") else [])
     _all_right(op, compiled, to, shapes, dtype, tmp_path)
 
@@ -156,15 +152,9 @@ FEW = (
 def test_the_way_of_many_elements_is_right_for_few(
     op: str, backend: str, where: str, dtype: str, tmp_path: Path
 ) -> None:
-    compiled, to = registry.load(backend), target.load(where)
-    if isinstance(ready := compiled.probe(to), Missing):
-        pytest.skip(f"{backend}: {ready}")
-    [shipped] = catalogue.candidates(op, compiled)
-    many = shipped.turn({"FEW": 0})
+    compiled, to = _ready(backend, where)
     workloads = list(ops.load(op).workloads["ci"])
-    results = evaluate(many, ops.load(op), compiled, to, workloads, dtype=dtype, folder=tmp_path)
-    assert isinstance(results, list), results
-    assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
+    _all_pass(op, compiled, to, workloads, dtype, tmp_path, {"FEW": 0})
 
 
 @pytest.mark.full
@@ -173,10 +163,16 @@ def test_the_way_of_many_elements_is_right_for_few(
 def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
     op: str, dtype: str, tmp_path: Path
 ) -> None:
-    compiled, to = registry.load("opencl"), target.load("sm_90")
-    if isinstance(ready := compiled.probe(to), Missing):
-        pytest.skip(f"opencl: {ready}")
+    compiled, to = _ready("opencl", "sm_90")
     _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
+
+
+def _ready(backend: str, where: str) -> tuple[Backend, target.Target]:
+    """Skips where nothing can be built for it."""
+    compiled, to = registry.load(backend), target.load(where)
+    if isinstance(ready := compiled.probe(to), Missing):
+        pytest.skip(f"{backend}: {ready}")
+    return compiled, to
 
 
 def _all_right(
@@ -188,10 +184,22 @@ def _all_right(
     folder: Path,
     settings: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Result]:
-    [shipped] = catalogue.candidates(op, compiled)
-    candidate = shipped.turn(settings)
     workloads = [_workload(op, f"class/{number}", dims) for number, dims in enumerate(shapes)]
-    results = evaluate(candidate, ops.load(op), compiled, to, workloads, dtype=dtype, folder=folder)
+    return _all_pass(op, compiled, to, workloads, dtype, folder, settings)
+
+
+def _all_pass(
+    op: str,
+    compiled: Backend,
+    to: target.Target,
+    workloads: list[Workload],
+    dtype: str,
+    folder: Path,
+    settings: Mapping[str, int],
+) -> list[Result]:
+    [shipped] = catalogue.candidates(op, compiled)
+    candidate, own = shipped.turn(settings), ops.load(op)
+    results = evaluate(candidate, own, compiled, to, workloads, dtype=dtype, folder=folder)
     assert isinstance(results, list), results
     assert [result.verdict for result in results] == [Verdict.PASSED] * len(results), results
     return results
