@@ -234,7 +234,7 @@ __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
 template <int SHARE, class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
     const int64_t packs = R::most(all.cols);
-    if constexpr (2 * SHARE <= (R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE))  // as few as do: what has no element costs as much
+    if constexpr (2 * SHARE <= share_most<R>(ITEMS))  // as few as do: what has no element costs as much
         if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, R>(all, stream);
     const int lanes = lanes_for(packs, SHARE);
     const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
@@ -247,7 +247,7 @@ int launch_narrow(const Tensors& all, cudaStream_t stream) {
 
 template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
-    constexpr int SHARE = R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE;  // packs per thread
+    constexpr int SHARE = share_most<R>(ITEMS);  // packs per thread
     const int64_t packs = R::most(all.cols), threads = (packs + SHARE - 1) / SHARE;
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(all, stream);
     const unsigned rows = (unsigned)all.rows;

@@ -170,7 +170,7 @@ template <int SHARE, class R>
 int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bool alike,
                   cudaStream_t stream) {
     const int64_t packs = R::most(cols);
-    if constexpr (2 * SHARE <= (R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE))  // as few as do: what has no element costs as much
+    if constexpr (2 * SHARE <= share_most<R>(ITEMS))  // as few as do: what has no element costs as much
         if (packs > SHARE * WARP_SIZE_MIN)
             return launch_narrow<2 * SHARE, R>(x, y, rows, cols, alike, stream);
     const int lanes = lanes_for(packs, SHARE);
@@ -184,7 +184,7 @@ int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bo
 
 template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    constexpr int SHARE = R::VEC > 1 ? ITEMS / R::VEC : SINGLE_SHARE;  // packs per thread
+    constexpr int SHARE = share_most<R>(ITEMS);  // packs per thread
     const int64_t packs = R::most(cols), threads = (packs + SHARE - 1) / SHARE;
     const bool alike = lie_alike(x, y);
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(x, y, rows, cols, alike, stream);

@@ -67,6 +67,12 @@ using Ragged = Row<VEC, false>;
 using Single = Row<1, true>;
 constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
 
+// The packs of a row that a thread keeps at most, of `items` elements.
+template <class R>
+constexpr int share_most(int items) {
+    return R::VEC > 1 ? items / R::VEC : SINGLE_SHARE;
+}
+
 // The threads of the largest block, which is `most` where a thread has packs.
 template <class R>
 constexpr int threads_most(int most) {
