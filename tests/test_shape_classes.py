@@ -167,6 +167,40 @@ def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
     _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
 
 
+#: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
+#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without packs.
+OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
+    "transpose": (
+        {"SMALL": 0},
+        [
+            {"rows": 131, "cols": 207},
+            {"rows": 385, "cols": 65},
+            {"rows": 36, "cols": 301},
+            {"rows": 258, "cols": 64},
+        ],
+    ),
+    "maxpool2d": (
+        {"FEW": 0},
+        [
+            {"n": 2, "c": 3, "h": 14, "w": 21, "window": 3, "stride": 1, "padding": 1},
+            {"n": 1, "c": 5, "h": 9, "w": 13, "window": 3, "stride": 2, "padding": 0},
+        ],
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("backend", "where"), [("cuda", "sm_90"), ("hip", "gfx942")])
+@pytest.mark.parametrize("op", OF_MANY)
+def test_a_way_of_many_elements_is_right(
+    op: str, backend: str, where: str, dtype: str, tmp_path: Path
+) -> None:
+    compiled, to = _ready(backend, where)
+    settings, shapes = OF_MANY[op]
+    _all_right(op, compiled, to, shapes, dtype, tmp_path, settings)
+
+
 def _ready(backend: str, where: str) -> tuple[Backend, target.Target]:
     """Skips where nothing can be built for it."""
     compiled, to = registry.load(backend), target.load(where)

@@ -8,6 +8,7 @@
 #define FEW 524288  // knob: 0 131072 524288 2097152
 
 constexpr int FILL = 1024;  // blocks
+constexpr int THREE = 3, RUN = 4;  // the usual window that overlaps; outputs of a thread in a column
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
 template <int V>
@@ -80,6 +81,42 @@ __global__ __launch_bounds__(BLOCK) void pool_each(const scalar_t* __restrict__ 
     y[i] = best;
 }
 
+// Of windows that share rows, the largest of each row is looked for once: a thread has RUN outputs, one
+// below the other, of which all loads are in flight together. For rows without packs.
+template <int STRIDE>
+__global__ __launch_bounds__(BLOCK) void pool_columns(const scalar_t* __restrict__ x,
+                                                      scalar_t* __restrict__ y, Shape s,
+                                                      unsigned threads) {
+    constexpr int ROWS = (RUN - 1) * STRIDE + THREE;
+    const unsigned i = blockIdx.x * BLOCK + threadIdx.x, parts = (s.oh + RUN - 1) / RUN;
+    if (i >= threads) return;
+    const unsigned line = i / s.ow, ox = i - line * s.ow, plane = line / parts;
+    const int oy = (int)(line - plane * parts) * RUN, top = oy * STRIDE - s.padding;
+    const scalar_t* from = x + (int64_t)plane * s.h * s.w;
+    int column[THREE];
+#pragma unroll
+    for (int c = 0; c < THREE; ++c) column[c] = clamped((int)ox * STRIDE - s.padding + c, s.w);
+    scalar_t best[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const scalar_t* row = from + clamped(top + r, s.h) * s.w;
+        best[r] = max_nan(max_nan(row[column[0]], row[column[1]]), row[column[2]]);
+    }
+    scalar_t* to = y + ((int64_t)plane * s.oh + oy) * s.ow + ox;
+#pragma unroll
+    for (int k = 0; k < RUN; ++k)
+        if (oy + k < s.oh)
+            to[(int64_t)k * s.ow] =
+                max_nan(max_nan(best[k * STRIDE], best[k * STRIDE + 1]), best[k * STRIDE + 2]);
+}
+
+int launch_columns(const scalar_t* x, scalar_t* y, const Shape& s, cudaStream_t stream) {
+    const unsigned threads = (unsigned)(s.rows / s.oh * ((s.oh + RUN - 1) / RUN) * s.ow);
+    const auto kernel = s.stride == 1 ? pool_columns<1> : pool_columns<2>;
+    kernel<<<(threads + BLOCK - 1) / BLOCK, BLOCK, 0, stream>>>(x, y, s, threads);
+    return (int)cudaGetLastError();
+}
+
 template <class Count>
 int launch_each(const scalar_t* x, scalar_t* y, const Shape& s, cudaStream_t stream) {
     const Count outputs = (Count)(s.rows * s.ow);
@@ -115,8 +152,9 @@ extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, i
     if (s.rows == 0 || ow == 0) return 0;
     if (h * w >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // 32 bits within a plane
     const bool aligned = (uintptr_t)x % 16 == 0 && w % VEC == 0;
-    const bool apart = !aligned && window <= stride && s.rows * ow < (int64_t)1 << 31;
+    const bool small = s.rows * ow < (int64_t)1 << 31, apart = !aligned && small && window <= stride;
     if (s.rows * ow <= FEW || (FEW && apart)) return launch_each<unsigned>(x, y, s, stream);
+    if (!aligned && small && window == THREE && stride < THREE) return launch_columns(x, y, s, stream);
     if (w > TILE) return launch_each<int64_t>(x, y, s, stream);
     return aligned ? launch<VEC>(x, y, s, stream) : launch<1>(x, y, s, stream);
 }

@@ -1,15 +1,18 @@
 // Transpose through a padded tile in shared memory: 16-byte accesses on both sides. Of a thin matrix
 // the tile is as thin, and so much longer; where it has no packs or is small, all lines of a stretch
-// are a tile. A vector is copied. Tiles that are whole have no conditions: loads wait behind them.
+// are a tile. Lines that begin anywhere are read and written in packs of memory all the same. A vector
+// is copied. Tiles that are whole have no conditions: loads wait behind them.
 #include <portkern/copy.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define TILE 64  // knob: 32 64
+#define SMALL 1048576  // knob: 0 262144 1048576
 
 constexpr int THIN_TILE = 6144, THIN_MOST = 31;  // elements of a thin tile, and lines
 constexpr int FILL = 256;  // blocks that a GPU is to have, if that leaves a warp's share to each
-constexpr int FEW_LINES = 4, SMALL = 1 << 20;  // a tile of packs would be nearly empty
+constexpr int FEW_LINES = 4;  // of at most SMALL elements: a tile of packs would be nearly empty
 constexpr int SIDE = 32;  // of a small tile
+constexpr int SHIFTED_TALL = 128;  // rows of a tile whose lines begin anywhere
 
 template <bool B>
 struct Known {
@@ -55,6 +58,77 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     };
     if (tall == TALL && wide == WIDE) move(Known<true>());
     else move(Known<false>());
+}
+
+// How far after 16 bytes of memory an element lies, in elements.
+__device__ __forceinline__ int skipped(const scalar_t* at) {
+    return (int)((uintptr_t)at % 16 / sizeof(scalar_t));
+}
+
+// Lines that begin anywhere: a line of the tile lies in shared memory as far after a pack's beginning
+// as in memory. A block writes the packs of y's lines that begin beside its tile, for which it reads
+// up to VEC - 1 rows more; the first of a line also what lies before its first pack.
+__global__ __launch_bounds__(BLOCK) void transpose_shifted(const scalar_t* __restrict__ x,
+                                                           scalar_t* __restrict__ y, int64_t rows,
+                                                           int64_t cols, unsigned down) {
+    constexpr int TALL = SHIFTED_TALL, HIGH = TALL + VEC, ACROSS = TILE / VEC + 1;
+    constexpr int ROUNDS = (HIGH * ACROSS + BLOCK - 1) / BLOCK, PACKS = TILE * TALL / VEC;
+    constexpr int SIDE_BY_SIDE = 4;  // packs of a line that a warp writes, of eight lines
+    // A pack is left out after VEC rows: what a warp reads of them lies in different banks.
+    __shared__ Pack tile[HIGH * ACROSS + HIGH / VEC];
+    const auto place = [](int r) { return r * ACROSS + r / VEC; };
+    const int64_t row0 = (int64_t)(blockIdx.x % down) * TALL;
+    const int64_t col0 = (int64_t)(blockIdx.x / down) * TILE;
+    const int high = (int)min((int64_t)HIGH, rows - row0), wide = (int)min((int64_t)TILE, cols - col0);
+    const scalar_t *from = x + row0 * cols + col0, *end = x + rows * cols;
+    const int pitch = (int)(cols % VEC), begin = skipped(from);
+    Pack held[ROUNDS];
+#pragma unroll
+    for (int k = 0; k < ROUNDS; ++k) {
+        const int p = k * BLOCK + threadIdx.x, r = p / ACROSS, c = p % ACROSS * VEC;
+        const int skip = (begin + r * pitch) % VEC;
+        const scalar_t* pack = from + r * cols + c - skip;
+        if (r >= high || c - skip >= wide) continue;
+        if (pack >= x && pack + VEC <= end) held[k] = *reinterpret_cast<const Pack*>(pack);
+        else
+#pragma unroll
+            for (int j = 0; j < VEC; ++j)
+                if (pack + j >= x && pack + j < end) held[k].at[j] = pack[j];
+    }
+#pragma unroll
+    for (int k = 0; k < ROUNDS; ++k) {
+        const int p = k * BLOCK + threadIdx.x, r = p / ACROSS;
+        if (r < high) tile[place(r) + p % ACROSS] = held[k];
+    }
+    __syncthreads();
+    const scalar_t* lines = reinterpret_cast<const scalar_t*>(tile);
+    const auto at = [&](int r, int c) {
+        return lines[place(r) * VEC + (begin + r * pitch) % VEC + c];
+    };
+#pragma unroll 2
+    for (int i = threadIdx.x; i < PACKS; i += BLOCK) {
+        const int group = i / 32, c = group % (TILE / 8) * 8 + i % 32 / SIDE_BY_SIDE;
+        scalar_t* line = y + (col0 + c) * rows + row0;
+        const int before = (VEC - skipped(line)) % VEC;
+        const int r = (group / (TILE / 8) * SIDE_BY_SIDE + i % SIDE_BY_SIDE) * VEC + before;
+        if (c >= wide) continue;
+        if (r + VEC <= high) {
+            Pack values;
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) values.at[j] = at(r + j, c);
+            *reinterpret_cast<Pack*>(line + r) = values;
+        } else {
+            for (int j = r; j < high; ++j) line[j] = at(j, c);
+        }
+        if (row0 == 0 && r == before)
+            for (int j = 0; j < min(before, high); ++j) line[j] = at(j, c);
+    }
+}
+
+int launch_shifted(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
+    const int64_t down = (rows + SHIFTED_TALL - 1) / SHIFTED_TALL, across = (cols + TILE - 1) / TILE;
+    transpose_shifted<<<(unsigned)(down * across), BLOCK, 0, stream>>>(x, y, rows, cols, (unsigned)down);
+    return (int)cudaGetLastError();
 }
 
 // A matrix of a few rows, or of a few columns: `thin` lines of `length`. In memory one side's elements
@@ -161,5 +235,6 @@ extern "C" int transpose(const scalar_t* x, scalar_t* y, int64_t rows, int64_t c
     const bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0;
     if (aligned && rows % VEC == 0 && cols % VEC == 0) return launch<VEC>(x, y, rows, cols, stream);
     if (thin <= THIN_MOST) return launch_thin(x, y, rows, cols, stream);
+    if (rows * cols > SMALL) return launch_shifted(x, y, rows, cols, stream);
     return launch<1>(x, y, rows, cols, stream);
 }
