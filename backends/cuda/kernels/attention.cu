@@ -428,10 +428,6 @@ int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
            int64_t length, int64_t dim, cudaStream_t stream) {
     constexpr int MOST = D * sizeof(scalar_t) <= (HALVES ? 256 : 384) ? 4 : 2;
     constexpr int QUERIES = Tile<D, MOST>::queries, FROM = HALVES ? LARGE_FROM : LARGE_FROM / 2;
-    // Tiles that do not fill a GPU are half as tall where rows are a lane's each.
-    if constexpr (!HALVES)
-        if (heads * ((length + Tile<D, 2>::queries - 1) / Tile<D, 2>::queries) < SPLIT_BELOW)
-            return run<D, 1>(q, k, v, y, heads, length, dim, stream);
     const bool large = heads * ((length + QUERIES - 1) / QUERIES) >= FROM;
     return large ? run<D, MOST>(q, k, v, y, heads, length, dim, stream)
                  : run<D, 2>(q, k, v, y, heads, length, dim, stream);
