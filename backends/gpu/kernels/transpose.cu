@@ -61,9 +61,12 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
 }
 
 // How far after 16 bytes of memory an element lies, in elements.
-__device__ __forceinline__ int skipped(const scalar_t* at) {
-    return (int)((uintptr_t)at % 16 / sizeof(scalar_t));
+__device__ __forceinline__ unsigned skipped(const scalar_t* at) {
+    return (unsigned)((uintptr_t)at % 16 / sizeof(scalar_t));
 }
+
+// 16 bytes as one value: of a struct's elements compilers make accesses of two bytes each.
+using Bits = uint4;
 
 // Lines that begin anywhere: a line of the tile lies in shared memory as far after a pack's beginning
 // as in memory. A block writes the packs of y's lines that begin beside its tile, for which it reads
@@ -71,57 +74,68 @@ __device__ __forceinline__ int skipped(const scalar_t* at) {
 __global__ __launch_bounds__(BLOCK) void transpose_shifted(const scalar_t* __restrict__ x,
                                                            scalar_t* __restrict__ y, int64_t rows,
                                                            int64_t cols, unsigned down) {
-    constexpr int TALL = SHIFTED_TALL, HIGH = TALL + VEC, ACROSS = TILE / VEC + 1;
-    constexpr int ROUNDS = (HIGH * ACROSS + BLOCK - 1) / BLOCK, PACKS = TILE * TALL / VEC;
-    constexpr int SIDE_BY_SIDE = 4;  // packs of a line that a warp writes, of eight lines
+    constexpr unsigned TALL = SHIFTED_TALL, HIGH = TALL + VEC, ACROSS = TILE / VEC + 1;
+    constexpr unsigned ROUNDS = (HIGH * ACROSS + BLOCK - 1) / BLOCK, PACKS = TILE * TALL / VEC;
+    constexpr unsigned BESIDE = 4;  // packs of a line that a warp writes, of eight lines
     // A pack is left out after VEC rows: what a warp reads of them lies in different banks.
-    __shared__ Pack tile[HIGH * ACROSS + HIGH / VEC];
-    const auto place = [](int r) { return r * ACROSS + r / VEC; };
+    __shared__ Bits tile[HIGH * ACROSS + HIGH / VEC];
+    const auto place = [](unsigned r) { return r * ACROSS + r / VEC; };
     const int64_t row0 = (int64_t)(blockIdx.x % down) * TALL;
     const int64_t col0 = (int64_t)(blockIdx.x / down) * TILE;
-    const int high = (int)min((int64_t)HIGH, rows - row0), wide = (int)min((int64_t)TILE, cols - col0);
+    const unsigned high = (unsigned)min((int64_t)HIGH, rows - row0);
+    const int wide = (int)min((int64_t)TILE, cols - col0);
     const scalar_t *from = x + row0 * cols + col0, *end = x + rows * cols;
-    const int pitch = (int)(cols % VEC), begin = skipped(from);
-    Pack held[ROUNDS];
+    const unsigned pitch = (unsigned)(cols % VEC), begin = skipped(from);
+    const auto skip = [&](unsigned r) { return (begin + r * pitch) % VEC; };
+    const auto load = [&](auto inner) {
+        Bits held[ROUNDS];
 #pragma unroll
-    for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, r = p / ACROSS, c = p % ACROSS * VEC;
-        const int skip = (begin + r * pitch) % VEC;
-        const scalar_t* pack = from + r * cols + c - skip;
-        if (r >= high || c - skip >= wide) continue;
-        if (pack >= x && pack + VEC <= end) held[k] = *reinterpret_cast<const Pack*>(pack);
-        else
+        for (unsigned k = 0; k < ROUNDS; ++k) {
+            const unsigned p = k * BLOCK + threadIdx.x, r = p / ACROSS;
+            const int c = (int)(p % ACROSS * VEC) - (int)skip(r);
+            const scalar_t* pack = from + r * cols + c;
+            if (r >= high || c >= wide) continue;
+            if (inner.value || (pack >= x && pack + VEC <= end)) {
+                held[k] = *reinterpret_cast<const Bits*>(pack);
+            } else {
+                Pack some;
+                for (int j = 0; j < VEC; ++j)
+                    if (pack + j >= x && pack + j < end) some.at[j] = pack[j];
+                memcpy(&held[k], &some, sizeof some);
+            }
+        }
 #pragma unroll
-            for (int j = 0; j < VEC; ++j)
-                if (pack + j >= x && pack + j < end) held[k].at[j] = pack[j];
-    }
-#pragma unroll
-    for (int k = 0; k < ROUNDS; ++k) {
-        const int p = k * BLOCK + threadIdx.x, r = p / ACROSS;
-        if (r < high) tile[place(r) + p % ACROSS] = held[k];
-    }
+        for (unsigned k = 0; k < ROUNDS; ++k) {
+            const unsigned p = k * BLOCK + threadIdx.x, r = p / ACROSS;
+            if (r < high) tile[place(r) + p % ACROSS] = held[k];
+        }
+    };
+    if (row0 > 0 && row0 + HIGH < rows) load(Known<true>());  // packs of these rows are in x
+    else load(Known<false>());
     __syncthreads();
     const scalar_t* lines = reinterpret_cast<const scalar_t*>(tile);
-    const auto at = [&](int r, int c) {
-        return lines[place(r) * VEC + (begin + r * pitch) % VEC + c];
-    };
-#pragma unroll 2
-    for (int i = threadIdx.x; i < PACKS; i += BLOCK) {
-        const int group = i / 32, c = group % (TILE / 8) * 8 + i % 32 / SIDE_BY_SIDE;
-        scalar_t* line = y + (col0 + c) * rows + row0;
-        const int before = (VEC - skipped(line)) % VEC;
-        const int r = (group / (TILE / 8) * SIDE_BY_SIDE + i % SIDE_BY_SIDE) * VEC + before;
-        if (c >= wide) continue;
-        if (r + VEC <= high) {
-            Pack values;
+    const auto at = [&](unsigned r, unsigned c) { return lines[place(r) * VEC + skip(r) + c]; };
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) values.at[j] = at(r + j, c);
-            *reinterpret_cast<Pack*>(line + r) = values;
+    for (unsigned i = threadIdx.x; i < PACKS; i += BLOCK) {
+        const unsigned group = i / 32, c = group % (TILE / 8) * 8 + i % 32 / BESIDE;
+        if ((int)c >= wide) continue;
+        scalar_t* line = y + (col0 + c) * rows + row0;
+        const unsigned before = (VEC - skipped(line)) % VEC;
+        const unsigned pack = group / (TILE / 8) * BESIDE + i % BESIDE, r = pack * VEC + before;
+        if (r + VEC <= high) {
+            const auto word = [&](unsigned k) {
+                constexpr int EACH = 4 / sizeof(scalar_t);
+                Some<EACH> some;
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) some.at[j] = at(r + k * EACH + j, c);
+                return *reinterpret_cast<const unsigned*>(&some);
+            };
+            reinterpret_cast<Bits*>(line + before)[pack] = make_uint4(word(0), word(1), word(2), word(3));
         } else {
-            for (int j = r; j < high; ++j) line[j] = at(j, c);
+            for (unsigned j = r; j < high; ++j) line[j] = at(j, c);
         }
         if (row0 == 0 && r == before)
-            for (int j = 0; j < min(before, high); ++j) line[j] = at(j, c);
+            for (unsigned j = 0; j < min(before, high); ++j) line[j] = at(j, c);
     }
 }
 
