@@ -168,7 +168,8 @@ def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
 
 
 #: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
-#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without packs.
+#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without packs;
+#: in CUDA alone, operands whose rows are copied to packs, both or one.
 OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
     "transpose": (
         {"SMALL": 0},
@@ -186,13 +187,26 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
             {"n": 1, "c": 5, "h": 9, "w": 13, "window": 3, "stride": 2, "padding": 0},
         ],
     ),
+    "int8_matmul": (
+        {"PAD_FROM": 0},
+        [
+            {"m": 70, "n": 67, "k": 45},
+            {"m": 37, "n": 96, "k": 50},
+            {"m": 33, "n": 131, "k": 64},
+        ],
+    ),
 }
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("backend", "where"), [("cuda", "sm_90"), ("hip", "gfx942")])
-@pytest.mark.parametrize("op", OF_MANY)
+@pytest.mark.parametrize(
+    ("op", "backend", "where"),
+    [
+        *((op, "cuda", "sm_90") for op in OF_MANY),
+        *((op, "hip", "gfx942") for op in OF_MANY if op != "int8_matmul"),
+    ],
+)
 def test_a_way_of_many_elements_is_right(
     op: str, backend: str, where: str, dtype: str, tmp_path: Path
 ) -> None:

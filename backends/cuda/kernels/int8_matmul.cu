@@ -1,11 +1,12 @@
 // Matrix product with weights of int8, scaled by column. Both come through a ring of cp.async; a
 // thread widens the weights that it copied itself, and warps multiply by FMA in strict float32 or,
 // for halves, on tensor cores (mma.sync), which hold every int8 exactly. A few rows or columns go
-// without tiles.
+// without tiles. Where rows are no whole packs, a long product has them copied to where they are.
 #include <portkern/thin_product.h>
 
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 4  // knob: 3 4 5
+#define PAD_FROM 67108864  // knob: 0 16777216 67108864
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
@@ -129,11 +130,11 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const sca
 template <class T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
     Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale,
-    scalar_t* __restrict__ c, int64_t across) {
+    scalar_t* __restrict__ c, int64_t n, int64_t across) {
     constexpr int ROWS = T::warp_rows / 8, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     const int64_t row0 = blockIdx.x / across * T::rows, column0 = blockIdx.x % across * T::columns;
-    const int64_t m = a.rows, n = weight.columns;
+    const int64_t m = a.rows;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp * T::warp_rows % T::rows;
     const int warp_column = warp * T::warp_rows / T::rows * T::warp_columns % T::columns;
@@ -208,27 +209,67 @@ __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
 }
 
 template <class T, bool ALIGNED>
-int launch(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scalar_t* c, int64_t m,
-           int64_t n, int64_t k, cudaStream_t stream) {
-    const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
+int launch(const Matrix<scalar_t>& a, const Matrix<int8_t>& weight, const scalar_t* scale, scalar_t* c,
+           int64_t n, cudaStream_t stream) {
+    const int64_t across = (n + T::columns - 1) / T::columns, down = (a.rows + T::rows - 1) / T::rows;
     if constexpr (T::rows > Small::rows)
         if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
-            return launch<Small, ALIGNED>(a, weight, scale, c, m, n, k, stream);
+            return launch<Small, ALIGNED>(a, weight, scale, c, n, stream);
     const auto kernel = int8_matmul_kernel<T, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>({a, m, k}, {weight, k, n},
-                                                                     scale, c, across);
+    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>(a, weight, scale, c, n, across);
     return (int)cudaGetLastError();
 }
+
+// Rows of `pitch` elements, with zeros behind the matrix's own: a thread has 4 bytes.
+template <class T>
+__global__ __launch_bounds__(THREADS) void pad(Matrix<T> from, T* __restrict__ to, int64_t pitch) {
+    constexpr int EACH = 4 / sizeof(T);
+    const int64_t row = blockIdx.x, column = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * EACH;
+    if (column >= pitch) return;
+    Some<EACH, T> some;
+#pragma unroll
+    for (int j = 0; j < EACH; ++j)
+        some.at[j] = column + j < from.columns ? from.at[row * from.columns + column + j] : T(0.0f);
+    reinterpret_cast<Some<EACH, T>*>(to + row * pitch)[column / EACH] = some;
+}
+
+// A matrix whose rows are whole packs: itself, or a copy.
+template <class T>
+struct Padded {
+    static constexpr int PACK = 16 / sizeof(T);
+    const int64_t pitch;
+    Scratch<T> copied;
+    Matrix<T> matrix;
+
+    Padded(const Matrix<T>& own, cudaStream_t stream)
+        : pitch((own.columns + PACK - 1) / PACK * PACK),
+          copied(is_aligned(own) ? 0 : own.rows * pitch, stream),
+          matrix(own) {
+        if (!copied.data) return;
+        const dim3 grid((unsigned)own.rows, (unsigned)((pitch * sizeof(T) + 4 * THREADS - 1) / (4 * THREADS)));
+        pad<T><<<grid, THREADS, 0, stream>>>(own, copied.data, pitch);
+        matrix = {copied.data, own.rows, pitch};
+    }
+    static bool is_aligned(const Matrix<T>& own) {
+        return (uintptr_t)own.at % 16 == 0 && own.columns % PACK == 0;
+    }
+};
 
 extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar_t* scale,
                            scalar_t* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
     if (thin::is_thin(m, n, k))
         return thin::launch<int8_t>({a, weight, c, 1, m, n, k, scale}, stream);
-    const bool pointers = ((uintptr_t)a | (uintptr_t)weight) % 16 == 0;
-    const bool aligned = pointers && n % 16 == 0 && k % VEC == 0;
-    return aligned ? launch<Large, true>(a, weight, scale, c, m, n, k, stream)
-                   : launch<Large, false>(a, weight, scale, c, m, n, k, stream);
+    const Matrix<scalar_t> left = {a, m, k};
+    const Matrix<int8_t> right = {weight, k, n};
+    const bool aligned = Padded<scalar_t>::is_aligned(left) && Padded<int8_t>::is_aligned(right);
+    if (aligned) return launch<Large, true>(left, right, scale, c, n, stream);
+    if (m * n < PAD_FROM / k) return launch<Large, false>(left, right, scale, c, n, stream);
+    const Padded<scalar_t> of_a(left, stream);
+    const Padded<int8_t> of_weight(right, stream);
+    if (of_a.copied.error || of_weight.copied.error)
+        return (int)(of_a.copied.error ? of_a.copied.error : of_weight.copied.error);
+    return launch<Large, true>(of_a.matrix, of_weight.matrix, scale, c, n, stream);
 }

@@ -107,7 +107,7 @@ int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaSt
         argmax_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, index, rows, cols, lanes);
         return (int)cudaGetLastError();
     }
-    const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
+    const int64_t splits = splits_for(rows, packs, FILL, part_least<R>(BLOCK));
     Scratch<Key> partial(splits > 1 ? rows * splits : 0, stream);
     if (partial.error) return (int)partial.error;
     const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));

@@ -108,7 +108,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
         cross_entropy_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
-    const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
+    const int64_t splits = splits_for(all.rows, packs, FILL, part_least<R>(BLOCK));
     Scratch<float2> parts(splits > 1 ? all.rows * splits : 0, stream);
     if (parts.error) return (int)parts.error;
     const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));

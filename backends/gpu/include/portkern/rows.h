@@ -158,6 +158,12 @@ inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t l
     return splits < 1 ? 1 : splits;
 }
 
+// The least packs of a part: of few elements, a second kernel takes longer than all of them.
+template <class R>
+constexpr int64_t part_least(int block) {
+    return R::VEC > 1 ? 4 * block : SINGLE_MOST;
+}
+
 // Of groups of `lanes` neighbours, a power of two, the one that a thread of the grid is in.
 __device__ __forceinline__ int64_t group_of_lanes(int lanes) {
     return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> (__ffs(lanes) - 1);
