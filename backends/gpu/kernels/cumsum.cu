@@ -8,6 +8,8 @@
 #define FILL 512  // knob: 256 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
+constexpr int NARROW_MOST = 4;  // packs of a lane, one after the other
+
 // A carry with the part of it that its own last digit cannot hold.
 struct Carry {
     float sum = 0.0f, lost = 0.0f;
@@ -51,13 +53,9 @@ __device__ __forceinline__ float lane_scan(float value, int lane, int lanes) {
 }
 
 template <class R>
-__global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restrict__ x,
-                                                       scalar_t* __restrict__ y, int64_t rows,
-                                                       int64_t cols, int lanes, bool alike) {
-    const int64_t row = group_of_lanes(lanes);
+__device__ __forceinline__ void scan_row(const R& in, bool there, scalar_t* y, int lanes, bool alike) {
     const int lane = threadIdx.x % lanes, last = threadIdx.x % WARP_SIZE - lane + lanes - 1;
-    const R in(x, row < rows ? row : rows - 1, cols);
-    const int64_t packs = in.packs, most = R::most(cols);
+    const int64_t packs = there ? in.packs : 0, most = R::most(in.length);
     Carry carry;
     for (int64_t first = 0; first < most; first += lanes) {  // all lanes of a warp as often
         const int64_t i = first + lane;
@@ -66,8 +64,25 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
         const Scanned<R> scanned(i < packs, values);
         const float scan = lane_scan(scanned.last, lane, lanes);
         const float below = warp_shuffle_up(scan, 1);  // scan - last would round
-        if (i < packs && row < rows) in.store(y, i, scanned.after(carry, lane ? below : 0.0f), alike);
+        if (i < packs) in.store(y, i, scanned.after(carry, lane ? below : 0.0f), alike);
         carry.add(warp_shuffle(scan, last));
+    }
+}
+
+template <class R>
+__global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restrict__ x,
+                                                       scalar_t* __restrict__ y, int64_t rows,
+                                                       int64_t cols, int lanes, bool alike) {
+    if constexpr (R::LOCAL) {
+        __shared__ Image<BLOCK, NARROW_MOST> image;
+        const BlockRows own(rows, BLOCK / lanes);
+        scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
+        const int row = threadIdx.x / lanes;
+        scan_row(R(here, min(row, own.count - 1), cols), row < own.count, here, lanes, true);
+        image.store(y, here, own.first * cols, (int)(own.count * cols));
+    } else {
+        const int64_t row = group_of_lanes(lanes);
+        scan_row(R(x, row < rows ? row : rows - 1, cols), row < rows, y, lanes, alike);
     }
 }
 
@@ -138,10 +153,10 @@ template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
-    if (packs <= 4 * WARP_SIZE_MIN) {
+    if (packs <= NARROW_MOST * WARP_SIZE_MIN) {
         const int lanes = lanes_for(packs, 1);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        cumsum_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
+        cumsum_narrow<Near<R>><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);

@@ -66,17 +66,30 @@ struct Held {
 };
 
 template <int LANES, int SHARE, class R>
-__global__ __launch_bounds__(BLOCK) void softmax_narrow(const scalar_t* __restrict__ x,
-                                                        scalar_t* __restrict__ y, int64_t rows,
-                                                        int64_t cols, bool alike) {
-    const int64_t row = group_of_lanes(LANES);
+__device__ __forceinline__ void normalise(const R& in, bool there, scalar_t* y, bool alike) {
     const int lane = threadIdx.x % LANES;
-    const R in(x, row < rows ? row : rows - 1, cols);
-    const int64_t packs = row < rows ? in.packs : 0;
+    const int64_t packs = there ? in.packs : 0;
     Held<SHARE, R> held;
     const float top = lane_reduce<Max>(held.read(in, lane, packs, LANES), LANES);
     const float total = lane_reduce<Sum>(held.powers(top), LANES);
     held.write(in, y, lane, packs, LANES, 1.0f / total, alike);
+}
+
+template <int LANES, int SHARE, class R>
+__global__ __launch_bounds__(BLOCK) void softmax_narrow(const scalar_t* __restrict__ x,
+                                                        scalar_t* __restrict__ y, int64_t rows,
+                                                        int64_t cols, bool alike) {
+    if constexpr (R::LOCAL) {
+        __shared__ Image<BLOCK, SHARE> image;
+        const BlockRows own(rows, BLOCK / LANES);
+        scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
+        const int row = threadIdx.x / LANES;
+        normalise<LANES, SHARE>(R(here, min(row, own.count - 1), cols), row < own.count, here, true);
+        image.store(y, here, own.first * cols, (int)(own.count * cols));
+    } else {
+        const int64_t row = group_of_lanes(LANES);
+        normalise<LANES, SHARE>(R(x, row < rows ? row : rows - 1, cols), row < rows, y, alike);
+    }
 }
 
 // THREADS: BLOCK, or as many as a block can have, for rows that would be read twice otherwise.
@@ -187,7 +200,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     constexpr int SHARE = share_most<R>(ITEMS);  // packs per thread
     const int64_t packs = R::most(cols), threads = (packs + SHARE - 1) / SHARE;
     const bool alike = lie_alike(x, y);
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(x, y, rows, cols, alike, stream);
+    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, Near<R>>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {
         const unsigned whole = (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;

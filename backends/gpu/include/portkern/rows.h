@@ -12,7 +12,7 @@ __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0x
 template <int V, bool ALONE>
 struct Row {
     static constexpr int VEC = V;
-    static constexpr bool WHOLE = ALONE;
+    static constexpr bool WHOLE = ALONE, LOCAL = false;
     using Pack = Some<V>;
 
     const scalar_t* tensor;
@@ -66,6 +66,79 @@ using Ragged = Row<VEC, false>;
 // to arrive: of these it needs a half to a quarter.
 using Single = Row<1, true>;
 constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
+
+// A row in shared memory, which a block has for itself.
+struct Local : Ragged {
+    static constexpr bool LOCAL = true;
+    using Ragged::Ragged;
+};
+
+// As what a kernel of narrow rows takes them: of ragged ones the edges, an element at a time, would be
+// half of its work with memory.
+template <class R>
+struct NearOf {
+    using Rows = R;
+};
+template <>
+struct NearOf<Ragged> {
+    using Rows = Local;
+};
+template <class R>
+using Near = typename NearOf<R>::Rows;
+
+// Rows of a block that follow one another, at most SHARE packs for each of its THREADS: what lies in
+// memory from the first one's first pack to the last one's last, which come and go whole.
+template <int THREADS, int SHARE>
+struct Image {
+    uint4 packs[THREADS * SHARE + 1];  // of a struct's elements compilers make accesses each
+
+    // The first of `count` elements from `first` on, of a tensor of `total`.
+    __device__ __forceinline__ scalar_t* fetch(const scalar_t* x, int64_t first, int count, int64_t total) {
+        const int skip = (int)((uintptr_t)(x + first) % 16 / sizeof(scalar_t));
+        const int used = (skip + count + VEC - 1) / VEC;
+        const scalar_t* from = x + first - skip;
+        scalar_t* own = reinterpret_cast<scalar_t*>(packs) + skip;
+        if (from >= x && from + used * VEC <= x + total) {
+            uint4 held[SHARE + 1];
+#pragma unroll
+            for (int k = 0; k <= SHARE; ++k) {
+                const int i = k * THREADS + threadIdx.x;
+                if (i < used) held[k] = reinterpret_cast<const uint4*>(from)[i];
+            }
+#pragma unroll
+            for (int k = 0; k <= SHARE; ++k) {
+                const int i = k * THREADS + threadIdx.x;
+                if (i < used) packs[i] = held[k];
+            }
+        } else {
+#pragma unroll 1
+            for (int i = threadIdx.x; i < count; i += THREADS) own[i] = x[first + i];
+        }
+        __syncthreads();
+        return own;
+    }
+    // To the same place of y.
+    __device__ __forceinline__ void store(scalar_t* y, const scalar_t* own, int64_t first, int count) {
+        __syncthreads();
+        const int skip = (int)(own - reinterpret_cast<const scalar_t*>(packs));
+        const int to = (int)((uintptr_t)(y + first) % 16 / sizeof(scalar_t));
+        if (to != skip) {
+#pragma unroll 1
+            for (int i = threadIdx.x; i < count; i += THREADS) y[first + i] = own[i];
+            return;
+        }
+        const int ahead = (VEC - skip) % VEC, whole = max(count - ahead, 0) / VEC, odd = skip > 0;
+        uint4* at = reinterpret_cast<uint4*>(y + first + ahead);
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k) {
+            const int i = k * THREADS + threadIdx.x;
+            if (i < whole) at[i] = packs[i + odd];
+        }
+        const int i = threadIdx.x, behind = ahead + whole * VEC + i;
+        if (i < min(ahead, count)) y[first + i] = own[i];
+        if (i < VEC && behind < count) y[first + behind] = own[behind];
+    }
+};
 
 // The packs of a row that a thread keeps at most, of `items` elements.
 template <class R>
@@ -168,6 +241,14 @@ constexpr int64_t part_least(int block) {
 __device__ __forceinline__ int64_t group_of_lanes(int lanes) {
     return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> (__ffs(lanes) - 1);
 }
+
+// The rows of a block that has at most `most`.
+struct BlockRows {
+    int64_t first;
+    int count;
+    __device__ __forceinline__ BlockRows(int64_t rows, int most)
+        : first((int64_t)blockIdx.x * most), count((int)min((int64_t)most, rows - first)) {}
+};
 
 // The part of `packs` that block `part` of `splits` has. Divided in 32 bits where that does: a division
 // in 64 is a hundred instructions.
