@@ -2,7 +2,7 @@
 on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
 .venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
-    [ops=NAME,NAME] [levels=5,10] [folder=DIR]
+    [ops=NAME,NAME[+NAME]] [levels=5,10] [folder=DIR[+DIR]]
 
 The kernels are a folder as users have it: those that ship, for C++ and OpenCL at ci sizes, or in
 CUDA at typical ones (results/nights-<target>.json). Runs are whole commands, one after another,
@@ -13,7 +13,8 @@ by the host's clock, of the call with its caller; in CUDA by the GPU's, in kerne
 and behind, which are there on all nights. OpenCL's are timed by the device's events, where nothing
 could wait, and stay as they are. A slowed night is removed from the history once it is counted.
 With ``folder`` an interrupted study goes on, and one that is through is compared again, by what the
-rule is by then.
+rule is by then. Of several folders and their ops, each joined by +, the studies are counted
+together, the next with the next seed: so several GPUs of one machine can share one.
 """
 
 from __future__ import annotations
@@ -92,6 +93,33 @@ PLACES = {
 
 
 @dataclass(frozen=True)
+class Nights:
+    """What became of cells: on identical nights that count, and of the slowed ones by level."""
+
+    cells: int
+    identical: list[CellChange]
+    slowed: dict[int, list[CellChange]]
+
+    def __add__(self, other: Nights) -> Nights:
+        slowed = {level: self.slowed[level] + other.slowed[level] for level in self.slowed}
+        return Nights(self.cells + other.cells, self.identical + other.identical, slowed)
+
+    def row(self, busy: int, nights: int) -> dict[str, Any]:
+        return {
+            "busy": busy,
+            "nights": nights,
+            "cells": self.cells,
+            "identical": {
+                "counted": _counted(self.identical),
+                "judged": len(_judged(self.identical)),
+                "alarms": [_said(cell) for cell in self.identical if cell.change in ALARMS],
+                "visible": _quantiles([cell.visible for cell in _judged(self.identical)]),
+            },
+            "slowed": {level: _found(cells) for level, cells in self.slowed.items()},
+        }
+
+
+@dataclass(frozen=True)
 class Study:
     place: Place
     folder: Path
@@ -100,24 +128,13 @@ class Study:
     repeats: int
     seed: int
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Nights:
         """Raises SystemExit where a night comes to nothing."""
         with _script.busy(self.busy):
             quiet = [self._night(f"night-{n:02}", {}) for n in range(self.nights)]
             slowed = {level: list(self._slowed(level)) for level in self.place.levels}
         counted = [cell for night in quiet[FIRST:] for cell in night]
-        return {
-            "busy": self.busy,
-            "nights": self.nights,
-            "cells": len(quiet[-1]),
-            "identical": {
-                "counted": _counted(counted),
-                "judged": len(_judged(counted)),
-                "alarms": [_said(cell) for cell in counted if cell.change in ALARMS],
-                "visible": _quantiles([cell.visible for cell in _judged(counted)]),
-            },
-            "slowed": {level: _found(cells) for level, cells in slowed.items()},
-        }
+        return Nights(len(quiet[-1]), counted, slowed)
 
     @cached_property
     def last(self) -> Record:
@@ -302,21 +319,26 @@ def main() -> None:
     where = words.get("where", "cpu")
     if where not in PLACES:
         raise SystemExit(f"got where={where}, expected one of {', '.join(PLACES)}")
-    folder = Path(words.get("folder") or tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
     place = PLACES[where]
-    if "ops" in words:
-        place = replace(place, ops=tuple(words["ops"].split(",")))
     if "levels" in words:
         place = replace(place, levels=tuple(map(int, words["levels"].split(","))))
     numbers = {"busy": 0, "nights": 26, "repeats": 3, "seed": 1}
-    study = Study(place, folder, **{key: int(words.get(key, n)) for key, n in numbers.items()})
-    row = study.run()
-    machine = study.machine
+    numbers = {key: int(words.get(key, n)) for key, n in numbers.items()}
+    studies = []
+    folders = (words.get("folder") or tempfile.mkdtemp()).split("+")
+    of_each = words.get("ops", ",".join(place.ops)).split("+")
+    for number, (folder, names) in enumerate(zip(folders, of_each, strict=True)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        own = replace(place, ops=tuple(names.split(",")))
+        seeded = {**numbers, "seed": numbers["seed"] + number}
+        studies.append(Study(own, Path(folder), **seeded))
+    first, *others = [study.run() for study in studies]
+    row = sum(others, first).row(numbers["busy"], numbers["nights"])
+    study = studies[0]
     name = RESULTS if where == "cpu" else f"nights-{study.last.target}.json"
-    others = _script.earlier(name, machine, [row["busy"]], "busy")
-    rows = sorted([*others, row], key=lambda one: one["busy"])
-    _script.write(name, {"machine": machine, "seed": study.seed, "rows": rows})
+    earlier = _script.earlier(name, study.machine, [row["busy"]], "busy")
+    rows = sorted([*earlier, row], key=lambda one: one["busy"])
+    _script.write(name, {"machine": study.machine, "seed": study.seed, "rows": rows})
     print(json.dumps({**row, "slowed": {k: v["counted"] for k, v in row["slowed"].items()}}))
 
 
