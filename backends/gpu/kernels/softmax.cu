@@ -75,10 +75,11 @@ __device__ __forceinline__ void normalise(const R& in, bool there, scalar_t* y, 
     held.write(in, y, lane, packs, LANES, 1.0f / total, alike);
 }
 
+// Bounded only by its threads, it is given too few registers on some architectures.
 template <int LANES, int SHARE, class R>
-__global__ __launch_bounds__(BLOCK) void softmax_narrow(const scalar_t* __restrict__ x,
-                                                        scalar_t* __restrict__ y, int64_t rows,
-                                                        int64_t cols, bool alike) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void softmax_narrow(const scalar_t* __restrict__ x,
+                                                               scalar_t* __restrict__ y, int64_t rows,
+                                                               int64_t cols, bool alike) {
     if constexpr (R::LOCAL) {
         __shared__ Image<BLOCK, SHARE> image;
         const BlockRows own(rows, BLOCK / LANES);
