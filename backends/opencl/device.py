@@ -20,12 +20,17 @@ from portkern.toolchain.source_tree import SourceTree
 from portkern.toolchain.torch_device import FLUSH_BYTES
 
 if TYPE_CHECKING:
+    import numpy
     import numpy as np
     import numpy.typing as npt
     import pyopencl
     import torch
 
-HARNESS = Path(__file__).parent / "harness.cl"
+#: What stands before every kernel, in this order.
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cl", "rows.cl"))
+#: Groups that fill a large GPU, and what rows.cl says of narrow rows.
+FILL_GROUPS = 512
+TILE_WG, SHARE, TILE_SHARE = 128, 16, 24
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,8 @@ class ClDevice:
     def upload(self, host: torch.Tensor) -> ClTensor:
         flags = self.cl.mem_flags.READ_WRITE
         raw = _bytes(host.contiguous())
-        # OpenCL has no empty buffers
-        buffer = self.cl.Buffer(self.context, flags, max(raw.nbytes, 16))
+        # OpenCL has no empty buffers; kernels read the last elements as a vector of 16 bytes.
+        buffer = self.cl.Buffer(self.context, flags, max(-(-raw.nbytes // 16) * 16, 16))
         if raw.nbytes:
             self.cl.enqueue_copy(self.queue, buffer, raw)
         return ClTensor(buffer, tuple(host.shape), str(host.dtype).removeprefix("torch."))
@@ -160,12 +165,15 @@ class Program:
     ) -> None:
         """Raises BuildError with the driver's log."""
         self.cpu = device.cpu
+        self._device = device
+        self._scratch: pyopencl.Buffer | None = None
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
         options += [f"-D{name}={value}" for name, value in macros.items()]
         options += [option for folder in _without_blanks(tree) for option in ("-I", folder)]
         # Not among the options, which the driver takes apart where a macro has a blank.
-        before = f"{tree.macros}\n{HARNESS.read_text(encoding='utf-8')}"
+        harness = "".join(part.read_text(encoding="utf-8") for part in HARNESS)
+        before = f"{tree.macros}\n{harness}"
         text = f'{before}\n#line 1 "SOURCE"\n{source}{tree.after}'
         try:
             with warnings.catch_warnings():
@@ -185,6 +193,42 @@ class Program:
         lanes = min(most, 1 << (int(items) - 1).bit_length())
         tall = max(1, fill // lanes)
         return (-(-rows // tall) * lanes, tall), (lanes, tall)
+
+    def tiles(
+        self, rows: int, cols: int
+    ) -> tuple[tuple[tuple[int], tuple[int]], tuple[numpy.int32, ...]]:
+        """Sizes of a kernel whose groups have a tile of narrow rows each, of at most 256 columns,
+        and how they have it: what ``block_of`` takes after ``rows``."""
+        import numpy
+
+        lanes = 1 << (-(-int(cols) // SHARE) - 1).bit_length()
+        evenly = cols % self.vec == 0 and cols // self.vec % 2 == 0
+        pitch = int(cols) + self.vec * evenly
+        tall = TILE_WG // lanes
+        if lanes == 1:  # several rows of each, if that leaves enough groups
+            tall *= max(1, min(TILE_SHARE // pitch, int(rows) // (TILE_WG * FILL_GROUPS)))
+        groups = -(-int(rows) // tall)
+        shape = tuple(numpy.int32(n) for n in (cols, pitch, lanes, tall))
+        return ((groups * TILE_WG,), (TILE_WG,)), shape
+
+    def parts(self, rows: int, cols: int, least: int) -> tuple[int, numpy.int64]:
+        """Of how many groups each of few long rows has, for ``least`` elements or more each, and
+        how many these are: what ``part_of`` takes."""
+        import numpy
+
+        reach = int(cols) + self.vec - 1  # it need not begin with a vector
+        wanted = max(1, min(-(-FILL_GROUPS // int(rows)), reach // least))
+        share = -(-reach // (wanted * self.vec)) * self.vec
+        return -(-reach // share), numpy.int64(share)
+
+    def scratch(self, nbytes: int) -> pyopencl.Buffer:
+        """Memory in which kernels of a call leave something for the next; the queue is in order, so
+        that calls can share it."""
+        if self._scratch is None or self._scratch.size < nbytes:
+            cl = self._device.cl
+            size = 1 << max(int(nbytes) - 1, 1023).bit_length()
+            self._scratch = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
+        return self._scratch
 
     def __getattr__(self, name: str) -> pyopencl.Kernel:
         # Each retrieval from pyopencl makes a new kernel, so one is kept.

@@ -96,10 +96,11 @@ inline void STOREV(global half* p, long i, vec_t v) {
 #elif defined(PORTKERN_BFLOAT16)
 typedef ushort storage_t;
 inline float LOAD(global const ushort* p, long i) { return as_float((uint)p[i] << 16); }
-inline void STORE(global ushort* p, long i, float v) {
+inline ushort to_bfloat16(float v) {
   const uint u = as_uint(v);
-  p[i] = isnan(v) ? (ushort)(u >> 16 | 0x40) : (ushort)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+  return isnan(v) ? (ushort)(u >> 16 | 0x40) : (ushort)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
+inline void STORE(global ushort* p, long i, float v) { p[i] = to_bfloat16(v); }
 inline vec_t LOADV(global const ushort* p, long i) {
 #ifdef PORTKERN_CPU
   const hvec_t h = ((global const halves_t*)(p + i))->v;

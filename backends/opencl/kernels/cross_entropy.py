@@ -1,34 +1,82 @@
+import numpy
+
 WG = 256  # knob: 64 128 256 512
-AHEAD = 4  # knob: 2 4 8
-FILL = 128  # knob: 64 128 256
+KEEP = 16  # knob: 16 32 64
+NARROW, SLIM = 256, 4
 
 SOURCE = r"""
-// One group per row (one work-item on a CPU), read once, AHEAD vectors at a time. Each lane keeps
-// its largest logit and the sum of the powers below it, which shrinks when a larger one comes.
-kernel void cross_entropy(global const storage_t* logits, global const long* target,
-                          global storage_t* loss, long rows, long classes) {
-  local float scratch[WG > FILL ? WG : FILL];
-  const long row = row_of(), start = min(row, rows - 1) * classes, step = get_local_size(0) * VEC;
-  vec_t tops = -FLT_MAX, sums = 0.0f;  // the difference of two infinities would be NaN
-  for (long i = get_local_id(0) * VEC; i < classes; i += AHEAD * step) {
-    vec_t v[AHEAD], higher = tops, part = 0.0f;
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) v[k] = LOADROW(logits, start, i + k * step, classes, -INFINITY);
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) higher = v[k] > higher ? v[k] : higher;
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) part += EXPV(v[k] - higher);
-    sums = sums * EXPV(tops - higher) + part;
-    tops = higher;
-  }
-  const float top = group_max(max_of(tops), scratch);
-  const float sum = group_sum(sum_of(sums * EXPV(tops - top)), scratch);
-  // The difference of the logits first: they may be large where the loss is not.
-  if (get_local_id(0) == 0 && row < rows)
-    STORE(loss, row, (top - LOAD(logits, start + target[row])) + log(sum));
+#ifndef PORTKERN_CPU
+// The difference of the logits first: they may be large where the loss is not.
+inline float loss_of(powers_t p, float logit) { return (p.top - logit) + log(p.sum); }
+
+// One group per row, which is read once.
+kernel void cross_entropy(global const storage_t* restrict logits, global const long* target,
+                          global storage_t* restrict loss, long classes) {
+  local float scratch[WG];
+  const long row = get_group_id(0);
+  const powers_t p = group_powers(span_powers(logits, row_span(row, classes)), scratch);
+  if (get_local_id(0) == 0)
+    STORE(loss, row, loss_of(p, LOAD(logits, row * classes + target[row])));
 }
 
-#ifdef PORTKERN_CPU
+// Several groups per row: what each found of its part, then what all found together.
+kernel void cross_entropy_parts(global const storage_t* restrict logits, global powers_t* found,
+                                long classes, long share, int parts) {
+  local float scratch[WG];
+  const uint row = (uint)get_group_id(0) / parts, part = (uint)get_group_id(0) % parts;
+  const span_t s = part_of(row, classes, share, part);
+  const powers_t p = group_powers(span_powers(logits, s), scratch);
+  if (get_local_id(0) == 0) found[get_group_id(0)] = p;
+}
+kernel void cross_entropy_of_parts(global const storage_t* restrict logits,
+                                   global const long* target, global storage_t* restrict loss,
+                                   global const powers_t* found, long classes, int parts) {
+  local float scratch[WG];
+  const long row = get_group_id(0);
+  const powers_t p = group_powers(found_powers(found + row * parts, parts), scratch);
+  if (get_local_id(0) == 0)
+    STORE(loss, row, loss_of(p, LOAD(logits, row * classes + target[row])));
+}
+
+// A tile of narrow rows, of which a work-item has at most `most` elements.
+inline void narrow(global const storage_t* restrict logits, global const long* target,
+                   global storage_t* restrict loss, block_t b, local uint4* tile, local float* tops,
+                   local float* sums, const int most) {
+  fill_tile(tile, logits, b);
+  for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
+    float v[SHARE];
+    powers_t p = {-FLT_MAX, 0.0f};
+    take_row(v, most, tile, b, r, -INFINITY);
+#pragma unroll
+    for (int j = 0; j < most; ++j) p.top = v[j] > p.top ? v[j] : p.top;
+    p.top = lanes_max(p.top, b, tops);
+#pragma unroll
+    for (int j = 0; j < most; ++j)
+      if (b.lane + j * b.lanes < b.cols) p.sum += exp(v[j] - p.top);
+    p.sum = lanes_sum(p.sum, b, sums);
+    if (b.lane > 0 || r >= b.rows) continue;
+    const int at = r * b.pitch + (int)target[b.first + r];
+    STORE(loss, b.first + r, loss_of(p, TILE_LOAD((local const bits_t*)tile, at)));
+  }
+}
+kernel void cross_entropy_narrow(global const storage_t* restrict logits,
+                                 global const long* target, global storage_t* restrict loss,
+                                 long rows, int classes, int pitch, int lanes, int tall) {
+  local uint4 tile[TILE];
+  local float tops[TILE_WG], sums[TILE_WG];
+  const block_t b = block_of(rows, classes, pitch, lanes, tall);
+  narrow(logits, target, loss, b, tile, tops, sums, SHARE);
+}
+kernel void cross_entropy_slim(global const storage_t* restrict logits, global const long* target,
+                               global storage_t* restrict loss, long rows, int classes, int pitch,
+                               int lanes, int tall) {
+  local uint4 tile[TILE];
+  local float tops[TILE_WG], sums[TILE_WG];
+  const block_t b = block_of(rows, classes, pitch, lanes, tall);
+  narrow(logits, target, loss, b, tile, tops, sums, SLIM);
+}
+
+#else
 #define BLOCK 2048
 
 // On a CPU a work-item does a row. Of each block, which stays in the nearest cache, it first finds
@@ -65,6 +113,18 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
     if program.cpu:
         program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
         return
-    items = int(-(-classes // (AHEAD * program.vec)))  # that have something to read
-    sizes = program.row_groups(rows, items, WG, FILL)
-    program.cross_entropy(queue, *sizes, logits, target, loss, rows, classes)
+    if classes <= NARROW:
+        sizes, shape = program.tiles(rows, classes)
+        kernel = program.cross_entropy_slim if classes <= SLIM else program.cross_entropy_narrow
+        kernel(queue, *sizes, logits, target, loss, rows, *shape)
+        return
+    parts, share = program.parts(rows, classes, KEEP * WG)
+    if parts == 1:
+        wg = min(WG, -(-int(classes) // (KEEP * 32)) * 32)
+        program.cross_entropy(queue, (rows * wg,), (wg,), logits, target, loss, classes)
+        return
+    found, count = program.scratch(8 * int(rows) * parts), numpy.int32(parts)
+    size = (rows * parts * WG,), (WG,)
+    program.cross_entropy_parts(queue, *size, logits, found, classes, share, count)
+    size = (rows * 64,), (64,)
+    program.cross_entropy_of_parts(queue, *size, logits, target, loss, found, classes, count)

@@ -1,25 +1,24 @@
+import numpy
+
 WG = 256  # knob: 64 128 256 512
 KEEP = 32  # knob: 16 32 64
-FILL = 128  # knob: 64 128 256
-NARROW = 256
+AHEAD = 4  # knob: 2 4 8
+NARROW, SLIM = 256, 4
 
 SOURCE = r"""
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 #define KEPT (KEEP / VEC)
 
-// One group per row of whole vectors, which is read once: a work-item has KEEP elements of it in
-// registers, all of whose loads are under way at the same time.
+#ifndef PORTKERN_CPU
+// One group per row, which is read once: a work-item has KEEP elements of it in registers, all of
+// whose loads are under way at the same time.
 kernel void softmax_kept(global const storage_t* restrict x, global storage_t* restrict y,
                          long cols) {
   local float scratch[WG];
-  const long start = (long)get_group_id(0) * cols;
-  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC, n = cols;
+  const span_t s = row_span(get_group_id(0), cols);
+  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC;
   vec_t v[KEPT], tops = -INFINITY, sums = 0.0f;
-#pragma unroll
-  for (int k = 0; k < KEPT; ++k) {
-    const int i = first + k * step;
-    v[k] = i < n ? LOADV(x, start + i) : (vec_t)(-INFINITY);
-  }
+  load_span(v, KEPT, x, s, first, step, -INFINITY);
 #pragma unroll
   for (int k = 0; k < KEPT; ++k) tops = fmax(tops, v[k]);
   const float top = group_max(max_of(tops), scratch);
@@ -27,47 +26,78 @@ kernel void softmax_kept(global const storage_t* restrict x, global storage_t* r
   for (int k = 0; k < KEPT; ++k) sums += v[k] = EXPV(v[k] - top);
   const float scale = 1.0f / group_sum(sum_of(sums), scratch);
 #pragma unroll
-  for (int k = 0; k < KEPT; ++k) {
-    const int i = first + k * step;
-    if (i < n) STOREV(y, start + i, v[k] * scale);
+  for (int k = 0; k < KEPT; ++k) store_span(y, s, first + k * step, v[k] * scale);
+}
+
+inline void write(global const storage_t* restrict x, global storage_t* restrict y, span_t s,
+                  powers_t p) {
+  const int step = get_local_size(0) * VEC;
+  const float scale = 1.0f / p.sum;
+  for (int i = get_local_id(0) * VEC; i < s.high; i += AHEAD * step) {
+    vec_t v[AHEAD];
+    load_span(v, AHEAD, x, s, i, step, 0.0f);
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) store_span(y, s, i + k * step, EXPV(v[k] - p.top) * scale);
   }
 }
 
-// Any row. It is read three times, the second and third time from cache.
-kernel void softmax(global const storage_t* x, global storage_t* y, long rows, long cols) {
-  local float scratch[WG > FILL ? WG : FILL];
-  const long row = row_of(), start = min(row, rows - 1) * cols;
-  const long me = get_local_id(0), step = get_local_size(0);
-  const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
-
-  vec_t tops = -INFINITY;
-  float top = -INFINITY;
-  for (long i = me * VEC; i < whole; i += step * VEC) {
-    const vec_t v = LOADV(x, start + i);
-    tops = v > tops ? v : tops;
-  }
-  for (long i = whole + me; i < cols; i += step) top = fmax(top, LOAD(x, start + i));
-  top = group_max(fmax(top, max_of(tops)), scratch);
-
-  vec_t sums = 0.0f;
-  float sum = 0.0f;
-  for (long i = me * VEC; i < whole;) {
-    vec_t part = 0.0f;
-    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC)
-      part += EXPV(LOADV(x, start + i) - top);
-    sums += part;
-  }
-  for (long i = whole + me; i < cols; i += step) sum += exp(LOAD(x, start + i) - top);
-  const float scale = 1.0f / group_sum(sum + sum_of(sums), scratch);
-
-  if (row >= rows) return;
-  for (long i = me * VEC; i < whole; i += step * VEC)
-    STOREV(y, start + i, EXPV(LOADV(x, start + i) - top) * scale);
-  for (long i = whole + me; i < cols; i += step)
-    STORE(y, start + i, exp(LOAD(x, start + i) - top) * scale);
+// One group per longer row, which is read twice.
+kernel void softmax(global const storage_t* restrict x, global storage_t* restrict y, long cols) {
+  local float scratch[WG];
+  const span_t s = row_span(get_group_id(0), cols);
+  write(x, y, s, group_powers(span_powers(x, s), scratch));
 }
 
-#ifdef PORTKERN_CPU
+// Several groups per row: what each found of its part, then what all found together.
+kernel void softmax_parts(global const storage_t* restrict x, global powers_t* found, long cols,
+                          long share, int parts) {
+  local float scratch[WG];
+  const uint row = (uint)get_group_id(0) / parts, part = (uint)get_group_id(0) % parts;
+  const powers_t p = group_powers(span_powers(x, part_of(row, cols, share, part)), scratch);
+  if (get_local_id(0) == 0) found[get_group_id(0)] = p;
+}
+kernel void softmax_of_parts(global const storage_t* restrict x, global storage_t* restrict y,
+                             global const powers_t* found, long cols, long share, int parts) {
+  local float scratch[WG];
+  const uint row = (uint)get_group_id(0) / parts, part = (uint)get_group_id(0) % parts;
+  const powers_t p = group_powers(found_powers(found + (long)row * parts, parts), scratch);
+  write(x, y, part_of(row, cols, share, part), p);
+}
+
+// A tile of narrow rows, of which a work-item has at most `most` elements.
+inline void narrow(global const storage_t* restrict x, global storage_t* restrict y, block_t b,
+                   local uint4* tile, local float* tops, local float* sums, const int most) {
+  fill_tile(tile, x, b);
+  for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
+    float v[SHARE], top = -INFINITY, sum = 0.0f;
+    take_row(v, most, tile, b, r, -INFINITY);
+#pragma unroll
+    for (int j = 0; j < most; ++j) top = fmax(top, v[j]);
+    top = lanes_max(top, b, tops);
+#pragma unroll
+    for (int j = 0; j < most; ++j)
+      if (b.lane + j * b.lanes < b.cols) sum += v[j] = exp(v[j] - top);
+    const float scale = 1.0f / lanes_sum(sum, b, sums);
+#pragma unroll
+    for (int j = 0; j < most; ++j) v[j] *= scale;
+    put_row(v, most, tile, b, r);
+  }
+  drain_tile(y, tile, b);
+}
+kernel void softmax_narrow(global const storage_t* restrict x, global storage_t* restrict y,
+                           long rows, int cols, int pitch, int lanes, int tall) {
+  local uint4 tile[TILE];
+  local float tops[TILE_WG], sums[TILE_WG];
+  narrow(x, y, block_of(rows, cols, pitch, lanes, tall), tile, tops, sums, SHARE);
+}
+kernel void softmax_slim(global const storage_t* restrict x, global storage_t* restrict y,
+                         long rows, int cols, int pitch, int lanes, int tall) {
+  local uint4 tile[TILE];
+  local float tops[TILE_WG], sums[TILE_WG];
+  narrow(x, y, block_of(rows, cols, pitch, lanes, tall), tile, tops, sums, SLIM);
+}
+
+#else
 // On a CPU a work-item does a row. A float32's output keeps the terms until their sum is known; a
 // half would round them. The rest of a row is apart: loops without branches keep their constants in
 // registers.
@@ -111,10 +141,22 @@ def softmax(queue, program, x, y, *, rows, cols):
     if program.cpu:
         program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
         return
-    wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
-    packed = cols % program.vec == 0
-    if packed and NARROW < cols <= KEEP * WG:
+    if cols <= NARROW:
+        sizes, shape = program.tiles(rows, cols)
+        kernel = program.softmax_slim if cols <= SLIM else program.softmax_narrow
+        kernel(queue, *sizes, x, y, rows, *shape)
+        return
+    reach = int(cols) + program.vec - 1
+    if reach <= KEEP * WG:
+        wg = -(-reach // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
         program.softmax_kept(queue, (rows * wg,), (wg,), x, y, cols)
         return
-    items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
-    program.softmax(queue, *program.row_groups(rows, items, WG, FILL), x, y, rows, cols)
+    parts, share = program.parts(rows, cols, AHEAD * WG * program.vec)
+    size = (rows * parts * WG,), (WG,)
+    if parts == 1:
+        program.softmax(queue, *size, x, y, cols)
+        return
+    found = program.scratch(8 * int(rows) * parts)
+    share_of = share, numpy.int32(parts)
+    program.softmax_parts(queue, *size, x, found, cols, *share_of)
+    program.softmax_of_parts(queue, *size, x, y, found, cols, *share_of)
