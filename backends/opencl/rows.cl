@@ -28,12 +28,8 @@ inline span_t part_of(long row, long cols, long share, int part) {
 }
 inline span_t row_span(long row, long cols) { return part_of(row, cols, cols + VEC, 0); }
 
-// `count` vectors, `step` elements apart, with `fill` for what is not the span's. Loads have no
-// conditions, so that they are under way together; a buffer's last vector is whole (Program.upload).
-inline void load_span(vec_t* v, const int count, global const storage_t* x, span_t s, int at,
-                      int step, float fill) {
-#pragma unroll
-  for (int k = 0; k < count; ++k) v[k] = LOADV(x, s.base + min(at + k * step, s.last));
+// `count` vectors, `step` elements apart: `fill` for what is not the span's.
+inline void mask_span(vec_t* v, const int count, span_t s, int at, int step, float fill) {
 #pragma unroll
   for (int k = 0; k < count; ++k) {
     const int i = at + k * step;
@@ -43,6 +39,15 @@ inline void load_span(vec_t* v, const int count, global const storage_t* x, span
       ((float*)&v[k])[j] = i + j >= s.low && i + j < s.high ? ((float*)&v[k])[j] : fill;
   }
 }
+
+// The same, read. Loads have no conditions, so that they are under way together: a buffer's last
+// vector is whole (ClDevice.upload).
+inline void load_span(vec_t* v, const int count, global const storage_t* x, span_t s, int at,
+                      int step, float fill) {
+#pragma unroll
+  for (int k = 0; k < count; ++k) v[k] = LOADV(x, s.base + min(at + k * step, s.last));
+  mask_span(v, count, s, at, step, fill);
+}
 inline void store_span(global storage_t* y, span_t s, int at, vec_t v) {
   if (at >= s.low && at + VEC <= s.high) {
     STOREV(y, s.base + at, v);
@@ -51,6 +56,17 @@ inline void store_span(global storage_t* y, span_t s, int at, vec_t v) {
 #pragma unroll
   for (int j = 0; j < VEC; ++j)
     if (at + j >= s.low && at + j < s.high) STORE(y, s.base + at + j, ((float*)&v)[j]);
+}
+
+// Of what all rows have in common, a weight or a bias, what belongs to a span's vector at `at`, where
+// column `ahead` belongs to the vector at 0.
+inline vec_t beside(global const storage_t* common, span_t s, long ahead, int at) {
+  if (VECTORS(ahead)) return LOADV(common, ahead + min(at, s.last));
+  vec_t v;
+#pragma unroll
+  for (int j = 0; j < VEC; ++j)
+    ((float*)&v)[j] = LOAD(common, ahead + clamp(at + j, s.low, s.high - 1));
+  return v;
 }
 
 // The sum of a work-item's elements of a span, or of their squares, less `shift`.

@@ -114,13 +114,9 @@ kernel void argmax_narrow(global const storage_t* restrict x, global long* restr
                           long rows, int cols, int pitch, int lanes, int tall) {
   local uint4 tile[TILE];
   local ulong keys[TILE_WG];
-  narrow(x, index, block_of(rows, cols, pitch, lanes, tall), tile, keys, SHARE);
-}
-kernel void argmax_slim(global const storage_t* restrict x, global long* restrict index, long rows,
-                        int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
-  local ulong keys[TILE_WG];
-  narrow(x, index, block_of(rows, cols, pitch, lanes, tall), tile, keys, SLIM);
+  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  if (b.cols <= SLIM) narrow(x, index, b, tile, keys, SLIM);
+  else narrow(x, index, b, tile, keys, SHARE);
 }
 
 #else
@@ -156,8 +152,7 @@ def argmax(queue, program, x, index, *, rows, cols):
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)
-        kernel = program.argmax_slim if cols <= SLIM else program.argmax_narrow
-        kernel(queue, *sizes, x, index, rows, *shape)
+        program.argmax_narrow(queue, *sizes, x, index, rows, *shape)
         return
     keep = AHEAD * program.vec
     parts, share = program.parts(rows, cols, keep * WG)

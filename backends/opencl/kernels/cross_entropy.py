@@ -65,15 +65,8 @@ kernel void cross_entropy_narrow(global const storage_t* restrict logits,
   local uint4 tile[TILE];
   local float tops[TILE_WG], sums[TILE_WG];
   const block_t b = block_of(rows, classes, pitch, lanes, tall);
-  narrow(logits, target, loss, b, tile, tops, sums, SHARE);
-}
-kernel void cross_entropy_slim(global const storage_t* restrict logits, global const long* target,
-                               global storage_t* restrict loss, long rows, int classes, int pitch,
-                               int lanes, int tall) {
-  local uint4 tile[TILE];
-  local float tops[TILE_WG], sums[TILE_WG];
-  const block_t b = block_of(rows, classes, pitch, lanes, tall);
-  narrow(logits, target, loss, b, tile, tops, sums, SLIM);
+  if (b.cols <= SLIM) narrow(logits, target, loss, b, tile, tops, sums, SLIM);
+  else narrow(logits, target, loss, b, tile, tops, sums, SHARE);
 }
 
 #else
@@ -115,8 +108,7 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
         return
     if classes <= NARROW:
         sizes, shape = program.tiles(rows, classes)
-        kernel = program.cross_entropy_slim if classes <= SLIM else program.cross_entropy_narrow
-        kernel(queue, *sizes, logits, target, loss, rows, *shape)
+        program.cross_entropy_narrow(queue, *sizes, logits, target, loss, rows, *shape)
         return
     parts, share = program.parts(rows, classes, KEEP * WG)
     if parts == 1:

@@ -1,42 +1,119 @@
+import numpy
+
 WG = 256  # knob: 64 128 256 512
 KEEP = 32  # knob: 16 32 64
-FILL = 128  # knob: 64 128 256
-NARROW = 256
+AHEAD = 4  # knob: 2 4 8
+NARROW, SLIM = 256, 4
 
 SOURCE = r"""
-#define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
-#define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
+#ifndef PORTKERN_CPU
 #define KEPT (KEEP / VEC)
 
-// One group per row of whole vectors, which is read once: a work-item has KEEP elements of it in
-// registers, all of whose loads are under way at the same time.
+// One group per row, which is read once: a work-item has KEEP elements of it in registers, all of
+// whose loads are under way at the same time.
 kernel void rmsnorm_kept(global const storage_t* restrict x,
                          global const storage_t* restrict weight, global storage_t* restrict y,
                          long cols, float eps) {
   local float scratch[WG];
-  const long start = (long)get_group_id(0) * cols;
-  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC, n = cols;
+  const span_t s = row_span(get_group_id(0), cols);
+  const int first = get_local_id(0) * VEC, step = get_local_size(0) * VEC;
+  const long ahead = s.base - (long)get_group_id(0) * cols;
   vec_t v[KEPT], squares = 0.0f;
-#pragma unroll
-  for (int k = 0; k < KEPT; ++k) {
-    const int i = first + k * step;
-    v[k] = i < n ? LOADV(x, start + i) : (vec_t)(0.0f);
-  }
+  load_span(v, KEPT, x, s, first, step, 0.0f);
 #pragma unroll
   for (int k = 0; k < KEPT; ++k) squares += v[k] * v[k];
   const float mean = group_sum(sum_of(squares), scratch) / (float)cols;
   const float scale = 1.0f / sqrt(mean + eps);
 #pragma unroll
   for (int k = 0; k < KEPT; ++k) {
-    const int i = first + k * step;
-    if (i < n) STOREV(y, start + i, v[k] * scale * LOADV(weight, i));
+    const int at = first + k * step;
+    store_span(y, s, at, v[k] * scale * beside(weight, s, ahead, at));
   }
 }
 
-// Any row; on a CPU a group is one work-item.
-kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, global storage_t* y,
+inline void write(global const storage_t* restrict x, global const storage_t* restrict weight,
+                  global storage_t* restrict y, span_t s, long ahead, float scale) {
+  const int step = get_local_size(0) * VEC;
+  for (int i = get_local_id(0) * VEC; i < s.high; i += AHEAD * step) {
+    vec_t v[AHEAD];
+    load_span(v, AHEAD, x, s, i, step, 0.0f);
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) {
+      const int at = i + k * step;
+      store_span(y, s, at, v[k] * scale * beside(weight, s, ahead, at));
+    }
+  }
+}
+
+// One group per longer row, which is read twice.
+kernel void rmsnorm(global const storage_t* restrict x, global const storage_t* restrict weight,
+                    global storage_t* restrict y, long cols, float eps) {
+  local float scratch[WG];
+  const span_t s = row_span(get_group_id(0), cols);
+  const float squares = group_sum(span_moment(x, s, 0.0f, true), scratch);
+  const long ahead = s.base - (long)get_group_id(0) * cols;
+  write(x, weight, y, s, ahead, 1.0f / sqrt(squares / (float)cols + eps));
+}
+
+// Several groups per row: what each found of its part, then what all found together.
+kernel void rmsnorm_parts(global const storage_t* restrict x, global float* found, long cols,
+                          long share, int parts) {
+  local float scratch[WG];
+  const uint row = (uint)get_group_id(0) / parts, part = (uint)get_group_id(0) % parts;
+  const span_t s = part_of(row, cols, share, part);
+  const float squares = group_sum(span_moment(x, s, 0.0f, true), scratch);
+  if (get_local_id(0) == 0) found[get_group_id(0)] = squares;
+}
+kernel void rmsnorm_of_parts(global const storage_t* restrict x,
+                             global const storage_t* restrict weight,
+                             global storage_t* restrict y, global const float* found, long cols,
+                             float eps, long share, int parts) {
+  local float scratch[WG];
+  const uint row = (uint)get_group_id(0) / parts, part = (uint)get_group_id(0) % parts;
+  float squares = 0.0f;
+  for (int i = get_local_id(0); i < parts; i += get_local_size(0))
+    squares += found[(long)row * parts + i];
+  squares = group_sum(squares, scratch);
+  const span_t s = part_of(row, cols, share, part);
+  write(x, weight, y, s, s.base - row * cols, 1.0f / sqrt(squares / (float)cols + eps));
+}
+
+// A tile of narrow rows, of which a work-item has at most `most` elements.
+inline void narrow(global const storage_t* restrict x, global const storage_t* restrict weight,
+                   global storage_t* restrict y, float eps, block_t b, local uint4* tile,
+                   local float* squares, const int most) {
+  fill_tile(tile, x, b);
+  for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
+    float v[SHARE], square = 0.0f;
+    take_row(v, most, tile, b, r, 0.0f);
+#pragma unroll
+    for (int j = 0; j < most; ++j) square += v[j] * v[j];
+    const float scale = 1.0f / sqrt(lanes_sum(square, b, squares) / (float)b.cols + eps);
+#pragma unroll
+    for (int j = 0; j < most; ++j)
+      v[j] *= scale * LOAD(weight, min(b.lane + j * b.lanes, b.cols - 1));
+    put_row(v, most, tile, b, r);
+  }
+  drain_tile(y, tile, b);
+}
+kernel void rmsnorm_narrow(global const storage_t* restrict x,
+                           global const storage_t* restrict weight, global storage_t* restrict y,
+                           float eps, long rows, int cols, int pitch, int lanes, int tall) {
+  local uint4 tile[TILE];
+  local float squares[TILE_WG];
+  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  if (b.cols <= SLIM) narrow(x, weight, y, eps, b, tile, squares, SLIM);
+  else narrow(x, weight, y, eps, b, tile, squares, SHARE);
+}
+
+#else
+#define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
+#define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
+
+// On a CPU a group is one work-item.
+kernel void rmsnorm_cpu(global const storage_t* x, global const storage_t* weight, global storage_t* y,
                     long rows, long cols, float eps) {
-  local float scratch[WG > FILL ? WG : FILL];
+  local float scratch[1];
   const long row = row_of(), start = min(row, rows - 1) * cols;
   const long me = get_local_id(0), step = get_local_size(0);
   const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
@@ -66,17 +143,30 @@ kernel void rmsnorm(global const storage_t* x, global const storage_t* weight, g
   for (long i = whole + me; i < cols; i += step)
     STORE(y, start + i, LOAD(x, start + i) * scale * LOAD(weight, i));
 }
+#endif
 """
 
 
 def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
-    wg = -(-int(cols) // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
-    packed = cols % program.vec == 0
-    if packed and NARROW < cols <= KEEP * WG and not program.cpu:
+    if program.cpu:
+        program.rmsnorm_cpu(queue, (rows, 1), (1, 1), x, weight, y, rows, cols, eps)
+        return
+    if cols <= NARROW:
+        sizes, shape = program.tiles(rows, cols)
+        program.rmsnorm_narrow(queue, *sizes, x, weight, y, eps, rows, *shape)
+        return
+    reach = int(cols) + program.vec - 1
+    if reach <= KEEP * WG:
+        wg = -(-reach // (KEEP * 32)) * 32  # no more than it takes: short rows are many groups
         program.rmsnorm_kept(queue, (rows * wg,), (wg,), x, weight, y, cols, eps)
         return
-    items = int(-(-cols // (2 * program.vec if packed else 4)))  # that have something to read
-    sizes = program.row_groups(rows, items, WG, FILL)
-    program.rmsnorm(queue, *sizes, x, weight, y, rows, cols, eps)
+    parts, share = program.parts(rows, cols, AHEAD * WG * program.vec)
+    size = (rows * parts * WG,), (WG,)
+    if parts == 1:
+        program.rmsnorm(queue, *size, x, weight, y, cols, eps)
+        return
+    found, count = program.scratch(4 * int(rows) * parts), numpy.int32(parts)
+    program.rmsnorm_parts(queue, *size, x, found, cols, share, count)
+    program.rmsnorm_of_parts(queue, *size, x, weight, y, found, cols, eps, share, count)

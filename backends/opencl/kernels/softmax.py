@@ -88,13 +88,9 @@ kernel void softmax_narrow(global const storage_t* restrict x, global storage_t*
                            long rows, int cols, int pitch, int lanes, int tall) {
   local uint4 tile[TILE];
   local float tops[TILE_WG], sums[TILE_WG];
-  narrow(x, y, block_of(rows, cols, pitch, lanes, tall), tile, tops, sums, SHARE);
-}
-kernel void softmax_slim(global const storage_t* restrict x, global storage_t* restrict y,
-                         long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
-  local float tops[TILE_WG], sums[TILE_WG];
-  narrow(x, y, block_of(rows, cols, pitch, lanes, tall), tile, tops, sums, SLIM);
+  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  if (b.cols <= SLIM) narrow(x, y, b, tile, tops, sums, SLIM);
+  else narrow(x, y, b, tile, tops, sums, SHARE);
 }
 
 #else
@@ -143,8 +139,7 @@ def softmax(queue, program, x, y, *, rows, cols):
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)
-        kernel = program.softmax_slim if cols <= SLIM else program.softmax_narrow
-        kernel(queue, *sizes, x, y, rows, *shape)
+        program.softmax_narrow(queue, *sizes, x, y, rows, *shape)
         return
     reach = int(cols) + program.vec - 1
     if reach <= KEEP * WG:
