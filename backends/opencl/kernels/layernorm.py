@@ -47,8 +47,8 @@ kernel void layernorm_kept(global const storage_t* restrict x,
   }
 }
 
-// Of a span: the mean and the sum of the squares of what differs from it. E[x^2] - E[x]^2 would lose
-// every digit where the mean is large.
+// Of a span: the mean and the sum of the squares of what differs from it. E[x^2] - E[x]^2 would
+// lose every digit where the mean is large.
 inline float2 moments(global const storage_t* x, span_t s, float first, local float* scratch) {
   const float count = max(s.high - s.low, 1);
   const float mean = first + group_sum(span_moment(x, s, first, false), scratch) / count;
@@ -187,8 +187,8 @@ inline float moment(global const storage_t* x, long start, long cols, float shif
 
 // On a CPU a group is one work-item.
 kernel void layernorm_cpu(global const storage_t* x, global const storage_t* weight,
-                      global const storage_t* bias, global storage_t* y, long rows, long cols,
-                      float eps) {
+                          global const storage_t* bias, global storage_t* y, long rows,
+                          long cols, float eps) {
   local float scratch[1];
   const long row = row_of(), start = min(row, rows - 1) * cols;
   const long me = get_local_id(0), step = get_local_size(0);

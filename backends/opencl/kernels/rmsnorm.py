@@ -111,8 +111,8 @@ kernel void rmsnorm_narrow(global const storage_t* restrict x,
 #define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
 
 // On a CPU a group is one work-item.
-kernel void rmsnorm_cpu(global const storage_t* x, global const storage_t* weight, global storage_t* y,
-                    long rows, long cols, float eps) {
+kernel void rmsnorm_cpu(global const storage_t* x, global const storage_t* weight,
+                        global storage_t* y, long rows, long cols, float eps) {
   local float scratch[1];
   const long row = row_of(), start = min(row, rows - 1) * cols;
   const long me = get_local_id(0), step = get_local_size(0);
