@@ -13,8 +13,9 @@ SOURCE = r"""
 #define SCAN 8  // indices on their way at once
 #endif
 
-// A group owns a block of rows of y, or a band of their columns. It lists the src rows that go there, in their order, and makes
-// each element in one register: no atomic addition, and the same bits every time.
+// A group owns a block of rows of y, or a band of their columns. It lists the src rows that go
+// there, in their order, and makes each element in one register: no atomic addition, and the same
+// bits every time.
 kernel void scatter_add(global const storage_t* x, global const long* index,
                         global const storage_t* src, global storage_t* y, long rows, long dim,
                         long n, int block) {

@@ -1,6 +1,9 @@
+import numpy
+
 WG = 256  # knob: 64 128 256
 ROOM = 512  # knob: 512 1024
 AHEAD = 4  # knob: 2 4 8
+NARROW, SPLIT = 128, 256
 
 SOURCE = r"""
 // As unsigned numbers floats keep their order: zeros of both signs are equal, a NaN is the largest.
@@ -13,69 +16,149 @@ inline uint ordered(float v) {
 // The larger value, and of equal ones the lower index, has the larger key: no two are equal.
 inline ulong key_of(float v, long i) { return (ulong)ordered(v) << 32 | ~(uint)i; }
 
-// The keys of VEC elements; 0, less than any, beyond the row's end.
-inline void read(global const storage_t* x, long start, long i, long cols, ulong* keys) {
-  float v[VEC];
-  PORTKERN_JOIN(vstore, VEC)(LOADROW(x, start, i, cols, 0.0f), 0, v);
-  for (int j = 0; j < VEC; ++j) keys[j] = i + j < cols ? key_of(v[j], i + j) : 0;
+#ifndef PORTKERN_CPU
+#define BATCH 16  // keys of a work-item at once
+
+// What a group selects from: a span of a row, or keys that other groups have selected.
+typedef struct {
+  global const storage_t* x;
+  span_t span;
+  long ahead;  // column of the span's vector at 0
+  global const ulong* keys;
+  int count;
+} source_t;
+
+// Batch `b` of a work-item: 0, less than any key, beyond the end.
+inline void take(source_t s, const bool raw, int b, ulong* keys) {
+  const int me = get_local_id(0), size = get_local_size(0);
+  const int at = (b * (BATCH / VEC) * size + me) * VEC, step = size * VEC;
+  vec_t v[BATCH / VEC];
+  if (raw) load_span(v, BATCH / VEC, s.x, s.span, at, step, 0.0f);
+#pragma unroll
+  for (int j = 0; j < BATCH; ++j) {
+    const int i = raw ? at + j / VEC * step + j % VEC : (b * BATCH + j) * size + me;
+    if (raw)
+      keys[j] = i >= s.span.low && i < s.span.high
+                    ? key_of(((float*)&v[j / VEC])[j % VEC], s.ahead + i) : 0;
+    else keys[j] = i < s.count ? s.keys[i] : 0;
+  }
 }
 
-// One group per row. Each work-item finds the largest key of its share; the k-th largest of these
-// is a bound that at least k keys reach, and of random ones hardly more. They are listed, and each
-// goes to the place that is the number of larger ones. If the list is too short, it takes fewer,
-// and another round goes on below the bound.
-kernel void topk(global const storage_t* x, global storage_t* values, global long* indices,
-                 long cols, long k) {
-  local ulong list[ROOM], bound;
-  local int count;
+// Each work-item finds the largest key of its share; the k-th largest of these is a bound that at
+// least k keys reach, and of random ones hardly more. They are listed, and each goes to the place
+// that is the number of larger ones: to `best`, if that is given, else with its value to the result.
+// If the list is too short, it takes fewer, and another round goes on below the bound.
+inline void select(source_t s, const bool raw, int k, global const storage_t* row,
+                   global storage_t* values, global long* indices, global ulong* best,
+                   local ulong* list, local ulong* bound, local int* count) {
   const int me = get_local_id(0), size = get_local_size(0);
-  const long row = get_group_id(0), start = row * cols;
+  const int batches = ((raw ? s.span.high : s.count) + BATCH * size - 1) / (BATCH * size);
   ulong below = ULONG_MAX;
-  for (long done = 0; done < k;) {
-    ulong keys[VEC], top = 0;
-    for (long i = me * VEC; i < cols; i += size * VEC) {
-      read(x, start, i, cols, keys);
-      for (int j = 0; j < VEC; ++j) top = keys[j] < below ? max(top, keys[j]) : top;
+  for (int done = 0; done < k;) {
+    ulong keys[BATCH], top = 0;
+    for (int b = 0; b < batches; ++b) {
+      take(s, raw, b, keys);
+#pragma unroll
+      for (int j = 0; j < BATCH; ++j) top = keys[j] < below ? max(top, keys[j]) : top;
     }
     list[me] = top;
     barrier(CLK_LOCAL_MEM_FENCE);
     int larger = 0;
     for (int j = 0; j < size; ++j) larger += list[j] > top;
     int found = ROOM + 1;
-    for (int want = min(k - done, (long)size / 2); found > ROOM; want /= 2) {
+    for (int want = min(k - done, size / 2); found > ROOM; want /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
       if (me == 0) {
-        bound = 1;
-        count = 0;
+        *bound = 1;
+        *count = 0;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      if (larger == want - 1 && top > 0) bound = top;
+      if (larger == want - 1 && top > 0) *bound = top;
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (long i = me * VEC; i < cols; i += size * VEC) {
-        read(x, start, i, cols, keys);
-        for (int j = 0; j < VEC; ++j) {
-          if (keys[j] - bound >= below - bound) continue;  // bound <= key < below otherwise
-          const int slot = atomic_inc(&count);
+      const ulong least = *bound;
+      for (int b = 0; b < batches && top >= least; ++b) {  // it may have none to list
+        take(s, raw, b, keys);
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) {
+          if (keys[j] - least >= below - least) continue;  // least <= key < below otherwise
+          const int slot = atomic_inc(count);
           if (slot < ROOM) list[slot] = keys[j];
         }
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      found = count;
+      found = *count;
     }
     for (int e = me; e < found; e += size) {
-      long place = done;
+      int place = done;
       for (int j = 0; j < found; ++j) place += list[j] > list[e];
       if (place >= k) continue;
       const uint i = ~(uint)list[e];
-      STORE(values, row * k + place, LOAD(x, start + i));
-      indices[row * k + place] = i;
+      if (best) {
+        best[place] = list[e];
+        continue;
+      }
+      STORE(values, place, LOAD(row, i));
+      indices[place] = i;
     }
     done += found;
-    below = bound;
+    below = *bound;
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 }
 
+// One group per row, or several: then the keys of each part's best go to `best`.
+kernel void topk(global const storage_t* x, global storage_t* values, global long* indices,
+                 global ulong* best, long cols, long k, long share, int parts) {
+  local ulong list[ROOM], bound;
+  local int count;
+  const uint group = get_group_id(0), row = group / parts;
+  const span_t span = part_of(row, cols, share, group % parts);
+  const source_t s = {x, span, span.base - row * cols, 0, 0};
+  select(s, true, k, x + row * cols, values + row * k, indices + row * k,
+         parts > 1 ? best + group * k : 0, list, &bound, &count);
+}
+kernel void topk_of_parts(global const storage_t* x, global storage_t* values,
+                          global long* indices, global const ulong* best, long cols, long k,
+                          int parts) {
+  local ulong list[ROOM], bound;
+  local int count;
+  const long row = get_group_id(0);
+  const span_t none = {0, 0, 0, 0};
+  const source_t s = {x, none, 0, best + row * parts * k, parts * (int)k};
+  select(s, false, k, x + row * cols, values + row * k, indices + row * k, 0, list, &bound, &count);
+}
+
+// Narrow rows: a work-item has an element and finds its place. Keys of halves are short: what
+// their floats have in the last 13 bits does not distinguish them, and 7 are enough for a column.
+#ifdef PORTKERN_FLOAT32
+typedef ulong short_t;
+inline short_t short_key(float v, int column) { return key_of(v, column); }
+#else
+typedef uint short_t;
+inline short_t short_key(float v, int column) {
+  return (ordered(v) & ~0x1fffu) | (uint)(NARROW - 1 - column);
+}
+#endif
+
+kernel void topk_narrow(global const storage_t* restrict x, global storage_t* restrict values,
+                        global long* restrict indices, long rows, int cols, int k, int lanes) {
+  local short_t keys[WG];
+  const int me = get_local_id(0), column = me & (lanes - 1);
+  const long row = (long)get_group_id(0) * (WG / lanes) + me / lanes;
+  const long from = min(row, rows - 1) * cols + min(column, cols - 1);
+  const float v = LOAD(x, from);
+  const short_t mine = keys[me] = short_key(v, column);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (row >= rows || column >= cols) return;
+  int place = 0;
+#pragma unroll 4
+  for (int j = 0; j < cols; ++j) place += keys[me - column + j] > mine;
+  if (place >= k) return;
+  STORE(values, row * k + place, v);
+  indices[row * k + place] = column;
+}
+
+#else
 // A heap with the smallest key on top: brings the one at `at` down to where it belongs.
 inline void sink(global ulong* heap, long at, long count) {
   const ulong moved = heap[at];
@@ -123,6 +206,7 @@ kernel void topk_cpu(global const storage_t* from, global storage_t* values, glo
     indices[row * k + i] = at;
   }
 }
+#endif
 """
 
 
@@ -132,7 +216,21 @@ def topk(queue, program, x, values, indices, *, rows, cols, kept, k):
     if program.cpu:
         program.topk_cpu(queue, (rows,), (1,), x, values, indices, cols, k)
         return
+    if cols <= NARROW:
+        lanes = 1 << (int(cols) - 1).bit_length()
+        groups = -(-int(rows) * lanes // WG)
+        shape = map(numpy.int32, (cols, k, lanes))
+        program.topk_narrow(queue, (groups * WG,), (WG,), x, values, indices, rows, *shape)
+        return
     # Twice k work-items find a close bound; a long row has reads for more.
     items = int(max(2 * k, -(-cols // (4 * program.vec)), 64))
     wg = min(WG, 1 << (items - 1).bit_length())
-    program.topk(queue, (rows * wg,), (wg,), x, values, indices, cols, k)
+    parts, share = 1, cols + program.vec
+    if k <= SPLIT:  # a part has more than that
+        parts, share = program.parts(rows, cols, max(16 * WG, 8 * int(k)))
+    count = numpy.int32(parts)
+    best = program.scratch(8 * int(rows) * parts * int(k)) if parts > 1 else None
+    given = x, values, indices, best
+    program.topk(queue, (rows * parts * wg,), (wg,), *given, cols, k, share, count)
+    if parts > 1:
+        program.topk_of_parts(queue, (rows * WG,), (WG,), *given, cols, k, count)
