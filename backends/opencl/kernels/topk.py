@@ -46,8 +46,8 @@ inline void take(source_t s, const bool raw, int b, ulong* keys) {
 
 // Each work-item finds the largest key of its share; the k-th largest of these is a bound that at
 // least k keys reach, and of random ones hardly more. They are listed, and each goes to the place
-// that is the number of larger ones: to `best`, if that is given, else with its value to the result.
-// If the list is too short, it takes fewer, and another round goes on below the bound.
+// that is the number of larger ones: to `best` where given, else with its value to the result. If
+// the list is too short, it takes fewer, and another round goes on below the bound.
 inline void select(source_t s, const bool raw, int k, global const storage_t* row,
                    global storage_t* values, global long* indices, global ulong* best,
                    local ulong* list, local ulong* bound, local int* count) {
