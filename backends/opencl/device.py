@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cl", "rows.cl"))
 #: Groups that fill a large GPU, and what rows.cl says of narrow rows.
 FILL_GROUPS = 512
-TILE_WG, SHARE, TILE_SHARE = 128, 16, 24
+TILE_WG, TILE_MOST, TILE_SHARE = 128, 16, 24
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Program:
         and how they have it: what ``block_of`` takes after ``rows``."""
         import numpy
 
-        lanes = 1 << (-(-int(cols) // SHARE) - 1).bit_length()
+        lanes = 1 << (-(-int(cols) // TILE_MOST) - 1).bit_length()
         evenly = cols % self.vec == 0 and cols // self.vec % 2 == 0
         pitch = int(cols) + self.vec * evenly
         tall = TILE_WG // lanes

@@ -1,13 +1,14 @@
 // What stands after harness.cl: rows as a GPU's groups take them. Of a wide row a group has a span, in
 // vectors of memory wherever the row begins; of narrow rows it has a tile.
-#ifndef PORTKERN_CPU
 
 // An element that is moved, not converted.
 #ifdef PORTKERN_FLOAT32
-typedef uint bits_t;
+typedef uint raw_t;
 #else
-typedef ushort bits_t;
+typedef ushort raw_t;
 #endif
+
+#ifndef PORTKERN_CPU
 
 // ---- Wide rows
 
@@ -138,26 +139,26 @@ inline powers_t found_powers(global const powers_t* found, int parts) {
 // ---- Narrow rows
 
 #define TILE_WG 128
-#define SHARE 16  // elements of a row that a work-item has at most, in registers
-#define TILE (24 * TILE_WG * (int)sizeof(storage_t) / 16)  // of uint4
+#define TILE_MOST 16  // elements of a row that a work-item has at most, in registers
+#define TILE_VECTORS (24 * TILE_WG * (int)sizeof(storage_t) / 16)  // of uint4
 
 // A group's rows, from `first` on, lie in the tile as in memory, or a vector apart (`pitch`) where they
 // would all begin in the same banks. `lanes` neighbours share a row and have its elements in turns;
 // where one alone has a row it has several, `TILE_WG / lanes` apart.
-typedef struct { long first; int rows, tall, cols, pitch, lanes, lane; } block_t;
+typedef struct { long first; int rows, tall, cols, pitch, lanes, lane; } rows_t;
 
-inline block_t block_of(long rows, int cols, int pitch, int lanes, int tall) {
+inline rows_t block_of(long rows, int cols, int pitch, int lanes, int tall) {
   const long first = (long)get_group_id(0) * tall;
-  block_t b = {first, (int)min((long)tall, rows - first), tall, cols, pitch, lanes,
+  rows_t b = {first, (int)min((long)tall, rows - first), tall, cols, pitch, lanes,
                (int)get_local_id(0) & (lanes - 1)};
   return b;
 }
-inline int tile_slot(int vector, block_t b) {
+inline int tile_slot(int vector, rows_t b) {
   return b.pitch == b.cols ? vector : vector + (uint)vector / (uint)(b.cols / VEC);
 }
 
 // By all work-items, whole vectors of memory: a block begins with one. No rest without one pitch.
-inline void fill_tile(local uint4* tile, global const storage_t* x, block_t b) {
+inline void fill_tile(local uint4* tile, global const storage_t* x, rows_t b) {
   const int count = b.rows * b.cols, vectors = count / VEC, me = get_local_id(0);
   global const uint4* from = (global const uint4*)(x + b.first * b.cols);
   for (int i = me; i < vectors; i += 4 * TILE_WG) {
@@ -169,43 +170,43 @@ inline void fill_tile(local uint4* tile, global const storage_t* x, block_t b) {
       if (i + k * TILE_WG < vectors) tile[tile_slot(i + k * TILE_WG, b)] = v[k];
   }
   for (int i = vectors * VEC + me; i < count; i += TILE_WG)
-    ((local bits_t*)tile)[i] = ((global const bits_t*)x)[b.first * b.cols + i];
+    ((local raw_t*)tile)[i] = ((global const raw_t*)x)[b.first * b.cols + i];
   barrier(CLK_LOCAL_MEM_FENCE);
 }
-inline void drain_tile(global storage_t* y, local const uint4* tile, block_t b) {
+inline void drain_tile(global storage_t* y, local const uint4* tile, rows_t b) {
   const int count = b.rows * b.cols, vectors = count / VEC, me = get_local_id(0);
   global uint4* to = (global uint4*)(y + b.first * b.cols);
   barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 4
   for (int i = me; i < vectors; i += TILE_WG) to[i] = tile[tile_slot(i, b)];
   for (int i = vectors * VEC + me; i < count; i += TILE_WG)
-    ((global bits_t*)y)[b.first * b.cols + i] = ((local const bits_t*)tile)[i];
+    ((global raw_t*)y)[b.first * b.cols + i] = ((local const raw_t*)tile)[i];
 }
 
 #if defined(PORTKERN_FLOAT32)
-inline float TILE_LOAD(local const bits_t* p, int i) { return as_float(p[i]); }
-inline void TILE_STORE(local bits_t* p, int i, float v) { p[i] = as_uint(v); }
+inline float TILE_LOAD(local const raw_t* p, int i) { return as_float(p[i]); }
+inline void TILE_STORE(local raw_t* p, int i, float v) { p[i] = as_uint(v); }
 #elif defined(PORTKERN_FLOAT16)
-inline float TILE_LOAD(local const bits_t* p, int i) { return vload_half(i, (local const half*)p); }
-inline void TILE_STORE(local bits_t* p, int i, float v) { vstore_half_rte(v, i, (local half*)p); }
+inline float TILE_LOAD(local const raw_t* p, int i) { return vload_half(i, (local const half*)p); }
+inline void TILE_STORE(local raw_t* p, int i, float v) { vstore_half_rte(v, i, (local half*)p); }
 #else
-inline float TILE_LOAD(local const bits_t* p, int i) { return as_float((uint)p[i] << 16); }
-inline void TILE_STORE(local bits_t* p, int i, float v) { p[i] = to_bfloat16(v); }
+inline float TILE_LOAD(local const raw_t* p, int i) { return as_float((uint)p[i] << 16); }
+inline void TILE_STORE(local raw_t* p, int i, float v) { p[i] = to_bfloat16(v); }
 #endif
 
 // The elements of row `r` of the block that are a work-item's, of which there are at most `most`, with
 // `fill` beyond its end. There may be no such row: then those of another.
-inline void take_row(float* v, const int most, local const uint4* tile, block_t b, int r,
+inline void take_row(float* v, const int most, local const uint4* tile, rows_t b, int r,
                      float fill) {
-  local const bits_t* row = (local const bits_t*)tile + min(r, b.rows - 1) * b.pitch;
+  local const raw_t* row = (local const raw_t*)tile + min(r, b.rows - 1) * b.pitch;
 #pragma unroll
   for (int j = 0; j < most; ++j) {
     const int i = b.lane + j * b.lanes;
     v[j] = i < b.cols ? TILE_LOAD(row, i) : fill;
   }
 }
-inline void put_row(const float* v, const int most, local uint4* tile, block_t b, int r) {
-  local bits_t* row = (local bits_t*)tile + r * b.pitch;
+inline void put_row(const float* v, const int most, local uint4* tile, rows_t b, int r) {
+  local raw_t* row = (local raw_t*)tile + r * b.pitch;
 #pragma unroll
   for (int j = 0; j < most; ++j) {
     const int i = b.lane + j * b.lanes;
@@ -215,7 +216,7 @@ inline void put_row(const float* v, const int most, local uint4* tile, block_t b
 
 // Over the lanes of a row. `parts` has TILE_WG elements and is this call's own: a group makes it once,
 // as lanes that share a row have no other.
-inline float lanes_sum(float v, block_t b, local float* parts) {
+inline float lanes_sum(float v, rows_t b, local float* parts) {
   if (b.lanes == 1) return v;
   const int me = get_local_id(0);
   parts[me] = v;
@@ -224,7 +225,7 @@ inline float lanes_sum(float v, block_t b, local float* parts) {
   for (int i = 0; i < b.lanes; ++i) v += parts[me - b.lane + i];
   return v;
 }
-inline float lanes_max(float v, block_t b, local float* parts) {
+inline float lanes_max(float v, rows_t b, local float* parts) {
   if (b.lanes == 1) return v;
   const int me = get_local_id(0);
   parts[me] = v;

@@ -86,12 +86,12 @@ kernel void argmax_single(global long* index, long rows) {
 }
 
 // A tile of narrow rows, of which a work-item has at most `most` elements.
-inline void narrow(global const storage_t* restrict x, global long* restrict index, block_t b,
+inline void narrow(global const storage_t* restrict x, global long* restrict index, rows_t b,
                    local uint4* tile, local ulong* keys, const int most) {
   fill_tile(tile, x, b);
   const int me = get_local_id(0);
   for (int r = me / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    float v[SHARE];
+    float v[TILE_MOST];
     take_row(v, most, tile, b, r, -INFINITY);
     float best = v[0];
     int at = b.lane;
@@ -112,11 +112,11 @@ inline void narrow(global const storage_t* restrict x, global long* restrict ind
 }
 kernel void argmax_narrow(global const storage_t* restrict x, global long* restrict index,
                           long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local ulong keys[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(x, index, b, tile, keys, SLIM);
-  else narrow(x, index, b, tile, keys, SHARE);
+  else narrow(x, index, b, tile, keys, TILE_MOST);
 }
 
 #else

@@ -40,11 +40,11 @@ kernel void cross_entropy_of_parts(global const storage_t* restrict logits,
 
 // A tile of narrow rows, of which a work-item has at most `most` elements.
 inline void narrow(global const storage_t* restrict logits, global const long* target,
-                   global storage_t* restrict loss, block_t b, local uint4* tile, local float* tops,
+                   global storage_t* restrict loss, rows_t b, local uint4* tile, local float* tops,
                    local float* sums, const int most) {
   fill_tile(tile, logits, b);
   for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    float v[SHARE];
+    float v[TILE_MOST];
     powers_t p = {-FLT_MAX, 0.0f};
     take_row(v, most, tile, b, r, -INFINITY);
 #pragma unroll
@@ -56,17 +56,17 @@ inline void narrow(global const storage_t* restrict logits, global const long* t
     p.sum = lanes_sum(p.sum, b, sums);
     if (b.lane > 0 || r >= b.rows) continue;
     const int at = r * b.pitch + (int)target[b.first + r];
-    STORE(loss, b.first + r, loss_of(p, TILE_LOAD((local const bits_t*)tile, at)));
+    STORE(loss, b.first + r, loss_of(p, TILE_LOAD((local const raw_t*)tile, at)));
   }
 }
 kernel void cross_entropy_narrow(global const storage_t* restrict logits,
                                  global const long* target, global storage_t* restrict loss,
                                  long rows, int classes, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float tops[TILE_WG], sums[TILE_WG];
-  const block_t b = block_of(rows, classes, pitch, lanes, tall);
+  const rows_t b = block_of(rows, classes, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(logits, target, loss, b, tile, tops, sums, SLIM);
-  else narrow(logits, target, loss, b, tile, tops, sums, SHARE);
+  else narrow(logits, target, loss, b, tile, tops, sums, TILE_MOST);
 }
 
 #else

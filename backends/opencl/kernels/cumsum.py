@@ -90,14 +90,14 @@ kernel void cumsum_of_parts(global const storage_t* restrict x, global storage_t
 
 // A tile of narrow rows. A work-item has neighbours, of an odd number, so that those of the lanes
 // lie in different banks.
-inline void narrow(global const storage_t* restrict x, global storage_t* restrict y, block_t b,
+inline void narrow(global const storage_t* restrict x, global storage_t* restrict y, rows_t b,
                    local uint4* tile, local float* sums, const int most) {
   const int me = get_local_id(0), each = b.lanes == 1 ? b.cols : (b.cols - 1) / b.lanes + 1 | 1;
   const int from = b.lane * each, count = min(each, b.cols - from);
   fill_tile(tile, x, b);
   for (int r = me / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    local bits_t* row = (local bits_t*)tile + min(r, b.rows - 1) * b.pitch + from;
-    float v[SHARE + 1], sum = 0.0f, before = 0.0f;
+    local raw_t* row = (local raw_t*)tile + min(r, b.rows - 1) * b.pitch + from;
+    float v[TILE_MOST + 1], sum = 0.0f, before = 0.0f;
 #pragma unroll
     for (int j = 0; j < most; ++j) v[j] = sum += j < count ? TILE_LOAD(row, j) : 0.0f;
     if (b.lanes > 1) {  // then this is the only row
@@ -113,11 +113,11 @@ inline void narrow(global const storage_t* restrict x, global storage_t* restric
 }
 kernel void cumsum_narrow(global const storage_t* restrict x, global storage_t* restrict y,
                           long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float sums[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(x, y, b, tile, sums, SLIM);
-  else narrow(x, y, b, tile, sums, SHARE + 1);
+  else narrow(x, y, b, tile, sums, TILE_MOST + 1);
 }
 
 #else

@@ -118,12 +118,12 @@ kernel void layernorm_of_parts(global const storage_t* restrict x,
 // A tile of narrow rows, of which a work-item has at most `most` elements.
 inline void narrow(global const storage_t* restrict x, global const storage_t* restrict weight,
                    global const storage_t* restrict bias, global storage_t* restrict y, float eps,
-                   block_t b, local uint4* tile, local float* sums, local float* squares,
+                   rows_t b, local uint4* tile, local float* sums, local float* squares,
                    const int most) {
   fill_tile(tile, x, b);
   for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    const float first = TILE_LOAD((local const bits_t*)tile, min(r, b.rows - 1) * b.pitch);
-    float v[SHARE], sum = 0.0f, square = 0.0f;
+    const float first = TILE_LOAD((local const raw_t*)tile, min(r, b.rows - 1) * b.pitch);
+    float v[TILE_MOST], sum = 0.0f, square = 0.0f;
     take_row(v, most, tile, b, r, first);
 #pragma unroll
     for (int j = 0; j < most; ++j) sum += v[j] - first;
@@ -147,11 +147,11 @@ kernel void layernorm_narrow(global const storage_t* restrict x,
                              global const storage_t* restrict weight,
                              global const storage_t* restrict bias, global storage_t* restrict y,
                              float eps, long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float sums[TILE_WG], squares[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(x, weight, bias, y, eps, b, tile, sums, squares, SLIM);
-  else narrow(x, weight, bias, y, eps, b, tile, sums, squares, SHARE);
+  else narrow(x, weight, bias, y, eps, b, tile, sums, squares, TILE_MOST);
 }
 
 #else

@@ -80,11 +80,11 @@ kernel void rmsnorm_of_parts(global const storage_t* restrict x,
 
 // A tile of narrow rows, of which a work-item has at most `most` elements.
 inline void narrow(global const storage_t* restrict x, global const storage_t* restrict weight,
-                   global storage_t* restrict y, float eps, block_t b, local uint4* tile,
+                   global storage_t* restrict y, float eps, rows_t b, local uint4* tile,
                    local float* squares, const int most) {
   fill_tile(tile, x, b);
   for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    float v[SHARE], square = 0.0f;
+    float v[TILE_MOST], square = 0.0f;
     take_row(v, most, tile, b, r, 0.0f);
 #pragma unroll
     for (int j = 0; j < most; ++j) square += v[j] * v[j];
@@ -99,11 +99,11 @@ inline void narrow(global const storage_t* restrict x, global const storage_t* r
 kernel void rmsnorm_narrow(global const storage_t* restrict x,
                            global const storage_t* restrict weight, global storage_t* restrict y,
                            float eps, long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float squares[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(x, weight, y, eps, b, tile, squares, SLIM);
-  else narrow(x, weight, y, eps, b, tile, squares, SHARE);
+  else narrow(x, weight, y, eps, b, tile, squares, TILE_MOST);
 }
 
 #else

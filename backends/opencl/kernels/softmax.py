@@ -65,11 +65,11 @@ kernel void softmax_of_parts(global const storage_t* restrict x, global storage_
 }
 
 // A tile of narrow rows, of which a work-item has at most `most` elements.
-inline void narrow(global const storage_t* restrict x, global storage_t* restrict y, block_t b,
+inline void narrow(global const storage_t* restrict x, global storage_t* restrict y, rows_t b,
                    local uint4* tile, local float* tops, local float* sums, const int most) {
   fill_tile(tile, x, b);
   for (int r = get_local_id(0) / b.lanes; r < b.tall; r += TILE_WG / b.lanes) {
-    float v[SHARE], top = -INFINITY, sum = 0.0f;
+    float v[TILE_MOST], top = -INFINITY, sum = 0.0f;
     take_row(v, most, tile, b, r, -INFINITY);
 #pragma unroll
     for (int j = 0; j < most; ++j) top = fmax(top, v[j]);
@@ -86,11 +86,11 @@ inline void narrow(global const storage_t* restrict x, global storage_t* restric
 }
 kernel void softmax_narrow(global const storage_t* restrict x, global storage_t* restrict y,
                            long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float tops[TILE_WG], sums[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   if (b.cols <= SLIM) narrow(x, y, b, tile, tops, sums, SLIM);
-  else narrow(x, y, b, tile, tops, sums, SHARE);
+  else narrow(x, y, b, tile, tops, sums, TILE_MOST);
 }
 
 #else

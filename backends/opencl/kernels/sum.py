@@ -33,25 +33,25 @@ kernel void sum_rows(global const storage_t* restrict x, global storage_t* restr
 // A tile of narrow rows, or of short sums of few columns, which lie as rows of all of them do.
 kernel void sum_narrow(global const storage_t* restrict x, global storage_t* restrict y, int inner,
                        long rows, int cols, int pitch, int lanes, int tall) {
-  local uint4 tile[TILE];
+  local uint4 tile[TILE_VECTORS];
   local float sums[TILE_WG];
-  const block_t b = block_of(rows, cols, pitch, lanes, tall);
+  const rows_t b = block_of(rows, cols, pitch, lanes, tall);
   fill_tile(tile, x, b);
   for (int r = get_local_id(0) / lanes; r < tall && inner == 1; r += TILE_WG / lanes) {
-    float v[SHARE], sum = 0.0f;
-    take_row(v, SHARE, tile, b, r, 0.0f);
+    float v[TILE_MOST], sum = 0.0f;
+    take_row(v, TILE_MOST, tile, b, r, 0.0f);
 #pragma unroll
-    for (int j = 0; j < SHARE; ++j) sum += v[j];
+    for (int j = 0; j < TILE_MOST; ++j) sum += v[j];
     sum = lanes_sum(sum, b, sums);
     if (b.lane == 0 && r < b.rows) STORE(y, b.first + r, sum);
   }
   for (int i = get_local_id(0); i < b.rows * inner && inner > 1; i += TILE_WG) {
     const int r = i / inner, c = i % inner;
-    local const bits_t* row = (local const bits_t*)tile + r * pitch;
+    local const raw_t* row = (local const raw_t*)tile + r * pitch;
     float sum = 0.0f;
     for (int k = c; k < cols;) {
       float part = 0.0f;
-      for (int stop = k + SHARE * inner; k < cols && k < stop; k += inner)
+      for (int stop = k + TILE_MOST * inner; k < cols && k < stop; k += inner)
         part += TILE_LOAD(row, k);
       sum += part;
     }
