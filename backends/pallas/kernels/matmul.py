@@ -153,7 +153,8 @@ def _blocks(m, n, k, strict):
     least = 64 * 64 if k >= 2 * LEAST_DEPTH else 32 * 32
     while block_m * block_n > least and pl.cdiv(m, block_m) * pl.cdiv(n, block_n) < PROGRAMS // 2:
         block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
-    return block_m, block_n, _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
+    deep = 2 if block_m * block_n <= 32 * 32 else 1  # as much is to be on its way
+    return block_m, block_n, _fit(k, deep * (BLOCK_K_F32 if strict else BLOCK_K))
 
 
 def _thin_blocks(m, n, k):
