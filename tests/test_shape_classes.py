@@ -80,6 +80,41 @@ IN_OPENCL = {
     "matmul": [{"m": 3, "n": 2, "k": 1500}, {"m": 70, "n": 1, "k": 300}, {"m": 5, "n": 70, "k": 9}],
     "bmm": [{"batch": 3, "m": 2, "n": 2, "k": 700}, {"batch": 2, "m": 50, "n": 1, "k": 300}],
 }
+#: Of kernels in Pallas alone: thin products and few tiles, whose depth is in parts or whole; small
+#: products that share a program; rows of several parts, the last of them short, and long rows that
+#: are many enough to be whole.
+LONG_ROWS = ((1, 70001), (7, 20001), (300, 17000))
+IN_PALLAS = {
+    "matmul": [
+        {"m": 3, "n": 2, "k": 30001},
+        {"m": 5, "n": 70, "k": 2000},
+        {"m": 70, "n": 3, "k": 301},
+        {"m": 11, "n": 845, "k": 3},
+        {"m": 33, "n": 17, "k": 3003},
+        {"m": 150, "n": 190, "k": 130},
+    ],
+    "bmm": [
+        {"batch": 3, "m": 1, "n": 1, "k": 15001},
+        {"batch": 2, "m": 50, "n": 1, "k": 300},
+        {"batch": 2, "m": 16, "n": 48, "k": 3001},
+        {"batch": 40, "m": 5, "n": 7, "k": 9},
+    ],
+    "int8_matmul": [
+        {"m": 2, "n": 33, "k": 9000},
+        {"m": 70, "n": 3, "k": 41},
+        {"m": 30, "n": 50, "k": 3000},
+    ],
+    "cross_entropy": [{"rows": rows, "classes": cols} for rows, cols in LONG_ROWS],
+    "sum": [
+        {"outer": 1, "reduce": 70001, "inner": 1},
+        {"outer": 1, "reduce": 9001, "inner": 3},
+        {"outer": 3, "reduce": 5000, "inner": 33},
+    ],
+    **{
+        op: [{"rows": rows, "cols": cols} for rows, cols in LONG_ROWS]
+        for op in ("argmax", "cumsum", "layernorm", "rmsnorm", "softmax")
+    },
+}
 #: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
 #: them twice; few entries.
 NATIVE = {
@@ -213,6 +248,14 @@ def test_a_way_of_many_elements_is_right(
     compiled, to = _ready(backend, where)
     settings, shapes = OF_MANY[op]
     _all_right(op, compiled, to, shapes, dtype, tmp_path, settings)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("op", IN_PALLAS)
+def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_path: Path) -> None:
+    compiled, to = _ready("pallas", "sm_90")
+    _all_right(op, compiled, to, IN_PALLAS[op], dtype, tmp_path)
 
 
 def _ready(backend: str, where: str) -> tuple[Backend, target.Target]:

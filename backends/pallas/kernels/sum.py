@@ -39,6 +39,7 @@ def _reduce(x, dtype, parts, interpret):
     block_i = min(BLOCK_INNER, pl.next_power_of_2(inner))
     block_r = min(TILE // block_i, pl.next_power_of_2(length))
     span = pl.cdiv(pl.cdiv(length, parts), block_r) * block_r
+    parts = pl.cdiv(length, span)
     return pl.pallas_call(
         partial(_kernel, length=length, inner=inner, span=span, block_r=block_r, block_i=block_i),
         grid=(outer, pl.cdiv(inner, block_i), parts),
@@ -55,9 +56,10 @@ def sum(x, *, interpret=False):
     if x.size == 0:
         return jnp.zeros((outer, inner), x.dtype)
     programs = outer * pl.cdiv(inner, BLOCK_INNER)
-    parts = max(1, min(PROGRAMS // programs, length // 256))
+    least = max(256, TILE // min(BLOCK_INNER, pl.next_power_of_2(inner)))
+    parts = max(1, min(PROGRAMS // programs, length // least))
     if parts == 1:
         return _reduce(x, x.dtype, 1, interpret)[0]
     partial_sums = _reduce(x, jnp.float32, parts, interpret)
-    together = partial_sums.reshape(1, parts, outer * inner)
+    together = partial_sums.reshape(1, -1, outer * inner)
     return _reduce(together, x.dtype, 1, interpret).reshape(outer, inner)
