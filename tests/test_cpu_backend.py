@@ -427,7 +427,7 @@ def test_a_kernel_is_compiled_anew_when_a_function_that_it_shares_has_changed(
 
 def test_what_numba_kernels_may_share_is_in_the_guide() -> None:
     guide = (INCLUDE.parent / "guide.md").read_text()
-    for name in shared.functions():
+    for name in shared.functions("numba"):
         module, function = name.split(".")[-2:]
         assert re.search(rf"^\| `{module}` \|.*`{function}\(", guide, re.MULTILINE), name
 

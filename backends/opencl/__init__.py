@@ -138,6 +138,7 @@ def _compile(module: ModuleType, device: ClDevice, request: Build) -> Program:
     """SOURCE, with the module's integer constants in capitals as its macros; what it includes is
     not the build's to keep."""
     macros = {name: n for name, n in vars(module).items() if name.isupper() and type(n) is int}
+    macros |= {"PORTKERN_TENSOR_CORES": 1} if device.tensor_cores(request.target) else {}
     with tempfile.TemporaryDirectory(prefix="opencl-") as folder:
         tree = source_tree.write(request.candidate, Path(folder))
         return Program(device, module.SOURCE, macros, request.dtype, tree)

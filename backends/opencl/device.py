@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from portkern.errors import BuildError
 from portkern.spec.op import ITEMSIZE
+from portkern.spec.target import Target
 from portkern.toolchain.source_tree import SourceTree
 from portkern.toolchain.torch_device import FLUSH_BYTES
 
@@ -31,6 +33,11 @@ HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cl", "rows.cl
 #: Groups that fill a large GPU, and what rows.cl says of narrow rows.
 FILL_GROUPS = 512
 TILE_WG, TILE_MOST, TILE_SHARE = 128, 16, 24
+#: Of headers that SOURCE may include, such as ``portkern/tile.h``.
+INCLUDE = Path(__file__).parent / "include"
+
+
+_HEADER = re.compile(r"^#include <(portkern/\w+\.h)>$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class ClDevice:
         device = cl.get_platforms()[int(number)].get_devices()[int(index)]
         self.context = cl.Context([device])
         self.gpu = device.type == cl.device_type.GPU
+        self._nvidia = device.compute_capability_major_nv if _is_nvidia(device) else 0
         self.cpu = not self.gpu and not emulated
         profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
         self.queue = cl.CommandQueue(self.context, properties=profiling)
@@ -87,6 +95,10 @@ class ClDevice:
         buffer: pyopencl.Buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
         self.cl.enqueue_fill_buffer(self.queue, buffer, numpy.int32(0), 0, nbytes)
         return buffer
+
+    def tensor_cores(self, target: Target) -> bool:
+        """Whether SOURCE may ask for ``mma.sync`` of 16 bits, which a stand-in does by itself."""
+        return self._nvidia >= 8 if self.gpu else not self.cpu and target.vendor == "nvidia"
 
     def upload(self, host: torch.Tensor) -> ClTensor:
         flags = self.cl.mem_flags.READ_WRITE
@@ -138,6 +150,10 @@ class ClDevice:
         return [(end.profile.end - start.profile.end) / 1e3 for start, end in marks]
 
 
+def _is_nvidia(device: pyopencl.Device) -> bool:
+    return "cl_nv_device_attribute_query" in device.extensions
+
+
 def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
     """A contiguous tensor's memory as a numpy array, which knows no bfloat16."""
     import torch
@@ -164,9 +180,9 @@ class Program:
         tree: SourceTree,
     ) -> None:
         """Raises BuildError with the driver's log."""
-        self.cpu = device.cpu
         self._device = device
         self._scratch: pyopencl.Buffer | None = None
+        self.cpu = device.cpu
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
         options += [f"-D{name}={value}" for name, value in macros.items()]
@@ -174,7 +190,7 @@ class Program:
         # Not among the options, which the driver takes apart where a macro has a blank.
         harness = "".join(part.read_text(encoding="utf-8") for part in HARNESS)
         before = f"{tree.macros}\n{harness}"
-        text = f'{before}\n#line 1 "SOURCE"\n{source}{tree.after}'
+        text = f'{before}\n#line 1 "SOURCE"\n{_with_headers(source)}{tree.after}'
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", device.cl.CompilerWarning)
@@ -235,6 +251,17 @@ class Program:
         kernel: pyopencl.Kernel = getattr(self._program, name)
         setattr(self, name, kernel)
         return kernel
+
+
+def _with_headers(source: str) -> str:
+    """With the text of our headers: drivers keep programs by the text, whatever it includes."""
+
+    def text(include: re.Match[str]) -> str:
+        line = source.count("\n", 0, include.start()) + 2
+        header = (INCLUDE / include[1]).read_text(encoding="utf-8")
+        return f'#line 1 "{include[1]}"\n{header}#line {line} "SOURCE"'
+
+    return _HEADER.sub(text, source)
 
 
 def _without_blanks(tree: SourceTree) -> list[str]:

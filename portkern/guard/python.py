@@ -575,7 +575,7 @@ class _Reader(ast.NodeVisitor):
 
     def _is_shared(self, name: str) -> bool:
         """Exactly such a function: its attributes lead to the module and from there on."""
-        return self.language == "numba" and name in shared.functions()
+        return name in shared.functions(self.language)
 
     def _native(self, node: ast.AST, function: str) -> None:
         for rule in {rules.NATIVE.get(function), *native.called(function, [])} - {None}:

@@ -11,15 +11,21 @@ from pathlib import Path
 FOLDER = "include"
 
 
+#: By language, whose functions its kernels may import.
+BACKEND = {"numba": "cpu", "opencl": "opencl"}
+
+
 @lru_cache
-def functions() -> frozenset[str]:
+def functions(language: str) -> frozenset[str]:
     """Their dotted names. Only what a module defines itself: through what it imports, a kernel
     would reach numpy or Numba under a name that no rule knows."""
+    if (backend := BACKEND.get(language)) is None:
+        return frozenset()
     home = import_module("portkern.backends")
     return frozenset(
-        f"{home.__name__}.{path.parents[1].name}.{FOLDER}.{path.stem}.{node.name}"
+        f"{home.__name__}.{backend}.{FOLDER}.{path.stem}.{node.name}"
         for folder in home.__path__
-        for path in Path(folder).glob(f"*/{FOLDER}/*.py")
+        for path in Path(folder).glob(f"{backend}/{FOLDER}/*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     )

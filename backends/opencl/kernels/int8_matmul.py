@@ -1,97 +1,15 @@
-BM = 128  # knob: 64 128
-BN = 128  # knob: 64 128
-BK = 16  # knob: 8 16
-WG = 256  # knob: 64 128 256
+from portkern.backends.opencl.include.product import multiply
+
 ROWS = 6  # knob: 4 6
 
 SOURCE = r"""
-#define ACROSS (BN / 8)
-#define ITEMS (BM / 8 * ACROSS)
-
-// A group makes a BM x BN tile of C. A work-item makes 8 x 8 of it, in quads that lie half a tile
-// apart: neighbours read neighbouring float4 of local memory. Weights are exact as floats.
-kernel void int8_matmul(global const storage_t* a, global const char* weight,
-                        global const storage_t* scale, global storage_t* c, long m, long n,
-                        long k) {
-  local float4 as[BK][BM / 4 + 1], bs[BK][BN / 4];
-  const int me = get_local_id(0), column = me % ACROSS, row = me / ACROSS;
-  const long across = (n + BN - 1) / BN, tile = get_group_id(0);
-  const long left = tile % across * BN, top = tile / across * BM;
-  float4 sums[8][2];
-  for (int i = 0; i < 8; ++i) sums[i][0] = sums[i][1] = 0.0f;
-  for (long p = 0; p < k; p += BK) {
-    for (int e = me; e < BM * BK; e += ITEMS) {
-      const int i = e / BK, q = e % BK;
-      ((local float*)as[q])[i] = top + i < m && p + q < k ? LOAD(a, (top + i) * k + p + q) : 0.0f;
-    }
-    for (int e = me; e < BK * BN; e += ITEMS) {
-      const int q = e / BN, j = e % BN;
-      ((local float*)bs[q])[j] = left + j < n && p + q < k ? weight[(p + q) * n + left + j] : 0;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int q = 0; q < BK; ++q) {
-      float x[8];
-      vstore8((float8)(as[q][row], as[q][row + BM / 8]), 0, x);
-      for (int i = 0; i < 8; ++i) {
-        sums[i][0] = fma(x[i], bs[q][column], sums[i][0]);
-        sums[i][1] = fma(x[i], bs[q][column + ACROSS], sums[i][1]);
-      }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  for (int i = 0; i < 8; ++i) {
-    const long r = top + row * 4 + i % 4 + i / 4 * (BM / 2);
-    float out[8];
-    vstore8((float8)(sums[i][0], sums[i][1]), 0, out);
-    for (int j = 0; j < 8; ++j) {
-      const long s = left + column * 4 + j % 4 + j / 4 * (BN / 2);
-      if (r < m && s < n) STORE(c, r * n + s, out[j] * LOAD(scale, s));
-    }
-  }
-}
-
-#define LANES 8                // work-items side by side, of 4 columns each
-#define SLICES (WG / LANES)    // of the same columns, which share the k products of each
-#define FEW 8                  // rows of C
-
-inline float4 weights(global const char* row, long j, long n) {
-  if (n % 4 == 0 && j < n) return convert_float4(*(global const char4*)(row + j));
-  return (float4)(j < n ? row[j] : 0, j + 1 < n ? row[j + 1] : 0, j + 2 < n ? row[j + 2] : 0,
-                  j + 3 < n ? row[j + 3] : 0);
-}
-
-// With few rows the weights are read once and hardly used: narrow strips of them make enough groups
-// to keep the memory busy.
-kernel void int8_matmul_thin(global const storage_t* a, global const char* weight,
-                             global const storage_t* scale, global storage_t* c, long m, long n,
-                             long k) {
-  local float4 parts[WG];
-  const int me = get_local_id(0), slice = me / LANES;
-  const long strips = (n + LANES * 4 - 1) / (LANES * 4), top = get_group_id(0) / strips * FEW;
-  const long j = get_group_id(0) % strips * LANES * 4 + me % LANES * 4;
-  const int rows = min((long)FEW, m - top);
-  float4 sums[FEW];
-  for (int i = 0; i < FEW; ++i) sums[i] = 0.0f;
-#pragma unroll 4
-  for (long p = slice; p < k; p += SLICES) {
-    const float4 w = weights(weight + p * n, j, n);
-    for (int i = 0; i < FEW; ++i)
-      if (i < rows) sums[i] = fma(LOAD(a, (top + i) * k + p), w, sums[i]);
-  }
-  for (int i = 0; i < rows; ++i) {
-    parts[me] = sums[i];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int width = SLICES / 2; width > 0; width /= 2) {
-      if (slice < width) parts[me] += parts[me + width * LANES];
-      barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    float out[4];
-    vstore4(parts[me], 0, out);
-    for (int q = 0; q < 4 && slice == 0 && j + q < n; ++q)
-      STORE(c, (top + i) * n + j + q, out[q] * LOAD(scale, j + q));
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-}
+#ifndef PORTKERN_CPU
+#define INT8_WEIGHTS
+#include <portkern/operands.h>
+#include <portkern/thin_product.h>
+#include <portkern/tile.h>
+#include <portkern/product.h>
+#endif
 
 #ifdef PORTKERN_CPU
 typedef struct __attribute__((packed)) { PORTKERN_JOIN(char, VEC) v; } loose_t;  // at any address
@@ -144,10 +62,5 @@ def int8_matmul(queue, program, a, weight, scale, c, *, m, n, k):
     if program.cpu:
         size = (-(-m // ROWS), -(-n // (2 * program.vec)))
         program.int8_matmul_cpu(queue, size, (1, 1), a, weight, scale, c, m, n, k)
-    elif m <= 32:
-        groups = -(-n // 32) * -(-m // 8)
-        program.int8_matmul_thin(queue, (groups * WG,), (WG,), a, weight, scale, c, m, n, k)
-    else:
-        items = (BM // 8) * (BN // 8)
-        tiles = -(-m // BM) * -(-n // BN)
-        program.int8_matmul(queue, (tiles * items,), (items,), a, weight, scale, c, m, n, k)
+        return
+    multiply(queue, program, a, weight, scale, c, batch=1, m=m, n=n, k=k)
