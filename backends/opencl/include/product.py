@@ -3,9 +3,10 @@
 import numpy
 
 #: What a GPU is busy with: groups of thin products, and of tiles.
-THIN_GROUPS = 512
+THIN_GROUPS = 1024
 TILE_GROUPS = 264
-THIN = 256  # work-items, as in thin_product.h
+THIN = 128  # work-items, as in thin_product.h
+LOOSE = 4  # columns of a work-item where vectors cannot be read, as there
 FEW_COLUMNS = 8
 SHALLOW = 8
 
@@ -50,13 +51,15 @@ class _Call:
         self.add(parts, splits)
 
     def few_rows(self):
-        wide = _power(_ceil(self.n, self.program.vec))
+        packed = self.n % self.program.vec == 0
+        own = self.program.vec if packed else LOOSE
+        wide = _power(_ceil(self.n, own))
         # As many work-items share a column as have eight of its elements each.
         wide = min(wide, max(32, THIN // _power(_ceil(self.k, 8))), THIN)
-        tiles = _ceil(self.n, wide * self.program.vec)
+        tiles = _ceil(self.n, wide * own)
         least = THIN // wide * 8
         splits, share = _shares(self.k, self.batch * tiles, THIN_GROUPS, least)
-        kernel = getattr(self.program, f"few_rows_{_power(self.m)}")
+        kernel = getattr(self.program, f"few_rows_{'' if packed else 'loose_'}{_power(self.m)}")
         sizes = _longs(self.batch, self.m, self.n, self.k, share)
         shape = map(numpy.int32, (tiles, splits, wide))
         parts, size = self.parts(splits), self.batch * tiles * splits * THIN

@@ -1,23 +1,25 @@
 // The operands of products: A and C hold storage_t; so does B, unless INT8_WEIGHTS is defined: then
 // it holds char, and column j of the product is multiplied by scale[j].
 #define UNROLL _Pragma("unroll")
+// A function that is not inlined would not know its constant arguments, and might not be there.
+#define INLINE static inline __attribute__((always_inline))
 
 #ifdef INT8_WEIGHTS
 typedef char right_t;
-inline float LOADB(global const char* b, long i) { return b[i]; }
-inline vec_t LOADBV(global const char* b, long i) {
+INLINE float LOADB(global const char* b, long i) { return b[i]; }
+INLINE vec_t LOADBV(global const char* b, long i) {
   return PORTKERN_JOIN(convert_float, VEC)(*(global const PORTKERN_JOIN(char, VEC)*)(b + i));
 }
 #define SCALED(sum, column) ((sum) * LOAD(scale, column))
 #else
 typedef storage_t right_t;
-inline float LOADB(global const storage_t* b, long i) { return LOAD(b, i); }
-inline vec_t LOADBV(global const storage_t* b, long i) { return LOADV(b, i); }
+INLINE float LOADB(global const storage_t* b, long i) { return LOAD(b, i); }
+INLINE vec_t LOADBV(global const storage_t* b, long i) { return LOADV(b, i); }
 #define SCALED(sum, column) (sum)
 #endif
 
 // Elements p to p + 3; `packed`: p is a multiple of 4.
-inline float4 four(global const storage_t* a, long p, bool packed) {
+INLINE float4 four(global const storage_t* a, long p, bool packed) {
 #if defined(PORTKERN_FLOAT32)
   if (packed) return *(global const float4*)(a + p);
 #elif defined(PORTKERN_BFLOAT16)

@@ -3,7 +3,7 @@
 // leaves its part in `parts`, which add_parts adds up.
 #ifdef INT8_WEIGHTS
 typedef PORTKERN_JOIN(char, PACK) right_pack_t;
-inline right_pack_t load_right(global const char* p, long i, long there, bool aligned) {
+INLINE right_pack_t load_right(global const char* p, long i, long there, bool aligned) {
   if (aligned) return there > 0 ? *(global const right_pack_t*)(p + i) : (right_pack_t)(0);
   right_pack_t v;
   UNROLL for (int j = 0; j < PACK; ++j) ((char*)&v)[j] = j < there ? p[i + j] : 0;
@@ -11,14 +11,14 @@ inline right_pack_t load_right(global const char* p, long i, long there, bool al
 }
 // Weights are exact in every type.
 #if defined(TENSOR_CORES) && defined(PORTKERN_FLOAT16)
-inline uint8 bits_of(float8 v) {  // of a half that is whole and not large
+INLINE uint8 bits_of(float8 v) {  // of a half that is whole and not large
   const uint8 u = as_uint8(v), h = (u >> 16 & 0x8000) | ((u & 0x7fffffff) - (112 << 23)) >> 13;
   return v == 0.0f ? (uint8)(0) : h;
 }
 #elif defined(TENSOR_CORES)
-inline uint8 bits_of(float8 v) { return as_uint8(v) >> 16; }
+INLINE uint8 bits_of(float8 v) { return as_uint8(v) >> 16; }
 #endif
-inline pack_t unpacked(right_pack_t v) {
+INLINE pack_t unpacked(right_pack_t v) {
 #ifdef TENSOR_CORES
   const uint8 bits = bits_of(convert_float8(v));
   return bits.even | bits.odd << 16;
@@ -28,21 +28,21 @@ inline pack_t unpacked(right_pack_t v) {
 }
 #else
 typedef pack_t right_pack_t;
-inline pack_t load_right(global const storage_t* p, long i, long there, bool aligned) {
+INLINE pack_t load_right(global const storage_t* p, long i, long there, bool aligned) {
   return load_pack(p, i, there, aligned);
 }
-inline pack_t unpacked(pack_t v) { return v; }
+INLINE pack_t unpacked(pack_t v) { return v; }
 #endif
 
 // The tiles of a matrix in bands of BAND, so that groups at work at the same time share operands.
 #define BAND 8
-inline long2 place_of(long tile, long across, long down) {
+INLINE long2 place_of(long tile, long across, long down) {
   const long band = tile / (BAND * across), within = tile - band * BAND * across;
   const long height = min((long)BAND, down - band * BAND);
   return (long2)(band * BAND + within % height, within / height);
 }
 
-inline void store_sums(const float* sums, global const storage_t* scale, global storage_t* c,
+INLINE void store_sums(const float* sums, global const storage_t* scale, global storage_t* c,
                        global float* parts, long row0, long column0, long m, long n, const int wn) {
   const int lane = get_local_id(0) % 32;
   UNROLL for (int s = 0; s < wn; s += TOGETHER) {
@@ -56,7 +56,7 @@ inline void store_sums(const float* sums, global const storage_t* scale, global 
   }
 }
 
-inline void product(global const storage_t* a, global const right_t* b,
+INLINE void product(global const storage_t* a, global const right_t* b,
                     global const storage_t* scale, global storage_t* c, global float* parts,
                     long batch, long m, long n, long k, long share, int splits, const int bm,
                     const int bn, const int wn, local word_t* memory, local uint* exchange) {

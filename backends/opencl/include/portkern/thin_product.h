@@ -1,61 +1,64 @@
 // Products of few rows or columns, or of little depth, of a batch: every element of the large operand
 // is read once, in vectors, and used for all rows or columns. Where that makes too few groups, several
 // share a sum: each leaves its part in `parts`, which add_parts adds up, always in the same order.
-#define THIN 256  // work-items of a group
+#define THIN 128  // work-items of a group; more than one fits where each takes many registers
 #define DEEP 4    // rows of B that a work-item has on their way
 
 // Work-items go along the columns, `wide` of them, and meet with those that have other rows of B. A
-// work-item has VEC columns: side by side where vectors may be read, else `wide` apart. Rows beyond
-// the last repeat it, so that loads have no conditions.
-inline void few_rows(global const storage_t* a, global const right_t* b,
+// work-item has `own` columns: VEC side by side where vectors may be read, else LOOSE that are `wide`
+// apart. Rows and columns beyond the last repeat it, so that loads have no conditions.
+#define LOOSE 4
+INLINE void few_rows(global const storage_t* a, global const right_t* b,
                      global const storage_t* scale, global storage_t* c, global float* parts,
                      long batch, long m, long n, long k, long share, int tiles, int splits, int wide,
-                     const int rows, local vec_t* sums) {
+                     const int rows, const int own, const bool packed, local float* sums) {
   const int me = get_local_id(0), x = me % wide, y = me / wide, tall = THIN / wide;
   const long group = get_group_id(0), tile = group % tiles, split = group / tiles % splits;
   const long which = group / tiles / splits, end = min(k, (split + 1) * share);
-  const bool packed = VECTORS(n), whole = VECTORS(k);
-  const int apart = packed ? 1 : wide;
-  const long left = tile * wide * VEC, first = left + (packed ? x * VEC : x);
+  const long left = tile * wide * own;
+  const int last = min(n - left, (long)wide * own) - 1;  // of the tile's columns
   a += which * m * k;
-  b += which * k * n;
-  vec_t totals[16];
-  UNROLL for (int i = 0; i < rows; ++i) totals[i] = 0.0f;
+  b += which * k * n + left;
+  float totals[16][VEC];
+  UNROLL for (int i = 0; i < rows; ++i)
+    UNROLL for (int j = 0; j < own; ++j) totals[i][j] = 0.0f;
   long p = split * share + y * DEEP;
+#pragma unroll 1
   for (; p + DEEP <= end; p += tall * DEEP) {
-    vec_t right[DEEP];
-    if (packed) {
-      UNROLL for (int u = 0; u < DEEP; ++u) right[u] = LOADBV(b, (p + u) * n + min(first, n - VEC));
-    } else {
-      UNROLL for (int u = 0; u < DEEP; ++u)
-        UNROLL for (int j = 0; j < VEC; ++j)
-          ((float*)&right[u])[j] = LOADB(b, (p + u) * n + min(first + j * wide, n - 1));
+    float right[DEEP][VEC];
+    UNROLL for (int u = 0; u < DEEP; ++u) {
+      global const right_t* row = b + (p + u) * n;
+      if (packed) {
+        const vec_t v = LOADBV(row, x * VEC <= last ? x * VEC : 0);
+        UNROLL for (int j = 0; j < own; ++j) right[u][j] = ((const float*)&v)[j];
+      } else {
+        UNROLL for (int j = 0; j < own; ++j) right[u][j] = LOADB(row, min(x + j * wide, last));
+      }
     }
     UNROLL for (int i = 0; i < rows; ++i) {
-      const float4 factors = four(a, min((long)i, m - 1) * k + p, whole);
-      totals[i] = fma((vec_t)(factors.x), right[0], totals[i]);
-      totals[i] = fma((vec_t)(factors.y), right[1], totals[i]);
-      totals[i] = fma((vec_t)(factors.z), right[2], totals[i]);
-      totals[i] = fma((vec_t)(factors.w), right[3], totals[i]);
+      const float4 left4 = four(a, min((long)i, m - 1) * k + p, VECTORS(k));
+      UNROLL for (int u = 0; u < DEEP; ++u)
+        UNROLL for (int j = 0; j < own; ++j)
+          totals[i][j] = fma(((const float*)&left4)[u], right[u][j], totals[i][j]);
     }
   }
-  for (; p < end; ++p) {  // the last rows of k, by whoever has fewer than DEEP
-    vec_t right;
-    UNROLL for (int j = 0; j < VEC; ++j)
-      ((float*)&right)[j] = LOADB(b, p * n + min(first + j * apart, n - 1));
-    UNROLL for (int i = 0; i < rows; ++i)
-      totals[i] = fma((vec_t)(LOAD(a, min((long)i, m - 1) * k + p)), right, totals[i]);
-  }
+#pragma unroll 1
+  for (; p < end; ++p)  // the last rows of k, by whoever has fewer than DEEP
+    UNROLL for (int j = 0; j < own; ++j) {
+      const float right = LOADB(b, p * n + min(packed ? x * own + j : x + j * wide, last));
+      UNROLL for (int i = 0; i < rows; ++i)
+        totals[i][j] = fma(LOAD(a, min((long)i, m - 1) * k + p), right, totals[i][j]);
+    }
   UNROLL for (int i = 0; i < rows; ++i) {
-    sums[me] = totals[i];
+    if (i >= m) break;
+    UNROLL for (int j = 0; j < own; ++j)
+      sums[y * wide * own + (packed ? x * own + j : x + j * wide)] = totals[i][j];
     barrier(CLK_LOCAL_MEM_FENCE);
     // Now a work-item has an element of C, whoever summed it.
-    for (int own = me; own < wide * VEC && i < m; own += THIN) {
+    for (int at = me; at <= last; at += THIN) {
       float sum = 0.0f;
-      for (int r = 0; r < tall; ++r) sum += ((local const float*)sums)[r * wide * VEC + own];
-      const long column = left + (packed ? own : own / VEC + own % VEC * wide);
-      if (column >= n) continue;
-      const long place = (which * m + i) * n + column;
+      for (int r = 0; r < tall; ++r) sum += sums[r * wide * own + at];
+      const long column = left + at, place = (which * m + i) * n + column;
       if (splits > 1) parts[split * batch * m * n + place] = sum;
       else STORE(c, place, SCALED(sum, column));
     }
@@ -63,24 +66,30 @@ inline void few_rows(global const storage_t* a, global const right_t* b,
   }
 }
 
-// With a constant number of rows the totals stay in registers.
-#define FEW_ROWS(ROWS)                                                                          \
-  kernel void few_rows_##ROWS(global const storage_t* a, global const right_t* b,               \
-                              global const storage_t* scale, global storage_t* c,               \
-                              global float* parts, long batch, long m, long n, long k,          \
-                              long share, int tiles, int splits, int wide) {                    \
-    local vec_t sums[THIN];                                                                     \
-    few_rows(a, b, scale, c, parts, batch, m, n, k, share, tiles, splits, wide, ROWS, sums);    \
+// With constants for rows and columns the totals stay in registers.
+#define FEW_ROWS_OF(NAME, ROWS, OWN, PACKED)                                                     \
+  kernel void __attribute__((reqd_work_group_size(THIN, 1, 1))) NAME(                            \
+      global const storage_t* a, global const right_t* b, global const storage_t* scale,         \
+      global storage_t* c, global float* parts, long batch, long m, long n, long k, long share,  \
+      int tiles, int splits, int wide) {                                                         \
+    local float sums[THIN * OWN];                                                                \
+    few_rows(a, b, scale, c, parts, batch, m, n, k, share, tiles, splits, wide, ROWS, OWN,       \
+             PACKED, sums);                                                                      \
   }
+#define FEW_ROWS(ROWS)                                \
+  FEW_ROWS_OF(few_rows_##ROWS, ROWS, VEC, true)       \
+  FEW_ROWS_OF(few_rows_loose_##ROWS, ROWS, LOOSE, false)
 FEW_ROWS(1)
 FEW_ROWS(2)
 FEW_ROWS(4)
 FEW_ROWS(8)
+#ifdef PORTKERN_FLOAT32
 FEW_ROWS(16)
+#endif
 
 // The work-items of the group's first dimension go along a row of A, VEC elements each: side by side
 // where vectors may be read, else one by one in turn.
-inline void few_columns(global const storage_t* a, global const right_t* b,
+INLINE void few_columns(global const storage_t* a, global const right_t* b,
                         global const storage_t* scale, global storage_t* c, global float* parts,
                         long batch, long m, long k, long share, int splits, const int columns,
                         local float* scratch) {

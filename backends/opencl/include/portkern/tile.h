@@ -25,7 +25,7 @@ typedef float4 pack_t;
 
 #ifdef TENSOR_CORES
 // PACK elements from p + i on, of which `there` exist; zeros for the others. ALIGNED: all or none do.
-inline pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
+INLINE pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
   global const ushort* bits = (global const ushort*)p + i;
   if (aligned) return there > 0 ? *(global const uint4*)bits : (uint4)(0);
   uint word[4];
@@ -36,12 +36,12 @@ inline pack_t load_pack(global const storage_t* p, long i, long there, bool alig
   return (uint4)(word[0], word[1], word[2], word[3]);
 }
 
-inline void put_left(local word_t* as, const int bm, int row, int pack, pack_t v) {
+INLINE void put_left(local word_t* as, const int bm, int row, int pack, pack_t v) {
   *(local uint4*)(as + row * PITCH_A + pack * 4) = v;
 }
 
 // Two rows of B, of whose elements those in one column become a word.
-inline void put_right(local word_t* bs, const int bn, int pair, int pack, pack_t upper, pack_t lower) {
+INLINE void put_right(local word_t* bs, const int bn, int pair, int pack, pack_t upper, pack_t lower) {
   local uint4* to = (local uint4*)(bs + pair * PITCH_B(bn) + pack * 8);
   const uint4 even = (upper & 0xffff) | lower << 16, odd = upper >> 16 | (lower & 0xffff0000);
   to[0] = (uint4)(even.x, odd.x, even.y, odd.y);
@@ -55,7 +55,7 @@ inline void put_right(local word_t* bs, const int bn, int pair, int pack, pack_t
 #else
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 #endif
-inline void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
+INLINE void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
   float d0, d1, d2, d3;
   asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
                : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)
@@ -70,7 +70,7 @@ inline void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
 // The same by a warp that tells itself its operands, for where no NVIDIA GPU is: which work-item has
 // which elements is what PTX says of mma.m16n8k16.
 #define EXCHANGE (256 * 6)
-inline float half_of(uint word, int which) {
+INLINE float half_of(uint word, int which) {
   const ushort bits = which ? word >> 16 : word & 0xffff;
 #ifdef PORTKERN_FLOAT16
   return vload_half(0, (const half*)&bits);
@@ -78,7 +78,7 @@ inline float half_of(uint word, int which) {
   return as_float((uint)bits << 16);
 #endif
 }
-inline void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
+INLINE void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
   const int me = get_local_id(0), lane = me % 32;
   local uint* warp = exchange + (me - lane) * 6;
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -99,13 +99,13 @@ inline void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
 #endif
 
 // Where in a warp's part sum s of a work-item stands.
-inline int sum_row(int s, int lane, const int wn) { return s / (wn / 2) * 16 + s % 4 / 2 * 8 + lane / 4; }
-inline int sum_column(int s, int lane, const int wn) {
+INLINE int sum_row(int s, int lane, const int wn) { return s / (wn / 2) * 16 + s % 4 / 2 * 8 + lane / 4; }
+INLINE int sum_column(int s, int lane, const int wn) {
   return s % (wn / 2) / 4 * 8 + lane % 4 * 2 + s % 2;
 }
 #define TOGETHER 2  // sums side by side in a row
 
-inline void multiply(float* sums, local const word_t* as, local const word_t* bs, const int bm,
+INLINE void multiply(float* sums, local const word_t* as, local const word_t* bs, const int bm,
                      const int bn, const int wn, int row, int column, local uint* exchange) {
   const int lane = get_local_id(0) % 32, in_four = lane % 4, of_eight = lane / 4;
   as += (row + of_eight) * PITCH_A + in_four;
@@ -126,13 +126,13 @@ inline void multiply(float* sums, local const word_t* as, local const word_t* bs
 
 #else
 #define EXCHANGE 1
-inline pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
+INLINE pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
   if (aligned) return there > 0 ? four(p, i, true) : (float4)(0.0f);
   return (float4)(0 < there ? LOAD(p, i) : 0.0f, 1 < there ? LOAD(p, i + 1) : 0.0f,
                   2 < there ? LOAD(p, i + 2) : 0.0f, 3 < there ? LOAD(p, i + 3) : 0.0f);
 }
 
-inline void put_left(local word_t* as, const int bm, int row, int pack, pack_t v) {
+INLINE void put_left(local word_t* as, const int bm, int row, int pack, pack_t v) {
   as += pack * 4 * PITCH_A(bm) + row;
   as[0] = v.x;
   as[PITCH_A(bm)] = v.y;
@@ -140,23 +140,23 @@ inline void put_left(local word_t* as, const int bm, int row, int pack, pack_t v
   as[3 * PITCH_A(bm)] = v.w;
 }
 
-inline void put_right(local word_t* bs, const int bn, int pair, int pack, pack_t upper, pack_t lower) {
+INLINE void put_right(local word_t* bs, const int bn, int pair, int pack, pack_t upper, pack_t lower) {
   local float4* to = (local float4*)(bs + pair * 2 * PITCH_B(bn) + pack * 4);
   to[0] = upper;
   to[PITCH_B(bn) / 4] = lower;
 }
 
-inline int sum_row(int s, int lane, const int wn) {
+INLINE int sum_row(int s, int lane, const int wn) {
   return s / (wn / 2) * 16 + lane / 8 * 4 + s % (wn / 2) / (wn / 8);
 }
-inline int sum_column(int s, int lane, const int wn) {
+INLINE int sum_column(int s, int lane, const int wn) {
   return s % (wn / 8) / 4 * 32 + lane % 8 * 4 + s % 4;
 }
 #define TOGETHER 4
 
 // A work-item has 8 rows, in quads that lie 16 apart, and quads of columns that lie 32 apart:
 // neighbours read neighbouring float4 of local memory.
-inline void multiply(float* sums, local const word_t* as, local const word_t* bs, const int bm,
+INLINE void multiply(float* sums, local const word_t* as, local const word_t* bs, const int bm,
                      const int bn, const int wn, int row, int column, local uint* exchange) {
   const int lane = get_local_id(0) % 32;
   as += row + lane / 8 * 4;
