@@ -42,7 +42,7 @@ class _Call:
         lanes = min(THIN, _power(_ceil(self.k, 2 * self.program.vec)))
         tall = THIN // lanes
         groups = _ceil(self.batch * self.m, tall)
-        splits, share = _shares(self.k, groups, THIN_GROUPS, 4 * lanes * self.program.vec)
+        splits, share = parts_of(self.k, groups, THIN_GROUPS, 4 * lanes * self.program.vec)
         kernel = getattr(self.program, f"few_columns_{self.n}")
         sizes = (*_longs(self.batch, self.m, self.k, share), numpy.int32(splits))
         size = (groups * splits * lanes, tall)
@@ -58,7 +58,7 @@ class _Call:
         wide = min(wide, max(32, THIN // _power(_ceil(self.k, 8))), THIN)
         tiles = _ceil(self.n, wide * own)
         least = THIN // wide * 8
-        splits, share = _shares(self.k, self.batch * tiles, THIN_GROUPS, least)
+        splits, share = parts_of(self.k, self.batch * tiles, THIN_GROUPS, least)
         kernel = getattr(self.program, f"few_rows_{'' if packed else 'loose_'}{_power(self.m)}")
         sizes = _longs(self.batch, self.m, self.n, self.k, share)
         shape = map(numpy.int32, (tiles, splits, wide))
@@ -69,7 +69,7 @@ class _Call:
     def tiles(self):
         high, wide = self.sides()
         tiles = _ceil(self.m, high) * _ceil(self.n, wide) * self.batch
-        splits, share = _shares(self.k, tiles, TILE_GROUPS, 128)
+        splits, share = parts_of(self.k, tiles, TILE_GROUPS, 128)
         items = 256 if high == wide == 128 else 128
         kernel = getattr(self.program, f"product_{high}x{wide}")
         sizes = (*_longs(self.batch, self.m, self.n, self.k, share), numpy.int32(splits))
@@ -103,7 +103,7 @@ class _Call:
         self.program.add_parts(self.queue, (size,), (THIN,), parts, scale, c, *sizes, *shape)
 
 
-def _shares(k, groups, enough, least):
+def parts_of(k, groups, enough, least):
     """In how many parts sums of ``k`` are made so that there are enough groups, and the length of
     each: at least so much, and a multiple of 32, which every kernel's step divides."""
     wanted = max(1, min(enough // max(groups, 1), k // least))

@@ -1,80 +1,75 @@
 import numpy
 
-BM = 64  # knob: 64 128
-BN = 128  # knob: 64 128
-BK = 16  # knob: 8 16
+from portkern.backends.opencl.include.product import parts_of
+
 FILTERS = 96  # knob: 48 96
-DEPTH = 128  # knob: 64 128 256
+DEPTH_CPU = 128  # knob: 64 128 256
 ROWS = 6
+FULL = 264  # knob: 132 264 528
+THREADS = 256
 
 SOURCE = r"""
-#define ACROSS (BN / 8)
-#define ITEMS (BM / 8 * ACROSS)
-#define NOWHERE (-(1 << 29))  // a coordinate that no image has
+#ifndef PORTKERN_CPU
+#include <portkern/operands.h>
+#include <portkern/tile.h>
+#include <portkern/convolution.h>
 
-// The product of the filters, f x (c kh kw), and the windows below them, (c kh kw) x (n oh ow),
-// that no memory holds: each group gathers what its tile of BM filters and BN windows needs. A
-// work-item makes 8 x 8, in quads that lie half a tile apart.
-kernel void conv2d(global const storage_t* x, global const storage_t* weight,
-                   global const storage_t* bias, global storage_t* y, long n, long c, int h, int w,
-                   long f, int kh, int kw, int oh, int ow, int stride, int padding) {
-  local float4 filters[BK][BM / 4 + 1], windows[BK][BN / 4];
-  local int tops[BN], lefts[BN], downs[BK], rights[BK];  // of windows; of filters' elements
-  local long origins[BN], targets[BN], steps[BK];        // in x and y; from a window's corner
-  const int me = get_local_id(0), column = me % ACROSS, row = me / ACROSS;
-  const long across = (n * oh * ow + BN - 1) / BN, tile = get_group_id(0);
-  const long first = tile / across * BM, k = c * kh * kw;
-  for (int j = me; j < BN; j += ITEMS) {
-    const long e = tile % across * BN + j, image = e / (oh * (long)ow);
-    const int pixel = e - image * oh * ow, py = pixel / ow * stride - padding;
-    const int px = pixel % ow * stride - padding;
-    tops[j] = image < n ? py : NOWHERE;
-    lefts[j] = px;
-    origins[j] = image * c * h * w + py * (long)w + px;
-    targets[j] = image < n ? image * f * oh * ow + pixel : -1;
-  }
-  float4 sums[8][2];
-  for (int i = 0; i < 8; ++i) sums[i][0] = sums[i][1] = 0.0f;
-  for (long p = 0; p < k; p += BK) {
-    for (int q = me; q < BK; q += ITEMS) {
-      const int channel = (p + q) / (kh * kw), tap = (p + q) % (kh * kw);
-      downs[q] = p + q < k ? tap / kw : NOWHERE;
-      rights[q] = tap % kw;
-      steps[q] = ((long)channel * h + tap / kw) * w + tap % kw;
-    }
-    for (int e = me; e < BM * BK; e += ITEMS) {
-      const int i = e / BK, q = e % BK;
-      const bool real = first + i < f && p + q < k;
-      ((local float*)filters[q])[i] = real ? LOAD(weight, (first + i) * k + p + q) : 0.0f;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int e = me; e < BK * BN; e += ITEMS) {
-      const int q = e / BN, j = e % BN, iy = tops[j] + downs[q], ix = lefts[j] + rights[q];
-      const bool inside = iy >= 0 && iy < h && ix >= 0 && ix < w;
-      ((local float*)windows[q])[j] = inside ? LOAD(x, origins[j] + steps[q]) : 0.0f;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int q = 0; q < BK; ++q) {
-      float a[8];
-      vstore8((float8)(filters[q][row], filters[q][row + BM / 8]), 0, a);
-      for (int i = 0; i < 8; ++i) {
-        sums[i][0] = fma(a[i], windows[q][column], sums[i][0]);
-        sums[i][1] = fma(a[i], windows[q][column + ACROSS], sums[i][1]);
-      }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  for (int i = 0; i < 8; ++i) {
-    const long filter = first + row * 4 + i % 4 + i / 4 * (BM / 2);
-    if (filter >= f) continue;
-    float out[8];
-    vstore8((float8)(sums[i][0], sums[i][1]), 0, out);
-    for (int j = 0; j < 8; ++j) {
-      const long to = targets[column * 4 + j % 4 + j / 4 * (BN / 2)];
-      if (to >= 0) STORE(y, to + filter * oh * ow, out[j] + LOAD(bias, filter));
-    }
+// Few tiles share the depth: a group takes `share` of it and leaves its part in `parts`.
+INLINE void conv2d(global const storage_t* x, global const storage_t* weight,
+                   global const storage_t* bias, global storage_t* y, global float* parts, shape_t s,
+                   int share, int splits, const int bm, const int bn, const int wn,
+                   local long* targets, local word_t* memory, local int4* taps,
+                   local uint* exchange) {
+  const int me = get_local_id(0), lane = me % 32, k = s.c * s.kh * s.kw;
+  const long plane = s.oh * (long)s.ow, across = (s.n * plane + bn - 1) / bn;
+  const long group = get_group_id(0), split = group % splits, tile = group / splits;
+  const long first = tile / across * bm, e = tile % across * bn + me % bn, image = e / plane;
+  const int pixel = e - image * plane, from = split * share;
+  if (me < bn) targets[me] = image < s.n ? image * s.f * plane + pixel : -1;
+  const corner_t corner = corner_of(x, s, image, pixel / s.ow, pixel % s.ow, image < s.n);
+  float sums[64];
+  convolve(sums, corner, weight, s, first, from, min(k, from + share), bm, bn, wn, memory, taps,
+           exchange);
+  const int row = me / 32 / (bn / wn) * 32, column = me / 32 % (bn / wn) * wn;
+  UNROLL for (int i = 0; i < wn; ++i) {
+    const long filter = first + row + sum_row(i, lane, wn);
+    const long to = targets[column + sum_column(i, lane, wn)];
+    if (filter >= s.f || to < 0) continue;
+    if (splits > 1) parts[split * s.n * s.f * plane + to + filter * plane] = sums[i];
+    else STORE(y, to + filter * plane, sums[i] + LOAD(bias, filter));
   }
 }
+
+// With constant sides the sums stay in registers.
+#define CONV2D(BM, BN, WN)                                                                         \
+  kernel void __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) conv2d_##BM##x##BN(        \
+      global const storage_t* x, global const storage_t* weight, global const storage_t* bias,     \
+      global storage_t* y, global float* parts, long n, long c, int h, int w, long f, int kh,      \
+      int kw, int oh, int ow, int stride, int padding, int share, int splits) {                    \
+    const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};                            \
+    local word_t memory[2 * (WORDS_A(BM) + WORDS_B(BN))] __attribute__((aligned(16)));             \
+    local int4 taps[2 * DEPTH];                                                                    \
+    local long targets[BN];                                                                        \
+    local uint exchange[EXCHANGE];                                                                 \
+    conv2d(x, weight, bias, y, parts, s, share, splits, BM, BN, WN, targets, memory, taps,         \
+           exchange);                                                                              \
+  }
+CONV2D(128, 128, 64)
+CONV2D(64, 128, 64)
+CONV2D(32, 128, 32)
+CONV2D(64, 64, 32)
+
+// What several groups summed of each element of y.
+kernel void conv2d_add(global const float* parts, global const storage_t* bias,
+                       global storage_t* y, long count, long plane, long f, int splits) {
+  const long i = get_global_id(0);
+  if (i >= count) return;
+  float total = 0.0f;
+#pragma unroll 8
+  for (int s = 0; s < splits; ++s) total += parts[s * count + i];
+  STORE(y, i, total + LOAD(bias, i / plane % f));
+}
+#endif
 
 #ifdef PORTKERN_CPU
 // The elements at column `left` of a line of x and each `stride` after it; 0 outside of it.
@@ -91,16 +86,16 @@ inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
 }
 
 // Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
+// right of it, two vectors of them: DEPTH_CPU elements of the windows at a time are gathered for all
 // filters, ROWS of which are then in registers.
 inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
                      long c, int h, int w, int kh, int kw, int top, int left, int stride,
                      vec_t (*sums)[2]) {
   const long k = c * kh * kw;
-  vec_t windows[DEPTH][2];
+  vec_t windows[DEPTH_CPU][2];
   int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH) {
-    const int depth = k - p < DEPTH ? k - p : DEPTH;
+  for (long p = 0; p < k; p += DEPTH_CPU) {
+    const int depth = k - p < DEPTH_CPU ? k - p : DEPTH_CPU;
     for (int q = 0; q < depth; ++q) {
       const bool inside = top + r >= 0 && top + r < h;
       global const storage_t* line = image + (top + r) * (long)w;
@@ -159,15 +154,38 @@ kernel void conv2d_cpu(global const storage_t* x, global const storage_t* weight
 
 
 def conv2d(queue, program, x, weight, bias, y, *, n, c, h, w, f, kh, kw, oh, ow, stride, padding):
-    if n * f * oh * ow == 0:
+    count = n * f * oh * ow
+    if count == 0:
         return
     small = numpy.int32
     sizes = (n, c, small(h), small(w), f, small(kh), small(kw), small(oh), small(ow))
-    arguments = (x, weight, bias, y, *sizes, small(stride), small(padding))
+    sizes = (*sizes, small(stride), small(padding))
     if program.cpu:
         size = (-(-ow // (2 * program.vec)), oh, n * -(-f // FILTERS))
-        program.conv2d_cpu(queue, size, (1, 1, 1), *arguments)
-    else:
-        items = (BM // 8) * (BN // 8)
-        tiles = -(-(n * oh * ow) // BN) * -(-f // BM)
-        program.conv2d(queue, (tiles * items,), (items,), *arguments)
+        program.conv2d_cpu(queue, size, (1, 1, 1), x, weight, bias, y, *sizes)
+        return
+    if max(c * h * w, c * kh * kw) >= 1 << 31:
+        raise ValueError(f"conv2d: got an image of {c} x {h} x {w}, expected below 2^31 elements")
+    high, wide, items, tiles = tile_of(int(f), int(n * oh * ow), FULL)
+    splits, share = parts_of(int(c * kh * kw), tiles, FULL, 128)
+    parts = program.scratch(4 * splits * int(count)) if splits > 1 else y
+    shares = map(numpy.int32, (share, splits))
+    kernel = getattr(program, f"conv2d_{high}x{wide}")
+    size = (tiles * splits * items,)
+    kernel(queue, size, (items,), x, weight, bias, y, parts, *sizes, *shares)
+    if splits > 1:
+        size = (-(-count // THREADS) * THREADS,)
+        last = (parts, bias, y, count, oh * ow, f, small(splits))
+        program.conv2d_add(queue, size, (THREADS,), *last)
+
+
+def tile_of(filters, windows, full):
+    """Sides of a tile, its work-items, and how many tiles there are: the largest of which there are
+    enough, as windows are gathered anew for each tile of filters."""
+    for high, wide, items in ((128, 128, 256), (64, 128, 128), (64, 64, 128)):
+        tiles = -(-filters // high) * -(-windows // wide)
+        if filters > high // 2 and 2 * tiles >= full:
+            return high, wide, items, tiles
+    if filters > 32:
+        return high, wide, items, tiles
+    return 32, 128, 128, -(-filters // 32) * -(-windows // 128)
