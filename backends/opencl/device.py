@@ -168,7 +168,8 @@ def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
 class Program:
     """The compiled SOURCE: ``program.name(queue, global_size, local_size, *arguments)``.
 
-    ``cpu`` and ``vec`` are PORTKERN_CPU and VEC of the harness.
+    ``cpu`` and ``vec`` are PORTKERN_CPU and VEC of the harness. ``tensor_cores``: whether elements
+    have 16 bits and ``portkern/tile.h`` multiplies them on such.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class Program:
         self._device = device
         self._scratch: pyopencl.Buffer | None = None
         self.cpu = device.cpu
+        self.tensor_cores = "PORTKERN_TENSOR_CORES" in macros and dtype != "float32"
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
         options += [f"-D{name}={value}" for name, value in macros.items()]

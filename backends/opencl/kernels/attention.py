@@ -1,17 +1,25 @@
 import numpy
 
-DEPTH = 16  # knob: 8 16
+SLICE = 16  # knob: 8 16
 KEYS = 16  # knob: 8 16 32
 
 SOURCE = r"""
-#define SIDE 64     // queries of a group, and keys of a block
+#ifndef PORTKERN_CPU
+#include <portkern/operands.h>
+#include <portkern/tile.h>
+#endif
+#ifdef TENSOR_CORES
+#include <portkern/attention.h>
+#endif
+
 #define MOST 256    // elements of a head
+#define SIDE 64     // queries of a group, and keys of a block
 #define STRIDE 17   // float4 of a line of 64 elements, and one to put columns in different banks
 
 // A group of 16 x 16 work-items goes through the keys in blocks; a work-item has the scores of 4
 // queries and 4 keys, and 4 * parts columns of the 4 queries' sums. The running maxima are known to
 // all 16 work-items of a query, the sums of weights are theirs until the end.
-inline void attend(global const storage_t* q, global const storage_t* k, global const storage_t* v,
+static inline void attend(global const storage_t* q, global const storage_t* k, global const storage_t* v,
                    global storage_t* y, long length, int dim, const int parts,
                    local float4* slice, local float4* weights) {
   const int me = get_local_id(0), tx = me % 16, ty = me / 16;
@@ -30,20 +38,20 @@ inline void attend(global const storage_t* q, global const storage_t* k, global 
   for (long key = 0; key < min(first + SIDE, length); key += SIDE) {
     float4 scores[4];
     for (int i = 0; i < 4; ++i) scores[i] = 0.0f;
-    for (int d = 0; d < dim; d += DEPTH) {
-      for (int e = me; e < DEPTH * SIDE; e += 256) {
-        const int r = e / DEPTH, p = e % DEPTH;
+    for (int d = 0; d < dim; d += SLICE) {
+      for (int e = me; e < SLICE * SIDE; e += 256) {
+        const int r = e / SLICE, p = e % SLICE;
         const long i = head + (first + r) * dim + d + p, j = head + (key + r) * dim + d + p;
         const bool real = d + p < dim;
         elements[p * STRIDE * 4 + r] = real && first + r < length ? LOAD(q, i) * scale : 0.0f;
-        elements[(DEPTH + p) * STRIDE * 4 + r] = real && key + r < length ? LOAD(k, j) : 0.0f;
+        elements[(SLICE + p) * STRIDE * 4 + r] = real && key + r < length ? LOAD(k, j) : 0.0f;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (int p = 0; p < DEPTH; ++p) {
+      for (int p = 0; p < SLICE; ++p) {
         float a[4];
         vstore4(slice[p * STRIDE + ty], 0, a);
         for (int i = 0; i < 4; ++i)
-          scores[i] = fma(a[i], slice[(DEPTH + p) * STRIDE + tx], scores[i]);
+          scores[i] = fma(a[i], slice[(SLICE + p) * STRIDE + tx], scores[i]);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -69,14 +77,14 @@ inline void attend(global const storage_t* q, global const storage_t* k, global 
     to[2 * STRIDE] = (float4)(powers[0].z, powers[1].z, powers[2].z, powers[3].z);
     to[3 * STRIDE] = (float4)(powers[0].w, powers[1].w, powers[2].w, powers[3].w);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int s = 0; s < SIDE; s += 2 * DEPTH / parts) {
-      for (int e = me; e < 2 * DEPTH * 64; e += 256) {
+    for (int s = 0; s < SIDE; s += 2 * SLICE / parts) {
+      for (int e = me; e < 2 * SLICE * 64; e += 256) {
         const int r = e / (parts * 64), d = e % (parts * 64);
         const bool real = key + s + r < length && d < dim;
         elements[e] = real ? LOAD(v, head + (key + s + r) * dim + d) : 0.0f;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (int r = 0; r < 2 * DEPTH / parts; ++r) {
+      for (int r = 0; r < 2 * SLICE / parts; ++r) {
         float a[4];
         vstore4(weights[(s + r) * STRIDE + ty], 0, a);
         for (int i = 0; i < 4; ++i)
@@ -107,7 +115,7 @@ inline void attend(global const storage_t* q, global const storage_t* k, global 
 #define KERNEL(NAME, PARTS)                                                                \
   kernel void NAME(global const storage_t* q, global const storage_t* k,                   \
                    global const storage_t* v, global storage_t* y, long length, int dim) { \
-    local float4 slice[2 * DEPTH * STRIDE], weights[SIDE * STRIDE];                        \
+    local float4 slice[2 * SLICE * STRIDE], weights[SIDE * STRIDE];                        \
     attend(q, k, v, y, length, dim, PARTS, slice, weights);                                \
   }
 KERNEL(attention_64, 1)
@@ -208,6 +216,11 @@ def attention(queue, program, q, k, v, y, *, batch, heads, length, dim):
     arguments = (q, k, v, y, length, numpy.int32(dim))
     if program.cpu:
         program.attention_cpu(queue, (batch * heads * -(-length // 4),), (1,), *arguments)
+        return
+    fast = [columns for columns in (32, 48, 64, 80, 96, 128) if dim <= columns]
+    if program.tensor_cores and fast:
+        kernel = getattr(program, f"fast_{fast[0]}")
+        kernel(queue, (batch * heads * -(-length // 64) * 128,), (128,), *arguments)
         return
     if dim <= 64:
         kernel = program.attention_64

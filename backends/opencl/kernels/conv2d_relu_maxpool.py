@@ -1,94 +1,78 @@
 import numpy
 
-BM = 32  # knob: 16 32
-BN = 128  # knob: 64 128
-BK = 16  # knob: 8 16
+BN = 128
 FILTERS = 96  # knob: 48 96
-DEPTH = 128  # knob: 64 128 256
+DEPTH_CPU = 128  # knob: 64 128 256
 ROWS = 6
 
 SOURCE = r"""
-#define ACROSS (BN / 8)
-#define ITEMS (BM / 4 * ACROSS)
-#define NOWHERE (-(1 << 29))  // a coordinate that no image has
+#ifndef PORTKERN_CPU
+#include <portkern/operands.h>
+#include <portkern/tile.h>
+#include <portkern/convolution.h>
 
-// The convolution is a product of the filters, f x (c kh kw), and the windows below them. A group
-// makes it for BM filters and all that `ph` x `pw` pools read, BN elements at a time (once, unless
-// pools are large), a work-item 4 x 8 of them; then it takes the maxima from local memory.
-kernel void conv2d_relu_maxpool(global const storage_t* x, global const storage_t* weight,
-                                global const storage_t* bias, global storage_t* y, long n, long c,
-                                int h, int w, long f, int kh, int kw, int oh, int ow, int stride,
-                                int padding, int pool, int pool_stride, int ph, int pw) {
-  local float4 filters[BK][BM / 4 + 1], windows[BK][BN / 4], tile[BM][BN / 4];
-  local int tops[BN], lefts[BN], downs[BK], rights[BK];  // of windows; of filters' elements
-  local long origins[BN], steps[BK];                     // from a plane; from a window's corner
-  const int me = get_local_id(0), column = me % ACROSS, row = me / ACROSS;
-  const long across = (ow + pw - 1) / pw, down = (oh + ph - 1) / ph, group = get_group_id(0);
+// A group makes the convolution for bm filters and all that `ph` x `pw` pools read, BN windows at a
+// time (once, unless pools are large); then it takes the maxima from local memory.
+INLINE void pooled(global const storage_t* x, global const storage_t* weight,
+                   global const storage_t* bias, global storage_t* y, shape_t s, int pool,
+                   int pool_stride, int ph, int pw, const int bm, const int wn,
+                   local word_t* memory, local float* results, local int4* taps,
+                   local uint* exchange) {
+  const int me = get_local_id(0), lane = me % 32, items = bm * BN / wn, k = s.c * s.kh * s.kw;
+  const int warp_row = me / 32 / (BN / wn) * 32, warp_column = me / 32 % (BN / wn) * wn;
+  const long across = (s.ow + pw - 1) / pw, down = (s.oh + ph - 1) / ph, group = get_group_id(0);
   const int pool_left = group % across * pw, pool_top = group / across % down * ph;
-  const long image = group / across / down % n, first = group / across / down / n * BM;
-  const long k = c * kh * kw;
+  const long image = group / across / down % s.n, first = group / across / down / s.n * bm;
   const int width = (pw - 1) * pool_stride + pool, height = (ph - 1) * pool_stride + pool;
   for (int base = 0; base < width * height; base += BN) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int j = me; j < BN; j += ITEMS) {
-      const int cy = pool_top * pool_stride + (base + j) / width;
-      const int cx = pool_left * pool_stride + (base + j) % width;
-      tops[j] = base + j < width * height ? cy * stride - padding : NOWHERE;
-      lefts[j] = cx * stride - padding;
-      origins[j] = image * c * h * w + (cy * (long)stride - padding) * w + lefts[j];
-    }
-    float4 sums[4][2];
-    for (int i = 0; i < 4; ++i) sums[i][0] = sums[i][1] = 0.0f;
-    for (long p = 0; p < k; p += BK) {
-      for (int q = me; q < BK; q += ITEMS) {
-        const int channel = (p + q) / (kh * kw), tap = (p + q) % (kh * kw);
-        downs[q] = p + q < k ? tap / kw : NOWHERE;
-        rights[q] = tap % kw;
-        steps[q] = ((long)channel * h + tap / kw) * w + tap % kw;
-      }
-      for (int e = me; e < BM * BK; e += ITEMS) {
-        const int i = e / BK, q = e % BK;
-        const bool real = first + i < f && p + q < k;
-        ((local float*)filters[q])[i] = real ? LOAD(weight, (first + i) * k + p + q) : 0.0f;
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);
-      for (int e = me; e < BK * BN; e += ITEMS) {
-        const int q = e / BN, j = e % BN, iy = tops[j] + downs[q], ix = lefts[j] + rights[q];
-        const bool inside = iy >= 0 && iy < h && ix >= 0 && ix < w;
-        ((local float*)windows[q])[j] = inside ? LOAD(x, origins[j] + steps[q]) : 0.0f;
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);
-      for (int q = 0; q < BK; ++q) {
-        float a[4];
-        vstore4(filters[q][row], 0, a);
-        for (int i = 0; i < 4; ++i) {
-          sums[i][0] = fma(a[i], windows[q][column], sums[i][0]);
-          sums[i][1] = fma(a[i], windows[q][column + ACROSS], sums[i][1]);
-        }
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    for (int i = 0; i < 4; ++i) {
-      const float b = LOAD(bias, min(first + row * 4 + i, f - 1));
-      tile[row * 4 + i][column] = sums[i][0] + b;
-      tile[row * 4 + i][column + ACROSS] = sums[i][1] + b;
+    const int j = base + me % BN;
+    const corner_t corner =
+        corner_of(x, s, image, pool_top * pool_stride + j / width,
+                  pool_left * pool_stride + j % width, j < width * height);
+    float sums[64];
+    convolve(sums, corner, weight, s, first, 0, k, bm, BN, wn, memory, taps, exchange);
+    UNROLL for (int i = 0; i < wn; ++i) {
+      const int filter = warp_row + sum_row(i, lane, wn);
+      const int column = warp_column + sum_column(i, lane, wn);
+      results[filter * BN + column] = sums[i] + LOAD(bias, min(first + filter, s.f - 1));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int e = me; e < BM * ph * pw; e += ITEMS) {
+    for (int e = me; e < bm * ph * pw; e += items) {
       const int i = e / (ph * pw), py = e % (ph * pw) / pw, px = e % pw;
       const int oy = pool_top + py, ox = pool_left + px;
-      if (first + i >= f || oy >= oh || ox >= ow) continue;
-      const long to = (((image * f) + first + i) * oh + oy) * ow + ox;
+      if (first + i >= s.f || oy >= s.oh || ox >= s.ow) continue;
+      const long to = (((image * s.f) + first + i) * s.oh + oy) * s.ow + ox;
       float most = base == 0 ? 0.0f : LOAD(y, to);  // rounding keeps the order
       for (int r = 0; r < pool; ++r)
-        for (int s = 0; s < pool; ++s) {
-          const int j = (py * pool_stride + r) * width + px * pool_stride + s - base;
-          if (j >= 0 && j < BN) most = fmax(most, ((local const float*)tile[i])[j]);
+        for (int q = 0; q < pool; ++q) {
+          const int at = (py * pool_stride + r) * width + px * pool_stride + q - base;
+          const float v = at >= 0 && at < BN ? results[i * BN + at] : most;
+          most = v > most || v != v ? v : most;  // a NaN is the largest
         }
       STORE(y, to, most);
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
 }
+
+// The results take the place of the tiles, of which each word has as many bytes. With constant sides the sums stay in registers.
+#define TILES(BM) (2 * (WORDS_A(BM) + WORDS_B(BN)))
+#define WORDS(BM) (TILES(BM) > BM * BN ? TILES(BM) : BM * BN)
+#define POOLED(BM, WN)                                                                           \
+  kernel void __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) pooled_##BM(             \
+      global const storage_t* x, global const storage_t* weight, global const storage_t* bias,   \
+      global storage_t* y, long n, long c, int h, int w, long f, int kh, int kw, int oh, int ow, \
+      int stride, int padding, int pool, int pool_stride, int ph, int pw) {                      \
+    const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};                          \
+    local word_t memory[WORDS(BM)] __attribute__((aligned(16)));                                 \
+    local int4 taps[2 * DEPTH];                                                                  \
+    local uint exchange[EXCHANGE];                                                               \
+    pooled(x, weight, bias, y, s, pool, pool_stride, ph, pw, BM, WN, memory,                     \
+           (local float*)memory, taps, exchange);                                                \
+  }
+POOLED(32, 32)
+POOLED(64, 64)
+#endif
 
 #ifdef PORTKERN_CPU
 // The elements at column `left` of a line of x and each `stride` after it; 0 outside of it.
@@ -105,16 +89,16 @@ inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
 }
 
 // Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
+// right of it, two vectors of them: DEPTH_CPU elements of the windows at a time are gathered for all
 // filters, ROWS of which are then in registers.
 inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
                      long c, int h, int w, int kh, int kw, int top, int left, int stride,
                      vec_t (*sums)[2]) {
   const long k = c * kh * kw;
-  vec_t windows[DEPTH][2];
+  vec_t windows[DEPTH_CPU][2];
   int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH) {
-    const int depth = k - p < DEPTH ? k - p : DEPTH;
+  for (long p = 0; p < k; p += DEPTH_CPU) {
+    const int depth = k - p < DEPTH_CPU ? k - p : DEPTH_CPU;
     for (int q = 0; q < depth; ++q) {
       const bool inside = top + r >= 0 && top + r < h;
       global const storage_t* line = image + (top + r) * (long)w;
@@ -220,10 +204,13 @@ def conv2d_relu_maxpool(
         size = (-(-ow // pw), oh, n * -(-f // FILTERS))
         program.conv2d_relu_maxpool_cpu(queue, size, (1, 1, 1), *arguments, pw)
         return
+    if max(c * h * w, c * kh * kw) >= 1 << 31:
+        raise ValueError(f"Got an image of {c} x {h} x {w}, expected below 2^31 elements")
     # As many pools side by side as a square of BN elements has, and as many below as then fit.
     pw = min(ow, max(1, (int(BN**0.5) - window) // pool_stride + 1))
     ph = min(oh, max(1, (BN // ((pw - 1) * pool_stride + window) - window) // pool_stride + 1))
-    groups = -(-ow // pw) * -(-oh // ph) * n * -(-f // BM)
-    items = (BM // 4) * (BN // 8)
+    high = 32 if f <= 32 else 64
+    groups = -(-ow // pw) * -(-oh // ph) * n * -(-f // high)
     pools = map(numpy.int32, (ph, pw))
-    program.conv2d_relu_maxpool(queue, (groups * items,), (items,), *arguments, *pools)
+    kernel = getattr(program, f"pooled_{high}")
+    kernel(queue, (groups * 128,), (128,), *arguments, *pools)

@@ -73,7 +73,8 @@ INLINE void mma(float* c, uint4 a, uint2 b, local uint* exchange) {
 INLINE float half_of(uint word, int which) {
   const ushort bits = which ? word >> 16 : word & 0xffff;
 #ifdef PORTKERN_FLOAT16
-  return vload_half(0, (const half*)&bits);
+  const uchar bytes[2] __attribute__((aligned(2))) = {bits & 0xff, bits >> 8};  // may be seen as any
+  return vload_half(0, (const half*)bytes);
 #else
   return as_float((uint)bits << 16);
 #endif
