@@ -1,25 +1,25 @@
 import numpy
 
-SLICE = 16  # knob: 8 16
+SLICE = 32  # knob: 16 32
 KEYS = 16  # knob: 8 16 32
 
 SOURCE = r"""
+#define MOST 256  // elements of a head
+
 #ifndef PORTKERN_CPU
 #include <portkern/operands.h>
 #include <portkern/tile.h>
-#endif
 #ifdef TENSOR_CORES
 #include <portkern/attention.h>
 #endif
 
-#define MOST 256    // elements of a head
 #define SIDE 64     // queries of a group, and keys of a block
 #define STRIDE 17   // float4 of a line of 64 elements, and one to put columns in different banks
 
 // A group of 16 x 16 work-items goes through the keys in blocks; a work-item has the scores of 4
 // queries and 4 keys, and 4 * parts columns of the 4 queries' sums. The running maxima are known to
 // all 16 work-items of a query, the sums of weights are theirs until the end.
-static inline void attend(global const storage_t* q, global const storage_t* k, global const storage_t* v,
+INLINE void attend(global const storage_t* q, global const storage_t* k, global const storage_t* v,
                    global storage_t* y, long length, int dim, const int parts,
                    local float4* slice, local float4* weights) {
   const int me = get_local_id(0), tx = me % 16, ty = me / 16;
@@ -27,48 +27,53 @@ static inline void attend(global const storage_t* q, global const storage_t* k, 
   const long first = (blocks - 1 - group % blocks) * SIDE;  // the longest first
   const long head = group / blocks * length * dim;
   const float scale = 1.0f / sqrt((float)dim);
+  const bool packed = dim % 4 == 0;
   local float* elements = (local float*)slice;
   float tops[4], totals[4];
   float4 sums[4][MOST / 64];
-  for (int i = 0; i < 4; ++i) {
+  UNROLL for (int i = 0; i < 4; ++i) {
     tops[i] = -FLT_MAX;  // the difference of two infinities would be NaN
     totals[i] = 0.0f;
-    for (int j = 0; j < parts; ++j) sums[i][j] = 0.0f;
+    UNROLL for (int j = 0; j < parts; ++j) sums[i][j] = 0.0f;
   }
   for (long key = 0; key < min(first + SIDE, length); key += SIDE) {
     float4 scores[4];
-    for (int i = 0; i < 4; ++i) scores[i] = 0.0f;
+    UNROLL for (int i = 0; i < 4; ++i) scores[i] = 0.0f;
     for (int d = 0; d < dim; d += SLICE) {
-      for (int e = me; e < SLICE * SIDE; e += 256) {
-        const int r = e / SLICE, p = e % SLICE;
+      UNROLL for (int e = me; e < SLICE / 4 * SIDE; e += 256) {
+        const int r = e / (SLICE / 4), p = e % (SLICE / 4) * 4, there = dim - d - p;
         const long i = head + (first + r) * dim + d + p, j = head + (key + r) * dim + d + p;
-        const bool real = d + p < dim;
-        elements[p * STRIDE * 4 + r] = real && first + r < length ? LOAD(q, i) * scale : 0.0f;
-        elements[(SLICE + p) * STRIDE * 4 + r] = real && key + r < length ? LOAD(k, j) : 0.0f;
+        const float4 query = four_of(q, i, first + r < length ? there : 0, packed) * scale;
+        const float4 other = four_of(k, j, key + r < length ? there : 0, packed);
+        UNROLL for (int u = 0; u < 4; ++u) {
+          elements[(p + u) * STRIDE * 4 + r] = ((const float*)&query)[u];
+          elements[(SLICE + p + u) * STRIDE * 4 + r] = ((const float*)&other)[u];
+        }
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (int p = 0; p < SLICE; ++p) {
+#pragma unroll 8
+      for (int p = 0; p < min(SLICE, dim - d); ++p) {
         float a[4];
         vstore4(slice[p * STRIDE + ty], 0, a);
-        for (int i = 0; i < 4; ++i)
+        UNROLL for (int i = 0; i < 4; ++i)
           scores[i] = fma(a[i], slice[(SLICE + p) * STRIDE + tx], scores[i]);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
     }
     const int4 last = convert_int4(key + tx * 4 + (long4)(0, 1, 2, 3) - first - ty * 4);
-    for (int i = 0; i < 4; ++i) {
+    UNROLL for (int i = 0; i < 4; ++i) {
       scores[i] = last > i ? (float4)(-INFINITY) : scores[i];
       elements[(ty * 4 + i) * 16 + tx] = max4(scores[i]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float4 powers[4];
-    for (int i = 0; i < 4; ++i) {
+    UNROLL for (int i = 0; i < 4; ++i) {
       float top = tops[i];
-      for (int j = 0; j < 4; ++j) top = fmax(top, max4(slice[(ty * 4 + i) * 4 + j]));
+      UNROLL for (int j = 0; j < 4; ++j) top = fmax(top, max4(slice[(ty * 4 + i) * 4 + j]));
       const float shrink = exp(tops[i] - top);
       powers[i] = exp(scores[i] - top);
       totals[i] = totals[i] * shrink + sum4(powers[i]);
-      for (int j = 0; j < parts; ++j) sums[i][j] *= shrink;
+      UNROLL for (int j = 0; j < parts; ++j) sums[i][j] *= shrink;
       tops[i] = top;
     }
     local float4* to = weights + tx * 4 * STRIDE + ty;
@@ -78,32 +83,33 @@ static inline void attend(global const storage_t* q, global const storage_t* k, 
     to[3 * STRIDE] = (float4)(powers[0].w, powers[1].w, powers[2].w, powers[3].w);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int s = 0; s < SIDE; s += 2 * SLICE / parts) {
-      for (int e = me; e < 2 * SLICE * 64; e += 256) {
-        const int r = e / (parts * 64), d = e % (parts * 64);
-        const bool real = key + s + r < length && d < dim;
-        elements[e] = real ? LOAD(v, head + (key + s + r) * dim + d) : 0.0f;
+      UNROLL for (int e = me; e < 2 * SLICE * 16; e += 256) {
+        const int r = e / (parts * 16), d = e % (parts * 16) * 4;
+        const int there = key + s + r < length ? dim - d : 0;
+        slice[e] = four_of(v, head + (key + s + r) * dim + d, there, packed);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 8
       for (int r = 0; r < 2 * SLICE / parts; ++r) {
         float a[4];
         vstore4(weights[(s + r) * STRIDE + ty], 0, a);
-        for (int i = 0; i < 4; ++i)
-          for (int j = 0; j < parts; ++j)
+        UNROLL for (int i = 0; i < 4; ++i)
+          UNROLL for (int j = 0; j < parts; ++j)
             sums[i][j] = fma(a[i], slice[(r * parts + j) * 16 + tx], sums[i][j]);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
     }
   }
-  for (int i = 0; i < 4; ++i) elements[(ty * 4 + i) * 16 + tx] = totals[i];
+  UNROLL for (int i = 0; i < 4; ++i) elements[(ty * 4 + i) * 16 + tx] = totals[i];
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int i = 0; i < 4; ++i) {
+  UNROLL for (int i = 0; i < 4; ++i) {
     float total = 0.0f;
-    for (int j = 0; j < 4; ++j) total += sum4(slice[(ty * 4 + i) * 4 + j]);
+    UNROLL for (int j = 0; j < 4; ++j) total += sum4(slice[(ty * 4 + i) * 4 + j]);
     const long query = first + ty * 4 + i;
-    for (int j = 0; j < parts; ++j) {
+    UNROLL for (int j = 0; j < parts; ++j) {
       float out[4];
       vstore4(sums[i][j] / total, 0, out);
-      for (int p = 0; p < 4; ++p) {
+      UNROLL for (int p = 0; p < 4; ++p) {
         const int d = j * 64 + tx * 4 + p;
         if (query < length && d < dim) STORE(y, head + query * dim + d, out[p]);
       }
@@ -122,7 +128,7 @@ KERNEL(attention_64, 1)
 KERNEL(attention_128, 2)
 KERNEL(attention_256, 4)
 
-#ifdef PORTKERN_CPU
+#else
 #define ROWS 4
 #define SCORE(i, j) ((float*)weights[i])[j]
 

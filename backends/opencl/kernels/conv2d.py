@@ -3,7 +3,7 @@ import numpy
 from portkern.backends.opencl.include.product import parts_of
 
 FILTERS = 96  # knob: 48 96
-DEPTH_CPU = 128  # knob: 64 128 256
+DEPTH = 128  # knob: 64 128 256
 ROWS = 6
 FULL = 264  # knob: 132 264 528
 THREADS = 256
@@ -16,8 +16,8 @@ SOURCE = r"""
 
 // Few tiles share the depth: a group takes `share` of it and leaves its part in `parts`.
 INLINE void conv2d(global const storage_t* x, global const storage_t* weight,
-                   global const storage_t* bias, global storage_t* y, global float* parts, shape_t s,
-                   int share, int splits, const int bm, const int bn, const int wn,
+                   global const storage_t* bias, global storage_t* y, global float* parts,
+                   shape_t s, int share, int splits, const int bm, const int bn, const int wn,
                    local long* targets, local word_t* memory, local int4* taps,
                    local uint* exchange) {
   const int me = get_local_id(0), lane = me % 32, k = s.c * s.kh * s.kw;
@@ -48,7 +48,7 @@ INLINE void conv2d(global const storage_t* x, global const storage_t* weight,
       int kw, int oh, int ow, int stride, int padding, int share, int splits) {                    \
     const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};                            \
     local word_t memory[2 * (WORDS_A(BM) + WORDS_B(BN))] __attribute__((aligned(16)));             \
-    local int4 taps[2 * DEPTH];                                                                    \
+    local int4 taps[2 * STEP];                                                                    \
     local long targets[BN];                                                                        \
     local uint exchange[EXCHANGE];                                                                 \
     conv2d(x, weight, bias, y, parts, s, share, splits, BM, BN, WN, targets, memory, taps,         \
@@ -86,16 +86,16 @@ inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
 }
 
 // Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH_CPU elements of the windows at a time are gathered for all
+// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
 // filters, ROWS of which are then in registers.
 inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
                      long c, int h, int w, int kh, int kw, int top, int left, int stride,
                      vec_t (*sums)[2]) {
   const long k = c * kh * kw;
-  vec_t windows[DEPTH_CPU][2];
+  vec_t windows[DEPTH][2];
   int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH_CPU) {
-    const int depth = k - p < DEPTH_CPU ? k - p : DEPTH_CPU;
+  for (long p = 0; p < k; p += DEPTH) {
+    const int depth = k - p < DEPTH ? k - p : DEPTH;
     for (int q = 0; q < depth; ++q) {
       const bool inside = top + r >= 0 && top + r < h;
       global const storage_t* line = image + (top + r) * (long)w;

@@ -2,7 +2,7 @@ import numpy
 
 BN = 128
 FILTERS = 96  # knob: 48 96
-DEPTH_CPU = 128  # knob: 64 128 256
+DEPTH = 128  # knob: 64 128 256
 ROWS = 6
 
 SOURCE = r"""
@@ -55,7 +55,8 @@ INLINE void pooled(global const storage_t* x, global const storage_t* weight,
   }
 }
 
-// The results take the place of the tiles, of which each word has as many bytes. With constant sides the sums stay in registers.
+// The results take the place of the tiles, of which each word has as many bytes. With constant
+// sides the sums stay in registers.
 #define TILES(BM) (2 * (WORDS_A(BM) + WORDS_B(BN)))
 #define WORDS(BM) (TILES(BM) > BM * BN ? TILES(BM) : BM * BN)
 #define POOLED(BM, WN)                                                                           \
@@ -65,7 +66,7 @@ INLINE void pooled(global const storage_t* x, global const storage_t* weight,
       int stride, int padding, int pool, int pool_stride, int ph, int pw) {                      \
     const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};                          \
     local word_t memory[WORDS(BM)] __attribute__((aligned(16)));                                 \
-    local int4 taps[2 * DEPTH];                                                                  \
+    local int4 taps[2 * STEP];                                                                  \
     local uint exchange[EXCHANGE];                                                               \
     pooled(x, weight, bias, y, s, pool, pool_stride, ph, pw, BM, WN, memory,                     \
            (local float*)memory, taps, exchange);                                                \
@@ -89,16 +90,16 @@ inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
 }
 
 // Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH_CPU elements of the windows at a time are gathered for all
+// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
 // filters, ROWS of which are then in registers.
 inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
                      long c, int h, int w, int kh, int kw, int top, int left, int stride,
                      vec_t (*sums)[2]) {
   const long k = c * kh * kw;
-  vec_t windows[DEPTH_CPU][2];
+  vec_t windows[DEPTH][2];
   int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH_CPU) {
-    const int depth = k - p < DEPTH_CPU ? k - p : DEPTH_CPU;
+  for (long p = 0; p < k; p += DEPTH) {
+    const int depth = k - p < DEPTH ? k - p : DEPTH;
     for (int q = 0; q < depth; ++q) {
       const bool inside = top + r >= 0 && top + r < h;
       global const storage_t* line = image + (top + r) * (long)w;

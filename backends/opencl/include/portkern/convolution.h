@@ -50,23 +50,23 @@ INLINE word_t gather(corner_t corner, int4 tap, shape_t s) {
 }
 
 // The sums of filters from `first` on and bn windows, of which a work-item knows that of its own
-// index modulo bn, over elements `from` to `end` of the filters. `taps`: two times DEPTH.
+// index modulo bn, over elements `from` to `end` of the filters. `taps`: two times STEP.
 INLINE void convolve(float* sums, corner_t corner, global const storage_t* weight, shape_t s,
                      long first, int from, int end, const int bm, const int bn, const int wn,
                      local word_t* memory, local int4* taps, local uint* exchange) {
   const int me = get_local_id(0), across_warps = bn / wn, items = bm * bn / wn, k = s.c * s.kh * s.kw;
   const int warp_row = me / 32 / across_warps * 32, warp_column = me / 32 % across_warps * wn;
-  const int words = DEPTH / IN_WORD / (items / bn), own = me / bn * words;
+  const int words = STEP / IN_WORD / (items / bn), own = me / bn * words;
   const bool packed = k % PACK == 0;
   UNROLL for (int i = 0; i < wn; ++i) sums[i] = 0.0f;
-  if (me < DEPTH) taps[me] = tap_of(from + me, s);
+  if (me < STEP) taps[me] = tap_of(from + me, s);
   barrier(CLK_LOCAL_MEM_FENCE);
   pack_t filters[4];
-  word_t windows[DEPTH / IN_WORD];
+  word_t windows[STEP / IN_WORD];
   int turn = 0;
-  for (int p = from - DEPTH; p < end; p += DEPTH) {
-    const int next = p + DEPTH;
-    local const int4* tap = taps + turn * DEPTH + own * IN_WORD;
+  for (int p = from - STEP; p < end; p += STEP) {
+    const int next = p + STEP;
+    local const int4* tap = taps + turn * STEP + own * IN_WORD;
     if (next < end) {
       UNROLL for (int i = 0; i < bm * 4 / items; ++i) {
         const int e = me + i * items, column = next + e % 4 * PACK;
@@ -89,7 +89,7 @@ INLINE void convolve(float* sums, corner_t corner, global const storage_t* weigh
       }
       UNROLL for (int i = 0; i < words; ++i)
         tile[WORDS_A(bm) + (own + i) * PITCH_B(bn) + me % bn] = windows[i];
-      if (me < DEPTH) taps[(1 - turn) * DEPTH + me] = tap_of(next + DEPTH + me, s);
+      if (me < STEP) taps[(1 - turn) * STEP + me] = tap_of(next + STEP + me, s);
     }
     turn = 1 - turn;
     barrier(CLK_LOCAL_MEM_FENCE);

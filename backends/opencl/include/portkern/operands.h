@@ -27,3 +27,10 @@ INLINE float4 four(global const storage_t* a, long p, bool packed) {
 #endif
   return (float4)(LOAD(a, p), LOAD(a, p + 1), LOAD(a, p + 2), LOAD(a, p + 3));
 }
+
+// The same of which `there` exist, with zeros for the others; `packed`: all or none of them do.
+INLINE float4 four_of(global const storage_t* a, long p, long there, bool packed) {
+  if (packed) return there > 0 ? four(a, p, true) : (float4)(0.0f);
+  return (float4)(0 < there ? LOAD(a, p) : 0.0f, 1 < there ? LOAD(a, p + 1) : 0.0f,
+                  2 < there ? LOAD(a, p + 2) : 0.0f, 3 < there ? LOAD(a, p + 3) : 0.0f);
+}

@@ -1,4 +1,4 @@
-// Products of a batch by tiles of bm x bn. The next DEPTH of both operands are on their way while
+// Products of a batch by tiles of bm x bn. The next STEP of both operands are on their way while
 // those in local memory are multiplied. Few tiles share the depth: a group takes `share` of k and
 // leaves its part in `parts`, which add_parts adds up.
 #ifdef INT8_WEIGHTS
@@ -74,8 +74,8 @@ INLINE void product(global const storage_t* a, global const right_t* b,
   pack_t lefts[4];
   right_pack_t rights[4][2];
   int turn = 0;
-  for (long p = split * share - DEPTH; p < end; p += DEPTH) {
-    const long next = p + DEPTH;
+  for (long p = split * share - STEP; p < end; p += STEP) {
+    const long next = p + STEP;
     if (next < end) {
       UNROLL for (int i = 0; i < bm * 4 / items; ++i) {
         const int e = me + i * items, pack = e % 4;

@@ -1,30 +1,30 @@
-// A tile of a product: local memory for DEPTH columns of A and DEPTH rows of B, and what work-items
+// A tile of a product: local memory for STEP columns of A and STEP rows of B, and what work-items
 // do with it. Groups are warps of 32 work-items, one-dimensional; a warp makes 32 x WN of the tile, a
 // work-item WN sums of it. Elements of 16 bits are multiplied on NVIDIA's tensor cores where there
 // are any (PORTKERN_TENSOR_CORES), all others as floats.
 #if defined(PORTKERN_TENSOR_CORES) && !defined(PORTKERN_FLOAT32)
 #define TENSOR_CORES
-#define DEPTH 32
+#define STEP 32
 #define PACK 8  // elements that a work-item copies at once
 typedef uint word_t;  // two elements of neighbouring columns of A or rows of B
 typedef uint4 pack_t;
-#define PITCH_A (DEPTH / 2 + 4)   // words of a row of A; 8 rows lie in different banks
+#define PITCH_A (STEP / 2 + 4)   // words of a row of A; 8 rows lie in different banks
 #define PITCH_B(BN) ((BN) + 8)    // of a pair of rows of B; so do 4 pairs
 #define WORDS_A(BM) ((BM) * PITCH_A)
-#define WORDS_B(BN) (DEPTH / 2 * PITCH_B(BN))
+#define WORDS_B(BN) (STEP / 2 * PITCH_B(BN))
 #else
-#define DEPTH 16
+#define STEP 16
 #define PACK 4
 typedef float word_t;
 typedef float4 pack_t;
 #define PITCH_A(BM) ((BM) + 4)  // A lies transposed
 #define PITCH_B(BN) (BN)
-#define WORDS_A(BM) (DEPTH * PITCH_A(BM))
-#define WORDS_B(BN) (DEPTH * PITCH_B(BN))
+#define WORDS_A(BM) (STEP * PITCH_A(BM))
+#define WORDS_B(BN) (STEP * PITCH_B(BN))
 #endif
 
 #ifdef TENSOR_CORES
-// PACK elements from p + i on, of which `there` exist; zeros for the others. ALIGNED: all or none do.
+// PACK elements from p + i on, of which `there` exist; zeros for the others. `aligned`: all or none do.
 INLINE pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
   global const ushort* bits = (global const ushort*)p + i;
   if (aligned) return there > 0 ? *(global const uint4*)bits : (uint4)(0);
@@ -111,7 +111,7 @@ INLINE void multiply(float* sums, local const word_t* as, local const word_t* bs
   const int lane = get_local_id(0) % 32, in_four = lane % 4, of_eight = lane / 4;
   as += (row + of_eight) * PITCH_A + in_four;
   bs += in_four * PITCH_B(bn) + column + of_eight;
-  UNROLL for (int d = 0; d < DEPTH / 2; d += 8) {
+  UNROLL for (int d = 0; d < STEP / 2; d += 8) {
     uint4 left[2];
     UNROLL for (int i = 0; i < 2; ++i) {
       local const word_t* at = as + i * 16 * PITCH_A + d;
@@ -128,9 +128,7 @@ INLINE void multiply(float* sums, local const word_t* as, local const word_t* bs
 #else
 #define EXCHANGE 1
 INLINE pack_t load_pack(global const storage_t* p, long i, long there, bool aligned) {
-  if (aligned) return there > 0 ? four(p, i, true) : (float4)(0.0f);
-  return (float4)(0 < there ? LOAD(p, i) : 0.0f, 1 < there ? LOAD(p, i + 1) : 0.0f,
-                  2 < there ? LOAD(p, i + 2) : 0.0f, 3 < there ? LOAD(p, i + 3) : 0.0f);
+  return four_of(p, i, there, aligned);
 }
 
 INLINE void put_left(local word_t* as, const int bm, int row, int pack, pack_t v) {
@@ -162,7 +160,7 @@ INLINE void multiply(float* sums, local const word_t* as, local const word_t* bs
   const int lane = get_local_id(0) % 32;
   as += row + lane / 8 * 4;
   bs += column + lane % 8 * 4;
-  UNROLL for (int d = 0; d < DEPTH; ++d) {
+  UNROLL for (int d = 0; d < STEP; ++d) {
     float left[8];
     *(float4*)left = *(local const float4*)(as + d * PITCH_A(bm));
     *(float4*)(left + 4) = *(local const float4*)(as + d * PITCH_A(bm) + 16);
