@@ -188,6 +188,29 @@ def test_nothing_else_of_portkern_comes_with_the_shared_functions(source: str) -
     assert "G204" in rejected("numba", source)
 
 
+PRODUCT = "portkern.backends.opencl.include.product"
+
+
+def test_an_opencl_kernel_may_import_what_opencl_kernels_share() -> None:
+    honest = f'from {PRODUCT} import multiply\nSOURCE = ""\ndef op(q, p, a): multiply(q, p, a)'
+    assert not inspect("opencl", honest)
+    assert rejected("numba", honest) == rejected("triton", honest) == {"G204"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"from {PRODUCT} import numpy",
+        f"from {PRODUCT} import _Call",
+        f"from {ROWS} import copy",
+        f"from {PRODUCT} import multiply\nall = multiply.__globals__",
+        f"from {PRODUCT} import multiply\nall = vars(multiply)",
+    ],
+)
+def test_nothing_else_comes_with_what_opencl_kernels_share(source: str) -> None:
+    assert "G204" in rejected("opencl", source)
+
+
 @pytest.mark.parametrize(
     "change", ["copy.py_func = print", "setattr(copy, 'py_func', print)", "del copy.py_func"]
 )

@@ -68,8 +68,10 @@ SHAPES = {
         {"rows": 13, "dim": 97, "n": 3821},
     ],
 }
-#: Of kernels in OpenCL alone: narrow rows that share a group, the last of them not full; few
-#: elements of long sums; a column; a thin product.
+#: Of kernels in OpenCL alone: narrow rows that share a group, the last of them not full. Products
+#: of few columns with vectors and without, alone and in parts; of few rows, likewise; of little
+#: depth; in tiles that are high, wide, small and large, and in parts. Convolutions whose few tiles
+#: share the depth, of many filters and of few. Heads of each width that there is a kernel for.
 IN_OPENCL = {
     "softmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}, {"rows": 2, "cols": 2051}],
     "layernorm": [{"rows": 133, "cols": 19}, {"rows": 33, "cols": 64}],
@@ -77,8 +79,42 @@ IN_OPENCL = {
     "argmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}],
     "cross_entropy": [{"rows": 301, "classes": 7}, {"rows": 33, "classes": 64}],
     "sum": [{"outer": 301, "reduce": 7, "inner": 1}, {"outer": 33, "reduce": 64, "inner": 1}],
-    "matmul": [{"m": 3, "n": 2, "k": 1500}, {"m": 70, "n": 1, "k": 300}, {"m": 5, "n": 70, "k": 9}],
-    "bmm": [{"batch": 3, "m": 2, "n": 2, "k": 700}, {"batch": 2, "m": 50, "n": 1, "k": 300}],
+    "matmul": [
+        {"m": 3, "n": 2, "k": 1500},
+        {"m": 70, "n": 1, "k": 304},
+        {"m": 1, "n": 1, "k": 100001},
+        {"m": 37, "n": 7, "k": 803},
+        {"m": 5, "n": 70, "k": 9},
+        {"m": 6, "n": 1000, "k": 3000},
+        {"m": 16, "n": 31, "k": 900},
+        {"m": 37, "n": 9, "k": 3},
+        {"m": 30, "n": 200, "k": 70},
+        {"m": 140, "n": 20, "k": 72},
+        {"m": 70, "n": 100, "k": 601},
+        {"m": 65, "n": 16800, "k": 20},
+    ],
+    "int8_matmul": [
+        {"m": 3, "n": 64, "k": 500},
+        {"m": 5, "n": 33, "k": 77},
+        {"m": 70, "n": 3, "k": 41},
+        {"m": 30, "n": 50, "k": 3},
+        {"m": 40, "n": 72, "k": 300},
+    ],
+    "bmm": [
+        {"batch": 3, "m": 2, "n": 2, "k": 700},
+        {"batch": 2, "m": 50, "n": 1, "k": 300},
+        {"batch": 5, "m": 7, "n": 11, "k": 2},
+        {"batch": 4, "m": 7, "n": 50, "k": 300},
+        {"batch": 2, "m": 70, "n": 90, "k": 300},
+    ],
+    "conv2d": [
+        {"n": 1, "c": 60, "h": 9, "w": 8, "f": 70, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+        {"n": 2, "c": 40, "h": 9, "w": 8, "f": 20, "kh": 2, "kw": 3, "stride": 2, "padding": 0},
+        {"n": 1, "c": 2, "h": 130, "w": 140, "f": 70, "kh": 1, "kw": 3, "stride": 1, "padding": 0},
+    ],
+    "attention": [
+        {"batch": 1, "heads": 1, "length": 70, "dim": dim} for dim in (31, 40, 64, 80, 96, 112, 136)
+    ],
 }
 #: Of kernels in Pallas alone: thin products and few tiles, whose depth is in parts or whole; small
 #: products that share a program; rows of several parts, the last of them short, and long rows that
@@ -256,6 +292,13 @@ def test_a_way_of_many_elements_is_right(
 def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_path: Path) -> None:
     compiled, to = _ready("pallas", "sm_90")
     _all_right(op, compiled, to, IN_PALLAS[op], dtype, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("op", ["matmul", "int8_matmul", "conv2d", "attention"])
+def test_opencl_is_right_for_16_bits_where_no_tensor_cores_are(op: str, tmp_path: Path) -> None:
+    compiled, to = _ready("opencl", "gfx942")
+    _all_right(op, compiled, to, IN_OPENCL[op], "bfloat16", tmp_path)
 
 
 def _ready(backend: str, where: str) -> tuple[Backend, target.Target]:
