@@ -68,17 +68,45 @@ SHAPES = {
         {"rows": 13, "dim": 97, "n": 3821},
     ],
 }
-#: Of kernels in OpenCL alone: narrow rows that share a group, the last of them not full. Products
-#: of few columns with vectors and without, alone and in parts; of few rows, likewise; of little
-#: depth; in tiles that are high, wide, small and large, and in parts. Convolutions whose few tiles
-#: share the depth, of many filters and of few. Heads of each width that there is a kernel for.
+#: Of kernels in OpenCL alone. Of rows: narrow ones in a tile, of a work-item each or of several, a
+#: vector apart where they would meet in the same banks; wide ones that begin anywhere; few long
+#: ones, of which several groups have parts. Products of few columns with vectors and without,
+#: alone and in parts; of few rows, likewise; of little depth; in tiles that are high, wide, small and
+#: large, and in parts. Convolutions whose few tiles share the depth, of many filters and of few.
+#: Heads of each width that there is a kernel for.
+ROWS = [(301, 7), (3, 2), (140000, 3), (33, 64), (21, 241), (3, 257), (2, 2051), (2, 65537)]
 IN_OPENCL = {
-    "softmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}, {"rows": 2, "cols": 2051}],
-    "layernorm": [{"rows": 133, "cols": 19}, {"rows": 33, "cols": 64}],
-    "rmsnorm": [{"rows": 133, "cols": 19}, {"rows": 33, "cols": 64}],
-    "argmax": [{"rows": 301, "cols": 7}, {"rows": 33, "cols": 64}],
-    "cross_entropy": [{"rows": 301, "classes": 7}, {"rows": 33, "classes": 64}],
-    "sum": [{"outer": 301, "reduce": 7, "inner": 1}, {"outer": 33, "reduce": 64, "inner": 1}],
+    **{
+        op: [{"rows": rows, width: length} for rows, length in ROWS]
+        for op, width in [
+            *(("softmax", "cols"), ("layernorm", "cols"), ("rmsnorm", "cols"), ("argmax", "cols")),
+            *(("cumsum", "cols"), ("cross_entropy", "classes")),
+        ]
+    },
+    # Also of few columns and in parts, with vectors and without; many sums of few terms; a copy.
+    "sum": [
+        *({"outer": outer, "reduce": length, "inner": 1} for outer, length in ROWS),
+        {"outer": 2, "reduce": 9000, "inner": 31},
+        {"outer": 41, "reduce": 9, "inner": 5},
+        {"outer": 1, "reduce": 30000, "inner": 64},
+        {"outer": 1, "reduce": 30000, "inner": 65},
+        {"outer": 5, "reduce": 7, "inner": 33},
+        {"outer": 300, "reduce": 1, "inner": 5},
+    ],
+    # Narrow, with keys of either length; in parts; more than a part has.
+    "topk": [
+        {"rows": 37, "cols": 128, "k": 100},
+        {"rows": 530, "cols": 1, "k": 1},
+        {"rows": 2, "cols": 38405, "k": 200},
+        {"rows": 3, "cols": 9000, "k": 700},
+    ],
+    "transpose": SHAPES["transpose"],
+    # A few entries; few rows that get much; lists that are too short; bands of columns.
+    "scatter_add": [
+        *SHAPES["scatter_add"],
+        {"rows": 700, "dim": 105, "n": 15},
+        {"rows": 64, "dim": 8192, "n": 128},
+    ],
     "matmul": [
         {"m": 3, "n": 2, "k": 1500},
         {"m": 70, "n": 1, "k": 304},

@@ -48,7 +48,7 @@ inline void take(source_t s, const bool raw, int b, ulong* keys) {
 // least k keys reach, and of random ones hardly more. They are listed, and each goes to the place
 // that is the number of larger ones: to `best` where given, else with its value to the result. If
 // the list is too short, it takes fewer, and another round goes on below the bound.
-inline void select(source_t s, const bool raw, int k, global const storage_t* row,
+inline void best_of(source_t s, const bool raw, int k, global const storage_t* row,
                    global storage_t* values, global long* indices, global ulong* best,
                    local ulong* list, local ulong* bound, local int* count) {
   const int me = get_local_id(0), size = get_local_size(0);
@@ -114,8 +114,8 @@ kernel void topk(global const storage_t* x, global storage_t* values, global lon
   const uint group = get_group_id(0), row = group / parts;
   const span_t span = part_of(row, cols, share, group % parts);
   const source_t s = {x, span, span.base - row * cols, 0, 0};
-  select(s, true, k, x + row * cols, values + row * k, indices + row * k,
-         parts > 1 ? best + group * k : 0, list, &bound, &count);
+  best_of(s, true, k, x + row * cols, values + row * k, indices + row * k,
+          parts > 1 ? best + group * k : 0, list, &bound, &count);
 }
 kernel void topk_of_parts(global const storage_t* x, global storage_t* values,
                           global long* indices, global const ulong* best, long cols, long k,
@@ -125,7 +125,7 @@ kernel void topk_of_parts(global const storage_t* x, global storage_t* values,
   const long row = get_group_id(0);
   const span_t none = {0, 0, 0, 0};
   const source_t s = {x, none, 0, best + row * parts * k, parts * (int)k};
-  select(s, false, k, x + row * cols, values + row * k, indices + row * k, 0, list, &bound, &count);
+  best_of(s, false, k, x + row * cols, values + row * k, indices + row * k, 0, list, &bound, &count);
 }
 
 // Narrow rows: a work-item has an element and finds its place. Keys of halves are short: what
