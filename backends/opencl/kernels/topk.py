@@ -125,7 +125,8 @@ kernel void topk_of_parts(global const storage_t* x, global storage_t* values,
   const long row = get_group_id(0);
   const span_t none = {0, 0, 0, 0};
   const source_t s = {x, none, 0, best + row * parts * k, parts * (int)k};
-  best_of(s, false, k, x + row * cols, values + row * k, indices + row * k, 0, list, &bound, &count);
+  best_of(s, false, k, x + row * cols, values + row * k, indices + row * k, 0, list, &bound,
+          &count);
 }
 
 // Narrow rows: a work-item has an element and finds its place. Keys of halves are short: what
