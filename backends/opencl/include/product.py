@@ -35,7 +35,7 @@ class _Call:
 
     def shallow(self):
         size = _ceil(self.count, THIN * self.program.vec) * THIN
-        sizes = (*_longs(self.m, self.n, self.k), numpy.uint64(self.count))
+        sizes = _longs(self.m, self.n, self.k, self.count)
         self.program.shallow(self.queue, (size,), (THIN,), *self.operands, *sizes)
 
     def few_columns(self):

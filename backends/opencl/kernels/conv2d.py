@@ -42,7 +42,7 @@ INLINE void conv2d(global const storage_t* x, global const storage_t* weight,
 
 // With constant sides the sums stay in registers.
 #define CONV2D(BM, BN, WN)                                                                         \
-  kernel void __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) conv2d_##BM##x##BN(        \
+  kernel __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) void conv2d_##BM##x##BN(        \
       global const storage_t* x, global const storage_t* weight, global const storage_t* bias,     \
       global storage_t* y, global float* parts, long n, long c, int h, int w, long f, int kh,      \
       int kw, int oh, int ow, int stride, int padding, int share, int splits) {                    \

@@ -60,7 +60,7 @@ INLINE void pooled(global const storage_t* x, global const storage_t* weight,
 #define TILES(BM) (2 * (WORDS_A(BM) + WORDS_B(BN)))
 #define WORDS(BM) (TILES(BM) > BM * BN ? TILES(BM) : BM * BN)
 #define POOLED(BM, WN)                                                                           \
-  kernel void __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) pooled_##BM(             \
+  kernel __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) void pooled_##BM(             \
       global const storage_t* x, global const storage_t* weight, global const storage_t* bias,   \
       global storage_t* y, long n, long c, int h, int w, long f, int kh, int kw, int oh, int ow, \
       int stride, int padding, int pool, int pool_stride, int ph, int pw) {                      \

@@ -168,7 +168,7 @@ INLINE void attend_fast(global const storage_t* q, global const storage_t* k,
 }
 
 #define FAST(COLUMNS)                                                                             \
-  kernel void __attribute__((reqd_work_group_size(GROUP, 1, 1))) fast_##COLUMNS(                  \
+  kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void fast_##COLUMNS(                  \
       global const storage_t* q, global const storage_t* k, global const storage_t* v,            \
       global storage_t* y, long length, int dim) {                                                \
     local uint keys[SIDE * (COLUMNS / 2 + 4)] __attribute__((aligned(16)));                       \

@@ -117,7 +117,7 @@ INLINE void product(global const storage_t* a, global const right_t* b,
 
 // With constant sides the sums stay in registers.
 #define PRODUCT(BM, BN, WN)                                                                       \
-  kernel void __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) product_##BM##x##BN(      \
+  kernel __attribute__((reqd_work_group_size(BM * BN / WN, 1, 1))) void product_##BM##x##BN(      \
       global const storage_t* a, global const right_t* b, global const storage_t* scale,          \
       global storage_t* c, global float* parts, long batch, long m, long n, long k, long share,   \
       int splits) {                                                                               \

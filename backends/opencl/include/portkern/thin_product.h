@@ -68,7 +68,7 @@ INLINE void few_rows(global const storage_t* a, global const right_t* b,
 
 // With constants for rows and columns the totals stay in registers.
 #define FEW_ROWS_OF(NAME, ROWS, OWN, PACKED)                                                     \
-  kernel void __attribute__((reqd_work_group_size(THIN, 1, 1))) NAME(                            \
+  kernel __attribute__((reqd_work_group_size(THIN, 1, 1))) void NAME(                            \
       global const storage_t* a, global const right_t* b, global const storage_t* scale,         \
       global storage_t* c, global float* parts, long batch, long m, long n, long k, long share,  \
       int tiles, int splits, int wide) {                                                         \
@@ -144,18 +144,23 @@ FEW_COLUMNS(6)
 FEW_COLUMNS(7)
 FEW_COLUMNS(8)
 
+// Divisions of 32 bits, where that does, are much faster.
+INLINE long quotient(long a, long b, bool large) { return large ? a / b : (uint)a / (uint)b; }
+
 // Of little depth what is written counts: a work-item has VEC elements of C, whatever rows they are
 // of: side by side where rows are whole vectors, else THIN apart.
 kernel void shallow(global const storage_t* a, global const right_t* b,
                     global const storage_t* scale, global storage_t* c, long m, long n, long k,
-                    ulong count) {
-  const ulong base = get_group_id(0) * (ulong)(THIN * VEC), me = get_local_id(0);
+                    long count) {
+  const long base = (long)get_group_id(0) * THIN * VEC, me = get_local_id(0);
+  const bool large = count >> 31;
   if (VECTORS(n)) {
-    const ulong at = base + me * VEC, row = at / n, column = at - row * n;
+    const long at = base + me * VEC, row = quotient(at, n, large), column = at - row * n;
     if (at >= count) return;
+    const long from = quotient(row, m, large) * k * n + column;
     vec_t sums = 0.0f;
     for (int p = 0; p < k; ++p)
-      sums = fma((vec_t)(LOAD(a, row * k + p)), LOADBV(b, (row / m * k + p) * n + column), sums);
+      sums = fma((vec_t)(LOAD(a, row * k + p)), LOADBV(b, from + p * n), sums);
 #ifdef INT8_WEIGHTS
     sums *= LOADV(scale, column);
 #endif
@@ -163,11 +168,11 @@ kernel void shallow(global const storage_t* a, global const right_t* b,
     return;
   }
   UNROLL for (int j = 0; j < VEC; ++j) {
-    const ulong at = base + j * THIN + me, row = at / n, column = at - row * n;
+    const long at = base + j * THIN + me, row = quotient(at, n, large), column = at - row * n;
     if (at >= count) return;
+    const long from = quotient(row, m, large) * k * n + column;
     float sum = 0.0f;
-    for (int p = 0; p < k; ++p)
-      sum = fma(LOAD(a, row * k + p), LOADB(b, (row / m * k + p) * n + column), sum);
+    for (int p = 0; p < k; ++p) sum = fma(LOAD(a, row * k + p), LOADB(b, from + p * n), sum);
     STORE(c, at, SCALED(sum, column));
   }
 }
