@@ -71,9 +71,9 @@ SHAPES = {
 #: Of kernels in OpenCL alone. Of rows: narrow ones in a tile, of a work-item each or of several, a
 #: vector apart where they would meet in the same banks; wide ones that begin anywhere; few long
 #: ones, of which several groups have parts. Products of few columns with vectors and without,
-#: alone and in parts; of few rows, likewise; of little depth; in tiles that are high, wide, small and
-#: large, and in parts. Convolutions whose few tiles share the depth, of many filters and of few.
-#: Heads of each width that there is a kernel for.
+#: alone and in parts; of few rows, likewise; of little depth; in tiles that are high, wide, small
+#: and large, and in parts. Convolutions whose few tiles share the depth, of many filters and of
+#: few. Heads of each width that there is a kernel for.
 ROWS = [(301, 7), (3, 2), (140000, 3), (33, 64), (21, 241), (3, 257), (2, 2051), (2, 65537)]
 IN_OPENCL = {
     **{
