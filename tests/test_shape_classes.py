@@ -61,6 +61,7 @@ SHAPES = {
         {"outer": 41, "reduce": 9, "inner": 5},
     ],
     "scatter_add": [
+        {"rows": 1, "dim": 33, "n": 61},
         {"rows": 3, "dim": 64, "n": 2048},
         {"rows": 40, "dim": 12, "n": 1400},
         {"rows": 70, "dim": 1, "n": 2300},
@@ -193,6 +194,13 @@ NATIVE = {
         {"rows": 3, "dim": 64, "n": 8},
     ],
 }
+#: Float32 convolutions of a few tiles, whose depth blocks share: of filters that are whole packs
+#: and of others; of no more depth than a part has.
+DEEP = [
+    {"n": 2, "c": 61, "h": 5, "w": 9, "f": 3, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 1, "c": 96, "h": 9, "w": 8, "f": 40, "kh": 3, "kw": 3, "stride": 2, "padding": 0},
+    {"n": 1, "c": 3, "h": 9, "w": 8, "f": 5, "kh": 3, "kw": 3, "stride": 1, "padding": 0},
+]
 #: Convolutions over a copy with channels innermost: one step; a depth that blocks share; more
 #: channels than a block copies, in filters wider than high; tiles of 64 and of 128 filters.
 CHANNELS_LAST = [
@@ -221,6 +229,17 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
     seen = [{one.name for one in result.launches} for result in results if result.launches]
     assert all("reorder" in names for names in seen)
     assert not seen or "add" in seen[1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("where", ["sm_80", "sm_90"])
+def test_a_float32_convolution_whose_depth_blocks_share_is_right(
+    where: str, tmp_path: Path
+) -> None:
+    compiled, to = _ready("cuda", where)
+    results = _all_right("conv2d", compiled, to, DEEP, "float32", tmp_path)
+    seen = [{one.name for one in result.launches} for result in results if result.launches]
+    assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 
 
 @pytest.mark.full
@@ -267,8 +286,9 @@ def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
 
 
 #: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
-#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without packs;
-#: in CUDA alone, operands whose rows are copied to packs, both or one.
+#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without
+#: packs; so many narrow rows that each is a lane's; in CUDA alone, operands whose rows are copied
+#: to packs, both or one.
 OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
     "transpose": (
         {"SMALL": 0},
@@ -285,6 +305,10 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
             {"n": 2, "c": 3, "h": 14, "w": 21, "window": 3, "stride": 1, "padding": 1},
             {"n": 1, "c": 5, "h": 9, "w": 13, "window": 3, "stride": 2, "padding": 0},
         ],
+    ),
+    "cumsum": (
+        {"FEW": 0, "FILL": 256, "BLOCK": 128},
+        [{"rows": 32800, "cols": 3}, {"rows": 32769, "cols": 8}],
     ),
     "int8_matmul": (
         {"PAD_FROM": 0},

@@ -103,8 +103,9 @@ class Events:
     """Times by events on a stream of torch's, which waits for arrays where JAX's own computes them:
     the dispatch of a call, which is longer than most kernels, is over while the L2 is flushed."""
 
-    #: Reads of FLUSH_BYTES before a call: a dispatch takes up to 0.1 ms, a read 0.1 to 0.2.
-    READS = 3
+    #: Reads of FLUSH_BYTES before a call: a dispatch takes up to 0.1 ms, a read 0.13 to 0.2. More
+    #: would be more time beside the calls than the evaluator believes of a clock.
+    READS = 2
 
     def __init__(self, device: jax.Device) -> None:
         import jax

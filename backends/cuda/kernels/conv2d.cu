@@ -134,11 +134,22 @@ __device__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s,
     return sum;
 }
 
-// A block computes 128 pixels of 32 Q filters.
+// The sum of output i, anew where parts of an infinity may have made a NaN.
+__device__ __forceinline__ float finished(float sum, const scalar_t* x, const scalar_t* weight,
+                                          const Shape& s, int64_t i) {
+    if (PARTS == 1 || !isnan(sum)) return sum;
+    const int64_t plane = s.oh * s.ow, at = i % plane;
+    return anew(x, weight, s, i / (s.f * plane), i / plane % s.f, at / s.ow * s.stride - s.padding,
+                at % s.ow * s.stride - s.padding);
+}
+
+// A block computes 128 pixels of 32 Q filters, of `each` steps of the depth. Sums go to `parts`, one
+// such output after another, or with the bias to y.
 template <int Q, bool ALIGNED>
 __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
-    const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles) {
+    const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles, int each,
+    float* __restrict__ parts) {
     constexpr int FILTERS = 32 * Q, COLUMNS = 4 * Q;
     __shared__ alignas(128) scalar_t patches[2][PIXELS * PITCH];
     __shared__ alignas(128) scalar_t filters[2][FILTERS * PITCH];
@@ -183,15 +194,15 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     };
     const int warp = t / 32, lane = t % 32, warp_pixel = warp / 2 * 32;
     const int warp_filter = warp % 2 * (FILTERS / 2);
-    const int steps = (depth_all + DEPTH - 1) / DEPTH;
+    const int begin = blockIdx.y * each, steps = min(begin + each, (depth_all + DEPTH - 1) / DEPTH);
     float sums[4][COLUMNS] = {};
-    list(0);
+    list(begin);
     __syncthreads();
-    fetch(0);
-    list(1);
-    stage(0);
+    fetch(begin);
+    list(begin + 1);
+    stage(begin);
     __syncthreads();
-    for (int step = 0; step < steps; ++step) {
+    for (int step = begin; step < steps; ++step) {
         if (step + 1 < steps) fetch(step + 1);
         multiply(sums, patches[step % 2] + warp_pixel * PITCH,
                  filters[step % 2] + warp_filter * PITCH);
@@ -208,18 +219,39 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
             const int64_t filter =
                 filter0 + warp_filter + j / GROUP * GROUP * 4 + lane % 4 * GROUP + j % GROUP;
             if (filter >= s.f) continue;
-            float sum = sums[i][j];
-            if (PARTS == 2 && isnan(sum)) {
-                const int64_t at = to % plane;
-                sum = anew(x, weight, s, to / (s.f * plane), filter, at / s.ow * s.stride - s.padding,
-                           at % s.ow * s.stride - s.padding);
-            }
-            y[to + filter * plane] = scalar_t(sum + float(bias[filter]));
+            if (parts) parts[blockIdx.y * (s.n * s.f * plane) + to + filter * plane] = sums[i][j];
+            else
+                y[to + filter * plane] =
+                    scalar_t(finished(sums[i][j], x, weight, s, to + filter * plane) + float(bias[filter]));
         }
     }
 }
 
+// What blocks that share the depth have of each output, in their order.
+__global__ __launch_bounds__(THREADS) void sum_parts(const scalar_t* __restrict__ x,
+                                                     const scalar_t* __restrict__ weight,
+                                                     const scalar_t* __restrict__ bias,
+                                                     const float* __restrict__ parts,
+                                                     scalar_t* __restrict__ y, Shape s, int splits) {
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, plane = s.oh * s.ow;
+    const int64_t count = s.n * s.f * plane;
+    if (i >= count) return;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int part = 0; part < splits; ++part) sum += parts[part * count + i];
+    y[i] = scalar_t(finished(sum, x, weight, s, i) + float(bias[i / plane % s.f]));
+}
+
 constexpr int MOST_FILTERS = 96;  // of a block
+
+// Steps of the depth that a block has: all, unless there are too few blocks to fill a GPU. Then so many
+// that a second kernel does not take longer than what is gained.
+int steps_of_part(int64_t blocks, int64_t depth) {
+    constexpr int LEAST = 8;
+    const int64_t steps = (depth + DEPTH - 1) / DEPTH, wanted = AT_ONCE / blocks;
+    const int64_t splits = wanted < steps / LEAST ? wanted : steps / LEAST;
+    return (int)(splits > 1 ? (steps + splits - 1) / splits : steps);
+}
 
 template <bool ALIGNED>
 int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
@@ -235,7 +267,16 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     const auto kernel = q == 1   ? conv2d_kernel<1, ALIGNED>
                         : q == 2 ? conv2d_kernel<2, ALIGNED>
                                  : conv2d_kernel<3, ALIGNED>;
-    kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(x, weight, bias, y, s, tiles);
+    const int64_t depth = s.c * s.kh * s.kw, count = s.n * s.f * s.oh * s.ow;
+    const int each = steps_of_part(blocks, depth);
+    const int splits = (int)((depth + (int64_t)each * DEPTH - 1) / ((int64_t)each * DEPTH));
+    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
+    if (parts.error) return (int)parts.error;
+    kernel<<<dim3((unsigned)blocks, splits), THREADS, 0, stream>>>(x, weight, bias, y, s, tiles, each,
+                                                                   parts.data);
+    if (parts.data)
+        sum_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+            x, weight, bias, parts.data, y, s, splits);
     return (int)cudaGetLastError();
 }
 

@@ -328,7 +328,10 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
 
 // ---- A few entries
 
-constexpr int64_t FEW_ENTRIES = 8;
+// Or some more, of so few elements that holding each against each takes less than sorting them.
+bool is_few(int64_t rows, int64_t dim, int64_t n) {
+    return rows * dim < (int64_t)1 << 31 && (n <= 8 || (n <= 256 && rows * dim * n <= 1 << 20));
+}
 
 // A thread has a pack, and holds each entry against its row: nothing else has to be known.
 template <int V>
@@ -343,11 +346,19 @@ __global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restri
     float sums[V];
 #pragma unroll
     for (int j = 0; j < V; ++j) sums[j] = float(result.at[j]);
-    for (int e = 0; e < n; ++e) {
-        if (index[e] != row) continue;
-        const Some<V> more = reinterpret_cast<const Some<V>*>(src)[(int64_t)e * width + column];
+    for (int first = 0; first < n; first += SCAN) {
+        bool mine[SCAN];
+        Some<V> more[SCAN];
 #pragma unroll
-        for (int j = 0; j < V; ++j) sums[j] += float(more.at[j]);
+        for (int u = 0; u < SCAN; ++u) mine[u] = first + u < n && index[first + u] == row;
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u)
+            if (mine[u]) more[u] = reinterpret_cast<const Some<V>*>(src)[(int64_t)(first + u) * width + column];
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u)
+#pragma unroll
+            for (int j = 0; j < V; ++j)
+                if (mine[u]) sums[j] += float(more[u].at[j]);
     }
 #pragma unroll
     for (int j = 0; j < V; ++j) result.at[j] = scalar_t(sums[j]);
@@ -387,7 +398,7 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
         return (aligned && dim % FEW == 0 ? launch_crowded<FEW> : launch_crowded<1>)(
             x, index, src, y, rows, dim, n, stream);
     const bool packed = aligned && dim % VEC == 0;
-    if (n <= FEW_ENTRIES && rows * dim < (int64_t)1 << 31)
+    if (is_few(rows, dim, n))
         return (packed ? launch_few<VEC> : launch_few<1>)(x, index, src, y, rows, dim, n, stream);
     if (is_sparse(rows, dim, n))
         return (packed ? launch_sparse<VEC> : launch_sparse<1>)(x, index, src, y, rows, dim, n,
