@@ -420,7 +420,10 @@ def test_kernelagents_optimiser_acts_on_two_bottlenecks_of_each_of_two_kernels(
 
 
 def test_kernelagents_optimiser_looks_up_what_it_is_to_do(tmp_path: Path) -> None:
-    answer = usual(critic_bottleneck=TWO)
+    columns = {"problem": "columns are read across lines", "method": "transpose tiles"}
+    sums = {"problem": "sums wait for sums", "method": "scan a running sum in vectors"}
+    advised = [{**columns, "bound": "memory"}, {**sums, "bound": "latency"}]
+    answer = usual(critic_bottleneck=json.dumps({"bottlenecks": advised}))
     played = run(tmp_path, "kernelagent_opt", answer, *starting(tmp_path, 5))
     titles = ("From the guide to", "The catalogue's kernel of")
     found = [

@@ -103,9 +103,9 @@ class Events:
     """Times by events on a stream of torch's, which waits for arrays where JAX's own computes them:
     the dispatch of a call, which is longer than most kernels, is over while the L2 is flushed."""
 
-    #: Reads of FLUSH_BYTES before a call: a dispatch takes up to 0.1 ms, a read 0.13 to 0.2. More
-    #: would be more time beside the calls than the evaluator believes of a clock.
-    READS = 2
+    #: Reads of FLUSH_BYTES before all calls, and so much that the host is ahead of the GPU. A read
+    #: takes 0.13 to 0.2 ms and a dispatch less, so that it stays ahead with one read before each.
+    AHEAD = 2
 
     def __init__(self, device: jax.Device) -> None:
         import jax
@@ -123,8 +123,10 @@ class Events:
     ) -> list[float]:
         """Of each call in µs; ``results`` are what it left to be waited for."""
         marks = []
+        for _ in range(self.AHEAD if calls else 0):
+            self._read(self._flush)
         for call in calls:
-            start = self._behind([self._read(self._flush) for _ in range(self.READS)])
+            start = self._behind([self._read(self._flush)])
             call()
             marks.append((start, self._behind(results())))
         self._stream.synchronize()

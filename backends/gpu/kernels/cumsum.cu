@@ -154,8 +154,9 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
     if (packs <= NARROW_MOST * WARP_SIZE_MIN) {
-        // Many rows fill a GPU without all lanes that they could have, which share the work of edges.
-        const int lanes = lanes_for(packs, rows >= (int64_t)FILL * BLOCK ? NARROW_MOST : 1);
+        // Of ragged rows that fill a GPU all the same, a lane has the edges' work more often than another.
+        const bool many = Near<R>::LOCAL && rows >= (int64_t)FILL * BLOCK;
+        const int lanes = lanes_for(packs, many ? NARROW_MOST : 1);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
         cumsum_narrow<Near<R>><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
         return (int)cudaGetLastError();

@@ -333,27 +333,30 @@ bool is_few(int64_t rows, int64_t dim, int64_t n) {
     return rows * dim < (int64_t)1 << 31 && (n <= 8 || (n <= 256 && rows * dim * n <= 1 << 20));
 }
 
-// A thread has a pack, and holds each entry against its row: nothing else has to be known.
-template <int V>
+// LANES have a pack, and hold each entry against its row, SCAN of each lane under way: nothing else has
+// to be known.
+template <int V, int LANES>
 __global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restrict__ x,
                                                         const int64_t* __restrict__ index,
                                                         const scalar_t* __restrict__ src,
                                                         scalar_t* __restrict__ y, unsigned packs,
                                                         unsigned width, int n) {
-    const unsigned i = blockIdx.x * COPY + threadIdx.x, row = i / width, column = i - row * width;
-    if (i >= packs) return;
+    const unsigned me = (blockIdx.x * COPY + threadIdx.x) / LANES, i = min(me, packs - 1);
+    const unsigned row = i / width, column = i - row * width;
+    const int lane = threadIdx.x % LANES;
     Some<V> result = reinterpret_cast<const Some<V>*>(x)[i];
-    float sums[V];
-#pragma unroll
-    for (int j = 0; j < V; ++j) sums[j] = float(result.at[j]);
-    for (int first = 0; first < n; first += SCAN) {
+    float sums[V] = {};
+    for (int first = lane; first < n; first += SCAN * LANES) {
         bool mine[SCAN];
         Some<V> more[SCAN];
 #pragma unroll
-        for (int u = 0; u < SCAN; ++u) mine[u] = first + u < n && index[first + u] == row;
-#pragma unroll
         for (int u = 0; u < SCAN; ++u)
-            if (mine[u]) more[u] = reinterpret_cast<const Some<V>*>(src)[(int64_t)(first + u) * width + column];
+            mine[u] = first + u * LANES < n && index[first + u * LANES] == row;
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u) {
+            const int64_t entry = first + u * LANES;
+            if (mine[u]) more[u] = reinterpret_cast<const Some<V>*>(src)[entry * width + column];
+        }
 #pragma unroll
         for (int u = 0; u < SCAN; ++u)
 #pragma unroll
@@ -361,15 +364,19 @@ __global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restri
                 if (mine[u]) sums[j] += float(more[u].at[j]);
     }
 #pragma unroll
-    for (int j = 0; j < V; ++j) result.at[j] = scalar_t(sums[j]);
-    reinterpret_cast<Some<V>*>(y)[i] = result;
+    for (int j = 0; j < V; ++j)
+        result.at[j] = scalar_t(float(result.at[j]) + lane_reduce<Sum>(sums[j], LANES));
+    if (lane == 0 && me < packs) reinterpret_cast<Some<V>*>(y)[i] = result;
 }
 
 template <int V>
 int launch_few(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
                int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
+    constexpr int MORE = 8;
+    const int lanes = n > MORE ? MORE : 1;
     const unsigned packs = (unsigned)(rows * dim / V);
-    scatter_add_few<V><<<(packs + COPY - 1) / COPY, COPY, 0, stream>>>(
+    const auto kernel = lanes > 1 ? scatter_add_few<V, MORE> : scatter_add_few<V, 1>;
+    kernel<<<(unsigned)(((int64_t)packs * lanes + COPY - 1) / COPY), COPY, 0, stream>>>(
         x, index, src, y, packs, (unsigned)(dim / V), (int)n);
     return (int)cudaGetLastError();
 }

@@ -1,5 +1,7 @@
 from portkern.backends.opencl.include.product import multiply
 
+ROWS = 6  # knob: 4 6
+
 SOURCE = r"""
 #ifndef PORTKERN_CPU
 #include <portkern/operands.h>
@@ -9,7 +11,6 @@ SOURCE = r"""
 #endif
 
 #ifdef PORTKERN_CPU
-#define ROWS 6
 // On a CPU: ROWS rows of two vectors per work-item, in registers.
 kernel void matmul_cpu(global const storage_t* a, global const storage_t* b, global storage_t* c,
                        long m, long n, long k) {
@@ -46,7 +47,7 @@ def matmul(queue, program, a, b, c, *, m, n, k):
     if m == 0 or n == 0:
         return
     if program.cpu:
-        size = (-(-m // 6), -(-n // (2 * program.vec)))
+        size = (-(-m // ROWS), -(-n // (2 * program.vec)))
         program.matmul_cpu(queue, size, (1, 1), a, b, c, m, n, k)
         return
     multiply(queue, program, a, b, a, c, batch=1, m=m, n=n, k=k)
