@@ -233,11 +233,17 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
 
 @pytest.mark.full
 @pytest.mark.parametrize("where", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("op", "pooling"),
+    [("conv2d", {}), ("conv2d_relu_maxpool", {"window": 3, "pool_stride": 2})],
+    ids=["alone", "pooled"],
+)
 def test_a_float32_convolution_whose_depth_blocks_share_is_right(
-    where: str, tmp_path: Path
+    op: str, pooling: dict[str, int], where: str, tmp_path: Path
 ) -> None:
     compiled, to = _ready("cuda", where)
-    results = _all_right("conv2d", compiled, to, DEEP, "float32", tmp_path)
+    shapes = [{**sizes, **pooling} for sizes in DEEP]
+    results = _all_right(op, compiled, to, shapes, "float32", tmp_path)
     seen = [{one.name for one in result.launches} for result in results if result.launches]
     assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 

@@ -3,7 +3,8 @@
 // patches and filters on tensor cores (mma.sync): float32 as three products of TF32, which keep its
 // precision, or as one. On Hopper, where float32 filters fit in shared memory, they stay there and
 // nothing is gathered (see portkern/convolution.h). Types of 16 bits, where there is enough to do, are
-// copied with their channels innermost (see portkern/channels_last.h), and the convolution is in memory.
+// copied with their channels innermost (see portkern/channels_last.h), and the convolution is in memory;
+// so also where it has few tiles, whose depth blocks share (see portkern/gathered.h).
 #define AT_ONCE 256  // knob: 128 256 512
 #define POOLED_KB 32  // knob: 16 32 48
 #define UNROLL 1  // knob: 1 2
@@ -11,130 +12,11 @@
 #define RESIDENT_FROM 500  // knob: 100 500 2000
 #define REORDER_FROM 150  // knob: 0 150 300
 #include <portkern/channels_last.h>
-#include <portkern/rows.h>
-#include <portkern/tensor_cores.h>
+#include <portkern/gathered.h>
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
 #include <portkern/convolution.h>
 #endif
-
-constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
-constexpr int THREADS = 256, PIXELS = 128;
-constexpr int DEPTH = 4 * VEC;      // channels times places in the filter, per step
-constexpr int PITCH = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
-
-struct Shape {
-    int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding, window, pool_stride;
-};
-
-// One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
-struct alignas(16) Tap {
-    int offset, i, j;
-};
-constexpr int OUTSIDE = -(1 << 30);  // a row that no image has, even twice
-
-__device__ __forceinline__ Tap tap_of(const Shape& s, int depth) {
-    const int kw = (int)s.kw, filter = (int)s.kh * kw;
-    if (depth >= (int)s.c * filter) return {0, OUTSIDE, 0};
-    const int i = depth % filter / kw, j = depth % filter % kw;
-    return {(int)((depth / filter * s.h + i) * s.w + j), i, j};
-}
-
-// A pack of a filter, of which `there` elements exist. ALIGNED: all or none. The copy's last operand
-// is the number of bytes read; what remains is zeroed.
-template <bool ALIGNED>
-__device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int there) {
-    if constexpr (ALIGNED) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(from), "r"(there > 0 ? 16 : 0) : "memory");
-    } else {
-#pragma unroll
-        for (int j = 0; j < VEC; ++j)
-            if constexpr (sizeof(scalar_t) == 4)
-                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
-                             "l"(from + (j < there ? j : 0)), "r"(j < there ? 4 : 0) : "memory");
-            else
-                to[j] = j < there ? from[j] : scalar_t(0.0f);
-    }
-}
-
-// Patches and filters both lie with the depth inside. A warp multiplies 32 pixels with 4 COLUMNS
-// filters: a lane has 4 pixels that lie 8 apart, lane / 4 the first, and pairs of filters: the first
-// is pair lane % 4, the others lie 4 pairs apart. This is how mma.sync gives its results.
-constexpr int GROUP = 2, PIECE = 16 / sizeof(scalar_t);  // elements of a row of 8 x 16 bytes
-
-#ifdef PORTKERN_FLOAT32
-constexpr int PARTS = TF32 ? 1 : 2;
-#else
-constexpr int PARTS = 1;
-#endif
-
-// A float as the sum of two numbers of TF32, each the nearest, of 11 bits; of the products of two
-// such sums only low * low is left out, which is at most 2^-24 of the whole.
-template <int N>
-__device__ __forceinline__ void split(unsigned (&high)[N], unsigned (&low)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const float x = __uint_as_float(high[i]);
-        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high[i]) : "f"(x));
-        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low[i]) : "f"(x - __uint_as_float(high[i])));
-    }
-}
-
-// Tensor cores cut off what a sum has no room for: sums of few products, which ordinary additions
-// then add up, keep the precision of float32.
-template <int COLUMNS>
-__device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar_t* a,
-                                         const scalar_t* b) {
-    const int lane = threadIdx.x % 32;
-    a += lane % 16 * PITCH + lane / 16 * PIECE;
-    b += (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * PIECE;
-#pragma unroll TURNS
-    for (int d = 0; d < DEPTH; d += 2 * PIECE) {
-        unsigned left[PARTS][2][4], right[PARTS][4];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            load_pieces(left[0][i], a + i * 16 * PITCH + d);
-            if constexpr (PARTS == 2) split(left[0][i], left[1][i]);
-        }
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j += 2) {
-            if (j % 4 == 0) {
-                load_pieces(right[0], b + j * 4 * PITCH + d);
-                if constexpr (PARTS == 2) split(right[0], right[1]);
-            }
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                float *upper = sums[2 * i] + j, *lower = sums[2 * i + 1] + j;
-                if constexpr (PARTS == 2) {
-                    float few[2][2] = {};
-                    mma(few[0], few[1], left[1][i], right[0] + j % 4);
-                    mma(few[0], few[1], left[0][i], right[1] + j % 4);
-                    mma(few[0], few[1], left[0][i], right[0] + j % 4);
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) upper[e] += few[0][e], lower[e] += few[1][e];
-                } else {
-                    mma(upper, lower, left[0][i], right[0] + j % 4);
-                }
-            }
-        }
-    }
-}
-
-// One output by ordinary additions: the parts of an infinity make a NaN. (top, left) is the patch's
-// corner.
-__device__ __noinline__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s, int64_t image,
-                      int64_t filter, int64_t top, int64_t left) {
-    float sum = 0.0f;
-#pragma unroll 1
-    for (int64_t d = 0; d < s.c * s.kh * s.kw; ++d) {
-        const int64_t row = top + d / s.kw % s.kh, column = left + d % s.kw;
-        if (row < 0 || row >= s.h || column < 0 || column >= s.w) continue;
-        const int64_t from = ((image * s.c + d / (s.kh * s.kw)) * s.h + row) * s.w + column;
-        sum = fmaf(float(x[from]), float(weight[filter * s.c * s.kh * s.kw + d]), sum);
-    }
-    return sum;
-}
 
 // A block's pooled pixels, the convolution's that they need, and how many such blocks an image has.
 struct Region {
@@ -360,7 +242,6 @@ bool plan(convolution::Plan& p, int& columns, const float* x, const Shape& s) {
 }
 #endif
 
-#ifndef PORTKERN_FLOAT32
 // Of a convolution in memory: rounding keeps the order of numbers, so that it may come first.
 __global__ __launch_bounds__(THREADS) void pool(const scalar_t* __restrict__ from, scalar_t* __restrict__ y,
                                                 unsigned count, unsigned oh, unsigned ow, int height,
@@ -375,19 +256,18 @@ __global__ __launch_bounds__(THREADS) void pool(const scalar_t* __restrict__ fro
     y[i] = scalar_t(most);
 }
 
-int launch_pool(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
-                const Shape& s, const Shape& unpooled, cudaStream_t stream) {
+// `convolve` writes the convolution.
+template <class Convolve>
+int launch_pool(scalar_t* y, const Shape& s, const Shape& unpooled, cudaStream_t stream, Convolve convolve) {
     const int64_t height = unpooled.oh, width = unpooled.ow, count = s.n * s.f * s.oh * s.ow;
     Scratch<scalar_t> room(s.n * s.f * height * width, stream);
     if (room.error) return (int)room.error;
-    const int wrong = channels_last::launch(x, weight, bias, room.data, unpooled, stream);
-    if (wrong) return wrong;
+    if (const int wrong = convolve(room.data)) return wrong;
     pool<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
         room.data, y, (unsigned)count, (unsigned)s.oh, (unsigned)s.ow, (int)height, (int)width,
         (int)s.window, (int)s.pool_stride);
     return (int)cudaGetLastError();
 }
-#endif
 
 extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
                                    scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,
@@ -406,13 +286,20 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
                                     : launch_resident<64>(x, weight, bias, y, shape, p, columns, stream);
 #endif
     constexpr int MOST_Q = PARTS == 2 ? 2 : 3;  // three, of two parts each, would not fit in registers
-#ifndef PORTKERN_FLOAT32
     Shape unpooled = shape;
     unpooled.oh = (h + 2 * padding - kh) / stride + 1, unpooled.ow = (w + 2 * padding - kw) / stride + 1;
     const double outputs = double(n) * f * unpooled.oh * unpooled.ow;
+#ifndef PORTKERN_FLOAT32
     if (outputs < MOST && channels_last::pays(unpooled, REORDER_FROM, 32 * MOST_Q, outputs))
-        return launch_pool(x, weight, bias, y, shape, unpooled, stream);
+        return launch_pool(y, shape, unpooled, stream, [&](scalar_t* to) {
+            return channels_last::launch(x, weight, bias, to, unpooled, stream);
+        });
 #endif
+    const Shared by(unpooled);
+    if (outputs < MOST && by.splits > 1)
+        return launch_pool(y, shape, unpooled, stream, [&](scalar_t* to) {
+            return launch_gathered(x, weight, bias, to, unpooled, by, stream);
+        });
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     const int64_t groups = (f + 32 * MOST_Q - 1) / (32 * MOST_Q);
     const int64_t each = (f + groups - 1) / groups;  // filters of a block
