@@ -209,11 +209,12 @@ def test_declared_ops_are_compared_as_before(name: str) -> None:
 
 
 def test_terms_replace_what_would_be_derived() -> None:
-    """A declared 1 says that nothing is summed, which is not to say nothing."""
+    """A declared 1 says that nothing is summed, which is not to say nothing: of sums of thousands
+    that are drawn ten times, one at least is further off."""
     declared = replace(MATMUL, terms=lambda _: 1)
-    case = make_case(declared, WORK, "float32", "offset")
-    assert case.derivation is None
-    assert problems(case, in_order(*case.inputs))
+    cases = [make_case(declared, WORK, "float32", "offset") for _ in range(10)]
+    assert all(case.derivation is None for case in cases)
+    assert any(problems(case, in_order(*case.inputs)) for case in cases)
     assert declared.digest != MATMUL.digest
 
 

@@ -293,7 +293,7 @@ def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
 
 #: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
 #: that begin anywhere, of less and of more than a tile; windows that overlap in rows without
-#: packs; so many narrow rows that each is a lane's; in CUDA alone, operands whose rows are copied
+#: packs; so many narrow rows that each is a thread's; in CUDA alone, operands whose rows are copied
 #: to packs, both or one.
 OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
     "transpose": (
@@ -313,8 +313,8 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
         ],
     ),
     "cumsum": (
-        {"FEW": 0, "FILL": 256, "BLOCK": 128},
-        [{"rows": 32800, "cols": 3}, {"rows": 32769, "cols": 8}],
+        {"FEW": 0, "MANY": 0},
+        [{"rows": 3301, "cols": 3}, {"rows": 517, "cols": 13}, {"rows": 300, "cols": 8}],
     ),
     "int8_matmul": (
         {"PAD_FROM": 0},

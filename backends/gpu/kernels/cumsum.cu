@@ -7,8 +7,10 @@
 #define BLOCK 256  // knob: 128 256 512
 #define FILL 512  // knob: 256 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
+#define MANY 65536  // knob: 0 65536 262144
 
 constexpr int NARROW_MOST = 4;  // packs of a lane, one after the other
+constexpr int SHORT = 16;  // elements of a row that a thread has
 
 // A carry with the part of it that its own last digit cannot hold.
 struct Carry {
@@ -86,6 +88,21 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
     }
 }
 
+// Rows of less than a few packs that begin anywhere, and so many that each is a thread's.
+__global__ __launch_bounds__(BLOCK) void cumsum_short(const scalar_t* __restrict__ x,
+                                                      scalar_t* __restrict__ y, int64_t rows, int cols) {
+    __shared__ Image<BLOCK, SHORT / VEC> image;
+    const BlockRows own(rows, BLOCK);
+    const int count = own.count * cols;
+    scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols);
+    if (threadIdx.x < own.count) {
+        float sum = 0.0f;
+        for (int i = threadIdx.x * cols; i < (threadIdx.x + 1) * cols; ++i)
+            here[i] = scalar_t(sum += float(here[i]));
+    }
+    image.store(y, here, own.first * cols, count);
+}
+
 // `sums`: of the parts of all rows, null where a row has one.
 template <class R>
 __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict__ x,
@@ -154,9 +171,12 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
     if (packs <= NARROW_MOST * WARP_SIZE_MIN) {
-        // Of ragged rows that fill a GPU all the same, a lane has the edges' work more often than another.
-        const bool many = Near<R>::LOCAL && rows >= (int64_t)FILL * BLOCK;
-        const int lanes = lanes_for(packs, many ? NARROW_MOST : 1);
+        if (Near<R>::LOCAL && cols <= SHORT && rows >= MANY) {
+            const unsigned blocks = (unsigned)((rows + BLOCK - 1) / BLOCK);
+            cumsum_short<<<blocks, BLOCK, 0, stream>>>(x, y, rows, (int)cols);
+            return (int)cudaGetLastError();
+        }
+        const int lanes = lanes_for(packs, 1);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
         cumsum_narrow<Near<R>><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
         return (int)cudaGetLastError();
