@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     import pyopencl
     import torch
 
-#: What stands before every kernel, in this order.
-HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cl", "rows.cl"))
-#: Groups that fill a large GPU, and what rows.cl says of narrow rows.
+HARNESS = Path(__file__).parent / "harness.cl"
+#: Groups that fill a large GPU, and what ``portkern/rows.h`` says of narrow rows.
 FILL_GROUPS = 512
 TILE_WG, TILE_MOST, TILE_SHARE = 128, 16, 24
 #: Of headers that SOURCE may include, such as ``portkern/tile.h``.
 INCLUDE = Path(__file__).parent / "include"
-
-
 _HEADER = re.compile(r"^#include <(portkern/\w+\.h)>$", re.MULTILINE)
 
 
@@ -190,8 +187,7 @@ class Program:
         options += [f"-D{name}={value}" for name, value in macros.items()]
         options += [option for folder in _without_blanks(tree) for option in ("-I", folder)]
         # Not among the options, which the driver takes apart where a macro has a blank.
-        harness = "".join(part.read_text(encoding="utf-8") for part in HARNESS)
-        before = f"{tree.macros}\n{harness}"
+        before = f"{tree.macros}\n{HARNESS.read_text(encoding='utf-8')}"
         text = f'{before}\n#line 1 "SOURCE"\n{_with_headers(source)}{tree.after}'
         try:
             with warnings.catch_warnings():

@@ -5,6 +5,8 @@ AHEAD = 4  # knob: 2 4 8
 NARROW, SLIM = 256, 4
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 // As unsigned numbers floats keep their order: zeros of both signs are equal, a NaN is the largest.
 inline uint ordered(float v) {
   const uint u = as_uint(v), sign = 0x80000000u;

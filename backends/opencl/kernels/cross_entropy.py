@@ -5,6 +5,8 @@ KEEP = 16  # knob: 16 32 64
 NARROW, SLIM = 256, 4
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 #ifndef PORTKERN_CPU
 // The difference of the logits first: they may be large where the loss is not.
 inline float loss_of(powers_t p, float logit) { return (p.top - logit) + log(p.sum); }

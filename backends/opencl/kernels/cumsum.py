@@ -5,6 +5,8 @@ SLICE = 16  # knob: 8 16 32
 NARROW, SLIM = 256, 4
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 // The row's sum so far goes from round to round, its rounding error beside it (Knuth's two-sum),
 // so that the last column is as exact as the first. An infinity has no error.
 inline void carry_on(float* carry, float* error, float sum) {

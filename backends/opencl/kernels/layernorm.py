@@ -6,6 +6,8 @@ AHEAD = 4  # knob: 2 4 8
 NARROW, SLIM = 256, 4
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 #ifndef PORTKERN_CPU
 #define KEPT (KEEP / VEC)
 

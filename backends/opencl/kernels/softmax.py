@@ -6,6 +6,8 @@ AHEAD = 4  # knob: 2 4 8
 NARROW, SLIM = 256, 4
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 #define KEPT (KEEP / VEC)
 

@@ -6,6 +6,8 @@ AHEAD = 8  # knob: 2 4 8 16
 GROUPS, NARROW, SHORT, MANY = 256, 256, 8, 1 << 20
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 #define BLOCK 256  // elements of one chain of additions; the error grows with the number of blocks
 
 #ifndef PORTKERN_CPU

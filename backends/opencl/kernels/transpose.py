@@ -5,6 +5,8 @@ TILE = 64  # knob: 32 64
 THIN_TILE, THIN_MOST, GROUPS, SMALL = 6144, 31, 512, 1 << 20
 
 SOURCE = r"""
+#include <portkern/rows.h>
+
 // Elements are moved, never converted: integers of their size.
 #ifdef PORTKERN_FLOAT32
 typedef uvec_t bits_v;

@@ -1,5 +1,6 @@
-// What stands after harness.cl: rows as a GPU's groups take them. Of a wide row a group has a span, in
-// vectors of memory wherever the row begins; of narrow rows it has a tile.
+// Rows as a GPU's groups take them. Of a wide row a group has a span, in vectors of memory wherever the
+// row begins, or a part of it (`program.parts`); of narrow rows it has a tile (`program.tiles`). A
+// buffer's last elements are read as a whole vector: buffers end at a multiple of 16 bytes.
 
 // An element that is moved, not converted.
 #ifdef PORTKERN_FLOAT32
