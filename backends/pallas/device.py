@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from portkern.toolchain.torch_device import FLUSH_BYTES
@@ -24,12 +23,16 @@ class JaxDevice:
 
     def __init__(self, device: str, *, widens: bool = False) -> None:
         import jax
+        import torch
 
         kind, _, index = device.partition(":")
         self.gpu = kind != "cpu"
         self.device = jax.devices("gpu" if self.gpu else "cpu")[int(index or 0)]
         self.widens = widens
         self._last: Sequence[jax.Array] = ()
+        # Made here, before the candidate is there.
+        timed = self.gpu and torch.cuda.is_available()
+        self._events = Events(self.device) if timed else None
 
     @property
     def method(self) -> str:
@@ -84,12 +87,6 @@ class JaxDevice:
         # Each sample is the mean of all: waiting for one call costs more than many.
         return [self._batch(calls)] * len(calls)
 
-    @cached_property
-    def _events(self) -> Events | None:
-        import torch
-
-        return Events(self.device) if torch.cuda.is_available() else None
-
     def _batch(self, calls: Sequence[Callable[[], object]]) -> float:
         self.synchronize()
         start = time.perf_counter_ns()
@@ -117,6 +114,7 @@ class Events:
         self._taken = torch.utils.dlpack.from_dlpack
         self._flush = jax.device_put(jnp.zeros(FLUSH_BYTES // 4, jnp.float32), device)
         self._read = jax.jit(jnp.sum)
+        self._read(self._flush).block_until_ready()  # compiled by then
 
     def time(
         self, calls: Sequence[Callable[[], object]], results: Callable[[], Sequence[jax.Array]]
