@@ -65,9 +65,6 @@ __device__ __forceinline__ unsigned skipped(const scalar_t* at) {
     return (unsigned)((uintptr_t)at % 16 / sizeof(scalar_t));
 }
 
-// 16 bytes as one value: of a struct's elements compilers make accesses of two bytes each.
-using Bits = uint4;
-
 // Lines that begin anywhere: a line of the tile lies in shared memory as far after a pack's beginning
 // as in memory. A block writes the packs of y's lines that begin beside its tile, for which it reads
 // up to VEC - 1 rows more; the first of a line also what lies before its first pack.
@@ -101,7 +98,7 @@ __global__ __launch_bounds__(BLOCK) void transpose_shifted(const scalar_t* __res
                 Pack some;
                 for (int j = 0; j < VEC; ++j)
                     if (pack + j >= x && pack + j < end) some.at[j] = pack[j];
-                memcpy(&held[k], &some, sizeof some);
+                held[k] = *reinterpret_cast<const Bits*>(&some);
             }
         }
 #pragma unroll
@@ -130,7 +127,7 @@ __global__ __launch_bounds__(BLOCK) void transpose_shifted(const scalar_t* __res
                 for (int j = 0; j < EACH; ++j) some.at[j] = at(r + k * EACH + j, c);
                 return *reinterpret_cast<const unsigned*>(&some);
             };
-            reinterpret_cast<Bits*>(line + before)[pack] = make_uint4(word(0), word(1), word(2), word(3));
+            reinterpret_cast<Bits*>(line + before)[pack] = Bits{word(0), word(1), word(2), word(3)};
         } else {
             for (unsigned j = r; j < high; ++j) line[j] = at(j, c);
         }

@@ -9,3 +9,11 @@ struct alignas(V * sizeof(T)) Some {
     T at[V];
 };
 using Pack = Some<VEC>;
+
+// 16 bytes as one value: of a struct's elements compilers make accesses of two bytes each, and HIP's own
+// uint4, a union, is kept in memory.
+#if PORTKERN_HIP && defined(__clang__)
+typedef unsigned Bits __attribute__((ext_vector_type(4)));
+#else
+using Bits = uint4;
+#endif

@@ -90,7 +90,7 @@ using Near = typename NearOf<R>::Rows;
 // memory from the first one's first pack to the last one's last, which come and go whole.
 template <int THREADS, int SHARE>
 struct Image {
-    uint4 packs[THREADS * SHARE + 1];  // of a struct's elements compilers make accesses each
+    Bits packs[THREADS * SHARE + 1];
 
     // The first of `count` elements from `first` on, of a tensor of `total`.
     __device__ __forceinline__ scalar_t* fetch(const scalar_t* x, int64_t first, int count, int64_t total) {
@@ -99,11 +99,11 @@ struct Image {
         const scalar_t* from = x + first - skip;
         scalar_t* own = reinterpret_cast<scalar_t*>(packs) + skip;
         if (from >= x && from + used * VEC <= x + total) {
-            uint4 held[SHARE + 1];
+            Bits held[SHARE + 1];
 #pragma unroll
             for (int k = 0; k <= SHARE; ++k) {
                 const int i = k * THREADS + threadIdx.x;
-                if (i < used) held[k] = reinterpret_cast<const uint4*>(from)[i];
+                if (i < used) held[k] = reinterpret_cast<const Bits*>(from)[i];
             }
 #pragma unroll
             for (int k = 0; k <= SHARE; ++k) {
@@ -128,7 +128,7 @@ struct Image {
             return;
         }
         const int ahead = (VEC - skip) % VEC, whole = max(count - ahead, 0) / VEC, odd = skip > 0;
-        uint4* at = reinterpret_cast<uint4*>(y + first + ahead);
+        Bits* at = reinterpret_cast<Bits*>(y + first + ahead);
 #pragma unroll
         for (int k = 0; k < SHARE; ++k) {
             const int i = k * THREADS + threadIdx.x;
