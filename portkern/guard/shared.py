@@ -9,8 +9,6 @@ from pathlib import Path
 
 #: ``backends/<name>/include``: where a backend has them.
 FOLDER = "include"
-
-
 #: By language, whose functions its kernels may import.
 BACKEND = {"numba": "cpu", "opencl": "opencl"}
 

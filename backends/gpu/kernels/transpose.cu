@@ -60,11 +60,6 @@ __global__ __launch_bounds__(BLOCK) void transpose_kernel(const scalar_t* __rest
     else move(Known<false>());
 }
 
-// How far after 16 bytes of memory an element lies, in elements.
-__device__ __forceinline__ unsigned skipped(const scalar_t* at) {
-    return (unsigned)((uintptr_t)at % 16 / sizeof(scalar_t));
-}
-
 // Lines that begin anywhere: a line of the tile lies in shared memory as far after a pack's beginning
 // as in memory. A block writes the packs of y's lines that begin beside its tile, for which it reads
 // up to VEC - 1 rows more; the first of a line also what lies before its first pack.
@@ -162,7 +157,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void transpose_thin(const scalar_t* 
         for (int i = threadIdx.x; i < thin * share; i += BLOCK) {
             const int line = i / share;
             const int64_t at = line * length + first;
-            const int skip = (int)((uintptr_t)(lines + at) % 16 / sizeof(scalar_t));
+            const int skip = (int)skipped(lines + at);
             of_pack(line, at, i % share * VEC - skip);
         }
     };

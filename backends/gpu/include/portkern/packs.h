@@ -17,3 +17,8 @@ typedef unsigned Bits __attribute__((ext_vector_type(4)));
 #else
 using Bits = uint4;
 #endif
+
+// How far after 16 bytes of memory an element lies, in elements.
+__device__ __forceinline__ unsigned skipped(const scalar_t* at) {
+    return (unsigned)((uintptr_t)at % 16 / sizeof(scalar_t));
+}

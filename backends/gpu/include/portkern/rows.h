@@ -28,7 +28,7 @@ struct Row {
     __device__ __forceinline__ Row(const scalar_t* tensor, int64_t row, int64_t length)
         : tensor(tensor), length(length) {
         const scalar_t* own = tensor + row * length;
-        skip = WHOLE ? 0 : (int)((uintptr_t)own % 16 / sizeof(scalar_t));
+        skip = WHOLE ? 0 : (int)skipped(own);
         start = own - skip;
         packs = WHOLE ? length / V : (skip + length + V - 1) / V;
     }
@@ -94,7 +94,7 @@ struct Image {
 
     // The first of `count` elements from `first` on, of a tensor of `total`.
     __device__ __forceinline__ scalar_t* fetch(const scalar_t* x, int64_t first, int count, int64_t total) {
-        const int skip = (int)((uintptr_t)(x + first) % 16 / sizeof(scalar_t));
+        const int skip = (int)skipped(x + first);
         const int used = (skip + count + VEC - 1) / VEC;
         const scalar_t* from = x + first - skip;
         scalar_t* own = reinterpret_cast<scalar_t*>(packs) + skip;
@@ -121,7 +121,7 @@ struct Image {
     __device__ __forceinline__ void store(scalar_t* y, const scalar_t* own, int64_t first, int count) {
         __syncthreads();
         const int skip = (int)(own - reinterpret_cast<const scalar_t*>(packs));
-        const int to = (int)((uintptr_t)(y + first) % 16 / sizeof(scalar_t));
+        const int to = (int)skipped(y + first);
         if (to != skip) {
 #pragma unroll 1
             for (int i = threadIdx.x; i < count; i += THREADS) y[first + i] = own[i];
