@@ -145,10 +145,17 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     __shared__ Tap taps[2][DEPTH];
     __shared__ int64_t place[PIXELS];  // of each pixel in the output's first channel
     const int t = threadIdx.x, pixel = t % PIXELS, first = t / PIXELS * (DEPTH / 2);
-    const int64_t filter0 = blockIdx.x / tiles * FILTERS;
+    // Kept in shared memory and read again after each barrier, these cost no registers.
+    __shared__ int64_t filter0;
+    __shared__ int begin, steps;
+    const int depth_all = (int)(s.c * s.kh * s.kw);
+    if (t == 0) {
+        filter0 = blockIdx.x / tiles * FILTERS;
+        begin = blockIdx.y * each;
+        steps = min(begin + each, (depth_all + DEPTH - 1) / DEPTH);
+    }
     const int64_t at = blockIdx.x % tiles * PIXELS + pixel, plane = s.oh * s.ow;
     const int64_t image = at / plane, rest = at % plane;
-    const int depth_all = (int)(s.c * s.kh * s.kw);
     const bool exists = image < s.n;
     const int top = exists ? (int)(rest / s.ow * s.stride - s.padding) : OUTSIDE;
     const int left = (int)(rest % s.ow * s.stride - s.padding);
@@ -183,8 +190,8 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     };
     const int warp = t / 32, lane = t % 32, warp_pixel = warp / 2 * 32;
     const int warp_filter = warp % 2 * (FILTERS / 2);
-    const int begin = blockIdx.y * each, steps = min(begin + each, (depth_all + DEPTH - 1) / DEPTH);
     float sums[4][COLUMNS] = {};
+    __syncthreads();
     list(begin);
     __syncthreads();
     fetch(begin);
