@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +46,8 @@ VERBS = {
 }
 #: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.
 RUN_KERNELS = {"check", "compare", "execute", "generate", "import", "op", "tune"}
+#: An operator that is a file, which is traced; a kernel's source is not.
+_OPERATOR_FILE = re.compile(r"(ops?=.*|[^=]+)\.py(:|\]|,|$)")
 HELP_FLAGS = ("-h", "--help", "help")
 #: Objects that are made before garbage is looked for. Modules are hundreds of thousands, and stay:
 #: with Python's own 700 a tenth of the time of ``import torch`` goes into looking at them.
@@ -134,24 +137,30 @@ def _dispatch(verb: str, rest: list[str]) -> int:
     if set(own) & set(HELP_FLAGS):
         print(_verb_help(verb))
         return 0
-    with _workers_ahead() if verb in RUN_KERNELS else nullcontext():
+    with _workers_ahead(own) if verb in RUN_KERNELS else nullcontext():
         module = importlib.import_module(f"portkern.cli.verbs.{verb}")
         return int(module.main(rest))
 
 
 @contextmanager
-def _workers_ahead() -> Iterator[None]:
-    """A process that workers are forked from imports torch while the verb is read."""
+def _workers_ahead(words: Sequence[str]) -> Iterator[None]:
+    """A process that workers are forked from imports torch while the verb is read, and where an
+    operator is a file another one what traces it."""
     if find_spec("torch") is None:
         yield
         return
     from portkern.sandbox import session
 
-    begun = session.server(("torch",)).begin()
+    preloads: list[tuple[str, ...]] = [("torch",)]
+    if any(_OPERATOR_FILE.match(word) for word in words):
+        from portkern.worker.tracing import PRELOAD
+
+        preloads.append(PRELOAD)
+    begun = [session.server(preload).begin() for preload in preloads]
     try:
         yield
     finally:
-        if begun:
+        if any(begun):
             session.close_servers()
 
 

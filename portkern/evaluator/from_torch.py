@@ -26,6 +26,7 @@ from portkern.spec.from_torch.traced import Traced, Untraceable
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import CELL, Op, Workload
 from portkern.worker import protocol
+from portkern.worker.tracing import PRELOAD
 
 if TYPE_CHECKING:
     import torch
@@ -157,7 +158,7 @@ def _written(asked: protocol.WritePlain, name: str) -> tuple[str, ...]:
     for before, sources in _WRITTEN:
         if before == asked:
             return sources
-    with Session(("torch",), {}) as session:
+    with Session(PRELOAD, {}) as session:
         outcome = session.ask(asked, timeout_s=TRACE_S)
     if not isinstance(outcome, Answered):
         raise ConfigError(f"{name} cannot be traced: {_said(outcome)}")
@@ -232,7 +233,7 @@ def _traced(file: OperatorFile, *, lift: bool, timeout_s: float) -> Traced:
     asked = protocol.Describe(
         file.source, file.path.name, file.wanted, operator_name(file.path.stem), lift
     )
-    with Session(("torch",), {}) as session:
+    with Session(PRELOAD, {}) as session:
         outcome = session.ask(asked, timeout_s=timeout_s)
     if not isinstance(outcome, Answered):
         raise ConfigError(f"{file.name} cannot be traced: {_said(outcome)}")

@@ -19,6 +19,7 @@ from portkern.sandbox.shared_memory import Slot
 from portkern.spec.imported import ImportedInputs, ImportedReference
 from portkern.spec.op import ITEMSIZE, Scalar
 from portkern.worker import protocol
+from portkern.worker.tracing import PRELOAD
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +95,7 @@ class ReferenceWorker:
             self._session.close()
             self._session = None
         if self._session is None:
-            self._session = Session(("torch",), {})
+            self._session = Session(PRELOAD, {})
         self._session.memory.clear()
         return self._session
 

@@ -35,6 +35,30 @@ def gather(x, term, shape, first, width, to):
         row, left, done = row + 1, 0, done + run
 
 
+@numba.njit(parallel=True)
+def _every(x, stride, seen):
+    n, c, oh, ow = seen.shape
+    for plane in numba.prange(n * c):
+        image, channel = plane // c, plane % c
+        for row in range(oh):
+            line = x[image, channel, row * stride]
+            copy(line[: (ow - 1) * stride + 1 : stride], seen[image, channel, row])
+
+
+@numba.njit
+def side_by_side(x, weight, size, stride, padding):
+    """Images and the ``shape`` of :func:`gather` for results of ``size`` (height, width). What
+    filters of one element see becomes one row, in order."""
+    (n, c, h, w), (oh, ow), (kh, kw) = x.shape, size, weight.shape[2:]
+    if kh * kw > 1 or padding > 0:
+        return x, (kh, kw, ow, stride, padding)
+    if stride == 1:
+        return x.reshape(n, c, 1, h * w), (1, 1, h * w, 1, 0)
+    seen = np.empty((n, c, oh, ow), np.float32)
+    _every(x, stride, seen)
+    return seen.reshape(n, c, 1, oh * ow), (1, 1, oh * ow, 1, 0)
+
+
 @numba.njit
 def _copy_weights(weight, top, rows, left, cols, to):
     """A part of the weights, each row followed by zeros up to the next multiple of four."""

@@ -101,14 +101,29 @@ def _sum_of_products(a, b, run):
     return np.float32(total)
 
 
+@numba.njit
+def _columns_of_rows(a, columns, c, first, last, run):
+    """c = a @ columns.T from row ``first`` to ``last``; each result is summed by itself."""
+    for i in range(first, last):
+        for j in range(c.shape[1]):
+            c[i, j] = _sum_of_products(a[i], columns[j], run)
+
+
 @numba.njit(parallel=True)
 def _few_columns(a, columns, c, stretch, run):
-    """c = a @ columns.T, of which each result is summed by itself, ``stretch`` rows a thread."""
-    m, n = c.shape
+    """``stretch`` rows a thread."""
+    m = c.shape[0]
     for job in numba.prange((m + stretch - 1) // stretch):
-        for i in range(job * stretch, min((job + 1) * stretch, m)):
-            for j in range(n):
-                c[i, j] = _sum_of_products(a[i], columns[j], run)
+        first = job * stretch
+        _columns_of_rows(a, columns, c, first, min(first + stretch, m), run)
+
+
+@numba.njit(parallel=True)
+def _few_columns_each(a, b, c, run):
+    """The same of many products, of which threads take whole ones."""
+    for one in numba.prange(c.shape[0]):
+        columns = b[one].reshape(1, b.shape[1]) if b.shape[2] == 1 else _turned(b[one])
+        _columns_of_rows(a[one], columns, c[one], 0, c.shape[1], run)
 
 
 @numba.njit(parallel=True)
@@ -159,27 +174,47 @@ def few_tiles(a, b, sizes, parts):
     return total
 
 
+@numba.njit
+def _up_to(size, count):
+    return min(size, max(4, (count + 3) // 4 * 4))
+
+
+@numba.njit
+def buffers_for(m, n, k, sizes):
+    """A block of a, a block of b and their sums, no larger than the product is: the system makes
+    fresh memory page by page."""
+    mc, kc, nc = _up_to(sizes[0], m), _up_to(sizes[1], k), _up_to(sizes[2], n)
+    return (
+        np.empty((mc, kc), np.float32),
+        np.empty((kc, nc), np.float32),
+        np.empty((mc, nc), np.float32),
+    )
+
+
 def multiplying(mc, kc, nc, few):
-    """A function ``multiply(a, b, c)`` that makes c = a @ b by tiles of mc x nc results and kc
-    terms, or by the way that suits its shape: ``few`` columns, or one tile with many terms."""
+    """A function ``multiply(a, b, c)`` that makes c = a @ b of a batch by tiles of mc x nc results
+    and kc terms, or by the way that suits its shape: ``few`` columns, one tile with many terms."""
     part, run = 16384, 1024  # terms of a thread, and of a sum in float32
     deep = 8 * kc  # terms that are worth a thread
 
     @numba.njit(parallel=True)
     def in_tiles(a, b, c):
-        m, n = c.shape
+        batch, m, n = c.shape
         down, across = (m + mc - 1) // mc, (n + nc - 1) // nc
-        for job in numba.prange(down * across):
-            top, left = job // across * mc, job % across * nc
-            block_a = np.empty((mc, kc), np.float32)
-            block_b = np.empty((kc, nc), np.float32)
-            sums = np.empty((mc, nc), np.float32)
-            rows, width = multiply_tile(a, b, top, left, (block_a, block_b, sums))
-            for i in range(rows):
-                copy(sums[i], c[top + i][left : left + width])
+        jobs = batch * down * across
+        shares = min(jobs, 8 * numba.get_num_threads())
+        for share in numba.prange(shares):
+            buffers = buffers_for(m, n, a.shape[2], (mc, kc, nc))
+            for job in range(share * jobs // shares, (share + 1) * jobs // shares):
+                one, tile = job // (down * across), job % (down * across)
+                top, left = tile // across * mc, tile % across * nc
+                rows, width = multiply_tile(a[one], b[one], top, left, buffers)
+                for i in range(rows):
+                    copy(buffers[2][i], c[one][top + i][left : left + width])
 
     @numba.njit
-    def multiply(a, b, c):
+    def multiply_one(a, b, c):
+        """Whether threads share the product by few columns or by parts of the terms."""
         (m, n), k = c.shape, a.shape[1]
         threads = numba.get_num_threads()
         if n <= few:
@@ -188,9 +223,22 @@ def multiplying(mc, kc, nc, few):
                 _few_results(a, columns, c, part, run)
             else:
                 _few_columns(a, columns, c, max(part // (k + 1), 1), run)
-        elif m <= mc and n <= nc and k >= 2 * deep:
+            return True
+        if m <= mc and n <= nc and k >= 2 * deep:
             c[:] = few_tiles(a, b, (mc, kc, nc), min(k // deep, 2 * threads))
-        else:
-            in_tiles(a, b, c)
+            return True
+        return False
+
+    @numba.njit
+    def multiply(a, b, c):
+        if c.shape[0] >= numba.get_num_threads():
+            if c.shape[2] <= few:
+                _few_columns_each(a, b, c, run)
+            else:
+                in_tiles(a, b, c)
+            return
+        for one in range(c.shape[0]):
+            if not multiply_one(a[one], b[one], c[one]):
+                in_tiles(a[one : one + 1], b[one : one + 1], c[one : one + 1])
 
     return multiply

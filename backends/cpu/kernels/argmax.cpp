@@ -68,10 +68,6 @@ static Element argmax_of(const scalar_t* x, int64_t n) {
 static void narrow_rows(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, int64_t left) {
   vec v[LANES];
   Best best;
-  if (cols == 1) {
-    for (int64_t r = 0; r < rows; ++r) index[r] = 0;
-    return;
-  }
   load_columns(x, cols, left, v);
   for (int64_t j = 0; j < cols; ++j) best.take(v[j], int32_t(j));
   for (int64_t r = 0; r < rows; ++r) index[r] = best.step[r];
@@ -79,6 +75,10 @@ static void narrow_rows(const scalar_t* x, int64_t* index, int64_t rows, int64_t
 
 extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols) {
   const bool parallel = rows * cols >= PARALLEL_FROM;
+  if (cols == 1) {
+    memset(index, 0, size_t(rows) * sizeof(*index));
+    return 0;
+  }
   if (are_narrow(cols)) {
 #pragma omp parallel for schedule(static) if (parallel)
     for (int64_t row = 0; row < rows; row += LANES)

@@ -4,7 +4,7 @@ rows of sums stay in the L1 cache while four rows of patches at a time are added
 import numba
 import numpy as np
 
-from portkern.backends.cpu.include.convolution import convolve
+from portkern.backends.cpu.include.convolution import convolve, side_by_side
 from portkern.backends.cpu.include.rows import copy
 
 FILTERS = 128  # knob: 32 64 128
@@ -13,10 +13,8 @@ PIXELS = 256  # knob: 128 256 512
 
 
 @numba.njit(parallel=True)
-def conv2d(x, weight, bias, y, stride, padding):
+def in_tiles(x, matrix, bias, y, shape):
     n, f, oh, ow = y.shape
-    _, c, kh, kw = weight.shape
-    shape, matrix = (kh, kw, ow, stride, padding), weight.reshape(f, c * kh * kw)
     planes = y.reshape(n, f, oh * ow)
     down, across = (f + FILTERS - 1) // FILTERS, (oh * ow + PIXELS - 1) // PIXELS
     for job in numba.prange(n * down * across):
@@ -30,3 +28,10 @@ def conv2d(x, weight, bias, y, stride, padding):
         convolve(x[image], matrix, bias, shape, top, rows, first, width, buffers)
         for i in range(rows):
             copy(sums[i], planes[image, top + i][first : first + width])
+
+
+@numba.njit
+def conv2d(x, weight, bias, y, stride, padding):
+    f, c, kh, kw = weight.shape
+    seen, shape = side_by_side(x, weight, y.shape[2:], stride, padding)
+    in_tiles(seen, weight.reshape(f, c * kh * kw), bias, y, shape)

@@ -4,7 +4,7 @@ is kept in a buffer, from which the pool takes its windows."""
 import numba
 import numpy as np
 
-from portkern.backends.cpu.include.convolution import convolve
+from portkern.backends.cpu.include.convolution import convolve, side_by_side
 from portkern.backends.cpu.include.rows import copy, fill
 
 FILTERS = 64  # knob: 32 64 128
@@ -34,10 +34,9 @@ def pool(x, window, stride, tall, y):
 
 
 @numba.njit
-def band(x, weight, bias, shape, top, start, window, stride, y, buffers):
-    """Pooled rows from ``start`` on of the filters from ``top`` on."""
-    ow, sums = shape[2], buffers[2]
-    filters, count = min(FILTERS, y.shape[0] - top), min(BAND, y.shape[1] - start)
+def band(x, weight, bias, shape, top, start, count, window, stride, ow, y, buffers):
+    """``count`` pooled rows from ``start`` on of the filters from ``top`` on."""
+    sums, filters = buffers[2], min(FILTERS, y.shape[0] - top)
     height = (count - 1) * stride + window
     first, size = start * stride * ow, height * ow
     kept = np.empty((filters, size), np.float32)
@@ -52,18 +51,38 @@ def band(x, weight, bias, shape, top, start, window, stride, y, buffers):
         pool(rows, window, stride, tall, y[top + i][start : start + count])
 
 
+@numba.njit
+def band_height(jobs, oh, ow, window, stride):
+    """Of short rows so many as fill a tile, unless threads would have none."""
+    full = min(oh, max(BAND, (PIXELS // ow - window) // stride + 1))
+    return full if jobs * (oh // full) >= numba.get_num_threads() else BAND
+
+
 @numba.njit(parallel=True)
-def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride):
+def in_bands(x, matrix, bias, y, shape, window, stride, ow):
     n, f, oh, _ = y.shape
-    _, c, kh, kw = weight.shape
-    ow = (x.shape[3] + 2 * padding - kw) // stride + 1
-    shape, matrix = (kh, kw, ow, stride, padding), weight.reshape(f, c * kh * kw)
-    down, bands = (f + FILTERS - 1) // FILTERS, (oh + BAND - 1) // BAND
+    down = (f + FILTERS - 1) // FILTERS
+    height = band_height(n * down, oh, ow, window, stride)
+    bands = (oh + height - 1) // height
     for job in numba.prange(n * down * bands):
         image, top = job // (down * bands), job // bands % down * FILTERS
         weights = np.empty((FILTERS, KC), np.float32)
         patches = np.empty((KC, PIXELS), np.float32)
         sums = np.empty((FILTERS, PIXELS), np.float32)
         buffers = (weights, patches, sums)
-        start = job % bands * BAND
-        band(x[image], matrix, bias, shape, top, start, window, pool_stride, y[image], buffers)
+        start = job % bands * height
+        count = min(height, oh - start)
+        band(
+            x[image], matrix, bias, shape, top, start, count, window, stride, ow, y[image], buffers
+        )
+
+
+@numba.njit
+def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride):
+    f, c, kh, kw = weight.shape
+    oh, ow = (
+        (x.shape[2] + 2 * padding - kh) // stride + 1,
+        (x.shape[3] + 2 * padding - kw) // stride + 1,
+    )
+    seen, shape = side_by_side(x, weight, (oh, ow), stride, padding)
+    in_bands(seen, weight.reshape(f, c * kh * kw), bias, y, shape, window, pool_stride, ow)

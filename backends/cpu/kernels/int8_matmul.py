@@ -3,9 +3,8 @@ L1 cache while four rows of weights at a time are added to them. Of one tile wit
 share these."""
 
 import numba
-import numpy as np
 
-from portkern.backends.cpu.include.product import few_tiles, multiply_tile
+from portkern.backends.cpu.include.product import buffers_for, few_tiles, multiply_tile
 
 MC = 64  # knob: 16 32 64 128
 KC = 128  # knob: 64 128 256
@@ -23,15 +22,15 @@ def scaled(sums, scale, to):
 def in_tiles(a, weight, scale, c):
     m, n = c.shape
     down, across = (m + MC - 1) // MC, (n + NC - 1) // NC
-    for job in numba.prange(down * across):
-        top, left = job // across * MC, job % across * NC
-        block_a = np.empty((MC, KC), np.float32)
-        block_b = np.empty((KC, NC), np.float32)
-        sums = np.empty((MC, NC), np.float32)
-        buffers = (block_a, block_b, sums)
-        rows, width = multiply_tile(a, weight, top, left, buffers)
-        for i in range(rows):
-            scaled(sums[i], scale[left : left + width], c[top + i][left : left + width])
+    jobs = down * across
+    shares = min(jobs, 8 * numba.get_num_threads())
+    for share in numba.prange(shares):
+        buffers = buffers_for(m, n, a.shape[1], (MC, KC, NC))
+        for job in range(share * jobs // shares, (share + 1) * jobs // shares):
+            top, left = job // across * MC, job % across * NC
+            rows, width = multiply_tile(a, weight, top, left, buffers)
+            for i in range(rows):
+                scaled(buffers[2][i], scale[left : left + width], c[top + i][left : left + width])
 
 
 @numba.njit

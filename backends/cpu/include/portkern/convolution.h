@@ -64,6 +64,21 @@ PORTKERN_INLINE vec those(const T* from, uint64_t bits) {
 }
 #endif
 
+// An element of a filter. It moves to the next ones of its row without divisions, which would take
+// as long as many products.
+struct Element {
+  int64_t channel, ky, kx;
+
+  void move(const Convolution& s, int64_t count) {
+    if ((kx += count) < s.kw) return;
+    kx = 0;
+    if (++ky == s.kh) ky = 0, ++channel;
+  }
+
+  // How far what it sees lies behind what the first element of the filter sees.
+  int64_t offset(const Convolution& s) const { return (channel * s.h + ky) * s.w + kx; }
+};
+
 // Pixels side by side in one row of results and in one panel, and where the planes have what the
 // first element of a filter sees of them.
 struct Run {
@@ -215,8 +230,9 @@ class Patches {
   // What LANES pixels see of each term, in lines `stride` apart: a row of the filter at a time,
   // which is a run of memory for each pixel, or a single element.
   void terms(int64_t first, int64_t depth, int64_t col, float* to, int64_t stride) const {
+    Element e{first / s.kw / s.kh, first / s.kw % s.kh, first % s.kw};
     if (s.kw == 1) {
-      for (int64_t i = 0; i < depth; ++i) store(to + i * stride, seen(first + i, col));
+      for (int64_t i = 0; i < depth; ++i, e.move(s, 1)) store(to + i * stride, seen(e, col));
       return;
     }
     const scalar_t* pixels[LANES];
@@ -227,15 +243,13 @@ class Patches {
       const int64_t right = x + s.kw > s.w ? s.w - x : s.kw;
       within[i] = right > left ? bits(right) & ~bits(left) : 0;
     }
-    for (int64_t i = first, n; i < first + depth; i += n, to += n * stride) {
-      const int64_t kx = i % s.kw, line = i / s.kw, ky = line % s.kh;
-      const int64_t at = (line / s.kh * s.h + ky) * s.w + kx;
-      n = least(least(s.kw - kx, LANES), first + depth - i);
+    for (int64_t left = depth, n; left > 0; left -= n, to += n * stride, e.move(s, n)) {
+      n = least(least(s.kw - e.kx, LANES), left);
       vec rows[LANES];
 #pragma GCC unroll 16
       for (int r = 0; r < LANES; ++r) {
-        const uint64_t seen = uint64_t(ys[col + r] + ky) < uint64_t(s.h) ? within[r] : 0;
-        rows[r] = those(pixels[r] + at, seen >> kx & bits(n));
+        const uint64_t seen = uint64_t(ys[col + r] + e.ky) < uint64_t(s.h) ? within[r] : 0;
+        rows[r] = those(pixels[r] + e.offset(s), seen >> e.kx & bits(n));
       }
       if (n > LANES / 2) store_first<LANES>(rows, n, to, stride);
       else store_first<LANES / 2>(rows, n, to, stride);
@@ -254,13 +268,12 @@ class Patches {
       if (d < n) store(to + d * stride, rows[d]);
   }
 
-  // What element `term` of a filter sees at LANES pixels.
-  PORTKERN_METHOD vec seen(int64_t term, int64_t col) const {
-    const int32_t kx = int32_t(term % s.kw), ky = int32_t(term / s.kw % s.kh);
-    const int32_t at = int32_t(term / s.kw / s.kh * s.h * s.w) + ky * int32_t(s.w) + kx;
-    const ivec y = some(ys + col) + ky, x = some(xs + col) + kx;
+  // What an element of a filter sees at LANES pixels.
+  PORTKERN_METHOD vec seen(const Element& e, int64_t col) const {
+    const ivec y = some(ys + col) + int32_t(e.ky), x = some(xs + col) + int32_t(e.kx);
     const ivec inside = (as<uvec>(y) < uint32_t(s.h)) & (as<uvec>(x) < uint32_t(s.w));
-    return elements(s.x + image * s.c * s.h * s.w, some(places + col) + at, inside);
+    const ivec at = some(places + col) + int32_t(e.offset(s));
+    return elements(s.x + image * s.c * s.h * s.w, at, inside);
   }
 
   static PORTKERN_METHOD ivec some(const int32_t* from) {
