@@ -218,15 +218,12 @@ def _left_in_the_end(run: Run) -> list[str]:
 
 @pytest.mark.timeout(1800)  # what it waits for comes late on a busy machine
 @pytest.mark.full  # quick ones kill a matrix: test_a_killed_run_goes_on_where_it_stopped
-@pytest.mark.parametrize("kills", [len(WEIGHTS), KILLS])
-def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(
-    tmp_path: Path, kills: int
-) -> None:
+def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(tmp_path: Path) -> None:
     calm, chance = Run(tmp_path, "calm"), random.Random(SEED)
     calm.finish()
     calm.settle()
     assert Verdict.PASSED in {r.verdict for r in calm.records().values()}
-    wanted, number = _kinds(chance, kills), 0
+    wanted, number = _kinds(chance, KILLS), 0
     while wanted:  # one run may be over before all are killed
         number += 1
         rough = Run(tmp_path, f"rough-{number}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,6 +17,20 @@ from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing
 from portkern.spec.op import Workload
 from portkern.testing import evaluate
+
+#: Every kernel in both dtypes. Without it they take turns: one in one, the next in the other.
+EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
+DTYPES = ("float32", "bfloat16")
+
+
+def turns(kernels: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Each with a dtype."""
+    return [
+        (*kernel, dtype)
+        for number, kernel in enumerate(kernels)
+        for dtype in (DTYPES if EVERYTHING else [DTYPES[number % 2]])
+    ]
+
 
 #: Vectors, thin matrices with packs and without. Few long rows, of which each has parts, and narrow
 #: ones of which a block has many; short runs; few columns with packs and without. Few rows that get
@@ -248,16 +264,18 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
     assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    ("backend", "where"), [("cuda", "sm_90"), ("hip", "gfx942"), ("triton", "sm_90")]
+NATIVE_ON, EMULATED = (
+    {"cuda": "sm_90", "hip": "gfx942"},
+    {"cuda": "sm_90", "hip": "gfx942", "triton": "sm_90"},
 )
-@pytest.mark.parametrize("op", SHAPES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("op", "backend", "dtype"), turns(product(SHAPES, EMULATED)))
 def test_a_shape_of_another_class_is_right(
-    op: str, backend: str, where: str, dtype: str, tmp_path: Path
+    op: str, backend: str, dtype: str, tmp_path: Path
 ) -> None:
-    compiled, to = _ready(backend, where)
+    compiled, to = _ready(backend, EMULATED[backend])
     shapes = SHAPES[op] + (NATIVE.get(op, []) if backend in ("cuda", "hip") else [])
     _all_right(op, compiled, to, shapes, dtype, tmp_path)
 
@@ -270,20 +288,17 @@ FEW = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("backend", "where"), [("cuda", "sm_90"), ("hip", "gfx942")])
-@pytest.mark.parametrize("op", FEW)
+@pytest.mark.parametrize(("backend", "op", "dtype"), turns(product(NATIVE_ON, FEW)))
 def test_the_way_of_many_elements_is_right_for_few(
-    op: str, backend: str, where: str, dtype: str, tmp_path: Path
+    op: str, backend: str, dtype: str, tmp_path: Path
 ) -> None:
-    compiled, to = _ready(backend, where)
+    compiled, to = _ready(backend, NATIVE_ON[backend])
     workloads = list(ops.load(op).workloads["ci"])
     _all_pass(op, compiled, to, workloads, dtype, tmp_path, {"FEW": 0})
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("op", IN_OPENCL)
+@pytest.mark.parametrize(("op", "dtype"), turns(product(IN_OPENCL)))
 def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
     op: str, dtype: str, tmp_path: Path
 ) -> None:
@@ -328,25 +343,22 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    ("op", "backend", "where"),
+    ("backend", "op", "dtype"),
     [
-        *((op, "cuda", "sm_90") for op in OF_MANY),
-        *((op, "hip", "gfx942") for op in OF_MANY if op != "int8_matmul"),
+        case
+        for case in turns(product(NATIVE_ON, OF_MANY))
+        if case[:2] != ("hip", "int8_matmul")  # whose kernel has no such way
     ],
 )
-def test_a_way_of_many_elements_is_right(
-    op: str, backend: str, where: str, dtype: str, tmp_path: Path
-) -> None:
-    compiled, to = _ready(backend, where)
+def test_a_way_of_many_elements_is_right(op: str, backend: str, dtype: str, tmp_path: Path) -> None:
+    compiled, to = _ready(backend, NATIVE_ON[backend])
     settings, shapes = OF_MANY[op]
     _all_right(op, compiled, to, shapes, dtype, tmp_path, settings)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("op", IN_PALLAS)
+@pytest.mark.parametrize(("op", "dtype"), turns(product(IN_PALLAS)))
 def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_path: Path) -> None:
     compiled, to = _ready("pallas", "sm_90")
     _all_right(op, compiled, to, IN_PALLAS[op], dtype, tmp_path)

@@ -296,8 +296,8 @@ def test_a_worker_that_misbehaves_at_any_message_gets_a_result_and_never_passes(
 
 @pytest.mark.full
 @pytest.mark.timeout(3000)
-def test_thousands_of_workers_that_misbehave_get_a_result_and_never_pass() -> None:
-    hold(range(1000, 3_500))
+def test_a_thousand_workers_that_misbehave_get_a_result_and_never_pass() -> None:
+    hold(range(1000, 2000))
 
 
 def test_of_several_each_gets_a_result_though_any_of_them_dies() -> None:
