@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from portkern.sandbox import session
 from portkern.spec import registry
+from portkern.worker.tracing import PRELOAD
 from tests import tiers
 
 # No deadline: machines that run tests are busy.
@@ -24,6 +25,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def no_worker_outlives_the_tests() -> Iterator[None]:
     yield
     session.close_servers()
+
+
+@pytest.fixture(scope="session")
+def servers_ahead() -> None:
+    """Commands close the fork servers that they start, not those that they find: files of tests
+    with many commands on PyTorch files start them once."""
+    session.server(("torch",)).begin()
+    session.server(PRELOAD).begin()
 
 
 @pytest.fixture(autouse=True)

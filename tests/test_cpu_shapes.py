@@ -51,6 +51,26 @@ def test_a_convolution_of_drawn_sizes_is_the_frameworks(
         assert off <= NEAR[dtype] * (1 + wanted.abs().max().item()), (dims, scalars)
 
 
+@pytest.mark.sampled()
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("where", HERE[::-1])
+def test_a_pooling_of_drawn_sizes_is_the_frameworks(where: str, dtype: str, tmp_path: Path) -> None:
+    """Also of planes that are some bands of rows and a shorter one."""
+    draw, kernel, own = random.Random(f"{where} {dtype} pool"), None, ops.load("maxpool2d")
+    for _ in range(60):
+        window, padding = draw.randint(1, 5), draw.randint(0, 1)
+        scalars = {"window": window, "stride": draw.randint(1, 4), "padding": padding * window // 2}
+        sizes = {"n": draw.randint(1, 3), "c": draw.randint(1, 5)}
+        sizes |= {"h": draw.randint(window, 240), "w": draw.randint(window, 300)}
+        dims = {**sizes, **own.derived(sizes, scalars)} if own.derived else sizes
+        kernel = kernel or _built("maxpool2d", dtype, where, dims, tmp_path)
+        x = torch.randn(own.signature.inputs[0].sizes(dims)).to(getattr(torch, dtype))
+        wanted = torch.max_pool2d(x, *scalars.values())
+        y = torch.full_like(wanted, torch.nan)
+        kernel.launch(Call([x], [y], dims, scalars))
+        assert torch.equal(y, wanted), (dims, scalars)
+
+
 @pytest.mark.sampled("op")
 @pytest.mark.parametrize("op", ["cumsum", "matmul"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,11 @@ from portkern.spec.from_torch.names import identifier, is_identifier, operator_n
 from portkern.spec.from_torch.source import reference_source, replaceable, with_sizes
 from portkern.spec.from_torch.traced import Argument, Traced, Tracing
 from portkern.spec.imported import ImportedReference
-from portkern.spec.op import Op, Workload
+from portkern.spec.op import FLOATS, Op, Workload
 from portkern.testing import evaluate
 from portkern.worker.tracing.trace import trace
 
+pytestmark = pytest.mark.usefixtures("servers_ahead")
 DATA = Path(__file__).parent / "data" / "from_torch"
 PROBLEMS = ("log_softmax", "group_norm", "gemm_swish", "conv_norm_mean", "cosine_loss")
 
@@ -983,8 +985,7 @@ def test_an_opencl_kernel_of_a_file_passes(files: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(("name", "dtype"), [*zip(PROBLEMS, cycle(FLOATS[1:]), strict=False)])
 def test_honest_kernels_pass_in_16_bits(name: str, dtype: str, files: Path) -> None:
     assert bad(files, name, dtype, ("ci", "edge")) == []
 

@@ -25,6 +25,7 @@ from portkern.spec.op import Op, Signature, Workload
 from portkern.testing import evaluate
 from portkern.worker.tracing.trace import trace
 
+pytestmark = pytest.mark.usefixtures("servers_ahead")
 DATA = Path(__file__).parent / "data" / "model_new"
 HONEST = sorted(path.name for path in (DATA / "honest").glob("*.py"))
 TWINS = {

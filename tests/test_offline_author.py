@@ -26,6 +26,8 @@ from portkern.spec.candidate import Candidate
 from portkern.testing import evaluate
 from tests.test_plain_kernels import OPERATORS, function
 
+pytestmark = pytest.mark.usefixtures("servers_ahead")
+
 #: Beside those of the plain kernels: rows, whole reductions, products with an epilogue, and axes
 #: that are called like the locals of a kernel.
 OWN = {

@@ -22,6 +22,8 @@ from portkern.records.record import RecordFile, Verdict
 from portkern.spec import catalogue, registry
 from portkern.testing import evaluate
 
+pytestmark = pytest.mark.usefixtures("servers_ahead")
+
 #: A body of a function, and the shapes that it is traced at.
 OPERATORS = {
     "pointwise": (

@@ -55,8 +55,7 @@ static void results(const Pool& p, const float* line, scalar_t* out) {
 // Some rows of outputs of a plane, each step of all of them before the next: to read what was only
 // just stored, across two stores, takes several times as long.
 static void band(const Pool& p, const scalar_t* plane, int64_t first, int64_t count, float* lines,
-                 scalar_t* out) {
-  float* const places = lines + count * p.line();
+                 float* places, scalar_t* out) {
   for (int64_t i = 0; i < count; ++i)
     above(p, plane, Rows(p, first + i), lines + i * p.line() + p.padding);
   for (int64_t i = 0; i < count; ++i)
@@ -86,7 +85,7 @@ extern "C" int maxpool2d(const scalar_t* x, scalar_t* y, int64_t n, int64_t c, i
       const int64_t plane = job / bands, first = job % bands * rows;
       const int64_t count = oh - first < rows ? oh - first : rows;
       if (count > 0)
-        band(p, x + plane * h * w, first, count, lines, y + (plane * oh + first) * ow);
+        band(p, x + plane * h * w, first, count, lines, lines + room, y + (plane * oh + first) * ow);
     }
     free(lines);
   }

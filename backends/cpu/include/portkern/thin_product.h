@@ -210,6 +210,21 @@ PORTKERN_INLINE vec lane_sums(vec (&of)[LANES]) {
   return of[0];
 }
 
+enum { DOWN = 64 };  // rows of a job, a multiple of LANES
+
+// At most DOWN rows of K terms: compilers know how to take vectors of such apart.
+template <int N, int K>
+static void tiny_rows(const scalar_t* a, const float* turned, int64_t rows, float* total) {
+  for (int j = 0; j < N; ++j) {
+    float sums[DOWN];
+    for (int64_t i = 0; i < rows; ++i) {
+      sums[i] = 0.0f;
+      for (int p = 0; p < K; ++p) sums[i] += float(a[i * K + p]) * turned[j * K + p];
+    }
+    for (int64_t i = 0; i < rows; ++i) total[i * N + j] = sums[i];
+  }
+}
+
 // Short rows: LANES of them at once. A vector at the end of a row has the next one's elements too if
 // these are there (WITHIN), and `kept` are its own: a load of some lanes takes several times as long.
 template <int N, bool WITHIN>
@@ -241,6 +256,9 @@ template <int N>
 static void some_rows(const scalar_t* a, int64_t k, const float* turned, int64_t depth,
                       int64_t rows, int64_t left, float* total) {
   int64_t i = 0;
+  if (k == 2) return tiny_rows<N, 2>(a, turned, rows, total);
+  if (k == 3) return tiny_rows<N, 3>(a, turned, rows, total);
+  if (k == 4) return tiny_rows<N, 4>(a, turned, rows, total);
   if (k < SHALLOW) {
     uvec kept;
     for (int lane = 0; lane < LANES; ++lane) kept[lane] = lane < k % LANES ? ~0u : 0u;
@@ -256,7 +274,6 @@ static void some_rows(const scalar_t* a, int64_t k, const float* turned, int64_t
 template <int N, typename T>
 static int columns_of(const Product<T>& all) {
   const bool wide = all.wide();
-  constexpr int64_t DOWN = 64;  // rows of a job, a multiple of LANES
   const int64_t down = blocks(all.m, DOWN), k = all.k;
   const int64_t share = shares(all.batch * down, k, wide);
   const int64_t depth = blocks(blocks(k, share), LANES) * LANES;
