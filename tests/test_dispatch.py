@@ -189,6 +189,12 @@ def test_a_slice_that_no_node_may_run_is_given_up_with_what_there_is() -> None:
     ]
 
 
+def test_of_two_copies_that_end_together_one_is_taken() -> None:
+    fake = Fake([node("a"), node("b")], seconds={"a": 1.1, "b": 0.1})
+    said = Outcome(fake).run(parts(1), straggler_s=0.0)
+    assert len(said.answers) == 1 and not said.given_up
+
+
 def test_without_a_node_all_is_given_up() -> None:
     said = Outcome(Fake([])).run(parts(2, ""))
     assert [why for _, why in said.given_up] == ["no node; nodes: none"] * 2

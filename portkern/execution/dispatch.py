@@ -111,7 +111,8 @@ class Dispatch:
                 self._give_up_homeless(nodes)
                 if self._waiting or self._sent:
                     for handle in self._ended():
-                        self._take(handle)
+                        if handle in self._sent:  # not a copy of what another has just answered
+                            self._take(handle)
         finally:
             for handle in self._sent:
                 self.fleet.cancel(handle)
