@@ -28,21 +28,21 @@ struct Results {
   }
 };
 
-template <bool PAIRS>
-static int convolve(const Convolution& s, const scalar_t* weight, const Results& all, int64_t f,
+template <class Way>
+static int convolve(const Way* way, const Convolution& s, const scalar_t* weight, const Results& all, int64_t f,
                     int64_t pixels) {
   const bool wide = double(pixels) * double(f) * double(s.depth()) >= PARALLEL_FROM;
-  const Cut cut(1, f, pixels, wide);
+  const Cut cut(way, 1, f, pixels, wide);
   int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : failed) if (wide)
   for (int64_t job = 0; job < cut.down * cut.across; ++job) {
     Results out = all;
     out.filter = job % cut.down * cut.rows, out.pixel = job / cut.down * cut.cols;
     const int64_t count = least(cut.cols, pixels - out.pixel);
-    Patches patches(s, out.pixel, count);
+    Patches patches(s, out.pixel, count, Way::DEPTH);
     patches.planes = workspace<float>(patches.room());
     if (patches.planes)
-      block<PAIRS>(weight + out.filter * s.depth(), s.depth(), patches, out,
+      block<Way>(weight + out.filter * s.depth(), s.depth(), patches, out,
                    least(cut.rows, f - out.filter), count, s.depth());
     failed |= !patches.planes;
     free(patches.planes);
@@ -57,9 +57,5 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
   const int64_t pixels = n * oh * ow;
   if (pixels <= 0 || f == 0) return 0;
   const Results out{y, bias, f, 0, 0, oh * ow};
-#if defined(__AVX512F__)
-  if constexpr (BFLOAT16)
-    if (has_pairs()) return convolve<true>(s, weight, out, f, pixels);
-#endif
-  return convolve<false>(s, weight, out, f, pixels);
+  return by_fastest([&](auto* way) { return convolve(way, s, weight, out, f, pixels); });
 }

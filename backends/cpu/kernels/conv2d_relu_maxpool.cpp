@@ -76,23 +76,23 @@ struct Jobs {
   int64_t count() const { return along * down * across; }
 };
 
-template <bool PAIRS>
+template <class Way>
 static bool convolve(const Convolution& s, const scalar_t* weight, int64_t filters, int64_t pixel,
                      int64_t pixels, const Sums& sums) {
-  for (int64_t j = 0; j < pixels; j += COLS) {
-    const int64_t count = least(pixels - j, COLS);
-    Patches patches(s, pixel + j, count);
+  for (int64_t j = 0; j < pixels; j += Way::WIDE) {
+    const int64_t count = least(pixels - j, Way::WIDE);
+    Patches patches(s, pixel + j, count, Way::DEPTH);
     patches.planes = workspace<float>(patches.room());
     if (!patches.planes) return false;
-    block<PAIRS>(weight, s.depth(), patches, Sums{sums.at + j, sums.stride}, filters, count,
+    block<Way>(weight, s.depth(), patches, Sums{sums.at + j, sums.stride}, filters, count,
                  s.depth());
     free(patches.planes);
   }
   return true;
 }
 
-template <bool PAIRS>
-static int run(const Convolution& s, const Pool& pool, const scalar_t* weight, const scalar_t* bias,
+template <class Way>
+static int run(const Way*, const Convolution& s, const Pool& pool, const scalar_t* weight, const scalar_t* bias,
                scalar_t* y, int64_t n, int64_t f) {
   const bool wide = double(n) * s.oh * s.ow * f * s.depth() >= PARALLEL_FROM;
   const Jobs jobs(s, pool, n, f, wide);
@@ -113,7 +113,7 @@ static int run(const Convolution& s, const Pool& pool, const scalar_t* weight, c
       const int64_t images = least(n - image, jobs.images);
       const int64_t pixel = (image * s.oh + oy * pool.stride) * s.ow;
       const int64_t pixels = jobs.images > 1 ? images * s.oh * s.ow : pool.rows(rows) * s.ow;
-      failed |= !convolve<PAIRS>(s, weight + filter * s.depth(), filters, pixel, pixels,
+      failed |= !convolve<Way>(s, weight + filter * s.depth(), filters, pixel, pixels,
                                  Sums{own, jobs.sums});
       for (int64_t r = 0; r < filters; ++r)
         for (int64_t i = 0; i < images; ++i)
@@ -136,9 +136,5 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
   const int64_t wide = (w + 2 * padding - kw) / stride + 1;
   const Convolution s{x, c, h, w, kh, kw, high, wide, stride, padding};
   const Pool pool{oh, ow, window, pool_stride};
-#if defined(__AVX512F__)
-  if constexpr (BFLOAT16)
-    if (has_pairs()) return run<true>(s, pool, weight, bias, y, n, f);
-#endif
-  return run<false>(s, pool, weight, bias, y, n, f);
+  return by_fastest([&](auto* way) { return run(way, s, pool, weight, bias, y, n, f); });
 }

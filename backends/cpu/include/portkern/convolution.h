@@ -93,7 +93,9 @@ struct Run {
 // and their steps long, copies would be more work than to take each row of a filter where it lies.
 class Patches {
  public:
-  Patches(const Convolution& conv, int64_t pixel, int64_t count) : s(conv) {
+  // At most `deepest` terms at once.
+  Patches(const Convolution& conv, int64_t pixel, int64_t count, int64_t deepest)
+      : s(conv), deepest(deepest) {
     const int64_t size = s.oh * s.ow, last = pixel + count - 1;
     int64_t oy = pixel % size / s.ow, ox = pixel % s.ow, index = 0;
     image = pixel / size, images = last / size - image + 1;
@@ -129,7 +131,7 @@ class Patches {
   // Floats of `planes`; vectors are read beyond the last.
   int64_t room() const {
     if (turned || in_place) return LANES;
-    const int64_t most = least(s.c, 2 * KC / (s.kh * s.kw) + 2);
+    const int64_t most = least(s.c, deepest / (s.kh * s.kw) + 2);
     return most * images * one + LANES;
   }
 
@@ -171,6 +173,7 @@ class Patches {
 
  private:
   const Convolution s;
+  const int64_t deepest;
   bool turned, in_place;
   // Of each pixel: the first row and column that it sees, and their element, counted from the first
   // image's; of those after the last, rows that no image has.
@@ -179,7 +182,7 @@ class Patches {
   int64_t one, channel;  // from an image to the next, and from a channel
   int64_t panels[COLS / NR + 2];
   Run runs[COLS + COLS / NR + 2];
-  mutable int64_t offsets[2 * KC];
+  mutable int64_t offsets[DEEPEST];
   mutable const scalar_t* from;
 
   // Of each term a line of what the pixels see. Whole vectors: what is too much, the next run or the
@@ -217,7 +220,7 @@ class Patches {
       if constexpr (!PAIRS) {
         terms(first, depth, col, to, V * LANES);
       } else {
-        alignas(64) float lines[(2 * KC + 1) * LANES];
+        alignas(64) float lines[(DEEPEST + 1) * LANES];
         terms(first, depth, col, lines, LANES);
         if (depth % 2) store(lines + depth * LANES, vec{});
         for (int64_t i = 0; i < depth; i += 2)
