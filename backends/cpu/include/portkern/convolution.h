@@ -144,11 +144,14 @@ class Patches {
   void prepare(int64_t first, int64_t depth) const {
     if (turned) return;
     const int64_t size = s.kh * s.kw, start = first / size;
-    for (int64_t i = 0; i < depth; ++i) {
-      const int64_t p = first + i, ky = p / s.kw % s.kh, kx = p % s.kw;
-      const int64_t phase = ky % s.stride * phases + kx % s.stride;
-      offsets[i] = (p / size - start) * channel +
-                   (phase * high + ky / s.stride) * wide + kx / s.stride;
+    Element e{start, first / s.kw % s.kh, first % s.kw};
+    for (int64_t i = 0; i < depth; ++i, e.move(s, 1)) {
+      int64_t row = e.ky, column = e.kx, phase = 0;
+      if (s.stride > 1) {
+        phase = e.ky % s.stride * phases + e.kx % s.stride;
+        row /= s.stride, column /= s.stride;
+      }
+      offsets[i] = (e.channel - start) * channel + (phase * high + row) * wide + column;
     }
     from = s.x + ((image * s.c + start) * s.h + top) * s.w + side;
     if (in_place) return;
