@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -19,10 +18,8 @@ from portkern.spec.backend import Artifact, Backend, Build, Missing, Ready
 from portkern.spec.candidate import Candidate, Knob
 from portkern.spec.occupancy import occupancy
 from portkern.spec.target import Target
+from tests.tiers import EVERYTHING
 
-#: Builds every kernel in every dtype for every architecture. Without it they take turns: a kernel
-#: is built in one dtype for one architecture, the next one in the next of both.
-EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
 #: Whose registers a backend's kernels reckon with. What HIP's need on NVIDIA's, and what XLA makes
 #: of Pallas', is not in our hands.
 WRITTEN_FOR = {("cuda", "nvidia"), ("hip", "amd"), ("triton", "amd"), ("triton", "nvidia")}
@@ -91,7 +88,8 @@ def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
 
 
 def asked(backend: Backend, kernel: Candidate) -> Iterator[Build]:
-    """The builds of one kernel, as for a matrix."""
+    """The builds of one kernel, as for a matrix. In turns: in one dtype for one architecture, the
+    next kernel in the next of both."""
     op, turn = ops.load(kernel.op), ops.CORE.index(kernel.op)
     dtypes = [d for d in op.dtypes if not isinstance(backend.accepts(kernel, d), Missing)]
     shown = op.workloads["typical"][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
@@ -17,9 +16,9 @@ from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing
 from portkern.spec.op import Workload
 from portkern.testing import evaluate
+from tests.tiers import EVERYTHING
 
-#: Every kernel in both dtypes. Without it they take turns: one in one, the next in the other.
-EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
+#: One kernel is in one, the next in the other, unless everything is asked for.
 DTYPES = ("float32", "bfloat16")
 
 
@@ -264,10 +263,8 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
     assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 
 
-NATIVE_ON, EMULATED = (
-    {"cuda": "sm_90", "hip": "gfx942"},
-    {"cuda": "sm_90", "hip": "gfx942", "triton": "sm_90"},
-)
+NATIVE_ON = {"cuda": "sm_90", "hip": "gfx942"}
+EMULATED = {**NATIVE_ON, "triton": "sm_90"}
 
 
 @pytest.mark.full

@@ -11,6 +11,7 @@ kind that is not full by itself is quick and the rest are full:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
 from typing import Any
@@ -19,6 +20,8 @@ import pytest
 
 from portkern.testing import BackendContract
 
+#: All kernels in all dtypes and on all architectures. Without it they take turns.
+EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
 #: The fixture of the contract's tests that run kernels; those without it are cheap.
 _RUNS = "running"
 

@@ -69,6 +69,9 @@ PORTKERN_INLINE vec those(const T* from, uint64_t bits) {
 struct Element {
   int64_t channel, ky, kx;
 
+  Element(const Convolution& s, int64_t term)
+      : channel(term / s.kw / s.kh), ky(term / s.kw % s.kh), kx(term % s.kw) {}
+
   void move(const Convolution& s, int64_t count) {
     if ((kx += count) < s.kw) return;
     kx = 0;
@@ -143,8 +146,8 @@ class Patches {
 
   void prepare(int64_t first, int64_t depth) const {
     if (turned) return;
-    const int64_t size = s.kh * s.kw, start = first / size;
-    Element e{start, first / s.kw % s.kh, first % s.kw};
+    Element e(s, first);
+    const int64_t size = s.kh * s.kw, start = e.channel;
     for (int64_t i = 0; i < depth; ++i, e.move(s, 1)) {
       int64_t row = e.ky, column = e.kx, phase = 0;
       if (s.stride > 1) {
@@ -236,7 +239,7 @@ class Patches {
   // What LANES pixels see of each term, in lines `stride` apart: a row of the filter at a time,
   // which is a run of memory for each pixel, or a single element.
   void terms(int64_t first, int64_t depth, int64_t col, float* to, int64_t stride) const {
-    Element e{first / s.kw / s.kh, first / s.kw % s.kh, first % s.kw};
+    Element e(s, first);
     if (s.kw == 1) {
       for (int64_t i = 0; i < depth; ++i, e.move(s, 1)) store(to + i * stride, seen(e, col));
       return;

@@ -341,54 +341,37 @@ typedef void Tile(const float*, const float*, int64_t, float*, bool);
 // left operand has `height(rows)` rows and takes `room(height, steps)` floats; DEPTH terms of a block
 // are added before they join its sums.
 
-struct Terms {
-  static constexpr bool PAIRS = false;
-  static constexpr int64_t HIGH = ROWS, WIDE = COLS, DEPTH = KC, TALLEST = MR;
+template <bool IN_PAIRS>
+struct InVectors {
+  static constexpr bool PAIRS = IN_PAIRS;
+  static constexpr int64_t HIGH = ROWS, WIDE = COLS, DEPTH = KC * STEP<PAIRS>, TALLEST = MR;
 
   static int64_t height(int64_t rows) { return blocks(rows, blocks(rows, MR)); }
-  static int64_t steps(int64_t depth) { return depth; }
+  static int64_t steps(int64_t depth) { return blocks(depth, STEP<PAIRS>); }
   static int64_t room(int64_t, int64_t steps) { return steps * TALL; }
 
   template <typename T>
   static void pack(const T* from, int64_t stride, int64_t rows, int64_t height, int64_t depth,
                    float* to) {
-    pack_left<false>(from, stride, rows, height, depth, to);
+    pack_left<PAIRS>(from, stride, rows, height, depth, to);
   }
 
   // Of as many rows as there are: a tile of twelve that has eight would take half as long again.
   template <int H = MR, int V = NV>
   static Tile* tile(int64_t rows, int64_t vectors) {
     if constexpr (H > 1)
-      if (rows < H) return Terms::tile<H - 1, V>(rows, vectors);
+      if (rows < H) return tile<H - 1, V>(rows, vectors);
     if constexpr (V > 1)
-      if (vectors < V) return Terms::tile<H, V - 1>(rows, vectors);
+      if (vectors < V) return tile<H, V - 1>(rows, vectors);
+#if defined(__AVX512F__)
+    if constexpr (PAIRS) return tile_of_pairs<H, V>;
+#endif
     return product::tile<H, V>;
   }
 };
 
-#if defined(__AVX512F__)
-struct Pairs : Terms {
-  static constexpr bool PAIRS = true;
-  static constexpr int64_t DEPTH = 2 * KC;
-
-  static int64_t steps(int64_t depth) { return blocks(depth, 2); }
-
-  template <typename T>
-  static void pack(const T* from, int64_t stride, int64_t rows, int64_t height, int64_t depth,
-                   float* to) {
-    pack_left<true>(from, stride, rows, height, depth, to);
-  }
-
-  template <int H = MR, int V = NV>
-  static Tile* tile(int64_t rows, int64_t vectors) {
-    if constexpr (H > 1)
-      if (rows < H) return Pairs::tile<H - 1, V>(rows, vectors);
-    if constexpr (V > 1)
-      if (vectors < V) return Pairs::tile<H, V - 1>(rows, vectors);
-    return tile_of_pairs<H, V>;
-  }
-};
-#endif
+using Terms = InVectors<false>;
+using Pairs = InVectors<true>;
 
 #if defined(PORTKERN_TILES)
 struct Tiles {
