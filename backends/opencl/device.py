@@ -125,6 +125,9 @@ class ClDevice:
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         return self._time_gpu(calls) if self.gpu else self._time_host(calls)
 
+    def idle_call(self) -> None:
+        """Nothing."""
+
     def _time_host(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
         for call in calls:

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -280,6 +280,7 @@ class InterleavedTiming:
         short = [lap for lap in self.rounds[key] if len(lap.samples) == most]
         before = self.rounds[trusted]
         usual = Usual.of(before, alike=alike, calls=most if target.is_gpu else 0)
+        usual = self._with_own_way(usual, key, runners, trusted, most)
         suspected = suspicion(short, usual)
         if suspected is None and can_tell(short, before):
             return
@@ -303,6 +304,17 @@ class InterleavedTiming:
             self.lost[key] = Doubt(accused.reason)
         else:
             self.unsure[key] = long.uncertain
+
+    def _with_own_way(
+        self, usual: Usual, key: int, runners: Mapping[Key, Session], trusted: str, calls: int
+    ) -> Usual:
+        """Who is timed in another way than the baseline may take what his way takes, within
+        bounds; else all of it would have to be confirmed in long rounds."""
+        if self.methods[key] == self.methods[trusted]:
+            return usual
+        idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
+        idle.measure()
+        return replace(usual, hidden_s=idle.least(usual.hidden_s))
 
     def _long_round(self, key: Key, session: Session, calls: int) -> TimedRound | None:
         """None where it is lost."""

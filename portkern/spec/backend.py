@@ -187,6 +187,11 @@ class Device(Protocol):
         """Microseconds of each call; caches are cold where the device allows it."""
         ...
 
+    def idle_call(self) -> None:
+        """What says how long timing takes by itself, timed in place of a launch: nothing, or as
+        little as a launch's surroundings need to be there."""
+        ...
+
     @property
     def method(self) -> str:
         """How ``time`` measures, for the record: ``"cuda events, L2 flushed clean"``."""

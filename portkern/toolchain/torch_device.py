@@ -78,6 +78,9 @@ class TorchDevice:
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)
 
+    def idle_call(self) -> None:
+        """Nothing."""
+
     def _time_cpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
         for call in calls:

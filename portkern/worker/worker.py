@@ -291,7 +291,8 @@ class Worker:
         return Timed(tuple(samples[1:]))
 
     def idle(self, asked: protocol.Idle) -> Timed:
-        samples = self._loaded().device.time([lambda: None] * (asked.calls + 1))
+        device = self._loaded().device
+        samples = device.time([device.idle_call] * (asked.calls + 1))
         return Timed(tuple(samples[1:]))
 
     def fetch(self, asked: protocol.Fetch) -> Done:

@@ -204,6 +204,9 @@ class SimtDevice:
             samples.append((time.perf_counter_ns() - start) / 1e3)
         return samples
 
+    def idle_call(self) -> None:
+        """Nothing."""
+
 
 @dataclass
 class Emulator:
