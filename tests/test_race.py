@@ -204,23 +204,30 @@ def test_beside_an_undisturbed_baseline_a_kernel_s_threads_wait_for_each_other()
 class NoIdleTime(IdleTime):
     """Timing alone takes nothing."""
 
-    def __init__(self) -> None:
-        super().__init__({}, 0, "eager", 1, {0: "", "eager": ""}, 1.0)
+    def __init__(self, method: str = "") -> None:
+        super().__init__({}, 0, "eager", 1, {0: method, "eager": ""}, 1.0)
 
     def measure(self) -> None:
         self.least_s = self.latest_s = {"eager": 0.0}
 
 
 def long_rounds(
-    *pairs: tuple[float, float], waited_s: float = 0.0, before: float = 10, few: float = 10
+    *pairs: tuple[float, float],
+    short: float = 10,
+    waited_s: float = 0.0,
+    before: float = 10,
+    few: float = 10,
+    method: str = "",
 ) -> LongRounds:
-    """After short rounds of calls of 10 µs each, long ones of so many µs, and the baseline's, whose
-    own rounds had calls of ``before`` µs, and those of as many calls as the kernel's ``few``."""
+    """After short rounds of calls of ``short`` µs each, long ones of so many µs, and the
+    baseline's, whose own rounds had calls of ``before`` µs, and those of as many calls as the
+    kernel's ``few``."""
 
     def of(us: float, calls: int, waited_s: float = 0.0) -> TimedRound:
         return TimedRound([us] * calls, us * 1e-6 * (calls + 1), waited_s=waited_s)
 
-    rounds = LongRounds([of(10, 9)] * 5, [of(before, 60)] * 5, 500, False, NoIdleTime())
+    idle = NoIdleTime(method)
+    rounds = LongRounds([of(short, 9)] * 5, [of(before, 60)] * 5, 500, False, idle)
     for mine, theirs in pairs:
         rounds.add(of(mine, 500, waited_s), of(theirs, 500), of(few, 9))
     return rounds
@@ -245,6 +252,18 @@ def test_what_more_calls_cost_the_baseline_too_accuses_nobody() -> None:
     times = [(20, 20), (21, 21), (20, 20)]
     assert long_rounds(*times, before=20, few=10).unsuspected
     assert long_rounds(*times, before=20, few=20).accused
+
+
+@pytest.mark.parametrize(
+    ("method", "long_us", "accused"),
+    [("", 5, True), ("events behind a stream", 5, False), ("events behind a stream", 6, True)],
+    ids=["timed as the baseline", "in a way of its own", "by more than that explains"],
+)
+def test_a_stream_that_waits_for_another_one_may_be_microseconds_late(
+    method: str, long_us: float, accused: bool
+) -> None:
+    rounds = long_rounds(*[(long_us, 10)] * 3, short=3, method=method)
+    assert bool(rounds.accused) is accused
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 HIDDEN, JITTER_S, LONG_S = 0.25, 0.0003, 0.003
 #: Rounds that speak of more and of less must agree on a call but for this factor.
 AGREE = 1.5
+#: Beside that, by so many microseconds where the kernel is timed in a way of its own: events of a
+#: stream that waits for another one happen up to two after what they wait for.
+STREAMS_US = 2.5
 #: A round whose mean call takes so many times its median call is uneven; a kernel whose rounds
 #: mostly are does the work of several calls in one.
 UNEVEN, FEW_CALLS = 1.3, 3
@@ -173,17 +176,19 @@ def at_odds(
     long: Sequence[TimedRound],
     usual: Usual,
     slower: Sequence[float] | None = None,
+    slack_us: float = 0.0,
 ) -> Suspicion | None:
     """Why the times of many short rounds are not believed, given long ones that are, of which the
     fastest speaks for the kernel. ``slower``: how many times longer than in short rounds the
-    baseline's calls took beside each of these, as the machine's load changes. It is certain where
-    calls of long rounds took far more processor time than those of short ones say."""
+    baseline's calls took beside each of these, as the machine's load changes. ``slack_us``: what a
+    call may be longer by chance of the way it is timed in. It is certain where calls of long rounds
+    took far more processor time than those of short ones say."""
     quick = statistics.median(sample for lap in short for sample in lap.samples)
     slow = min(
         statistics.median(lap.samples) / max(1.0, factor)
         for lap, factor in zip(long, slower or [1.0] * len(long), strict=True)
     )
-    if slow <= AGREE * quick:
+    if slow <= AGREE * quick or slow <= quick + slack_us:
         return None
     reason = (
         f"its median call took {quick:.3g} µs in rounds of {len(short[0].samples)} calls, and "

@@ -34,10 +34,14 @@ class IdleTime:
     least_s: dict[int | str, float] = field(default_factory=dict)
     latest_s: dict[int | str, float] = field(default_factory=dict)
 
+    @property
+    def own_way(self) -> bool:
+        """Whether ``key`` is timed in another way than the baseline."""
+        return self.methods[self.key] != self.methods[self.trusted]
+
     def measure(self) -> None:
         """Once more. A worker with a way of timing of its own is asked too."""
-        alike = self.methods[self.key] == self.methods[self.trusted]
-        for key in (self.trusted,) if alike else (self.trusted, self.key):
+        for key in (self.trusted, self.key) if self.own_way else (self.trusted,):
             self.latest_s[key] = self._asked_s(self.runners[key])
             self.least_s[key] = min(self.least_s.get(key, math.inf), self.latest_s[key])
 

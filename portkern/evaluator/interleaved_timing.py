@@ -310,9 +310,9 @@ class InterleavedTiming:
     ) -> Usual:
         """Who is timed in another way than the baseline may take what his way takes, within
         bounds; else all of it would have to be confirmed in long rounds."""
-        if self.methods[key] == self.methods[trusted]:
-            return usual
         idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
+        if not idle.own_way:
+            return usual
         idle.measure()
         return replace(usual, hidden_s=idle.least(usual.hidden_s))
 

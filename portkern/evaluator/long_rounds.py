@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from portkern.evaluator.clock_check import (
     LEAST_EVIDENCE,
+    STREAMS_US,
     Suspicion,
     TimedRound,
     Usual,
@@ -100,4 +101,5 @@ class LongRounds:
         if not honest:
             return None
         laps, slower = zip(*honest, strict=True)
-        return at_odds(self.short, laps, usual, slower)
+        slack_us = STREAMS_US if self.idle.own_way else 0.0
+        return at_odds(self.short, laps, usual, slower, slack_us)
