@@ -161,8 +161,8 @@ IN_OPENCL = {
     ],
 }
 #: Of kernels in Pallas alone: thin products and few tiles, whose depth is in parts or whole; small
-#: products that share a program; rows of several parts, the last of them short, and long rows that
-#: are many enough to be whole.
+#: products that share a program; many entries of few rows, few of many; rows of several parts, the
+#: last of them short, and long rows that are many enough to be whole.
 LONG_ROWS = ((1, 70001), (7, 20001), (300, 17000))
 IN_PALLAS = {
     "matmul": [
@@ -189,6 +189,12 @@ IN_PALLAS = {
         {"outer": 1, "reduce": 70001, "inner": 1},
         {"outer": 1, "reduce": 9001, "inner": 3},
         {"outer": 3, "reduce": 5000, "inner": 33},
+    ],
+    "scatter_add": [
+        {"rows": 1, "dim": 700, "n": 5001},
+        {"rows": 1, "dim": 2, "n": 4096},
+        {"rows": 727, "dim": 1, "n": 30001},
+        {"rows": 300, "dim": 33, "n": 20},
     ],
     **{
         op: [{"rows": rows, "cols": cols} for rows, cols in LONG_ROWS]

@@ -62,10 +62,10 @@ def _kernel(x_ref, index_ref, src_ref, y_ref, *, rows, dim, n, span, chunk, plac
             return total + jnp.sum(jnp.where(hit, value[None], 0.0), axis=1)
 
         count, steps = jnp.sum(mine.astype(jnp.int32)), chunk // places
-        few = jnp.where(count <= steps, count, 0)
-        many = jnp.where(count <= steps, 0, steps).astype(jnp.int32)
-        total = jax.lax.fori_loop(0, few, add, (jnp.int32(-1), total))[1]
-        return jax.lax.fori_loop(0, many, add_together, total)
+        crowded = (count > steps).astype(jnp.int32)
+        alone = count * (1 - crowded)
+        total = jax.lax.fori_loop(0, alone, add, (jnp.int32(-1), total))[1]
+        return jax.lax.fori_loop(0, steps * crowded, add_together, total)
 
     total = plt.load(x_ref, mask=mask & (part == 0), other=0.0).astype(jnp.float32)
     total = jax.lax.fori_loop(0, span // chunk, scan, total)
