@@ -91,7 +91,7 @@ class JaxDevice:
         """One element on a GPU: beside each launch there, JAX's stream takes some microseconds that
         are not the kernel's."""
         if self._events:
-            self._last = [self._events.least()]
+            self.enqueued([self._events.least()])
 
     def _batch(self, calls: Sequence[Callable[[], object]]) -> float:
         self.synchronize()

@@ -280,8 +280,9 @@ class InterleavedTiming:
         short = [lap for lap in self.rounds[key] if len(lap.samples) == most]
         before = self.rounds[trusted]
         usual = Usual.of(before, alike=alike, calls=most if target.is_gpu else 0)
-        usual = self._with_own_way(usual, key, runners, trusted, most)
         suspected = suspicion(short, usual)
+        if suspected is not None:
+            suspected = suspicion(short, self._with_own_way(usual, key, runners, trusted, most))
         if suspected is None and can_tell(short, before):
             return
         calls = self._calls_of_a_long_round(short)

@@ -62,6 +62,7 @@ def _kernel(x_ref, index_ref, src_ref, y_ref, *, rows, dim, n, span, chunk, plac
             return total + jnp.sum(jnp.where(hit, value[None], 0.0), axis=1)
 
         count, steps = jnp.sum(mine.astype(jnp.int32)), chunk // places
+        # By products: a choice of two constants as a loop's bound does not lower.
         crowded = (count > steps).astype(jnp.int32)
         alone = count * (1 - crowded)
         total = jax.lax.fori_loop(0, alone, add, (jnp.int32(-1), total))[1]
