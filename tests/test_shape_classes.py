@@ -218,9 +218,18 @@ NATIVE = {
 #: Float32 convolutions of a few tiles, whose depth blocks share: of filters that are whole packs
 #: and of others; of no more depth than a part has.
 DEEP = [
-    {"n": 2, "c": 61, "h": 5, "w": 9, "f": 3, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 2, "c": 61, "h": 5, "w": 9, "f": 9, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
     {"n": 1, "c": 96, "h": 9, "w": 8, "f": 40, "kh": 3, "kw": 3, "stride": 2, "padding": 0},
-    {"n": 1, "c": 3, "h": 9, "w": 8, "f": 5, "kh": 3, "kw": 3, "stride": 1, "padding": 0},
+    {"n": 1, "c": 3, "h": 9, "w": 8, "f": 11, "kh": 3, "kw": 3, "stride": 1, "padding": 0},
+]
+#: Convolutions of a few filters: of all pixels in one launch, over the edge of images; of few
+#: pixels, whose depth blocks share; of one channel and place. In float32 twice as many filters are
+#: few.
+FEW_FILTERS = [
+    {"n": 3, "c": 13, "h": 40, "w": 37, "f": 1, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
+    {"n": 2, "c": 31, "h": 9, "w": 11, "f": 3, "kh": 5, "kw": 3, "stride": 2, "padding": 2},
+    {"n": 1, "c": 90, "h": 7, "w": 6, "f": 2, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 5, "c": 1, "h": 12, "w": 7, "f": 4, "kh": 1, "kw": 1, "stride": 3, "padding": 0},
 ]
 #: Convolutions over a copy with channels innermost: one step; a depth that blocks share; more
 #: channels than a block copies, in filters wider than high; tiles of 64 and of 128 filters.
@@ -250,6 +259,29 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
     seen = [{one.name for one in result.launches} for result in results if result.launches]
     assert all("reorder" in names for names in seen)
     assert not seen or "add" in seen[1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("op", "pooling", "dtype"),
+    [
+        ("conv2d", {}, "float32"),
+        ("conv2d_relu_maxpool", {"window": 2, "pool_stride": 1}, "bfloat16"),
+    ],
+    ids=["alone", "pooled"],
+)
+@pytest.mark.parametrize(("backend", "where"), [("cuda", "sm_80"), ("hip", "gfx942")])
+def test_a_convolution_of_a_few_filters_is_right(
+    op: str, pooling: dict[str, int], dtype: str, backend: str, where: str, tmp_path: Path
+) -> None:
+    compiled, to = _ready(backend, where)
+    times = 2 if dtype == "float32" else 1
+    shapes = [{**sizes, **pooling, "f": times * sizes["f"]} for sizes in FEW_FILTERS]
+    results = _all_right(op, compiled, to, shapes, dtype, tmp_path)
+    seen = [{one.name for one in result.launches} for result in results if result.launches]
+    assert all(any("convolve" in name for name in names) for names in seen)
+    shared = ["sum_parts" in names for names in seen]
+    assert shared in ([], [False, True, True, False])
 
 
 @pytest.mark.full

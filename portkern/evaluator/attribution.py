@@ -106,7 +106,7 @@ def _device_culprit(launches: Iterable[Launch], work: AttributedKernel) -> str:
     """The longest of the kernels that are not the candidate's, when its own took less than most
     of the device's time; executors have no time and count launches."""
     own = {base(resource.kernel) for resource in work.resources}
-    own |= set(_WORD.findall(_without_comments(work.candidate)))
+    own |= set(_WORD.findall(_without_comments(work.candidate)))  # an executor's are expressions
     others = [launch for launch in launches if _is_foreign(launch.name, own)]
     if not others:
         return ""
@@ -131,7 +131,8 @@ _COMMENTS = {"c": re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL), "python": re.com
 
 def _without_comments(candidate: Candidate) -> str:
     family = "c" if candidate.language in ("cuda", "hip", "c++") else "python"
-    return _COMMENTS[family].sub(" ", candidate.source)
+    texts = (candidate.source, *candidate.companions.texts.values())
+    return "\n".join(_COMMENTS[family].sub(" ", text) for text in texts)
 
 
 def base(kernel: str) -> str:

@@ -3,12 +3,15 @@
 // three products of TF32, which keep its precision, or as one. On Hopper, where float32 filters fit in
 // shared memory, they stay there and nothing is gathered (see portkern/convolution.h). Types of 16 bits,
 // where there is enough to do, are copied with their channels innermost (see portkern/channels_last.h).
+// Few filters are no tile (see portkern/few_filters.h).
 #define AT_ONCE 256  // knob: 128 256 512
 #define UNROLL 1  // knob: 1 2
 #define TF32 0  // knob: 0 1
 #define RESIDENT_FROM 500  // knob: 100 500 2000
 #define REORDER_FROM 150  // knob: 0 150 300
+#define FEW_FILTERS 8  // knob: 0 4 8
 #include <portkern/channels_last.h>
+#include <portkern/few_filters.h>
 #include <portkern/gathered.h>
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
@@ -85,14 +88,16 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
     constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
     if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)cudaErrorInvalidValue;
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding};
+#ifndef PORTKERN_FLOAT32
+    if (channels_last::pays(shape, REORDER_FROM, MOST_FILTERS))
+        return channels_last::launch(x, weight, bias, y, shape, stream);
+#endif
+    if (few_filters::suit(shape)) return few_filters::launch(x, weight, bias, y, shape, stream);
 #ifdef RESIDENT
     convolution::Plan p;
     if (plan(p, x, shape))
         return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, stream)
                                     : launch_resident<64>(x, weight, bias, y, shape, p, stream);
-#elif !defined(PORTKERN_FLOAT32)
-    if (channels_last::pays(shape, REORDER_FROM, MOST_FILTERS))
-        return channels_last::launch(x, weight, bias, y, shape, stream);
 #endif
     return launch_gathered(x, weight, bias, y, shape, Shared(shape), stream);
 }

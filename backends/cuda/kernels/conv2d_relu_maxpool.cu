@@ -4,15 +4,19 @@
 // precision, or as one. On Hopper, where float32 filters fit in shared memory, they stay there and
 // nothing is gathered (see portkern/convolution.h). Types of 16 bits, where there is enough to do, are
 // copied with their channels innermost (see portkern/channels_last.h), and the convolution is in memory;
-// so also where it has few tiles, whose depth blocks share (see portkern/gathered.h).
+// so also where it has few tiles, whose depth blocks share (see portkern/gathered.h), or few filters (see
+// portkern/few_filters.h).
 #define AT_ONCE 256  // knob: 128 256 512
 #define POOLED_KB 32  // knob: 16 32 48
 #define UNROLL 1  // knob: 1 2
 #define TF32 0  // knob: 0 1
 #define RESIDENT_FROM 500  // knob: 100 500 2000
 #define REORDER_FROM 150  // knob: 0 150 300
+#define FEW_FILTERS 8  // knob: 0 4 8
 #include <portkern/channels_last.h>
+#include <portkern/few_filters.h>
 #include <portkern/gathered.h>
+#include <portkern/pool.h>
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
 #include <portkern/convolution.h>
@@ -242,33 +246,6 @@ bool plan(convolution::Plan& p, int& columns, const float* x, const Shape& s) {
 }
 #endif
 
-// Of a convolution in memory: rounding keeps the order of numbers, so that it may come first.
-__global__ __launch_bounds__(THREADS) void pool(const scalar_t* __restrict__ from, scalar_t* __restrict__ y,
-                                                unsigned count, unsigned oh, unsigned ow, int height,
-                                                int width, int window, int stride) {
-    const unsigned i = blockIdx.x * THREADS + threadIdx.x, line = i / ow;
-    if (i >= count) return;
-    from += ((int64_t)(line / oh) * height + line % oh * stride) * width + i % ow * stride;
-    float most = 0.0f;  // which rectifies
-    for (int row = 0; row < window; ++row)
-        for (int column = 0; column < window; ++column)
-            most = max_nan(most, float(from[(int64_t)row * width + column]));
-    y[i] = scalar_t(most);
-}
-
-// `convolve` writes the convolution.
-template <class Convolve>
-int launch_pool(scalar_t* y, const Shape& s, const Shape& unpooled, cudaStream_t stream, Convolve convolve) {
-    const int64_t height = unpooled.oh, width = unpooled.ow, count = s.n * s.f * s.oh * s.ow;
-    Scratch<scalar_t> room(s.n * s.f * height * width, stream);
-    if (room.error) return (int)room.error;
-    if (const int wrong = convolve(room.data)) return wrong;
-    pool<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
-        room.data, y, (unsigned)count, (unsigned)s.oh, (unsigned)s.ow, (int)height, (int)width,
-        (int)s.window, (int)s.pool_stride);
-    return (int)cudaGetLastError();
-}
-
 extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, const scalar_t* bias,
                                    scalar_t* y, int64_t n, int64_t c, int64_t h, int64_t w,
                                    int64_t f, int64_t kh, int64_t kw, int64_t oh, int64_t ow,
@@ -278,6 +255,20 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
     constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
     if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)cudaErrorInvalidValue;
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding, window, pool_stride};
+    Shape unpooled = shape;
+    unpooled.oh = (h + 2 * padding - kh) / stride + 1, unpooled.ow = (w + 2 * padding - kw) / stride + 1;
+    const double outputs = double(n) * f * unpooled.oh * unpooled.ow;
+    constexpr int MOST_Q = PARTS == 2 ? 2 : 3;  // three, of two parts each, would not fit in registers
+#ifndef PORTKERN_FLOAT32
+    if (outputs < MOST && channels_last::pays(unpooled, REORDER_FROM, 32 * MOST_Q, outputs))
+        return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
+            return channels_last::launch(x, weight, bias, to, unpooled, stream);
+        });
+#endif
+    if (outputs < MOST && few_filters::suit(shape))
+        return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
+            return few_filters::launch(x, weight, bias, to, unpooled, stream);
+        });
 #ifdef RESIDENT
     convolution::Plan p = {};
     int columns = 0;
@@ -285,19 +276,9 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
         return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, columns, stream)
                                     : launch_resident<64>(x, weight, bias, y, shape, p, columns, stream);
 #endif
-    constexpr int MOST_Q = PARTS == 2 ? 2 : 3;  // three, of two parts each, would not fit in registers
-    Shape unpooled = shape;
-    unpooled.oh = (h + 2 * padding - kh) / stride + 1, unpooled.ow = (w + 2 * padding - kw) / stride + 1;
-    const double outputs = double(n) * f * unpooled.oh * unpooled.ow;
-#ifndef PORTKERN_FLOAT32
-    if (outputs < MOST && channels_last::pays(unpooled, REORDER_FROM, 32 * MOST_Q, outputs))
-        return launch_pool(y, shape, unpooled, stream, [&](scalar_t* to) {
-            return channels_last::launch(x, weight, bias, to, unpooled, stream);
-        });
-#endif
     const Shared by(unpooled);
     if (outputs < MOST && by.splits > 1)
-        return launch_pool(y, shape, unpooled, stream, [&](scalar_t* to) {
+        return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
             return launch_gathered(x, weight, bias, to, unpooled, by, stream);
         });
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;

@@ -2,31 +2,11 @@
 // their depth at a time, and multiplies some filters with them, by FMA or, for halves on CDNA, on
 // the matrix cores. Each quarter of the threads computes 64 pixels of half of the filters.
 #define AT_ONCE 512  // knob: 256 512 1024
+#define FEW_FILTERS 8  // knob: 0 4 8
+#include <portkern/few_filters.h>
 
 constexpr int THREADS = 256, PIXELS = 128;
-constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
-constexpr int DEPTH = 4 * VEC;              // channels times places in the filter, per step
-
-struct alignas(16) Pack {
-    scalar_t at[VEC];
-};
-
-struct Shape {
-    int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding;
-};
-
-// One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
-struct alignas(16) Tap {
-    int offset, i, j;
-};
-constexpr int OUTSIDE = -(1 << 30);  // a row that no image has, even twice
-
-__device__ __forceinline__ Tap tap_of(const Shape& s, int depth) {
-    const int kw = (int)s.kw, filter = (int)s.kh * kw;
-    if (depth >= (int)s.c * filter) return {0, OUTSIDE, 0};
-    const int i = depth % filter / kw, j = depth % filter % kw;
-    return {(int)((depth / filter * s.h + i) * s.w + j), i, j};
-}
+constexpr int DEPTH = 4 * VEC;  // channels times places in the filter, per step
 
 // A pack of a filter, of which `there` elements exist. ALIGNED: all or none.
 template <bool ALIGNED>
@@ -234,6 +214,7 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
     constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
     if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)hipErrorInvalidValue;
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding};
+    if (few_filters::suit(shape)) return few_filters::launch(x, weight, bias, y, shape, stream);
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     return aligned ? launch<true>(x, weight, bias, y, shape, stream)
                    : launch<false>(x, weight, bias, y, shape, stream);

@@ -2,30 +2,13 @@
 // filters on tensor cores (mma.sync): float32 as three products of TF32, which keep its precision, or as
 // one. Where there are few tiles, blocks share the depth. AT_ONCE, UNROLL and TF32 are the kernel's knobs.
 #pragma once
-#include <portkern/rows.h>
+#include <portkern/patches.h>
 #include <portkern/tensor_cores.h>
 
 constexpr int TURNS = UNROLL;  // no macro is expanded in a pragma
 constexpr int THREADS = 256, PIXELS = 128;
 constexpr int DEPTH = 4 * VEC;      // channels times places in the filter, per step
 constexpr int PITCH = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
-
-struct Shape {
-    int64_t n, c, h, w, f, kh, kw, oh, ow, stride, padding, window = 1, pool_stride = 1;
-};
-
-// One row of the depth: how far from a patch's corner it lies, and in which row and column of it.
-struct alignas(16) Tap {
-    int offset, i, j;
-};
-constexpr int OUTSIDE = -(1 << 30);  // a row that no image has, even twice
-
-__device__ __forceinline__ Tap tap_of(const Shape& s, int depth) {
-    const int kw = (int)s.kw, filter = (int)s.kh * kw;
-    if (depth >= (int)s.c * filter) return {0, OUTSIDE, 0};
-    const int i = depth % filter / kw, j = depth % filter % kw;
-    return {(int)((depth / filter * s.h + i) * s.w + j), i, j};
-}
 
 // A pack of a filter, of which `there` elements exist. ALIGNED: all or none. The copy's last operand
 // is the number of bytes read; what remains is zeroed.
