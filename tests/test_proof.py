@@ -23,6 +23,7 @@ from portkern.sandbox.message import FormError, read
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Backend, Missing, Ready, Resources, Venue
 from portkern.spec.candidate import Candidate
+from portkern.spec.companions import Companions
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
@@ -282,6 +283,24 @@ def test_the_executor_counts_the_launches_of_each_kernel(folder: Path) -> None:
     result = on(CUDA, SM_90, "relu", CUDA_RELU, folder)
     assert result.verdict is Verdict.PASSED, result.detail
     assert [(one.name, one.count) for one in result.launches] == [("positive", 1)]
+
+
+@pytest.mark.full
+def test_a_kernel_that_a_header_of_the_project_launches_by_another_name_is_its_own(
+    folder: Path,
+) -> None:
+    header = CUDA_RELU.replace('extern "C" int relu(', "inline int start(").replace(
+        "if (n) positive<<<", "const auto chosen = positive;\n  if (n) chosen<<<"
+    )
+    source = (
+        '#include "start.cuh"\n'
+        'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {\n'
+        "  return start(x, y, n, stream);\n}\n"
+    )
+    beside = Companions("relu.cu", (("start.cuh", header),))
+    own = Candidate("relu", CUDA.name, "cuda", source, "relu", companions=beside)
+    result = evaluated(CUDA, SM_90, own, folder)
+    assert result.verdict is Verdict.PASSED, result.detail
 
 
 def test_device_source_that_computes_on_the_host_is_refused(folder: Path) -> None:
