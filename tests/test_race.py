@@ -204,8 +204,9 @@ def test_beside_an_undisturbed_baseline_a_kernel_s_threads_wait_for_each_other()
 class NoIdleTime(IdleTime):
     """Timing alone takes nothing."""
 
-    def __init__(self, method: str = "") -> None:
+    def __init__(self, method: str = "", call_us: float = 0.0) -> None:
         super().__init__({}, 0, "eager", 1, {0: method, "eager": ""}, 1.0)
+        self.call_us = call_us
 
     def measure(self) -> None:
         self.least_s = self.latest_s = {"eager": 0.0}
@@ -218,18 +219,21 @@ def long_rounds(
     before: float = 10,
     few: float = 10,
     method: str = "",
+    hidden_us: float = 0.0,
+    idle_us: float = 0.0,
 ) -> LongRounds:
     """After short rounds of calls of ``short`` µs each, long ones of so many µs, and the
     baseline's, whose own rounds had calls of ``before`` µs, and those of as many calls as the
-    kernel's ``few``."""
+    kernel's ``few``. The kernel's long calls hide ``hidden_us`` each, empty ones take ``idle_us``
+    by its own clock."""
 
-    def of(us: float, calls: int, waited_s: float = 0.0) -> TimedRound:
-        return TimedRound([us] * calls, us * 1e-6 * (calls + 1), waited_s=waited_s)
+    def of(us: float, calls: int, waited_s: float = 0.0, hidden_us: float = 0.0) -> TimedRound:
+        return TimedRound([us] * calls, (us + hidden_us) * 1e-6 * (calls + 1), waited_s=waited_s)
 
-    idle = NoIdleTime(method)
+    idle = NoIdleTime(method, idle_us)
     rounds = LongRounds([of(short, 9)] * 5, [of(before, 60)] * 5, 500, False, idle)
     for mine, theirs in pairs:
-        rounds.add(of(mine, 500, waited_s), of(theirs, 500), of(few, 9))
+        rounds.add(of(mine, 500, waited_s, hidden_us), of(theirs, 500), of(few, 9))
     return rounds
 
 
@@ -264,6 +268,25 @@ def test_a_stream_that_waits_for_another_one_may_be_microseconds_late(
 ) -> None:
     rounds = long_rounds(*[(long_us, 10)] * 3, short=3, method=method)
     assert bool(rounds.accused) is accused
+
+
+@pytest.mark.parametrize(("idle_us", "accused"), [(27, False), (4, True)])
+@pytest.mark.parametrize(
+    ("long_us", "hidden_us"), [(30, 0), (10, 8)], ids=["longer calls", "hidden time"]
+)
+def test_where_empty_calls_are_late_too_nobody_can_tell_why_a_kernel_s_are(
+    long_us: float, hidden_us: float, idle_us: float, *, accused: bool
+) -> None:
+    """As of a host that is behind its GPU: an honest kernel's calls begin late, and all the more
+    in long rounds."""
+    rounds = long_rounds(
+        *[(long_us, 10)] * 3,
+        method="events behind a stream",
+        hidden_us=hidden_us,
+        idle_us=idle_us,
+    )
+    assert not rounds.unsuspected and bool(rounds.accused) is accused
+    assert accused or "the machine was too busy to tell why" in rounds.uncertain
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ SETTLE_S = 0.0015
 @dataclass
 class IdleTime:
     """Seconds of rounds of so many calls; of several, the least is what timing takes, and the rest
-    is the machine's. ``key`` is whose rounds are looked at. ``write_back_s``: what flushing caches
+    is the machine's. ``key`` is whose rounds are looked at; of an empty call in a way of its own,
+    ``call_us`` is what was told last: more where the host is late with its calls. ``write_back_s``: what flushing caches
     takes longer in a round because of what calls wrote; of a slower one, more is in memory by
     then."""
 
@@ -33,6 +35,7 @@ class IdleTime:
     write_back_s: float = 0.0
     least_s: dict[int | str, float] = field(default_factory=dict)
     latest_s: dict[int | str, float] = field(default_factory=dict)
+    call_us: float = 0.0
 
     @property
     def own_way(self) -> bool:
@@ -42,7 +45,8 @@ class IdleTime:
     def measure(self) -> None:
         """Once more. A worker with a way of timing of its own is asked too."""
         for key in (self.trusted, self.key) if self.own_way else (self.trusted,):
-            self.latest_s[key] = self._asked_s(self.runners[key])
+            self.latest_s[key], call_us = self._asked(self.runners[key])
+            self.call_us = call_us if key == self.key else 0.0
             self.least_s[key] = min(self.least_s.get(key, math.inf), self.latest_s[key])
 
     def least(self, hidden_s: float) -> float:
@@ -60,17 +64,19 @@ class IdleTime:
         own_s = idle_s.get(self.key, 0.0)
         return max(usual_s, min(own_s, OWN_IDLE * usual_s))
 
-    def _asked_s(self, session: Session) -> float:
-        """Who does not answer loses nothing."""
+    def _asked(self, session: Session) -> tuple[float, float]:
+        """Seconds of the round beside its calls, and microseconds of one. Who does not answer loses
+        nothing."""
         time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask(protocol.Idle(self.calls), timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
         if isinstance(outcome, Unreadable):
-            return 0.0
+            return 0.0, 0.0
         if not isinstance(outcome, Answered):
-            return math.inf
+            return math.inf, 0.0
         try:
-            return wall_s - sum(worker_reports.samples(outcome.reply, self.calls)) / 1e6
+            samples = worker_reports.samples(outcome.reply, self.calls)
         except ValueError:
-            return 0.0
+            return 0.0, 0.0
+        return wall_s - sum(samples) / 1e6, statistics.median(samples)

@@ -39,6 +39,7 @@ class LongRounds:
     hiding: Suspicion | None = None
     explained: bool = False  # by what timing took at some time, of which the load has a part
     odd: Suspicion | None = None
+    late: bool = False  # what is odd is no more than empty calls in its way take there
 
     def add(self, mine: TimedRound, theirs: TimedRound, few: TimedRound) -> None:
         self.mine.append(mine)
@@ -49,8 +50,11 @@ class LongRounds:
         latest = replace(usual, hidden_s=self.idle.latest(usual.hidden_s))
         usual = replace(usual, hidden_s=self.idle.least(usual.hidden_s))
         self.hiding = suspicion(self._all, usual)
-        self.explained = self.explained or suspicion(self._all, latest) is None
-        self.odd = None if self._alike_in_length else self._at_odds(usual)
+        late = replace(latest, hidden_s=latest.hidden_s + self.calls * self.idle.call_us / 1e6)
+        self.explained = self.explained or suspicion(self._all, late) is None
+        slack_us = STREAMS_US if self.idle.own_way else 0.0
+        self.odd = None if self._alike_in_length else self._at_odds(usual, slack_us)
+        self.late = self.odd is not None and self._at_odds(usual, self.idle.call_us) is None
 
     @property
     def unsuspected(self) -> bool:
@@ -64,7 +68,7 @@ class LongRounds:
     @property
     def accused(self) -> Suspicion | None:
         """What speaks against it beyond doubt."""
-        for suspected, explained in ((self.hiding, self.explained), (self.odd, False)):
+        for suspected, explained in ((self.hiding, self.explained), (self.odd, self.late)):
             enough = len(evidence(self._all)) >= LEAST_EVIDENCE and not explained
             if suspected is not None and (suspected.certain or enough):
                 return suspected
@@ -86,7 +90,7 @@ class LongRounds:
     def _all(self) -> list[TimedRound]:
         return [*(self.short if self._alike_in_length else ()), *self.mine]
 
-    def _at_odds(self, usual: Usual) -> Suspicion | None:
+    def _at_odds(self, usual: Usual, slack_us: float) -> Suspicion | None:
         """Who hid something in short rounds may have been honest in these. What the baseline takes
         longer in them is no evidence: tensors of few calls may be in a cache, those of many not."""
         before = min(
@@ -101,5 +105,4 @@ class LongRounds:
         if not honest:
             return None
         laps, slower = zip(*honest, strict=True)
-        slack_us = STREAMS_US if self.idle.own_way else 0.0
         return at_odds(self.short, laps, usual, slower, slack_us)
