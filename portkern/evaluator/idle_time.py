@@ -22,9 +22,9 @@ SETTLE_S = 0.0015
 class IdleTime:
     """Seconds of rounds of so many calls; of several, the least is what timing takes, and the rest
     is the machine's. ``key`` is whose rounds are looked at; of an empty call in a way of its own,
-    ``call_us`` is what was told last: more where the host is late with its calls. ``write_back_s``: what flushing caches
-    takes longer in a round because of what calls wrote; of a slower one, more is in memory by
-    then."""
+    ``call_us`` is what was told last: more where the host is late with its calls. ``write_back_s``:
+    what flushing caches takes longer in a round because of what calls wrote; of a slower one, more
+    is in memory by then."""
 
     runners: Mapping[int | str, Session]
     key: int
