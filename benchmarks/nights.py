@@ -2,7 +2,7 @@
 on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
 .venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
-    [ops=NAME,NAME[+NAME]] [levels=5,10] [folder=DIR[+DIR]]
+    [ops=NAME,NAME[+NAME]] [levels=5,10] [folder=DIR[+DIR]] [out=NAME.json]
 
 The kernels are a folder as users have it: those that ship, for C++ and OpenCL at ci sizes, or in
 CUDA at typical ones (results/nights-<target>.json). Runs are whole commands, one after another,
@@ -314,7 +314,7 @@ def _quantiles(values: Sequence[float | None]) -> dict[str, float]:
 
 
 def main() -> None:
-    known = ("where", "busy", "nights", "repeats", "seed", "ops", "levels", "folder")
+    known = ("where", "busy", "nights", "repeats", "seed", "ops", "levels", "folder", "out")
     words = _script.words(known, __doc__)
     where = words.get("where", "cpu")
     if where not in PLACES:
@@ -336,6 +336,7 @@ def main() -> None:
     row = sum(others, first).row(numbers["busy"], numbers["nights"])
     study = studies[0]
     name = RESULTS if where == "cpu" else f"nights-{study.last.target}.json"
+    name = words.get("out", name)
     earlier = _script.earlier(name, study.machine, [row["busy"]], "busy")
     rows = sorted([*earlier, row], key=lambda one: one["busy"])
     _script.write(name, {"machine": study.machine, "seed": study.seed, "rows": rows})

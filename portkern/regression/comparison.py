@@ -87,8 +87,13 @@ class Comparison:
         return any(one.regressed for one in self.cells)
 
     @property
-    def suspects(self) -> list[Series]:
-        return [one.series for one in self.cells if one.change is Change.SUSPECT]
+    def unconfirmed(self) -> list[Series]:
+        """The suspects of which there are too few further times."""
+        suspects = [one.series for one in self.cells if one.change is Change.SUSPECT]
+        return [one for one in suspects if len(self._races(one)) < rule.AGAIN]
+
+    def _races(self, series: Series) -> list[Outcome]:
+        return [one for one in self.after.again.get(series, ()) if one.comparable]
 
     def _change(self, series: Series) -> CellChange | None:
         old, new = self.before.cells.get(series), self.after.cells.get(series)
@@ -120,7 +125,7 @@ class Comparison:
             why = "eager was not timed beside it"
             return CellChange(series, Change.NOT_COMPARABLE, why, because=because)
         history = self._restarted(series, _by_name(alike, statistic), value)
-        races = [one for one in self.after.again.get(series, ()) if one.comparable]
+        races = self._races(series)
         again = list(_values(races, statistic))
         if statistic == "against eager" and len(history) >= rule.LEAST:
             again = self._beside_usual_eager(series, alike, races, history)

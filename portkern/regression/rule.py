@@ -25,8 +25,9 @@ PRIOR = 4
 SUSPECT, CERTAIN = 0.10, 0.02
 #: Variance of the median of three, in that of one: 1.35 times the mean's.
 OF_THREE = 1.35 / 3
-#: How often a suspect is timed again.
-AGAIN = 2
+#: How often a suspect is timed again, and how many times that is tried: on a busy machine a time
+#: may be no evidence.
+AGAIN, TRIES = 2, 3
 #: A cell that would not show this is called too noisy.
 BLIND = math.log(1.5)
 

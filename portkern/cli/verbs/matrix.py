@@ -27,7 +27,7 @@ from portkern.printable import printable
 from portkern.project import expected
 from portkern.project.project import Project
 from portkern.records.record import Record
-from portkern.regression import document, runs
+from portkern.regression import document, rule, runs
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import AGAIN, Night
 from portkern.regression.series import Series
@@ -227,9 +227,11 @@ def _compared(
     comparison = regressions.against_first(baselines, now, Path(options.reports), request.given)
     if comparison is None:
         return None
-    suspects = {*comparison.suspects}
-    again = [c for c, r in zip(cells, records, strict=True) if Series.of(r) in suspects]
-    if again:
+    for _ in range(rule.TRIES):
+        suspects = {*comparison.unconfirmed}
+        again = [c for c, r in zip(cells, records, strict=True) if Series.of(r) in suspects]
+        if not again:
+            break
         run_folder.time_again(
             again, folder, AGAIN, request.chosen, quiet=options.json, runner=runner
         )

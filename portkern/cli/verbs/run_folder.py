@@ -105,7 +105,8 @@ def time_again(
     quiet: bool,
     runner: Runner = executions.here,
 ) -> None:
-    """Run cells :data:`rule.AGAIN` times more, into a file of their own in the run's folder."""
+    """Run cells :data:`rule.AGAIN` times more, into a file of their own in the run's folder, behind
+    what is there."""
     with writing(folder):
         for _ in range(rule.AGAIN):
             with _progress(len(cells), quiet) as show:
