@@ -10,9 +10,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portkern import ops
 from portkern.cells.selection import host_targets
@@ -268,6 +271,24 @@ def test_a_stream_that_waits_for_another_one_may_be_microseconds_late(
 ) -> None:
     rounds = long_rounds(*[(long_us, 10)] * 3, short=3, method=method)
     assert bool(rounds.accused) is accused
+
+
+@given(st.integers(0, 2**62), st.integers(1, 31), st.booleans())
+def test_sums_and_products_of_one_value_stay_exact_where_inputs_are_not_rolled(
+    seed: int, eighths: int, structured: bool
+) -> None:
+    """Else one chain of additions, which rounds each the same way, would be far off."""
+    base = [torch.full((3000,), eighths / 8), torch.full((3000,), -eighths / 8)]
+    x, y = timed_inputs.inputs(base, (seed,), 0, rolled=False, structured=structured)
+    for terms, of in ((x, x.double()), (x * y, x.double() * y.double())):
+        assert np.add.accumulate(terms.numpy())[-1] == float(of.sum())  # in float32, in order
+    assert not structured or (x[0] > 0 > y[0] and abs(x[0]) <= eighths / 8)
+
+
+def test_inputs_that_are_not_rolled_differ_from_call_to_call() -> None:
+    base = [torch.randn(100), torch.randn(100)]
+    seen = [timed_inputs.inputs(base, (1,), call, rolled=False) for call in range(20)]
+    assert len({tuple(float(tensor[0]) for tensor in one) for one in seen}) > 10
 
 
 @pytest.mark.parametrize(("idle_us", "accused"), [(27, False), (4, True)])

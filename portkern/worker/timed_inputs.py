@@ -32,6 +32,9 @@ def inputs(
 
     ``structured``: what values are to one another stays, as do signs and bounds: they only get
     smaller, all of a tensor alike.
+
+    Not ``rolled``: by a power of two, which keeps the bits. Sums of one value over and over, which
+    round the same way each time, were exact before, and are then.
     """
     import torch
 
@@ -40,15 +43,11 @@ def inputs(
         torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in base
     ]
     drawn = random.Random(f"{seeds[0]} {call}")
-    most = 1.0 if structured else 1.25
     for tensor, varied in zip(base, made, strict=True):
-        _vary(
-            tensor.reshape(-1),
-            varied.reshape(-1),
-            drawn,
-            rolled=rolled and not structured,
-            most=most,
-        )
+        shift = drawn.randrange(max(tensor.numel(), 1))
+        factor = _factor(drawn, exact=not rolled, structured=structured)
+        shift = shift if rolled and not structured else 0
+        _vary(tensor.reshape(-1), varied.reshape(-1), shift, factor)
     for seed in () if structured else seeds[1:]:
         drawn = random.Random(f"{seed} {call}")
         for tensor in made:
@@ -56,13 +55,15 @@ def inputs(
     return [*into] or made
 
 
-def _vary(
-    base: torch.Tensor, made: torch.Tensor, drawn: random.Random, *, rolled: bool, most: float
-) -> None:
+def _factor(drawn: random.Random, *, exact: bool, structured: bool) -> float:
+    if exact:
+        return drawn.choice((1.0, 0.5, 0.25)) * (1 if structured else drawn.choice((1, -1)))
+    return drawn.uniform(0.75, 1.0 if structured else 1.25)
+
+
+def _vary(base: torch.Tensor, made: torch.Tensor, shift: int, factor: float) -> None:
     import torch
 
-    shift, factor = drawn.randrange(max(len(base), 1)), drawn.uniform(0.75, most)
-    shift = shift if rolled else 0
     parts = ((base[len(base) - shift :], made[:shift]), (base[: len(base) - shift], made[shift:]))
     for source, target in parts:
         if base.is_floating_point():
